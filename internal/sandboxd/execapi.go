@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Calls do not take their turn: none waits for another.
+// Calls run in parallel, without a turn.
 
 func (s *Server) postExec(w http.ResponseWriter, r *http.Request) {
 	var e wire.Exec
@@ -39,7 +39,7 @@ func (s *Server) deletePTY(w http.ResponseWriter, r *http.Request) {
 	reply.Result(w, s.pty.Delete(r.PathValue("name")))
 }
 
-// readCall reads the body of a call, and how long its answer may be waited for.
+// readCall reads the body of a call, and for how long its answer may be delayed.
 func readCall(w http.ResponseWriter, r *http.Request, body any) (time.Duration, error) {
 	if err := readJSON(w, r, body); err != nil {
 		return 0, err

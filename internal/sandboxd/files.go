@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// defaultRead bounds the file that a request returns when it names no limit.
+// defaultRead bounds a returned file if the request sets no limit, in bytes.
 const defaultRead = 64 << 20
 
 // as serves a request with the rights of the user that it names.
@@ -61,9 +61,9 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	// One byte more than allowed shows the client that the file has grown past the limit since it was measured.
+	// One more byte than allowed shows the client that the file has grown past the limit.
 	if _, err := io.Copy(w, io.LimitReader(f, limit+1)); err != nil {
-		panic(http.ErrAbortHandler) // so that the client does not take a part for the whole
+		panic(http.ErrAbortHandler) // so that the client does not take a partial file for the whole
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fill copies what is in the folder from into the folder to, with owners, modes, times and hard links, and gives to those of from. It is called before
-// anything else runs in the sandbox, so nothing changes either of them meanwhile. Devices and pipes are left out.
+// Fill copies the contents of the folder from into the folder to, with owners, modes, times and hard links, and gives to those of from.
+// It runs before anything else in the sandbox, so neither folder changes meanwhile. It skips devices and pipes.
 func Fill(from, to string) error {
 	f := filler{links: map[uint64]string{}}
 	return f.folder(from, to)
@@ -19,10 +19,10 @@ func Fill(from, to string) error {
 
 // filler copies a tree of one file system.
 type filler struct {
-	links map[uint64]string // inodes with several names → where the first of them was copied to
+	links map[uint64]string // inodes with several names → first copied name
 }
 
-// folder copies a folder into one that exists. Its mode and its time come last: filling changes them.
+// folder copies a folder into an existing one. It sets mode and time last, since filling changes them.
 func (f *filler) folder(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *filler) one(from, to string) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // where another folder is mounted
+		if err := os.Mkdir(to, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // another folder is mounted there
 			return err
 		}
 		return f.folder(from, to)
@@ -66,7 +66,7 @@ func link(from, to string, st *unix.Stat_t) error {
 		err = os.Symlink(target, to)
 	}
 	switch {
-	case errors.Is(err, fs.ErrExist): // a way to where another folder is mounted
+	case errors.Is(err, fs.ErrExist): // a parent of a mount point
 		return nil
 	case err != nil:
 		return err
@@ -79,7 +79,7 @@ func (f *filler) file(from, to string, st *unix.Stat_t) error {
 	if st.Nlink > 1 {
 		if first, ok := f.links[st.Ino]; ok {
 			err := os.Link(first, to)
-			if !errors.Is(err, unix.EXDEV) { // another folder is mounted there: it gets its own
+			if !errors.Is(err, unix.EXDEV) { // another folder is mounted there: it gets a copy of its own
 				return err
 			}
 		}
@@ -98,7 +98,7 @@ func (f *filler) file(from, to string, st *unix.Stat_t) error {
 	return errors.Join(err, out.Close(), like(to, st))
 }
 
-// like gives the owner, the mode and the time of another file to the one at a path. A mode has no rights to another user in it.
+// like sets the owner, the mode and the time of another file on the file at a path. It drops set-id bits.
 func like(path string, st *unix.Stat_t) error {
 	if err := os.Lchown(path, int(st.Uid), int(st.Gid)); err != nil {
 		return err

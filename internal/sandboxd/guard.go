@@ -10,14 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
-// Guard makes this process safe to have among the agent's own, which may run under the same user. It is called once, first.
+// Guard protects this process from the agent's processes, which may have the same user. It is called once, first.
 //
 //   - Not dumpable: nothing inside can trace it or read its memory, environment and descriptors.
 //   - Descriptors close on exec: a child never inherits the control socket.
-//   - Signals from inside are ignored. The kernel already drops SIGKILL and SIGSTOP to pid 1, but Go handles the others,
-//     and would end or stop on some of them. For two it has no handler.
-//   - Orphans come to it even where it is not pid 1.
-//   - Threads exist before they are needed: at the process limit the runtime could not make one, and would abort.
+//   - Signals from inside are ignored. The kernel drops SIGKILL and SIGSTOP to pid 1, but Go would end or stop on some
+//     others, two of which it does not handle.
+//   - Orphans are reparented to it even if it is not pid 1.
+//   - Threads are started in advance: at the process limit the runtime could not start one, and would abort.
 func Guard() error {
 	if err := closeOnExec(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func closeOnExec() error {
 	return nil
 }
 
-// ignoreSignals catches the signals on which a Go program ends or stops into a channel that is never read; on all others it does nothing anyway.
-// Ignoring them by disposition would be inherited by children. Each signal costs two switches of threads, some 20 µs.
+// ignoreSignals sends the signals that end or stop a Go program to a channel that is never read; Go ignores all others.
+// Children would inherit an ignored disposition. Each signal costs two thread switches, about 20 µs.
 func ignoreSignals() {
 	signal.Notify(make(chan os.Signal, 1),
 		unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE,

@@ -10,10 +10,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// maxLease keeps a forgotten sandbox from living on after a slip of units.
+// maxLease bounds a lease, so that a wrong unit does not keep a forgotten sandbox alive.
 const maxLease = 7 * 24 * time.Hour
 
-// lease calls expired when it has not been renewed in time.
+// lease calls expired if it is not renewed in time.
 type lease struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil: no end

@@ -18,12 +18,11 @@ import (
 
 const portsPrefix = "/v1/ports/"
 
-// ports forwards /v1/ports/{port}/… to servers inside the sandbox, streams unbuffered.
+// ports forwards /v1/ports/{port}/… to servers inside the sandbox, without buffering.
 type ports struct {
 	processes *process.Table
 	any       *httputil.ReverseProxy
-	// checked serves requests that name a process. Each has a connection of its own: one that was opened earlier may lead to a
-	// process that does not listen any more.
+	// checked serves requests that name a process, each on a new connection: an older one may lead to a process that no longer listens.
 	checked *httputil.ReverseProxy
 }
 
@@ -40,9 +39,9 @@ func newPorts(p *process.Table) *ports {
 	return s
 }
 
-// answered takes in the head of an answer. A stream of events goes on without end, and is not waited for.
+// answered handles the header of an answer. An event stream may be endless and is not waited for.
 func answered(res *http.Response) {
-	res.Header.Del(wire.PortErrorHeader) // the server inside cannot speak for sandboxd
+	res.Header.Del(wire.PortErrorHeader) // the server inside must not answer for sandboxd
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		requestOf(res.Request.Context()).answered()
 	}
@@ -64,13 +63,13 @@ func portProxy(fresh bool, modify func(*http.Response) error) *httputil.ReverseP
 	}
 }
 
-// portRequest is what is known of a request, in its context.
+// portRequest is the context of a request.
 type portRequest struct {
-	process  string // that must listen; "": any
-	answered func() // the process may be stopped again
+	process  string // that must be the listener; "": any
+	answered func() // reports that the process may be stopped again
 }
 
-// portRequestKey is the key of a portRequest in its context.
+// portRequestKey is the context key of a portRequest.
 type portRequestKey struct{}
 
 func requestOf(ctx context.Context) portRequest {
@@ -109,7 +108,7 @@ func (s *ports) check(target *url.URL, name string) error {
 	return s.processes.Owned(uint16(port), name)
 }
 
-// portTarget is the URL inside; the path is passed on as it was written, escapes and double slashes included.
+// portTarget returns the URL inside. It keeps the path as written, with escapes and double slashes.
 func portTarget(u *url.URL) (*url.URL, error) {
 	digits, path, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), portsPrefix), "/")
 	port, err := strconv.ParseUint(digits, 10, 16)

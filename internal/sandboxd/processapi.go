@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// defaultLog is how much log one request returns when it does not say.
+// defaultLog bounds the log of one answer if the request sets no limit, in bytes.
 const defaultLog = 64 << 10
 
 func (s *Server) putProcess(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func (s *Server) getProcess(w http.ResponseWriter, r *http.Request) {
 	reply.JSON(w, p.Status())
 }
 
-// waitOf is for how long the request may be held open.
+// waitOf returns for how long the answer may be delayed.
 func waitOf(r *http.Request) (time.Duration, error) {
 	q := r.FormValue("wait")
 	if q == "" {
@@ -59,7 +59,7 @@ func waitOf(r *http.Request) (time.Duration, error) {
 	return wait, nil
 }
 
-// await returns when p has ended, the time is over, or the client has gone.
+// await returns when p has ended, the time is over, or the client has disconnected.
 func await(r *http.Request, p *process.Process, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -83,8 +83,8 @@ func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
 	reply.JSON(w, p.Status())
 }
 
-// killBefore sends SIGKILL to every process before the request waits for its turn: the one whose turn it is may wait for a
-// process that others have stopped.
+// killBefore sends SIGKILL to every process before the request takes its turn: the request whose turn it is may wait for a process that
+// others have stopped.
 func (s *Server) killBefore(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		process.SignalAll()
@@ -115,7 +115,7 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 	if wait > 0 {
 		awaitOutput(r, p, stream, offset, wait)
 	}
-	final := !p.Running() // asked before reading: what is read of a final stream is its end
+	final := !p.Running() // read before the stream, so that the read of a final stream is its end
 	data, next := stream.Read(offset, limit)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(wire.LogNextHeader, strconv.FormatInt(next, 10))
@@ -123,12 +123,12 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// awaitOutput returns when the stream is longer than offset, p has ended, the time is over, or the client has gone.
+// awaitOutput returns when the stream is longer than offset, p has ended, the time is over, or the client has disconnected.
 func awaitOutput(r *http.Request, p *process.Process, stream *process.Output, offset int64, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	for {
-		grown := stream.Grown() // asked for before the length: no write is missed
+		grown := stream.Grown() // before the length, so that no write is missed
 		if stream.Length() > offset {
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxJSON bounds a request body that is decoded whole: a Process with all its stdin.
+// maxJSON bounds a JSON request body, in bytes: a Process with all its stdin.
 const maxJSON = 96 << 20
 
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {

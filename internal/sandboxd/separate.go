@@ -16,18 +16,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Capabilities that sandboxd works with. All others, which Separate needs, are given up at its end.
+// Capabilities that sandboxd keeps. Separate needs all others, and drops them at its end.
 const (
 	kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
-	// passed is the bounding set: what package child gets by exec, to become another user and to empty that set.
+	// passed is the bounding set: the capabilities that package child gets by exec, to change the user and to empty that set.
 	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | process.VerifierCapabilities
-	// keptOfRoot is added where the agent is user 0: sandboxd can look at a process only if it has the process's capabilities.
+	// keptOfRoot is added if the agent is user 0: sandboxd can inspect a process only if it has the process's capabilities.
 	keptOfRoot = 1 << unix.CAP_NET_BIND_SERVICE
 )
 
-// Separate prepares a sandbox whose user namespace maps ids for sandboxd, which has every capability in it, for the agent and for the verifier:
-// the folders get their owners, no further user namespace can be made, and sandboxd gives up all capabilities but those that it works with.
-// It is called once, before the first process starts, by a binary without cgo.
+// Separate prepares a sandbox with separate users: the folders get their owners, further user namespaces are forbidden, and sandboxd
+// drops the capabilities that it does not need. The user namespace must map ids for sandboxd, which has every capability in it, the agent
+// and the verifier. Separate is called once, before the first process starts, by a binary without cgo.
 func Separate(agent process.Agent) error {
 	if err := giveFolders(agent); err != nil {
 		return err
@@ -41,22 +41,22 @@ func Separate(agent process.Agent) error {
 	return dropCapabilities(kept, passed)
 }
 
-// forbidUserNamespaces makes the kernel refuse them. The system call filter refuses them too; this holds where a filter has been loosened. In
-// a container the file cannot be written, or is missing: there it is the filter that must refuse.
+// forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. In a container the file is missing or
+// read-only; there only the filter refuses them.
 func forbidUserNamespaces() error {
 	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
 	if !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// The kernel itself would answer EINVAL: this process has several threads.
+	// The kernel's own error would be EINVAL, since this process has several threads.
 	if refused := unix.Unshare(unix.CLONE_NEWUSER); !errors.Is(refused, unix.EPERM) {
 		return fmt.Errorf("the system call filter does not refuse them (%w), and the limit cannot be set: %w", refused, err)
 	}
 	return nil
 }
 
-// MakeFolders makes the folders that Separate gives to the agent and the verifier, and sets the modes of those that a container engine mounts with
-// the modes of the image's. The control socket lies in control, which is closed to all but this user.
+// MakeFolders creates the folders that Separate gives to the agent and the verifier, and sets the modes of those that a container engine
+// mounts with the image's modes. The control socket is in control, which only this user can enter.
 func MakeFolders(control string) error {
 	for _, path := range []string{wire.AgentWorkdir, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
@@ -74,7 +74,7 @@ func MakeFolders(control string) error {
 	return nil
 }
 
-// giveFolders sets the owners of the folders that the driver has made.
+// giveFolders sets the owners of the folders that the driver has created.
 func giveFolders(agent process.Agent) error {
 	graded, err := filepath.Glob(wire.AgentGraded + "/*")
 	if err != nil {
@@ -105,7 +105,7 @@ func give(uid, gid int, paths ...string) error {
 	return nil
 }
 
-// dropCapabilities leaves sandboxd, in every thread, the capabilities that are kept, and its children those that are passed.
+// dropCapabilities drops all capabilities of sandboxd, in every thread, except those in kept, and of its children except those in passed.
 func dropCapabilities(kept, passed uint32) error {
 	for c := uintptr(0); c < 64; c++ {
 		has, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, c, 0)
@@ -125,7 +125,7 @@ func dropCapabilities(kept, passed uint32) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{{Effective: kept, Permitted: kept | passed}}
 	ambient := uint32(0)
-	if os.Getuid() != 0 { // whose programs get capabilities by the ambient set alone
+	if os.Getuid() != 0 { // whose programs get capabilities only by the ambient set
 		ambient, data[0].Inheritable = passed, passed
 	}
 	err := everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)

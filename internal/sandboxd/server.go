@@ -24,37 +24,37 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Options configures a Server; every field but Expired may be left zero.
+// Options configures a Server; only Expired is required.
 type Options struct {
 	SandboxID string
 	Version   string
-	// Lease is how long the sandbox lives without a renewal; 0: without end.
+	// Lease is the time after which the sandbox ends without a renewal; 0: never.
 	Lease time.Duration
-	// Expired is called once, when the lease has run out; it does not return.
+	// Expired is called once, when the lease has ended; it does not return.
 	Expired func()
-	// TreeLimit bounds the file contents of one tar, in or out, in bytes; 0: 4 GiB.
+	// TreeLimit bounds the file contents of one tar in bytes, in each direction; 0: 4 GiB.
 	TreeLimit int64
-	// Writable lists the absolute folders that processes of the sandbox can write below; nil: the usual ones. Below them no
-	// link is followed; elsewhere links are the image's own and are.
+	// Writable lists the absolute folders below which processes of the sandbox can write; nil: the default ones. Links are followed only
+	// outside of them, where they are the image's.
 	Writable []string
 	// SeparateUsers gives the agent and the verifier the user ids wire.AgentID and
 	// wire.VerifierID; see Separate. Without it every process
 	// runs as the user of sandboxd.
 	SeparateUsers bool
-	// Agent says who the agent is where users are separate, and Env what processes start from.
+	// Agent is the agent's user if users are separate; Env is the base environment of processes.
 	Agent process.Agent
 	Env   wire.BaseEnv
-	// Program is the sandboxd binary, through which processes are started; "": this process's own.
+	// Program is the sandboxd binary that starts processes; "": this process's own.
 	Program string
-	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
+	// Cgroups are open files by which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
-	// Cgroup is the open folder of a cgroup of version 2 that processes are forked into instead, where it is not full; nil: none.
+	// Cgroup is the open folder of a version 2 cgroup into which processes are forked instead, unless it is full; nil: none.
 	Cgroup *os.File
-	// Reclaim is the open file through which memory of the processes is swapped out while one of them is stopped; nil: it is not.
+	// Reclaim is the open file that swaps out memory of the processes while one of them is stopped; nil: none.
 	Reclaim *os.File
-	// Usage says where what the sandbox used is read.
+	// Usage are the sources of the sandbox's usage.
 	Usage usage.Sources
-	// NetworkAddr is where processes find the proxy once the host side has opened the network channel; "": wire.NetworkAddr.
+	// NetworkAddr is the address of the proxy for processes while the network channel is open; "": wire.NetworkAddr.
 	NetworkAddr string
 	Logger      *slog.Logger
 }
@@ -76,8 +76,7 @@ type Server struct {
 	log       *slog.Logger
 }
 
-// New makes a Server, which becomes the one reaper of this process's children: Run must be running before the first process
-// starts.
+// New returns a Server. It becomes the reaper of this process's children: Run must be running before the first process starts.
 func New(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -109,8 +108,8 @@ func New(o Options) *Server {
 	}
 }
 
-// Run serves the control connections of control and the agent's model calls of model, until ctx ends or a listener breaks. It
-// closes both.
+// Run serves the control connections of control and the agent's model calls of model, until ctx ends or a listener breaks. It closes
+// both.
 func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -150,7 +149,7 @@ func (s *Server) controlServer() *http.Server {
 	}
 }
 
-// modelServer answers to the agent, whose mistakes are not worth a line in a log that it could fill.
+// modelServer serves the agent. It does not log the agent's errors, with which the agent could fill the log.
 func (s *Server) modelServer() *http.Server {
 	return &http.Server{
 		Handler:           s.model,
@@ -161,7 +160,7 @@ func (s *Server) modelServer() *http.Server {
 	}
 }
 
-// Handler is the control API.
+// Handler returns the handler of the control API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/info", s.getInfo)
@@ -184,7 +183,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/model", s.model.Upgrade)
 	mux.HandleFunc("POST /v1/network", s.network.Upgrade)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Past the mux: it would redirect forwarded paths such as //x.
+		// Not by the mux, which would redirect forwarded paths such as //x.
 		if strings.HasPrefix(r.URL.Path, portsPrefix) {
 			s.ports.ServeHTTP(w, r)
 			return

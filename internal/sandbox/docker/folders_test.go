@@ -75,9 +75,9 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 	importApp(t, "greedy:1", nil, "VOLUME /opt")
 	b := sandbox.New(open(t, docker.Options{}), sandbox.Options{})
 	for want, s := range map[string]rollout.Sandbox{
-		"disk_mib: is 16, and /app of the image has 20 MiB":           {Image: "large:1", Workdir: "/app", DiskMiB: 16, MemoryMiB: 512},
-		"memory_mib: is 16, and the folders of the image":             {Image: "large:1", Workdir: "/app", DiskMiB: 64, MemoryMiB: 16},
-		`image: declares the volume "/opt", where the sandbox has wh`: {Image: "greedy:1"},
+		"disk_mib: is 16, and /app of the image has 20 MiB":     {Image: "large:1", Workdir: "/app", DiskMiB: 16, MemoryMiB: 512},
+		"memory_mib: is 16, and the folders of the image":       {Image: "large:1", Workdir: "/app", DiskMiB: 64, MemoryMiB: 16},
+		`image: declares the volume "/opt", which overlaps a f`: {Image: "greedy:1"},
 	} {
 		_, err := b.Create(t.Context(), "unfit", s, nil)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)

@@ -49,7 +49,7 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, guest.Gues
 	}
 	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		return found{}, guest.Guest{}, fault.Field("image", "is required: the backend docker has no default image (sandbox.docker.image)")
+		return found{}, guest.Guest{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
 	}
 	base, err := d.base(ctx, name)
 	if err != nil {

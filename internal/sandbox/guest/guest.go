@@ -57,7 +57,7 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	g := Guest{Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
-		return Guest{}, fault.Field("image", "is required by the user, the workdir, the environment and further folders, which are those of an image")
+		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")
 	case use == nil:
 		return Guest{}, nil
 	case spec.User != "" && !separate:

@@ -1,5 +1,5 @@
-// Package attach carries one control connection over the standard streams of a process: a container engine on another machine starts it in the
-// sandbox, where it reaches the control socket, which no path of the host leads to.
+// Package attach carries one control connection over the standard streams of a process. A container engine on another machine starts the
+// process in the sandbox, where it connects to the control socket.
 package attach
 
 import (
@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the argument that asks a binary for this.
+// Command is the argument that starts this program.
 const Command = "attach"
 
-// Ready is the byte that Run writes once it has the connection.
+// Ready is the byte that Run writes when it has connected.
 const Ready = '+'
 
-// GoneStatus is the exit status where nothing listens at the path: sandboxd has ended, or never ran.
+// GoneStatus is the exit status if nothing listens at the path: sandboxd has ended, or never ran.
 const GoneStatus = 4
 
-// ErrGone is the error of Run where nothing listens at the path.
+// ErrGone is the error of Run if nothing listens at the path.
 var ErrGone = errors.New("sandboxd does not run")
 
-// Run connects stdin and stdout to a unix socket until one of the two sides ends. Its arguments are the path, after Framed and a duration or
-// not. It must be started from outside of the sandbox: sandboxd leaves such processes alone when it kills all others.
+// Run connects stdin and stdout to a unix socket until one of the two sides ends. Its arguments are an optional Framed with a duration,
+// and the path. It must be started from outside of the sandbox: sandboxd does not kill such processes with all others.
 func Run(args []string) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
-	// No process of the sandbox reads its memory, whatever its user.
+	// No process of the sandbox may read its memory, whatever its user.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("not dumpable: %w", err)
 	}
@@ -47,7 +47,7 @@ func Run(args []string) error {
 		args = args[2:]
 	}
 	if len(args) != 1 {
-		return errors.New("attach wants one path")
+		return errors.New("attach needs exactly one path")
 	}
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
@@ -59,7 +59,7 @@ func Run(args []string) error {
 	if _, err := os.Stdout.Write([]byte{Ready}); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	ended := make(chan error, 2) // the first end is the end: the process goes, and both streams with it
+	ended := make(chan error, 2) // the first end ends the process and both streams
 	go func() { ended <- in(conn) }()
 	go func() { ended <- second(io.Copy(os.Stdout, conn)) }()
 	err = <-ended

@@ -16,7 +16,7 @@ import (
 // It is for providers that do not close the stdin of a process whose client has died. The process ends when no frame comes for that time.
 const Framed = "--framed"
 
-// EndFrame is the header of the last frame. Any other header is the length of the data that follow, big-endian; 0 says that the client lives.
+// EndFrame is the header of the last frame. Any other header is the length of the following data, big-endian; 0 is a keep-alive frame.
 const EndFrame = 1<<32 - 1
 
 // HeaderSize is the length of a frame's header, in bytes.
@@ -25,10 +25,10 @@ const HeaderSize = 4
 // maxFrame bounds the data of one frame, in bytes.
 const maxFrame = 16 << 20
 
-// errSilent: the client has died.
+// errSilent means that the client has died.
 var errSilent = errors.New("no frame came in time")
 
-// Frame puts the header before the data, at most 16 MiB.
+// Frame returns the data, at most 16 MiB, with its header.
 func Frame(data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, HeaderSize+len(data)), uint32(len(data))), data...)
 }

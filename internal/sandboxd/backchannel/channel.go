@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// Channel is the current connection that the host side has made, or the wait for one. It is safe for concurrent use.
+// Channel holds the current connection that the host side has made, if any. It is safe for concurrent use.
 type Channel struct {
 	protocol string // the Upgrade token
 	log      *slog.Logger
@@ -24,7 +24,7 @@ type Channel struct {
 	changed chan struct{}    // closed when conn is set
 }
 
-// New makes a channel without a connection. protocol is the Upgrade token of its requests.
+// New returns a Channel without a connection. protocol is the Upgrade token of its requests.
 func New(protocol string, log *slog.Logger) *Channel {
 	return &Channel{protocol: protocol, log: log, changed: make(chan struct{})}
 }
@@ -46,14 +46,14 @@ func (c *Channel) Get(ctx context.Context) (*http.ClientConn, error) {
 	}
 }
 
-// Broken says whether conn is of no more use.
+// Broken reports whether conn cannot be used any more.
 func (c *Channel) Broken(conn *http.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return conn != c.conn || conn.Err() != nil
 }
 
-// set makes conn the current connection, and ends the one before it: its calls are sent again on conn.
+// set makes conn the current connection, and ends the previous one: its calls are sent again on conn.
 func (c *Channel) set(conn *http.ClientConn) {
 	c.mu.Lock()
 	old := c.conn
@@ -75,10 +75,10 @@ func (c *Channel) Close() {
 	}
 }
 
-// Upgrade turns the connection of a request into the channel: from here on it speaks HTTP/2, and this side is the client.
+// Upgrade turns the connection of a request into the channel: HTTP/2 with this side as the client.
 func (c *Channel) Upgrade(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), c.protocol) {
-		reply.Error(w, fault.New(fault.Invalid, "wants Upgrade: %s", c.protocol))
+		reply.Error(w, fault.New(fault.Invalid, "needs the header Upgrade: %s", c.protocol))
 		return
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
@@ -98,7 +98,7 @@ func (c *Channel) Upgrade(w http.ResponseWriter, r *http.Request) {
 
 func (c *Channel) upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn, error) {
 	if rw.Reader.Buffered() > 0 {
-		return nil, fault.New(fault.Invalid, "the host side spoke before the upgrade")
+		return nil, fault.New(fault.Invalid, "the host side sent data before the upgrade")
 	}
 	_, err := rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + c.protocol + "\r\n\r\n")
 	if err == nil {

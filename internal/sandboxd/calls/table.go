@@ -1,7 +1,7 @@
-// Package calls runs each call once by its id, and keeps its result: a call that is made again returns the result of the first, and
-// runs nothing. Calls do not wait for each other.
+// Package calls runs each call once by its id and keeps its result: a repeated call returns the first result and runs nothing. Calls run
+// in parallel.
 //
-// The newest results are kept, up to a bound in bytes. A call whose result was dropped is not run again: it fails.
+// The newest results are kept, up to a bound in bytes. A call whose result was dropped is not run again; it fails.
 package calls
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Bounds of what one Table keeps.
+// Bounds of one Table.
 const (
-	maxCalls = 20_000 // those whose results were dropped included
+	maxCalls = 20_000 // including those whose results were dropped
 	maxBytes = 32 << 20
 	maxID    = 128 // bytes of an id
 )
 
-// Table is calls by id, with results of type R.
+// Table holds calls by id, with results of type R.
 type Table[R any] struct {
 	size func(R) int
 
 	mu    sync.Mutex
 	calls map[string]*call[R]
-	bytes int          // of the results that are kept
-	ends  int          // of calls, so far
-	kept  []keptResult // in the order of their ends; those that were deleted, too
+	bytes int          // of the kept results
+	ends  int          // number of ended calls
+	kept  []keptResult // in the order of their ends; may include deleted ones
 }
 
 type keptResult struct {
@@ -47,18 +47,18 @@ type call[R any] struct {
 	result R
 	err    error
 	bytes  int
-	end    int // its number in the order of ends; 0: it runs, or its result was dropped
+	end    int // its number in the order of ends; 0: it is running, or its result was dropped
 }
 
-// New makes a Table; size is the memory of a result in bytes.
+// New returns a Table; size returns the memory of a result in bytes.
 func New[R any](size func(R) int) *Table[R] {
 	return &Table[R]{size: size, calls: map[string]*call[R]{}}
 }
 
-// Run runs do, or attaches to the call of that id, and returns its result at its end. It returns running after wait, or when ctx
-// ends; the call goes on. The same id with another request is a fault.Conflict. do gets a context that ends when the call is
-// deleted, and must return soon after that. An error of do is kept when it is of the request or of what runs in
-// the sandbox, so that the call fails in the same way when it is made again. After any other error the id is free.
+// Run runs do, or attaches to the call of that id, and returns its result. It returns running after wait or when ctx ends; the call
+// continues. The same id with another request is a fault.Conflict. do gets a context that ends when the call is deleted, and must return
+// soon after. An error of do is kept if the request or the sandbox's program caused it, so that a repeated call fails in the same way.
+// After any other error the id is free.
 func (t *Table[R]) Run(
 	ctx context.Context, id string, request any, wait time.Duration, do func(context.Context) (R, error),
 ) (result R, running bool, err error) {
@@ -77,7 +77,7 @@ func (t *Table[R]) Run(
 	return result, true, nil
 }
 
-// begin finds the call of that id, or starts it.
+// begin returns the call of that id, or starts it.
 func (t *Table[R]) begin(id string, request any, do func(context.Context) (R, error)) (*call[R], error) {
 	if !wire.Name(id, maxID) {
 		return nil, fault.Field("id", "%.140q must be 1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit", id)
@@ -127,7 +127,7 @@ func (t *Table[R]) finish(id string, c *call[R]) {
 	t.drop()
 }
 
-// ofCall says whether a call failed by its request or by what runs in the sandbox.
+// ofCall reports whether a call failed because of its request or of the program in the sandbox.
 func ofCall(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.Exhausted, fault.OutOfMemory, fault.OutOfDisk, fault.Timeout:
@@ -137,7 +137,7 @@ func ofCall(err error) bool {
 	}
 }
 
-// drop makes room by the oldest results; the newest stays. t.mu is held.
+// drop drops the oldest results to make room; the newest stays. t.mu is held.
 func (t *Table[R]) drop() {
 	if len(t.kept) > 2*maxCalls {
 		t.kept = slices.DeleteFunc(t.kept, func(k keptResult) bool { return !t.keeps(k) })
@@ -151,7 +151,7 @@ func (t *Table[R]) drop() {
 	}
 }
 
-// keeps is false for a call that was deleted.
+// keeps reports whether the call of a kept result still exists.
 func (t *Table[R]) keeps(k keptResult) bool {
 	c := t.calls[k.id]
 	return c != nil && c.end == k.end
@@ -161,12 +161,12 @@ func (t *Table[R]) dropResult(id string) {
 	old := t.calls[id]
 	t.bytes -= old.bytes
 	dropped := &call[R]{digest: old.digest, cancel: func() {}, done: make(chan struct{})}
-	dropped.err = fault.New(fault.Exhausted, "call %q has run, and its result was dropped: later ones needed the room", id)
+	dropped.err = fault.New(fault.Exhausted, "call %q has run, and its result was dropped to make room for later ones", id)
 	close(dropped.done)
 	t.calls[id] = dropped
 }
 
-// Delete ends the call when it still runs, waits for its end, and forgets it. An unknown id is no error.
+// Delete ends the call if it still runs, waits for its end, and removes it. An unknown id is not an error.
 func (t *Table[R]) Delete(ctx context.Context, id string) error {
 	t.mu.Lock()
 	c := t.calls[id]

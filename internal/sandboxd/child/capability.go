@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setInheritable prepares a set of capabilities to outlast the change of the user. It is called as root, before the bounding set
-// is emptied, which limits what may become inheritable.
+// setInheritable makes a set of capabilities survive the change of the user. It is called as root, before the bounding set is emptied,
+// which limits the inheritable set.
 func setInheritable(set uint64) error {
 	if set == 0 {
 		return nil
@@ -24,15 +24,14 @@ func setInheritable(set uint64) error {
 	return unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0)
 }
 
-// leave leaves the process that set of capabilities and no other. Those of ambient, which is a part of it, stay with every program that the
-// process becomes.
+// leave reduces the process's capabilities to that set. The subset ambient stays with every program that the process executes.
 func leave(set, ambient uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{
 		{Effective: uint32(set), Permitted: uint32(set), Inheritable: uint32(ambient)},
 		{Effective: uint32(set >> 32), Permitted: uint32(set >> 32), Inheritable: uint32(ambient >> 32)},
 	}
-	if err := unix.Capset(&header, &data[0]); err != nil { // also takes what is not inheritable from the ambient set
+	if err := unix.Capset(&header, &data[0]); err != nil { // also removes capabilities that are not inheritable from the ambient set
 		return err
 	}
 	for left := ambient; left != 0; left &= left - 1 {

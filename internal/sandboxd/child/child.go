@@ -1,8 +1,8 @@
-// Package child is the step between sandboxd and a process that it starts: a process of its own, which gives up what the
-// program must not have, becomes the program's user, and then becomes the program.
+// Package child is the step between sandboxd and a program that it starts. It runs as a process of its own, drops what the program must
+// not have, becomes the program's user, and executes the program.
 //
-// A program is never started by a plain fork of sandboxd: between fork and exec such a process shares sandboxd's memory and
-// already has the user of the program, so other processes of that user could stop it and sandboxd with it.
+// sandboxd never starts a program by a plain fork: between fork and exec such a process shares sandboxd's memory and already has the
+// program's user, so other processes of that user could stop it, and sandboxd with it.
 package child
 
 import (
@@ -18,52 +18,52 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Command is the argument that asks a binary for this step.
+// Command is the argument that starts this step.
 const Command = "child"
 
-// Descriptors of the step, beside the three streams of the program.
+// Descriptors of the step, besides the program's three streams.
 const (
-	ConfigFD = 3 // to read Config from, as JSON
-	StatusFD = 4 // to write Ready and a Failure to, as JSON; it is closed by a successful exec
-	CgroupFD = 5 // the first of Config.Cgroups open files; a write of "0" moves the writing thread or process
+	ConfigFD = 3 // Config is read from it, as JSON
+	StatusFD = 4 // Ready and a Failure are written to it, as JSON; a successful exec closes it
+	CgroupFD = 5 // the first of Config.Cgroups open files; writing "0" moves the writing thread or process
 )
 
-// Ready is written to StatusFD right before the exec. A process that was killed before then, as where memory runs out, has not written it.
+// Ready is written to StatusFD right before the exec. It is missing if the process was killed before, for instance for lack of memory.
 const Ready = "+"
 
 // Config describes the program.
 type Config struct {
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
-	Path string   `json:"path"` // where the program is looked for, in the form of $PATH
+	Path string   `json:"path"` // search path of the program, in the form of $PATH
 	Dir  string   `json:"dir"`
-	User *User    `json:"user"` // nil: stays who it is
-	// Terminal says that the streams are a terminal, which becomes the controlling one.
+	User *User    `json:"user"` // nil: unchanged
+	// Terminal: the streams are a terminal, which becomes the controlling one.
 	Terminal bool `json:"terminal,omitempty"`
 	Cgroups  int  `json:"cgroups"`
-	// NoClone3 says that the sandbox's system call filter lets sandboxd call clone3. The program may not.
+	// NoClone3 forbids the program clone3, which the sandbox's system call filter allows for sandboxd.
 	NoClone3 bool `json:"no_clone3,omitempty"`
 }
 
-// User is who the program runs as.
+// User is the user of the program.
 type User struct {
 	UID    int   `json:"uid"`
 	GID    int   `json:"gid"`
 	Groups []int `json:"groups"`
-	// Capabilities is a set of bits. The program and all that it starts have them; of user 0, until it becomes another user.
+	// Capabilities is a bit set of capabilities of the program and its children; for user 0, until it changes its user.
 	Capabilities uint64 `json:"capabilities,omitempty"`
 }
 
 // Failure says why the program was not started.
 type Failure struct {
-	Kind    fault.Kind `json:"kind,omitempty"`  // set where the kind is known
-	Errno   int        `json:"errno,omitempty"` // set where the kernel refused
+	Kind    fault.Kind `json:"kind,omitempty"`  // set if the kind is known
+	Errno   int        `json:"errno,omitempty"` // set if the kernel refused
 	Message string     `json:"message"`
 }
 
-// Run does what ConfigFD says, and returns only when that failed. The failure has then been written to StatusFD.
+// Run executes the configuration on ConfigFD. It returns only if that fails, after writing the failure to StatusFD.
 func Run() error {
-	runtime.LockOSThread() // the user of a thread is what exec takes over
+	runtime.LockOSThread() // exec keeps the user of the calling thread
 	debug.SetGCPercent(-1) // at the process limit the runtime could not start a thread for it
 	unix.CloseOnExec(StatusFD)
 	err := run()
@@ -110,8 +110,8 @@ func readConfig() (Config, error) {
 	return c, json.Unmarshal(data, &c)
 }
 
-// preferForOOM makes the kernel pick the sandbox's processes before sandboxd when memory runs out: killing pid 1 would take the
-// whole sandbox, with its logs. Without it the sandbox works, with a worse choice of victim.
+// preferForOOM makes the OOM killer prefer the sandbox's processes to sandboxd: killing pid 1 would end the whole sandbox and lose its
+// logs. A failure only worsens the choice of victim.
 func preferForOOM() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) }
 
 func enterCgroups(n int) error {
@@ -127,8 +127,8 @@ func enterCgroups(n int) error {
 	return nil
 }
 
-// prepareThreads is for an entrance of version 2, which moves all threads of the process: at the cgroup's limit the runtime could start no other
-// one, and would abort.
+// prepareThreads starts threads before the process enters a version 2 cgroup with all its threads: at the cgroup's limit the runtime
+// could not start another one, and would abort.
 func prepareThreads(entrance int) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(entrance, &fs); err != nil {
@@ -140,8 +140,8 @@ func prepareThreads(entrance int) error {
 	return nil
 }
 
-// become gives up sandboxd's user and every capability but those of the program's user, for good. A program of user id 0 gets the bounding
-// set by exec, so that set is cut down to the user's capabilities; any other user's bounding set is emptied.
+// become drops sandboxd's user and every capability except those of the program's user, for good. A program of user id 0 gets the
+// bounding set by exec, so that set is reduced to the user's capabilities; for any other user it is emptied.
 func become(u *User) error {
 	if u == nil {
 		return nil
@@ -153,8 +153,8 @@ func become(u *User) error {
 	return Assume(*u, ambient, bound)
 }
 
-// Assume makes the calling thread, which the caller has locked its goroutine to and which is the one that execs, a process of that user. What it
-// becomes by exec keeps the capabilities of ambient; as root, and whatever becomes root, those of bound.
+// Assume sets the user of the calling thread, to which the caller has locked its goroutine and which then calls exec. Programs keep the
+// capabilities in ambient across exec; root gets those in bound.
 func Assume(u User, ambient, bound uint64) error {
 	if err := setInheritable(ambient); err != nil {
 		return fmt.Errorf("inheritable set: %w", err)
@@ -171,7 +171,7 @@ func Assume(u User, ambient, bound uint64) error {
 	return nil
 }
 
-// limitBoundingSet drops every capability that is not in the set.
+// limitBoundingSet drops every capability outside of the set.
 func limitBoundingSet(set uint64) error {
 	for c := uintptr(0); c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)

@@ -12,10 +12,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// execute looks the program up with the rights of its own user, and becomes it.
+// execute finds the program with the rights of its user, and executes it.
 func execute(c Config) error {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return fault.Field("argv", "names no program")
+		return fault.Field("argv", "has no program")
 	}
 	if !filepath.IsAbs(c.Dir) {
 		return fault.Field("dir", "%q must be an absolute path", c.Dir)
@@ -33,7 +33,7 @@ func execute(c Config) error {
 	return unix.Exec(program, c.Argv, c.Env)
 }
 
-// lookPath finds the program as a shell with that path and the current directory would.
+// lookPath finds the program as a shell with that path would.
 func lookPath(program, path string) (string, error) {
 	if strings.Contains(program, "/") {
 		if !executable(program) {
@@ -67,7 +67,7 @@ func failureOf(err error) Failure {
 	return f
 }
 
-// Err is the failure as an error that keeps its kind or its number.
+// Err returns the failure as an error with its kind or errno.
 func (f Failure) Err() error {
 	switch {
 	case f.Kind != "":

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// numberOffset is where the kernel's struct seccomp_data has the number of the call.
+// numberOffset is the offset of the call's number in the kernel's struct seccomp_data.
 const numberOffset = 0
 
-// refuseClone3 adds a filter to that of the sandbox, for this thread and all that it becomes and starts: clone3 is ENOSYS, so that the C library
-// falls back to clone, whose flags a filter can read. Calls by another architecture's numbers are refused by the sandbox's filter.
+// refuseClone3 adds a filter for this thread and its programs and children: clone3 is ENOSYS, so that the C library falls back to clone,
+// whose flags a filter can read. The sandbox's filter refuses calls by another architecture's numbers.
 func refuseClone3() error {
 	const jumpIfEqual, load, ret = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
 	filter := [...]unix.SockFilter{

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WarmThreads makes the runtime create n threads, which it keeps.
+// WarmThreads makes the runtime start n threads, which it keeps.
 func WarmThreads(n int) {
 	var ready, release sync.WaitGroup
 	ready.Add(n)
@@ -26,11 +26,11 @@ func WarmThreads(n int) {
 	release.Done()
 }
 
-// BecomeUser changes the user and the groups of the calling thread, for good. The caller has locked its goroutine to the thread,
-// and the thread is the one that execs.
+// BecomeUser changes the user and the groups of the calling thread, for good. The caller has locked its goroutine to the thread, which
+// then calls exec.
 //
-// The functions of the standard library change every thread of the process. They stop all threads and wait for each, which takes
-// milliseconds on a busy machine.
+// The standard library's functions change every thread of the process. They stop all threads and wait for each, which takes milliseconds
+// on a busy machine.
 func BecomeUser(uid, gid int, groups []int) error {
 	list := make([]uint32, len(groups)+1) // one more, so that it has an address
 	for i, g := range groups {

@@ -1,2 +1,2 @@
-// Package exec runs commands, each once by its call id.
+// Package exec runs each command once by its call id.
 package exec

@@ -18,29 +18,29 @@ type Execs struct {
 	started   atomic.Int64
 }
 
-// New makes an Execs that starts its commands in p.
+// New returns an Execs that starts its commands in p.
 func New(p *process.Table) *Execs {
 	return &Execs{processes: p, calls: calls.New(func(r wire.ExecResult) int { return r.Stdout.Len() + r.Stderr.Len() })}
 }
 
-// Run runs the command once under the id, and returns its result at its end, or after wait with Running; see calls.Table.
+// Run runs the command once under the id, and returns its result, or Running after wait; see calls.Table.
 func (x *Execs) Run(ctx context.Context, id string, e wire.Exec, wait time.Duration) (wire.ExecResult, error) {
 	r, running, err := x.calls.Run(ctx, id, e, wait, func(ctx context.Context) (wire.ExecResult, error) { return x.run(ctx, e) })
 	r.Name, r.Running = id, running
 	return r, err
 }
 
-// Delete kills the command when it still runs, and forgets the call. An unknown id is no error.
+// Delete kills the command if it still runs, and removes the call. An unknown id is not an error.
 func (x *Execs) Delete(ctx context.Context, id string) error { return x.calls.Delete(ctx, id) }
 
-// run runs a command to its end, which its timeout, its deletion or the end of the sandbox bounds.
+// run runs a command until it ends or is ended by its timeout, its deletion or the end of the sandbox.
 func (x *Execs) run(ctx context.Context, e wire.Exec) (wire.ExecResult, error) {
 	name := fmt.Sprintf("exec-%d", x.started.Add(1))
 	p, err := x.processes.StartCall(name, e.Process, nil)
 	if err != nil {
 		return wire.ExecResult{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = x.processes.Kill(p) }) // what outlives SIGKILL is waited for
+	stop := context.AfterFunc(ctx, func() { _ = x.processes.Kill(p) }) // a process that survives SIGKILL is waited for
 	defer stop()
 	<-p.Done()
 	x.processes.Delete(name)

@@ -14,9 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// dir is an open directory. Names are looked up in it one component at a time and never through a link, so that no process of
-// the sandbox can turn a path elsewhere, not even by swapping components while it is walked. (os.Root keeps a walk inside
-// its root, but follows links there.)
+// dir is an open directory. Paths are walked one component at a time without following links, so that no process of the sandbox can
+// redirect a path, even by swapping components during the walk. (os.Root stays inside its root, but follows links there.)
 type dir struct{ fd int }
 
 func openDir(path string) (*dir, error) {
@@ -38,7 +37,7 @@ func (d *dir) sub(name string) (*dir, error) {
 	return &dir{fd}, nil
 }
 
-// walk opens the directory at the end of names, making what is missing if create is set.
+// walk opens the directory at the end of names, and creates missing ones if create is set.
 func (d *dir) walk(names []string, create bool) (*dir, error) {
 	at, err := d.sub(".")
 	for _, name := range names {
@@ -57,7 +56,7 @@ func (d *dir) walk(names []string, create bool) (*dir, error) {
 	return at, err
 }
 
-// open opens a file in d, never a link and never waiting for a FIFO's other end.
+// open opens a file in d. It follows no link and does not wait for a FIFO's other end.
 func (d *dir) open(name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := unix.Openat(d.fd, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, mode)
 	if err != nil {
@@ -74,7 +73,7 @@ func (d *dir) stat(name string) (unix.Stat_t, error) {
 	return st, nil
 }
 
-// names lists d. More than atMost are a fault.OutOfDisk; the list of a folder must not fill the memory.
+// names lists d. More than atMost names are a fault.OutOfDisk, so that the list cannot fill the memory.
 func (d *dir) names(atMost int) ([]string, error) {
 	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -91,7 +90,7 @@ func (d *dir) names(atMost int) ([]string, error) {
 	return names, nil
 }
 
-// chmod changes d itself. The way through /proc is the only one that a descriptor opened with O_PATH has.
+// chmod changes d itself, through /proc: a descriptor opened with O_PATH allows no other way.
 func (d *dir) chmod(mode uint32) error { return chmodFD(d.fd, mode) }
 
 func chmodFD(fd int, mode uint32) error {
@@ -101,8 +100,8 @@ func chmodFD(fd int, mode uint32) error {
 // Places are the folders below which processes of the sandbox can write.
 type Places []string
 
-// split returns the folder that a walk to path starts from, opened by its plain name, and the components to walk. Outside
-// of the writable folders links are the image's own: there the plain path is as good as a walk, and the walk is empty.
+// split returns the folder from which a walk to path starts, opened by its plain name, and the components to walk. Outside of the
+// writable folders all links are the image's, so the plain path is safe and the walk is empty.
 func (p Places) split(path string) (base string, rest []string, err error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return "", nil, fault.Field("path", "%q must be absolute", path)
@@ -128,7 +127,7 @@ func (p Places) dir(path string, create bool) (*dir, error) {
 	return walkFrom(base, rest, create)
 }
 
-// parent opens the directory that holds path, and returns its name in there.
+// parent opens the directory that contains path, and returns its name there.
 func (p Places) parent(path string, create bool) (*dir, string, error) {
 	base, rest, err := p.split(path)
 	if err != nil {

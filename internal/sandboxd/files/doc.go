@@ -1,4 +1,3 @@
-// Package files moves files in and out of a sandbox, while hostile processes change the same folders. Names are looked up one
-// component at a time and never through a link below the folders that processes can write. What is packed or unpacked is
-// bounded by what storing it costs.
+// Package files moves files in and out of a sandbox while hostile processes change the same folders. Below the folders that processes can
+// write, paths are walked one component at a time and links are not followed. The storage cost of packed and unpacked trees is bounded.
 package files

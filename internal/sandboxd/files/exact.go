@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// Restore makes the folder path equal to a tar, with the bounds of Unpack. What is there already is not written again, and what is not in the tar
-// is removed: of the files of an image, those that did not change take nothing.
+// Restore makes the folder path equal to a tar, with the bounds of Unpack. It does not rewrite equal files, and removes files that are
+// not in the tar: unchanged files of an image take no space.
 func (p Places) Restore(path string, limit int64, r io.Reader) error {
 	root, err := p.dir(path, true)
 	if err == nil {
@@ -30,13 +30,13 @@ func (p Places) Restore(path string, limit int64, r io.Reader) error {
 	return fault.Wrap(reply.Kind(err), err, "restore %q", path)
 }
 
-// exact holds the names of the entries of a tar, as hashes: a tree has many.
+// exact holds the names of a tar's entries as hashes, since a tree has many.
 type exact struct {
 	seed  maphash.Seed
 	names map[uint64]struct{}
 }
 
-// add adds a name and those of the folders above it.
+// add adds a name and those of its parents.
 func (e *exact) add(name string) {
 	for ; name != "."; name = path.Dir(name) {
 		key := maphash.String(e.seed, name)
@@ -52,7 +52,7 @@ func (e *exact) has(name string) bool {
 	return ok
 }
 
-// prune removes what no entry of the tar names.
+// prune removes files without an entry in the tar.
 func (e *exact) prune(d *dir, rel string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, rel)
@@ -85,7 +85,7 @@ func (e *exact) pruneOne(d *dir, name, rel string, depth int) error {
 	return e.prune(sub, rel, depth+1)
 }
 
-// update leaves a file that has the contents and the mode of the entry, and replaces anything else.
+// update keeps a file with the contents and the mode of the entry, and replaces anything else.
 func (u *unpacker) update(d *dir, name string, h *tar.Header, data io.Reader) error {
 	old, err := d.open(name, unix.O_RDONLY, 0)
 	if err != nil {
@@ -112,7 +112,7 @@ func (u *unpacker) update(d *dir, name string, h *tar.Header, data io.Reader) er
 	}
 }
 
-// compare reads data as far as it equals the file, and returns how far that is, with the block that differs; nil: all is equal.
+// compare reads data while it equals the file, and returns the length of the equal part and the block that differs; nil: all is equal.
 func compare(old io.ReaderAt, data io.Reader) (equal int64, rest []byte, err error) {
 	block, have := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
@@ -129,7 +129,7 @@ func compare(old io.ReaderAt, data io.Reader) (equal int64, rest []byte, err err
 	}
 }
 
-// renew writes the file beside what is there, which it may read from, and takes its place.
+// renew writes the new file beside the old one, from which it may read, and then replaces it.
 func (u *unpacker) renew(d *dir, name string, h *tar.Header, data io.Reader) error {
 	temp := tempPrefix + rand.Text()
 	err := d.create(temp, uint32(h.Mode), data, copySparse)
@@ -148,7 +148,7 @@ func (u *unpacker) renew(d *dir, name string, h *tar.Header, data io.Reader) err
 	return err
 }
 
-// clearFolder removes a folder of that name, which nothing else can replace.
+// clearFolder removes a folder of that name, which a rename cannot replace.
 func (d *dir) clearFolder(name string) error {
 	st, err := d.stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,20 +160,20 @@ func (d *dir) clearFolder(name string) error {
 	return removeTree(d, name)
 }
 
-// like says whether the folder has the mode and the time of the entry. It may belong to another user, who alone could set them.
+// like reports whether the folder has the mode and the time of the entry. If it belongs to another user, only that user could set them.
 func (d *dir) like(h *tar.Header) bool {
 	st, err := d.stat(".")
 	return err == nil && st.Mode&0o777 == uint32(h.Mode&0o777) && time.Unix(st.Mtim.Unix()).Equal(h.ModTime)
 }
 
-// linkedTo says whether name is a symbolic link with that target.
+// linkedTo reports whether name is a symbolic link to target.
 func (d *dir) linkedTo(name, target string) bool {
 	buf := make([]byte, len(target)+1)
 	n, err := unix.Readlinkat(d.fd, name, buf)
 	return err == nil && string(buf[:n]) == target
 }
 
-// sameFile says whether two names are of one file.
+// sameFile reports whether two names are of the same file.
 func sameFile(d *dir, name string, other *dir, otherName string) bool {
 	a, err := d.stat(name)
 	b, otherErr := other.stat(otherName)

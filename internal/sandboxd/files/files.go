@@ -14,11 +14,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// tempPrefix names what is half written or half removed.
+// tempPrefix is the prefix of files that are being written or removed.
 const tempPrefix = ".rolloutd-"
 
-// Write writes beside the file and renames: a reader inside never sees half of it, and neither a link nor another name of
-// the old file is written through.
+// Write writes a temporary file and renames it: a reader never sees a partial file, and links and other names of the old file are not
+// written through.
 func (p Places) Write(path string, mode uint32, data io.Reader) error {
 	d, name, err := p.parent(path, true)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p Places) Write(path string, mode uint32, data io.Reader) error {
 	return nil
 }
 
-// create makes a new file and fills it by write.
+// create creates a file and fills it by write.
 func (d *dir) create(name string, mode uint32, data io.Reader, write func(*os.File, io.Reader) error) error {
 	f, err := d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *dir) create(name string, mode uint32, data io.Reader, write func(*os.Fi
 	return errors.Join(write(f, data), f.Chmod(fs.FileMode(mode&0o777)), f.Close())
 }
 
-// onlyWriter hides everything but Write, so that io.Copy uses its own small buffer.
+// onlyWriter hides all methods but Write, so that io.Copy uses its small buffer.
 type onlyWriter struct{ io.Writer }
 
 func copyAll(f *os.File, data io.Reader) error {
@@ -54,10 +54,10 @@ func copyAll(f *os.File, data io.Reader) error {
 	return err
 }
 
-// pageBytes is the least that a file takes of its file system.
+// pageBytes is the smallest allocation of a file system.
 const pageBytes = 4 << 10
 
-// copySparse leaves holes where data holds pages of zeros: what took no disk, and no memory, when it was packed takes none again.
+// copySparse leaves holes for pages of zeros, so that a sparse file that was packed takes no more space when it is unpacked.
 func copySparse(f *os.File, data io.Reader) error {
 	block := make([]byte, 64<<10)
 	var size int64
@@ -77,7 +77,7 @@ func copySparse(f *os.File, data io.Reader) error {
 	return f.Truncate(size)
 }
 
-// writeSparse writes the pages of the block that hold more than zeros, adjoining ones together.
+// writeSparse writes the pages of the block that are not all zeros, adjacent ones together.
 func writeSparse(f *os.File, block []byte, at int64) error {
 	zero := make([]byte, pageBytes)
 	for start := 0; start < len(block); {
@@ -133,7 +133,7 @@ func (p Places) openFile(path string) (*os.File, error) {
 	return d.open(name, unix.O_RDONLY, 0)
 }
 
-// Remove removes path and all below it, links themselves and not what they point at. Nothing there is no error.
+// Remove removes path and everything below it. It removes links, not their targets. A missing path is not an error.
 func (p Places) Remove(path string) error {
 	d, name, err := p.parent(path, false)
 	if err == nil {

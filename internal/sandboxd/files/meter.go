@@ -8,16 +8,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Bounds of a tree that is packed or unpacked, beside its bytes: what a tree costs to store and to handle is more than the contents
-// of its files.
+// Bounds of a packed or unpacked tree, besides its bytes: storing a tree costs more than the contents of its files.
 const (
-	maxEntries = 250_000  // files of every kind, folders and further names of a file
+	maxEntries = 250_000  // files of every kind, folders and hard links
 	maxNames   = 64 << 20 // bytes of all names, each relative to the root of the tree
-	maxName    = 1024     // bytes of one such name
+	maxName    = 1024     // bytes of one name
 )
 
-// meter measures a tree. Files count with their length: a sparse one takes no disk here, but as much as any other in an archive.
-// A further name of a file counts as an entry alone, it is stored as a link.
+// meter measures a tree. A file counts with its length, since an archive stores a sparse one in full. A hard link counts only as an
+// entry, since it is stored as a link.
 type meter struct {
 	limit, bytes int64
 	entries      int
@@ -37,7 +36,7 @@ func (m *meter) visit(_ *dir, _, rel string, st *unix.Stat_t) error {
 	return err
 }
 
-// entry counts a name. Too many are a fault.OutOfDisk; one that is too long or too deep is a fault.Invalid.
+// entry counts a name. Too many names are a fault.OutOfDisk; a name that is too long or too deep is a fault.Invalid.
 func (m *meter) entry(rel string) error {
 	if len(rel) > maxName {
 		return fault.New(fault.Invalid, "a path is longer than %d bytes: %.100q…", maxName, rel)

@@ -9,11 +9,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxDepth bounds how many directories are held open at once.
+// maxDepth bounds the number of directories held open.
 const maxDepth = 128
 
-// removeTree removes name in d with all below it. Modes do not hold it up, nor does depth: a directory that lies too deep is
-// moved up beside name and removed from there. A mount point is emptied.
+// removeTree removes name in d with everything below it, whatever the modes and the depth: a directory that is too deep is moved up
+// beside name and removed from there. A mount point is emptied.
 func removeTree(d *dir, name string) error {
 	r := remover{top: d, todo: []string{name}}
 	for len(r.todo) > 0 {
@@ -51,14 +51,14 @@ func (r *remover) remove(d *dir, name string, depth int) error {
 	if depth == maxDepth {
 		return r.hoist(d, name)
 	}
-	// A process that is still alive may add files meanwhile; a few rounds beat a slow one, and a fast one is an error.
+	// A living process may add files meanwhile: a few rounds win against a slow one, and a fast one is an error.
 	for range 4 {
 		if err = r.empty(sub, depth+1); err != nil {
 			return err
 		}
 		err = unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR)
 		if errors.Is(err, unix.EBUSY) {
-			return nil // something is mounted there: it is empty, and stays
+			return nil // a mount point: it is empty now, and stays
 		}
 		if !errors.Is(err, unix.ENOTEMPTY) {
 			break
@@ -67,7 +67,7 @@ func (r *remover) remove(d *dir, name string, depth int) error {
 	return err
 }
 
-// empty removes what is in d, some files at a time.
+// empty removes the contents of d in batches.
 func (r *remover) empty(d *dir, depth int) error {
 	const atOnce = 4096
 	for {

@@ -32,7 +32,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	return nil
 }
 
-// makeWay turns what is at name into a directory that we can write in.
+// makeWay makes name a writable directory.
 func (u *unpacker) makeWay(d *dir, name string) error {
 	sub, err := d.sub(name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -58,13 +58,13 @@ func (u *unpacker) finish() error {
 	for _, h := range slices.Backward(u.folders) {
 		d, err := u.root.walk(components(h.Name), false)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue // a later entry took its place
+			continue // a later entry has replaced it
 		}
 		if err != nil {
 			return err
 		}
 		if u.exact == nil || !d.like(h) {
-			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in a closed one "." is not to be found
+			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in an unreadable one "." cannot be opened
 		}
 		d.close()
 		if err != nil {
@@ -104,7 +104,7 @@ func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
 	return replace(d, name, func() error { return unix.Linkat(from.fd, path.Base(target), d.fd, name, 0) })
 }
 
-// replace makes something new at name, in place of what may be there, if that is not a directory.
+// replace creates a new file at name, in place of any that is not a directory.
 func replace(d *dir, name string, create func() error) error {
 	if err := unix.Unlinkat(d.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// Unpack writes a tar below path, which is made when missing. limit bounds the bytes of its files.
+// Unpack writes a tar below path, which is created if missing. limit bounds the bytes of its files.
 func (p Places) Unpack(path string, limit int64, r io.Reader) error {
 	root, err := p.dir(path, true)
 	if err == nil {
@@ -26,16 +26,15 @@ func (p Places) Unpack(path string, limit int64, r io.Reader) error {
 	return fault.Wrap(reply.Kind(err), err, "unpack to %q", path)
 }
 
-// unpacker writes a tar below root. Nothing is ever written through a link, so links may be restored as they are, wherever
-// they point: they lead a reader inside the sandbox nowhere that it could not go by itself, and a virtual environment is full
-// of links to /usr. Hard links must stay inside root.
+// unpacker writes a tar below root. It never writes through a link, so links may be restored with any target: they lead a reader inside
+// the sandbox only where it could go by itself, and virtual environments have many links to /usr. Hard links must stay inside root.
 type unpacker struct {
 	root       *dir
 	meter      *meter
-	parent     *dir // of the last entry, since entries of one directory mostly follow each other
+	parent     *dir // of the last entry, since entries of one directory usually follow each other
 	parentName string
-	folders    []*tar.Header // whose modes are set last: a read-only one must first be filled
-	exact      *exact        // nil: what is there stays
+	folders    []*tar.Header // their modes are set last: a read-only one must first be filled
+	exact      *exact        // nil: existing files stay
 }
 
 func (u *unpacker) unpack(r io.Reader) error {
@@ -108,7 +107,7 @@ func inside(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// enter opens the directory name below the root, made when missing. u owns it.
+// enter opens the directory name below the root, created if missing. u owns it.
 func (u *unpacker) enter(name string) (*dir, error) {
 	if u.parent != nil && name == u.parentName {
 		return u.parent, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// Source is what a tar is made of: a directory's contents, or one file.
+// Source is the source of a tar: a directory's contents, or one file.
 type Source struct {
 	path string
 	dir  *dir
@@ -43,8 +43,8 @@ func (p Places) openSource(path string) (*Source, error) {
 	return &Source{path: path, dir: d, file: name}, nil
 }
 
-// Measure is an error when the tree is over a bound of a tar; limit bounds the bytes of its files. It comes before Pack: once
-// bytes have been sent, an error can only be shown by breaking off.
+// Measure returns an error if the tree exceeds a bound of a tar; limit bounds the bytes of its files. It comes before Pack: once bytes
+// have been sent, an error can only abort the stream.
 func (s *Source) Measure(limit int64) error {
 	err := s.each(newMeter(limit).visit)
 	return fault.Wrap(reply.Kind(err), err, "tar %q", s.path)
@@ -110,7 +110,7 @@ func (p *packer) file(d *dir, name, rel string, h *tar.Header, st *unix.Stat_t) 
 		return err
 	}
 	defer f.Close()
-	// The opened file counts: it may be another one by now.
+	// Use the opened file's status: it may be another file by now.
 	if err := unix.Fstat(int(f.Fd()), st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *packer) file(d *dir, name, rel string, h *tar.Header, st *unix.Stat_t) 
 	if err := p.w.WriteHeader(h); err != nil {
 		return err
 	}
-	// Its size is promised now, whatever happens to it: cut what grows, fill up what shrinks.
+	// The header promised this size: cut a file that has grown, fill up one that has shrunk.
 	_, err = io.CopyN(p.w, io.MultiReader(f, zeros{}), st.Size)
 	return err
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// visit is called for each file of a tree with its name relative to the tree's root, a directory before what is in it.
+// visit is called for each file of a tree with its path relative to the root, for a directory before its contents.
 type visit func(d *dir, name, rel string, st *unix.Stat_t) error
 
-// walker visits a tree. The names of a folder are in memory while what is below them is visited, so those of the whole tree have one bound: folders
-// below each other, each with as many names as a tree may have, would fill the memory before the first of them is visited.
+// walker visits a tree. It holds the names of a folder in memory during the visit of its contents, so one bound covers the names of the
+// whole tree: nested folders with the maximum of names each would fill the memory.
 type walker struct {
 	visit visit
 	left  int // names that may still be listed
@@ -24,9 +24,8 @@ type walker struct {
 
 func newWalker(v visit) *walker { return &walker{v, maxEntries} }
 
-// tree visits what is below d in the order of names. What vanishes meanwhile is left out, and so are sockets, FIFOs and
-// devices. Directories without read permission are opened for the time of the visit: an agent must not be able to hide from
-// its collection by a chmod.
+// tree visits everything below d in the order of names. It skips files that vanish meanwhile, sockets, FIFOs and devices. It opens
+// directories without read permission for the time of the visit, so that an agent cannot hide files from collection by a chmod.
 func (w *walker) tree(d *dir, rel string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, path.Dir(rel))
@@ -77,7 +76,7 @@ func (w *walker) one(d *dir, name, rel string, depth int) error {
 	return w.tree(sub, rel, depth+1)
 }
 
-// openAnyway opens a regular file for reading, for our own ones whatever their mode.
+// openAnyway opens a regular file for reading, one of our own whatever its mode.
 func (d *dir) openAnyway(name string, st *unix.Stat_t) (*os.File, error) {
 	f, err := d.open(name, unix.O_RDONLY, 0)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {

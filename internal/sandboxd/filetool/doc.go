@@ -1,3 +1,3 @@
-// Package filetool reads, writes, edits and lists files for the tools of a policy. It runs inside the sandbox as a process of the
-// agent's user, started like any command: it can do what that user can do, and follows links as that user would.
+// Package filetool reads, writes, edits and lists files for the tools of a policy. It runs inside the sandbox as an ordinary process of
+// the agent's user, with that user's rights, and follows links.
 package filetool

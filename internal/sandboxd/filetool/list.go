@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Bounds of one list: entries that are shown, and entries that are read of one directory.
+// Bounds of one list: shown entries, and entries read of one directory.
 const (
 	maxShown = 1000
 	maxNames = 100_000
@@ -31,7 +31,7 @@ type lister struct {
 	out       strings.Builder
 	recursive bool
 	shown     int
-	more      bool // entries are left out
+	more      bool // entries were omitted
 }
 
 func list(a listArguments) (wire.FileAnswer, error) {
@@ -69,14 +69,14 @@ func (l *lister) folder(path, prefix string) error {
 		}
 		l.out.WriteString(printable(name) + "/\n")
 		if l.recursive && e.Name() != ".git" {
-			_ = l.folder(filepath.Join(path, e.Name()), name+"/") // one that may not be read is shown without its entries
+			_ = l.folder(filepath.Join(path, e.Name()), name+"/") // an unreadable one is shown without its entries
 		}
 	}
 	return nil
 }
 
 func readDir(path string) ([]fs.DirEntry, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // a FIFO would be waited for
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // opening a FIFO would block
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func readDir(path string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// mark is what follows a name: the size of a file, the target of a link.
+// mark returns the text after a name: the size of a file, the target of a link.
 func mark(path string, e fs.DirEntry) string {
 	if e.Type()&fs.ModeSymlink != 0 {
 		target, _ := os.Readlink(path)
@@ -101,7 +101,7 @@ func mark(path string, e fs.DirEntry) string {
 	return ""
 }
 
-// printable is a name on one line.
+// printable returns a name on one line.
 func printable(name string) string {
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	return strings.Map(func(r rune) rune {

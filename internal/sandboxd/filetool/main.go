@@ -46,7 +46,7 @@ func run[A any](in io.Reader, tool func(A) (wire.FileAnswer, error)) (wire.FileA
 	return tool(arguments)
 }
 
-// mistake is an error in the words that policies know from AgentEnv.
+// mistake is an error in AgentEnv's words, which policies know.
 type mistake string
 
 // Error implements error.
@@ -78,7 +78,7 @@ func regular(f *os.File, path string) error {
 	return nil
 }
 
-// explain is the error of a system call in words that name the path as it was given.
+// explain returns the error of a system call with the path as it was given.
 func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -11,20 +11,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// maxRead bounds the content of one answer, in bytes, and maxScan what is read to find the lines.
+// maxRead bounds the content of one answer, in bytes; maxScan bounds the search for the lines.
 const (
 	maxRead = 100_000
 	maxScan = 1 << 30
 )
 
-// readArguments has numbers as the schema takes them: 2.0 is an integer there.
+// readArguments has floats, as the schema accepts 2.0 as an integer.
 type readArguments struct {
 	Path   string  `json:"path"`
 	Offset float64 `json:"offset"` // the first line, from 1; 0: from the start
-	Limit  float64 `json:"limit"`  // lines; 0: to the end
+	Limit  float64 `json:"limit"`  // number of lines; 0: to the end
 }
 
-// lineNumber is a number of lines that fits an int, also when two are added. maxScan bytes have no more lines.
+// lineNumber converts n to an int that does not overflow when two are added. maxScan bytes have no more lines.
 func lineNumber(n float64) int { return int(min(n, maxScan+1)) }
 
 func read(a readArguments) (wire.FileAnswer, error) {
@@ -54,15 +54,15 @@ func read(a readArguments) (wire.FileAnswer, error) {
 	return answer, nil
 }
 
-// piece is the lines of a file from one line on.
+// piece is a range of lines of a file.
 type piece struct {
 	content bytes.Buffer
-	lines   int  // read, those before the piece included
+	lines   int  // lines read, including those before the piece
 	last    int  // number of the last line in content
-	full    bool // content has reached maxRead: the rest of the piece is left out
+	full    bool // content has reached maxRead: the rest of the piece is omitted
 }
 
-// cut reads limit lines (0: all) from line first on, whole ones within maxRead bytes.
+// cut reads limit lines (0: all) from line first, whole lines within maxRead bytes.
 func cut(r *bufio.Reader, first, limit int) (*piece, error) {
 	p := &piece{}
 	for limit <= 0 || p.lines < first-1+limit {
@@ -80,7 +80,7 @@ func cut(r *bufio.Reader, first, limit int) (*piece, error) {
 	return p, nil
 }
 
-// line reads one line, into content where wanted and where there is room. It says whether there was one.
+// line reads one line, into content if wanted and if there is room. It reports whether there was one.
 func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
 	wanted = wanted && !p.full
 	for {
@@ -103,7 +103,7 @@ func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
 	}
 }
 
-// text is the content, and what was left out of it.
+// text returns the content and a note on what was omitted.
 func (p *piece) text() string {
 	text := strings.ToValidUTF8(p.content.String(), "\uFFFD")
 	if p.full {

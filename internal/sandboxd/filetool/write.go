@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// maxEdit bounds a file that is edited, in bytes.
+// maxEdit bounds an edited file, in bytes.
 const maxEdit = 16 << 20
 
 type writeArguments struct {
@@ -77,7 +77,7 @@ func whole(path string) (string, error) {
 	return string(data), nil
 }
 
-// replace puts content at path at once: a reader sees the old file or the new one. A link is followed, and the mode is kept.
+// replace replaces the content at path atomically. It follows a link and keeps the mode.
 func replace(path, content string) error {
 	mode := fs.FileMode(0o644)
 	if target, err := filepath.EvalSymlinks(path); err == nil {

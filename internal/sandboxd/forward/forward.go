@@ -1,5 +1,5 @@
-// Package forward carries connections of a sandbox's processes to the host side, byte for byte. The host side decides what becomes of
-// them; the sandbox itself has no network.
+// Package forward carries connections of a sandbox's processes to the host side, byte for byte. The host side decides where they go; the
+// sandbox itself has no network.
 package forward
 
 import (
@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	maxConnections = 128              // of processes of the sandbox; more wait to be accepted
-	channelTime    = 10 * time.Second // how long a connection waits for the host side
+	maxConnections = 128              // of processes of the sandbox; more are not accepted yet
+	channelTime    = 10 * time.Second // for a connection to wait for the host side
 )
 
-// Forwarder listens once the host side has opened the network channel, and not before.
+// Forwarder listens while the network channel is open.
 type Forwarder struct {
 	channel *backchannel.Channel
 	address string
 
 	mu       sync.Mutex
-	listener net.Listener // nil: not yet
+	listener net.Listener // nil: not listening yet
 	closed   bool
 	ctx      context.Context // of all connections
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
 
-// New makes a Forwarder that will listen at address.
+// New returns a Forwarder for that address.
 func New(address string, log *slog.Logger) *Forwarder {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Forwarder{channel: backchannel.New(wire.NetworkUpgrade, log), address: address, ctx: ctx, cancel: cancel}
@@ -68,7 +68,7 @@ func (f *Forwarder) listen() error {
 	return nil
 }
 
-// Addr is where it listens; nil: it does not.
+// Addr returns the listening address; nil: it does not listen.
 func (f *Forwarder) Addr() net.Addr {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *Forwarder) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors: some connection will end
+		if err != nil { // out of descriptors: wait for a connection to end
 			select {
 			case <-f.ctx.Done():
 				return
@@ -96,7 +96,7 @@ func (f *Forwarder) accept() {
 	}
 }
 
-// carry sends what the connection says as the body of a request, and returns the body of the answer to it.
+// carry sends the connection's data as the body of a request, and the answer's body back.
 func (f *Forwarder) carry(conn net.Conn) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -122,7 +122,7 @@ func (f *Forwarder) carry(conn net.Conn) {
 	_, _ = io.Copy(conn, res.Body) // either end may be gone
 }
 
-// body is what a connection says. Closing it ends a Read that waits, and leaves the connection open for the answer.
+// body is the data of a connection. Close ends a waiting Read, but leaves the connection open for the answer.
 type body struct{ net.Conn }
 
 // Close implements io.Closer.

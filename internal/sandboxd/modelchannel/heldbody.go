@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// heldBody is the body of a call, kept until the call is answered: the gateway may go away before that.
+// heldBody is the body of a call, kept until the call is answered, in case the gateway goes away before.
 type heldBody struct {
 	data    []byte
-	release func() // gives the room back to other calls; may be called more than once
+	release func() // releases its memory; may be called more than once
 }
 
-// holdBody reads the body when there is room for it among all that are held. A body of unknown length takes the room of the
-// largest until it has been read. One that does not arrive in time is an error: it must not keep others out.
+// holdBody reads the body when there is memory for it. A body of unknown length reserves the maximum until it has been read. One that
+// does not arrive in time is an error: it must not block others.
 func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, error) {
 	size := r.ContentLength
 	if size > maxCallBody {
@@ -27,7 +27,7 @@ func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, err
 		return nil, err
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(m.bodyTime)) // a connection without deadlines is one of a test
+	_ = control.SetReadDeadline(time.Now().Add(m.bodyTime)) // only a test's connection has no deadlines
 	data, err := readBody(http.MaxBytesReader(w, r.Body, maxCallBody), r.ContentLength)
 	_ = control.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, err
 	return &heldBody{data: data, release: sync.OnceFunc(func() { m.held.Release(length) })}, nil
 }
 
-// readBody reads size bytes, or all where size is not known (-1).
+// readBody reads size bytes; size -1: all.
 func readBody(r io.Reader, size int64) ([]byte, error) {
 	if size < 0 {
 		return io.ReadAll(r)

@@ -26,50 +26,50 @@ import (
 
 const (
 	maxCallBody    = 64 << 20         // bytes of one call
-	maxHeldBodies  = 96 << 20         // bytes of all calls that have had no answer yet; more wait
+	maxHeldBodies  = 96 << 20         // bytes of all unanswered calls; more wait
 	maxCalls       = 64               // in flight; more wait
-	MaxConnections = 256              // of processes of the sandbox; more wait to be accepted
+	MaxConnections = 256              // of processes of the sandbox; more are not accepted yet
 	MaxHeader      = 64 << 10         // bytes
 	bodyTime       = 60 * time.Second // for a body to arrive
-	// maxResets is how often a call is sent again over a connection that lives on: the gateway then has a fault of its own,
-	// and trying on without end would hide it.
+	// maxResets bounds how often a call is repeated on a working connection: then the gateway has a fault, which endless repetition would
+	// hide.
 	maxResets  = 3
 	resetPause = 200 * time.Millisecond
 )
 
-// Model takes the agent's calls, and carries each to the gateway and the answer
-// back. A call that has had no answer yet outlives the gateway: it is held, and sent again under the same id to the next one.
+// Model carries the agent's calls to the gateway and the answers back. An unanswered call survives the gateway: it is held, and sent
+// again under the same id to the next gateway.
 type Model struct {
 	proxy   *httputil.ReverseProxy
 	channel *backchannel.Channel
 	callers Callers
 	slots   chan struct{}
 	held    *semaphore.Weighted // bytes of bodies
-	// bodyTime is how long a body may take to arrive.
+	// bodyTime bounds the arrival of a body.
 	bodyTime time.Duration
 	prefix   string
 	calls    atomic.Int64
 }
 
-// Callers are the processes that make calls.
+// Callers are the calling processes.
 type Callers interface {
-	// Origin names the process that holds the client's end of a connection.
+	// Origin returns the name of the process that holds the client's end of a connection.
 	Origin(client, server netip.AddrPort) string
-	// Calls takes in a call of the process of that name. carry is called with true before a piece of the answer is given to the process, and with
-	// false after that; end when there is no more of it.
+	// Calls registers a call of the named process. carry(true) is called before a piece of the answer is passed to the process,
+	// carry(false) after it; end is called after the last piece.
 	Calls(name string) (carry func(bool), end func())
 }
 
-// call is a call in its context.
+// call is the context value of a call.
 type call struct {
 	body  *heldBody
 	carry func(bool) // see Callers
 }
 
-// callKey is the key of a call in its context.
+// callKey is the context key of a call.
 type callKey struct{}
 
-// New makes a Model.
+// New returns a Model.
 func New(log *slog.Logger, callers Callers) *Model {
 	m := &Model{
 		channel: backchannel.New(wire.ModelUpgrade, log),
@@ -91,10 +91,10 @@ func New(log *slog.Logger, callers Callers) *Model {
 	return m
 }
 
-// ServeHTTP takes one call of the agent.
+// ServeHTTP serves one call of the agent.
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
-		reply.Error(w, fault.New(fault.Invalid, "only plain HTTP calls pass"))
+		reply.Error(w, fault.New(fault.Invalid, "only plain HTTP calls are supported"))
 		return
 	}
 	select {
@@ -116,7 +116,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, call{body, carry})))
 }
 
-// watchAnswer tells of the pieces of an answer.
+// watchAnswer reports the pieces of an answer to the caller's process.
 func watchAnswer(res *http.Response) error {
 	if c, ok := res.Request.Context().Value(callKey{}).(call); ok {
 		c.carry(true)
@@ -125,7 +125,7 @@ func watchAnswer(res *http.Response) error {
 	return nil
 }
 
-// pieces is the body of an answer. Its reader has given the caller what it has read when it reads on.
+// pieces is the body of an answer. A new Read means that the previous piece was passed on.
 type pieces struct {
 	io.ReadCloser
 	carry func(bool)
@@ -139,7 +139,7 @@ func (p pieces) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// setOrigin replaces whatever the caller says of its origin.
+// setOrigin replaces the caller's claim of its origin.
 func (m *Model) setOrigin(r *http.Request) {
 	r.Header.Del(wire.OriginHeader)
 	server, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -156,12 +156,12 @@ func (m *Model) setOrigin(r *http.Request) {
 	}
 }
 
-// rewrite drops whatever host the agent named: the channel has one end.
+// rewrite replaces the host that the agent named: the channel has one end.
 func (m *Model) rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "gateway"
 	p.Out.Host = "gateway"
 	if origin := p.In.Header.Get(wire.OriginHeader); origin != "" {
-		p.Out.Header.Set(wire.OriginHeader, origin) // also where the caller named it in Connection
+		p.Out.Header.Set(wire.OriginHeader, origin) // even if the caller named it in Connection
 	}
 	p.Out.Header.Set(wire.CallIDHeader, m.prefix+strconv.FormatInt(m.calls.Add(1), 10))
 }
@@ -202,8 +202,8 @@ func withBody(req *http.Request, body []byte) *http.Request {
 	return out
 }
 
-// modelError answers a call that could not be carried. A gateway that keeps breaking calls off is passed on as what it is, a
-// broken connection: an answer made up here would look like the model's own.
+// modelError answers a call that failed. If the gateway keeps aborting calls, the agent gets a broken connection: an answer made up here
+// would look like the model's.
 func modelError(w http.ResponseWriter, _ *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {

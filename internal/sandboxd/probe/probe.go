@@ -1,5 +1,5 @@
-// Package probe tries, from inside a sandbox, what no sandbox may allow. It changes nothing: a file that must not be writable
-// is opened for writing and closed again.
+// Package probe tries, from inside a sandbox, actions that every sandbox must refuse. It changes nothing: it opens a file for writing and
+// closes it again.
 package probe
 
 import (
@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finding is one thing that was tried.
+// Finding is the result of one attempt.
 type Finding struct {
 	Name    string `json:"name"`
 	Refused bool   `json:"refused"`
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Run tries everything. hostAddr is a TCP address on which the host listens.
+// Run makes all attempts. hostAddr is a TCP address on which the host listens.
 func Run(ctx context.Context, hostAddr string) []Finding {
 	attempts := []struct {
 		name string
-		try  func() error // nil when it was not refused
+		try  func() error // returns nil if it was not refused
 	}{
 		{"write the kernel's core_pattern", func() error { return openFile("/proc/sys/kernel/core_pattern", os.O_WRONLY) }},
 		{"read the host's shadow file", func() error { return openFile("/etc/shadow", os.O_RDONLY) }},
@@ -93,8 +93,8 @@ func newUserNamespace() error {
 	return err
 }
 
-// traceExits asks for PTRACE_O_TRACEEXIT, with which two processes survive SIGKILL. It names no process that exists: a kernel that is not kept
-// from it by a filter finds that out after it has taken the request.
+// traceExits requests PTRACE_O_TRACEEXIT, with which two processes survive SIGKILL, for a process that does not exist. Without a filter
+// the kernel accepts the request before it looks for the process.
 func traceExits() error {
 	const highestPID = 1<<22 - 1 // above the default of pid_max
 	for _, request := range []uintptr{unix.PTRACE_SETOPTIONS, unix.PTRACE_SEIZE} {
@@ -106,7 +106,7 @@ func traceExits() error {
 	return unix.EPERM
 }
 
-// capabilities is refused when every set is empty, the one that bounds what exec may give included.
+// capabilities returns an error if every set is empty, including the bounding set.
 func capabilities(status string) error {
 	for _, set := range []string{"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"} {
 		if err := field(status, set, strings.Repeat("0", 16)); err == nil {
@@ -116,7 +116,7 @@ func capabilities(status string) error {
 	return fmt.Errorf("all sets are empty")
 }
 
-// field is refused when the line of the status file that starts with key has the safe value.
+// field returns an error if the line of the status file with that key has the safe value.
 func field(status, key, safe string) error {
 	data, err := os.ReadFile(status)
 	if err != nil {

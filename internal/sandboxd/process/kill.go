@@ -10,21 +10,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// KillTime bounds a kill; a process in uninterruptible sleep is the only thing that outlasts SIGKILL.
+// KillTime bounds a kill; only a process in uninterruptible sleep survives SIGKILL that long.
 const KillTime = 10 * time.Second
 
-// stopRounds is how often processes are listed and stopped before they are killed: a tracer may let a stopped process go on, which then forks
-// without end.
+// stopRounds bounds how often processes are listed and stopped before they are killed: a tracer may resume a stopped process, which then
+// forks without end.
 const stopRounds = 100
 
-// tracerTime is what a tracer has to wait for a killed process before it is killed as well.
+// tracerTime is the time for a tracer to reap a killed process before the tracer is killed too.
 const tracerTime = time.Second
 
-// Kill ends p, its session and its descendants, and waits for their end. A descendant that has both left the session and lost
-// its parents is not found: killAll takes those.
+// Kill ends p, its session and its descendants, and waits for their end. It does not find a descendant that has left the session and lost
+// its parents; killAll does.
 func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
 
-// killTree kills the session and the descendants of the process pid, which is known to live while alive says so.
+// killTree kills the session and the descendants of the process pid, which lives while alive returns true.
 func killTree(pid int, alive func() bool) error {
 	if err := repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) }); err != nil {
 		return err
@@ -32,8 +32,9 @@ func killTree(pid int, alive func() bool) error {
 	return releaseTraced(func(all []procEntry) []int { return deadOf(all, pid, alive()) })
 }
 
-// releaseTraced waits until no dead process that targets picks is held by a tracer. The kernel reports the end of a traced process to its tracer before its
-// parent, so a tracer that does not wait keeps the parent waiting. A debugger waits at once; any other tracer is killed, which frees what it traces.
+// releaseTraced waits until no tracer holds one of the dead processes that targets selects. The kernel reports a traced process's end to
+// its tracer before its parent, so a tracer that does not wait keeps the parent waiting. A debugger waits at once; any other tracer is
+// killed, which releases its tracees.
 func releaseTraced(targets func([]procEntry) []int) error {
 	patience := time.Now().Add(tracerTime)
 	for {
@@ -60,8 +61,7 @@ func releaseTraced(targets func([]procEntry) []int) error {
 	}
 }
 
-// SignalAll sends SIGKILL to every other process of the sandbox, and at once where no process came from outside: no fork in progress escapes
-// it then.
+// SignalAll sends SIGKILL to every other process of the sandbox; in one call if no process came from outside, so that no fork escapes it.
 func SignalAll() {
 	if os.Getpid() != 1 {
 		return
@@ -76,7 +76,7 @@ func SignalAll() {
 	}
 }
 
-// KillAll ends every process but this one. From then on no tool call starts a process.
+// KillAll ends every process but this one. After it no tool call starts a process.
 func (t *Table) KillAll() error {
 	t.starting.Lock()
 	defer t.starting.Unlock()
@@ -98,8 +98,9 @@ func (t *Table) KillAll() error {
 	return nil
 }
 
-// repeatKill kills what targets picks until it picks nothing. Processes may fork while they are being listed, so they are stopped
-// first, until a list shows no new ones, for stopRounds at most: what is stopped cannot fork, and still counts against the process limit.
+// repeatKill kills the processes that targets selects until there are none. Since they may fork while they are listed, they are first
+// stopped until a list shows no new ones, at most stopRounds times: a stopped process cannot fork, and still counts against the process
+// limit.
 func repeatKill(targets func([]procEntry) []int) error {
 	deadline := time.Now().Add(KillTime)
 	stopped, rounds := map[int]bool{}, 0
@@ -128,7 +129,7 @@ func repeatKill(targets func([]procEntry) []int) error {
 	}
 }
 
-// stop stops the processes that are not known to be stopped, and returns their number.
+// stop stops the processes that are not in stopped, and returns their number.
 func stop(pids []int, stopped map[int]bool) (fresh int) {
 	for _, pid := range pids {
 		if !stopped[pid] {
@@ -140,7 +141,7 @@ func stop(pids []int, stopped map[int]bool) (fresh int) {
 	return fresh
 }
 
-// others are the processes of the sandbox beside the first one.
+// others returns the processes of the sandbox except the first one.
 func others(all []procEntry) []int {
 	var pids []int
 	for _, e := range all {
@@ -151,13 +152,13 @@ func others(all []procEntry) []int {
 	return pids
 }
 
-// tree lists the living members of root's session and their descendants, and root itself unless it is this process. When
-// root is known to be dead (alive is false) a living process of its number is another one, and so is its session.
+// tree returns the living members of root's session and their descendants, and root itself unless it is this process. If root is dead
+// (alive is false), a living process of its number and that session are others.
 func tree(all []procEntry, root int, alive bool) []int {
 	return members(all, root, alive, false)
 }
 
-// deadOf lists the dead of the same processes that are not waited for yet.
+// deadOf returns the dead processes of the same tree that are not reaped yet.
 func deadOf(all []procEntry, root int, alive bool) []int {
 	return members(all, root, alive, true)
 }

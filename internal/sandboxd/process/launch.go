@@ -15,21 +15,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
-// launchTime bounds the start of a process: a hostile process of the same user can stop it before its program runs.
+// launchTime bounds the start of a process: a hostile process of the same user can stop it before its exec.
 const launchTime = 10 * time.Second
 
 // launcher starts processes through package child.
 type launcher struct {
 	program string     // the sandboxd binary
-	cgroups []*os.File // files through which every process enters its cgroups
-	cgroup  *os.File   // folder that a process is forked into instead; nil: none
+	cgroups []*os.File // files by which every process enters its cgroups
+	cgroup  *os.File   // folder into which a process is forked instead; nil: none
 	reaper  *reaper
 }
 
 // launch starts the program in a session of its own with the given streams, and returns when it runs.
 //
-// A cgroup at its limit of processes refuses forks into it, and threads of the child; not so a process that enters it by the file, with all threads
-// that it needs. So what sandboxd starts always runs.
+// A cgroup at its limit of processes refuses forks into it and new threads of the child. It accepts a process that enters by the file
+// with all the threads that it needs. So what sandboxd starts always runs.
 func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-chan unix.WaitStatus, err error) {
 	c.NoClone3 = l.cgroup != nil
 	if l.cgroup != nil && hasRoom(l.cgroup) {
@@ -79,10 +79,10 @@ func (l *launcher) start(c child.Config, stdio [3]uintptr, attr *syscall.SysProc
 	return pid, exited, nil
 }
 
-// childEnv keeps the runtime of the child small: it lives for a millisecond. The program gets an environment of its own.
+// childEnv keeps the runtime of the child small, since it lives for a millisecond. The program gets an environment of its own.
 func childEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
-// launched returns nil when exec has closed the status pipe. The death of the process closes it too: then Ready is missing.
+// launched returns nil when exec has closed the status pipe. The death of the process also closes it, but without Ready.
 func launched(status *os.File) error {
 	_ = status.SetReadDeadline(time.Now().Add(launchTime))
 	data, err := io.ReadAll(io.LimitReader(status, 64<<10))
@@ -92,7 +92,7 @@ func launched(status *os.File) error {
 	case err != nil:
 		return err
 	case len(data) == 0:
-		return fault.New(fault.OutOfMemory, "the process ended before its program ran, as it does where memory or processes run out")
+		return fault.New(fault.OutOfMemory, "the process ended before its program ran, for instance for lack of memory or processes")
 	}
 	data = bytes.TrimPrefix(data, []byte(child.Ready))
 	if len(data) == 0 {

@@ -11,21 +11,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxDescriptors bounds the descriptors that are looked at for one question. A process that holds more makes only itself hard
-// to find.
+// maxDescriptors bounds the descriptors inspected for one lookup. A process with more is not found, which affects only itself.
 const maxDescriptors = 20_000
 
-// childSuffix marks the origin of a connection that a descendant of the named process holds.
+// childSuffix marks a connection held by a descendant of the named process.
 const childSuffix = "/child"
 
-// Origin names the process that holds the client's end of a connection: a named process, or "<name>/child" for a descendant of
-// one. It is "" when none of them holds it.
+// Origin returns the name of the process that holds the client's end of a connection: a named process, or "<name>/child" for a descendant
+// of one; "": none of them.
 func (t *Table) Origin(client, server netip.AddrPort) string {
 	inode, err := clientInode(client, server)
 	if err != nil || inode == 0 {
 		return ""
 	}
-	t.starting.Lock() // a process may call before its start has been recorded
+	t.starting.Lock() // a process may call before its start is recorded
 	running := t.running()
 	t.starting.Unlock()
 	budget := maxDescriptors
@@ -48,7 +47,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	return ""
 }
 
-// Owned is an error unless the named process itself holds every socket that listens on the port.
+// Owned returns an error unless the named process itself holds every socket that listens on the port.
 func (t *Table) Owned(port uint16, name string) error {
 	p, err := t.Get(name)
 	if err != nil {
@@ -83,8 +82,8 @@ func (t *Table) running() []*Process {
 	return list
 }
 
-// holds says whether the process pid, which runs as the user of p, has the socket open. It looks with the rights of that user, so
-// a process that hides its descriptors from its own user holds nothing.
+// holds reports whether the process pid, of the user of p, has the socket open. It looks with that user's rights: a process that hides
+// its descriptors from its own user holds nothing.
 func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found bool) {
 	user, err := t.Users.Find(p.user)
 	if err != nil {
@@ -100,20 +99,20 @@ func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found boo
 	return found
 }
 
-// holding is a socket in a process.
+// holding is a pair of a socket and a process.
 type holding struct {
 	pid   int
 	inode uint64
 }
 
-// descriptors remembers under which descriptors sockets were found. A process keeps most of its sockets where they are, so one look at the link
-// there takes the place of one at each of its descriptors.
+// descriptors caches the descriptors of found sockets. A process keeps most of its sockets at the same descriptor, so one readlink
+// replaces one for each of its descriptors.
 type descriptors struct {
 	mu sync.Mutex
 	at map[holding]string
 }
 
-// maxSeen bounds what is remembered: processes of the sandbox may make any number of connections.
+// maxSeen bounds the cache: processes of the sandbox may make any number of connections.
 const maxSeen = 256
 
 func (d *descriptors) of(h holding) string {
@@ -131,7 +130,7 @@ func (d *descriptors) put(h holding, descriptor string) {
 	d.at[h] = descriptor
 }
 
-// findSocket returns the descriptor under which the process has the socket open. It looks at first, if that is not "", before all others.
+// findSocket returns the process's descriptor of the socket. It tries first, if that is not "", before all others.
 func findSocket(h holding, first string, budget *int) (descriptor string, found bool) {
 	folder, want, buf := fmt.Sprintf("/proc/%d/fd", h.pid), fmt.Sprintf("socket:[%d]", h.inode), make([]byte, 64)
 	if first != "" {

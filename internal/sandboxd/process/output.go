@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// maxKeep is how much of each end of a stream is kept at most.
+// maxKeep is the largest size of each kept end of a stream, in bytes.
 const maxKeep = 1 << 20
 
-// Output keeps the first and the last bytes of a stream. Writing never blocks and never fails, so a process that floods
-// its output is neither stuck nor able to use up memory.
+// Output keeps the first and the last bytes of a stream. A write never blocks or fails, so a flood of output neither stops its process
+// nor fills memory.
 type Output struct {
 	keep   int // bytes of each end; 0: maxKeep
 	mu     sync.Mutex
@@ -20,10 +20,10 @@ type Output struct {
 	grown  chan struct{} // closed by the next write; nil: no caller waits
 }
 
-// NewOutput makes an Output that keeps that many bytes of each end; 0: 1 MiB.
+// NewOutput returns an Output that keeps that many bytes of each end; 0: 1 MiB.
 func NewOutput(keep int) *Output { return &Output{keep: keep} }
 
-// bound is how much of each end is kept.
+// bound returns the size of each kept end.
 func (o *Output) bound() int {
 	if o.keep <= 0 || o.keep > maxKeep {
 		return maxKeep
@@ -61,7 +61,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// writeTail stores a first part of p, which goes to offset o.size.
+// writeTail stores the first part of p at offset o.size, and returns its length.
 func (o *Output) writeTail(p []byte) int {
 	keep := o.bound()
 	if free := keep - len(o.tail); free > 0 {
@@ -72,7 +72,7 @@ func (o *Output) writeTail(p []byte) int {
 	return copy(o.tail[(o.size-int64(keep))%int64(keep):], p)
 }
 
-// freeze makes the stream final: what a left-over child of the process writes from now on is thrown away.
+// freeze makes the stream final: later output of remaining children is dropped.
 func (o *Output) freeze() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,8 +96,8 @@ func (o *Output) Length() int64 {
 	return o.size
 }
 
-// Read returns at most limit bytes from offset on, and the offset behind them. Where the bytes at offset are no longer kept it
-// goes on at the first that are.
+// Read returns at most limit bytes from offset, and the next offset. If the bytes at offset are no longer kept, it starts at the first
+// that are.
 func (o *Output) Read(offset int64, limit int) (data []byte, next int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,13 +114,13 @@ func (o *Output) Read(offset int64, limit int) (data []byte, next int64) {
 		offset += int64(len(piece))
 		limit -= len(piece)
 		if offset == int64(len(o.head)) && o.size-int64(len(o.tail)) > offset {
-			break // a gap: the caller sees it by the next read's offsets
+			break // a gap, which the next read's offsets show
 		}
 	}
 	return data, offset
 }
 
-// piece is the longest run of kept bytes that lies together from offset on.
+// piece returns the longest contiguous run of kept bytes from offset.
 func (o *Output) piece(offset int64) []byte {
 	if offset < int64(len(o.head)) {
 		return o.head[offset:]
@@ -130,7 +130,7 @@ func (o *Output) piece(offset int64) []byte {
 	return o.tail[start:min(int64(len(o.tail)), start+o.size-offset)]
 }
 
-// Ends returns what is kept: the first bytes, the last bytes, and how many bytes between them were dropped.
+// Ends returns the kept first and last bytes, and the number of bytes dropped between them.
 func (o *Output) Ends() (head, tail []byte, omitted int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

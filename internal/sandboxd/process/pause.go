@@ -10,33 +10,34 @@ import (
 )
 
 const (
-	// reclaimAfter is how long a process must have been stopped until memory is swapped out: that and the way back take some half a second of CPU time.
+	// reclaimAfter is the time for which a process must have been stopped before its memory is swapped out: swapping out and in takes
+	// about half a second of CPU time.
 	reclaimAfter = 30 * time.Second
-	// reclaimBytes is more than there is.
+	// reclaimBytes is more than the memory of any machine.
 	reclaimBytes = "1099511627776"
 )
 
-// pauser stops a process with SIGSTOP while it waits for its model, and lets it run on as soon as anything is there for it to do. A process that
-// waits still takes CPU time for its timers, and its memory cannot stay swapped out.
+// pauser stops a process with SIGSTOP while it waits for its model, and resumes it as soon as it has something to do. A waiting process
+// uses CPU time for its timers, and its memory does not stay swapped out.
 //
-// A process with children is not stopped: a tool or a server of its own may be at work, and would wait for it.
+// It does not stop a process with children: a tool or server of its own may be running, and would wait for it.
 type pauser struct {
 	process *Process
-	after   time.Duration // for so long it must have done nothing but wait
+	after   time.Duration // least time of waiting before a stop
 
 	reclaim      *os.File      // see Options.Reclaim
 	reclaimAfter time.Duration // since the stop
 
 	mu      sync.Mutex
-	calls   int       // of its model, that are open
-	busy    int       // requests that it has to answer, and pieces of answers that are on their way to it
-	since   time.Time // when one of these changed last
-	armed   bool      // check will run
+	calls   int       // open model calls
+	busy    int       // requests that it has to answer, and pieces of answers on their way to it
+	since   time.Time // time of the latest change of calls or busy
+	armed   bool      // check is scheduled
 	stopped bool
-	closed  bool // it runs from here on
+	closed  bool // the process must not be stopped any more
 }
 
-// change adds to the numbers of open calls and of what the process has to do. When it returns the process runs.
+// change adds to the numbers of open calls and of pending work. When it returns, the process runs.
 func (w *pauser) change(calls, busy int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,7 +46,7 @@ func (w *pauser) change(calls, busy int) {
 	w.arm(w.after)
 }
 
-// resume is called with mu held.
+// resume resumes the process. mu is held.
 func (w *pauser) resume() {
 	if w.stopped && w.process.lives() {
 		_ = unix.Kill(w.process.pid, unix.SIGCONT)
@@ -53,12 +54,12 @@ func (w *pauser) resume() {
 	w.stopped = false
 }
 
-// waits says whether the process has nothing to do but to wait for its model, as far as is known without a look at it. mu is held.
+// waits reports whether the process only waits for its model, as far as the counters show. mu is held.
 func (w *pauser) waits() bool {
 	return !w.closed && w.calls > 0 && w.busy == 0 && w.process.lives()
 }
 
-// arm has check run, once, if the process may be stopped then. mu is held.
+// arm schedules one check, if the process may be stopped by then. mu is held.
 func (w *pauser) arm(in time.Duration) {
 	if !w.armed && w.waits() {
 		w.armed = true
@@ -66,7 +67,7 @@ func (w *pauser) arm(in time.Duration) {
 	}
 }
 
-// check stops the process if it has done nothing but wait for long enough.
+// check stops the process if it has only waited for long enough.
 func (w *pauser) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +79,7 @@ func (w *pauser) check() {
 		w.arm(left)
 		return
 	}
-	// It is looked at again when it cannot start a child any more.
+	// Look again after the stop, when it can no longer start a child.
 	if alone, asleep := w.look(); alone && asleep && unix.Kill(w.process.pid, unix.SIGSTOP) == nil {
 		w.stopped = true
 		if alone, _ := w.look(); alone {
@@ -90,7 +91,7 @@ func (w *pauser) check() {
 	w.arm(w.after)
 }
 
-// reclaimLater has memory swapped out if the process stays stopped. mu is held.
+// reclaimLater swaps out memory if the process stays stopped. mu is held.
 func (w *pauser) reclaimLater() {
 	if w.reclaim == nil {
 		return
@@ -98,19 +99,19 @@ func (w *pauser) reclaimLater() {
 	since := w.since
 	time.AfterFunc(w.reclaimAfter, func() {
 		if w.stoppedSince(since) {
-			_, _ = w.reclaim.WriteString(reclaimBytes) // it frees what can be freed; not all can
+			_, _ = w.reclaim.WriteString(reclaimBytes) // not all memory can be swapped out
 		}
 	})
 }
 
-// stoppedSince says that the process is stopped, and nothing came for it since then.
+// stoppedSince reports whether the process is stopped and got no work since then.
 func (w *pauser) stoppedSince(then time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopped && w.since.Equal(then)
 }
 
-// look says whether the process has neither children nor others in its session, and whether its first thread sleeps.
+// look reports whether the process has no children or others in its session, and whether its first thread sleeps.
 func (w *pauser) look() (alone, asleep bool) {
 	all, err := procTable()
 	if err != nil || len(tree(all, w.process.pid, w.process.lives())) != 1 {
@@ -119,7 +120,7 @@ func (w *pauser) look() (alone, asleep bool) {
 	return true, slices.ContainsFunc(all, func(e procEntry) bool { return e.pid == w.process.pid && e.asleep })
 }
 
-// close lets the process run, for good.
+// close resumes the process for good.
 func (w *pauser) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +134,8 @@ func (w *pauser) isStopped() bool {
 	return w.stopped
 }
 
-// Calls takes in a model call of the process of that name. carry is to be called with true before a piece of the answer is given to the process, and
-// with false after that; end when there is no more of it. One goroutine calls them.
+// Calls registers a model call of the named process. Call carry(true) before a piece of the answer is passed to the process, carry(false)
+// after it, and end after the last piece, all from one goroutine.
 func (t *Table) Calls(name string) (carry func(bool), end func()) {
 	w := t.pauserOf(name)
 	if w == nil {
@@ -154,7 +155,7 @@ func (t *Table) Calls(name string) (carry func(bool), end func()) {
 	return carry, func() { carry(false); w.change(-1, 0) }
 }
 
-// Ask lets the process of that name run until it has answered a request. Where the request names no process, it may be for any of them.
+// Ask lets the named process run until it has answered a request; "": any process may answer it.
 func (t *Table) Ask(name string) (answered func()) {
 	var asked []*pauser
 	if w := t.pauserOf(name); w != nil {
@@ -172,7 +173,7 @@ func (t *Table) Ask(name string) (answered func()) {
 	})
 }
 
-// pauserOf is that of the process of a name; nil: there is none, or it is not to be stopped.
+// pauserOf returns the pauser of the named process; nil: there is no such process, or it must not be stopped.
 func (t *Table) pauserOf(name string) *pauser {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// drainTime is how long the output of an ended process is still read. Its left-over children may hold the pipes open without
-// end, so the end of the pipes is not waited for.
+// drainTime is for how long the output of an ended process is still read. Remaining children may hold the pipes open without end.
 const drainTime = 200 * time.Millisecond
 
 // Process is one named process, running or ended.
@@ -24,7 +23,7 @@ type Process struct {
 	stdout  Output
 	stderr  Output
 	done    chan struct{} // closed when the process has exited and its output is final
-	pauser  *pauser       // nil: the process is never stopped while it waits
+	pauser  *pauser       // nil: the process is never stopped
 
 	mu       sync.Mutex
 	timedOut bool
@@ -32,7 +31,7 @@ type Process struct {
 	exit     unix.WaitStatus
 }
 
-// Stream is the output "stdout" or "stderr", nil for any other name.
+// Stream returns the output "stdout" or "stderr"; nil for any other name.
 func (p *Process) Stream(name string) *Output {
 	switch name {
 	case "stdout":
@@ -44,8 +43,8 @@ func (p *Process) Stream(name string) *Output {
 	}
 }
 
-// collect reads both pipes, nil ones for a terminal, until the process's end and a little longer, then makes the output final. It owns the pipes: a
-// left-over child still finds a reader and is not killed by SIGPIPE.
+// collect reads both pipes (nil for a terminal) until shortly after the process's end, then makes the output final. It keeps reading the
+// pipes, so that a remaining child is not killed by SIGPIPE.
 func (p *Process) collect(stdout, stderr *os.File, exited <-chan unix.WaitStatus) {
 	var copies sync.WaitGroup
 	if stdout != nil {
@@ -73,13 +72,13 @@ func pump(to *Output, from *os.File) {
 	_ = from.Close()
 }
 
-// onlyWriter hides everything but Write, so that io.Copy uses its own small buffer.
+// onlyWriter hides all methods but Write, so that io.Copy uses its small buffer.
 type onlyWriter struct{ io.Writer }
 
 // Done is closed when the process has exited and its output is final.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running says whether the process has not exited yet.
+// Running reports whether the process is running or its output is not final.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -89,14 +88,14 @@ func (p *Process) Running() bool {
 	}
 }
 
-// lives says whether the process has not exited yet, as far as is known; its output may still be read after that.
+// lives reports whether the process is not known to have exited; its output may still be read after that.
 func (p *Process) lives() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended.IsZero()
 }
 
-// Status is how the process stands.
+// Status returns the status of the process.
 func (p *Process) Status() wire.Status {
 	s := wire.Status{
 		Name: p.name, PID: p.pid, Running: p.Running(), StartedAt: p.started,
@@ -118,7 +117,7 @@ func (p *Process) Status() wire.Status {
 	return s
 }
 
-// expire ends a process that has outlived its time.
+// expire ends a process that exceeded its time.
 func (p *Process) expire(kill func(*Process) error) {
 	p.mu.Lock()
 	p.timedOut = p.ended.IsZero()

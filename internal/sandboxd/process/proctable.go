@@ -9,19 +9,19 @@ import (
 	"strconv"
 )
 
-// procEntry is one process of the sandbox, as /proc shows it.
+// procEntry is one process of the sandbox as shown by /proc.
 type procEntry struct {
 	pid, ppid, session int
-	dead               bool // every thread has exited, and it is not waited for yet; of a single stat line: its first thread has
-	asleep             bool // its first thread waits for something, and can be interrupted
+	dead               bool // every thread has exited and it is not reaped yet; from a stat line alone: its first thread has exited
+	asleep             bool // its first thread is in interruptible sleep
 }
 
-// fromOutside says that the process was started in the sandbox from outside of it, as by an exec of a container engine: it carries a control
-// connection. Its parent is in no process namespace that this one sees, which a process of the sandbox cannot bring about: the first process
-// inherits all orphans.
+// fromOutside reports whether the process was started in the sandbox from outside, for instance by an exec of a container engine: it
+// carries a control connection. Its parent is outside of this process namespace. A process of the sandbox cannot achieve that, since the
+// first process inherits all orphans.
 func (e procEntry) fromOutside() bool { return e.pid != 1 && e.ppid == 0 }
 
-// procTable lists the processes that this process can see. One that ends meanwhile is left out.
+// procTable lists the visible processes. It skips one that ends meanwhile.
 func procTable() ([]procEntry, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -50,8 +50,8 @@ func procTable() ([]procEntry, error) {
 	return list, nil
 }
 
-// parseStat reads a /proc/<pid>/stat line: pid (comm) state ppid pgrp session …; comm may hold anything, blanks and
-// parentheses included, so the fields are counted from its last one.
+// parseStat reads a /proc/<pid>/stat line: pid (comm) state ppid pgrp session …. comm may contain blanks and parentheses, so the fields
+// are counted from its last one.
 func parseStat(pid int, stat []byte) (procEntry, error) {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
@@ -70,7 +70,8 @@ func parseStat(pid int, stat []byte) (procEntry, error) {
 	return procEntry{pid: pid, ppid: ppid, session: session, dead: state == 'Z' || state == 'X', asleep: state == 'S'}, nil
 }
 
-// threadsLive says whether a thread of the process lives. Its own line shows its first thread: where that alone has exited, the others work on.
+// threadsLive reports whether a thread of the process lives: the process's own line shows only the first thread, which may have exited
+// before the others.
 func threadsLive(pid int) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // no thread is left: nothing matches
 	return slices.ContainsFunc(files, func(file string) bool {
@@ -83,7 +84,7 @@ func threadsLive(pid int) bool {
 	})
 }
 
-// tracersOf are the threads that trace a thread of the process.
+// tracersOf returns the threads that trace a thread of the process.
 func tracersOf(pid int) []int {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	var tracers []int

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper waits for every child of this process. As pid 1 it inherits each orphan of the sandbox, so it must wait for any
-// child; os/exec, which waits for its own, would race it.
+// reaper waits for every child of this process. As pid 1 it inherits all orphans of the sandbox and must wait for any child, which would
+// race with os/exec's wait for its own.
 type reaper struct {
 	mu      sync.Mutex
 	watched map[int]chan unix.WaitStatus
@@ -24,8 +24,8 @@ func newReaper() *reaper {
 	return r
 }
 
-// start runs fork, which returns a child's pid, and sends the child's exit on the channel. The lock makes sure that a child
-// which ends at once is known before it is reaped.
+// start runs fork, which returns a child's pid, and sends the child's exit on the channel. The lock makes a child that ends at once known
+// before it is reaped.
 func (r *reaper) start(fork func() (int, error)) (int, <-chan unix.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *reaper) run(ctx context.Context) error {
 	}
 }
 
-// reap takes all children that have ended; one signal may stand for many.
+// reap reaps all children that have ended; one signal may be for many.
 func (r *reaper) reap() {
 	for {
 		r.mu.Lock()

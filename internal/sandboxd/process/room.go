@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childThreads is more than package child has threads.
+// childThreads is an upper bound of package child's threads.
 const childThreads = 16
 
-// hasRoom says whether package child may be forked into a cgroup of version 2. One without a limit always has room.
+// hasRoom reports whether package child may be forked into a version 2 cgroup; always for one without a limit.
 func hasRoom(cgroup *os.File) bool {
 	return pids(cgroup, "pids.max", math.MaxInt)-pids(cgroup, "pids.current", 0) >= childThreads
 }
 
-// pids reads a number of a cgroup.
+// pids reads a number from a file of the cgroup.
 func pids(cgroup *os.File, name string, otherwise int) int {
 	fd, err := unix.Openat(int(cgroup.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -27,7 +27,7 @@ type runAs struct {
 	slots chan struct{}
 }
 
-// ServeRunAs serves run-as-agent until ctx ends. Where users are not separate, the helper needs no server.
+// ServeRunAs serves run-as-agent until ctx ends. It does nothing if users are not separate.
 func (t *Table) ServeRunAs(ctx context.Context) error {
 	if !t.Users.separate {
 		<-ctx.Done()
@@ -42,7 +42,7 @@ func (t *Table) ServeRunAs(ctx context.Context) error {
 	return a.serve(ctx, l)
 }
 
-// listenRunAs makes the socket. The folder keeps others out; what connects is checked again.
+// listenRunAs creates the socket. Its folder keeps other users out; each connection is checked again.
 func listenRunAs() (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: runas.Socket, Net: "unix"})
 	if err != nil {
@@ -55,7 +55,7 @@ func listenRunAs() (*net.UnixListener, error) {
 	return l, nil
 }
 
-// serve takes requests until l is closed, and returns when every one has been answered.
+// serve accepts requests until l is closed, and returns when every one has been answered.
 func (a *runAs) serve(ctx context.Context, l *net.UnixListener) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -80,7 +80,7 @@ func (a *runAs) serve(ctx context.Context, l *net.UnixListener) error {
 }
 
 func answerRunAs(conn *net.UnixConn, r runas.Reply) {
-	_ = json.NewEncoder(conn).Encode(r) // a helper that has gone needs no answer
+	_ = json.NewEncoder(conn).Encode(r) // the helper may be gone
 	_ = conn.Close()
 }
 
@@ -116,7 +116,7 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
 }
 
-// wait returns at the program's end. When the helper ends first, the program's session is killed.
+// wait returns at the program's end. If the helper ends first, it kills the program's session.
 func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus) runas.Reply {
 	gone := make(chan struct{})
 	go func() { // ends with the connection, which the caller closes
@@ -136,7 +136,7 @@ func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus)
 	return runas.Reply{ExitCode: status.ExitStatus()}
 }
 
-// receiveStreams checks who has connected, and takes the three descriptors that come with the first byte.
+// receiveStreams checks the user of the connection, and receives the three descriptors that come with the first byte.
 func receiveStreams(conn *net.UnixConn, verifier int) ([]*os.File, error) {
 	if err := checkPeer(conn, verifier); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func receiveStreams(conn *net.UnixConn, verifier int) ([]*os.File, error) {
 		}
 	}
 	if len(files) != 3 || flags&unix.MSG_CTRUNC != 0 {
-		return files, fault.New(fault.Invalid, "wants three streams, not %d", len(files))
+		return files, fault.New(fault.Invalid, "want three streams, got %d", len(files))
 	}
 	return files, nil
 }

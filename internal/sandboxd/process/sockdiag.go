@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// States of TCP sockets, as the kernel numbers them.
+// States of TCP sockets in the kernel's numbers.
 const (
 	stateTimeWait = 6
 	stateListen   = 10
 )
 
-// diagTimeout bounds the wait for the kernel's answer, which it has ready when it takes the question.
+// diagTimeout bounds the wait for the kernel's answer, which is ready when the query returns.
 var diagTimeout = unix.Timeval{Sec: 10}
 
 // socketID is the kernel's struct inet_diag_sockid; ports and addresses are in network byte order.
@@ -45,7 +45,7 @@ type diagAnswer struct {
 	Inode                             uint32
 }
 
-// connected asks the kernel for the inode of the socket that has connected from client to server, both IPv4; 0: there is none.
+// connected queries the kernel for the inode of the socket that has connected from client to server, both IPv4; 0: none.
 func connected(client, server netip.AddrPort) (uint64, error) {
 	q := diagRequest{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP, States: ^uint32(0)}
 	q.ID.Cookie = [2]uint32{^uint32(0), ^uint32(0)} // any
@@ -71,7 +71,7 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 	return uint64(answers[0].Inode), nil
 }
 
-// listening asks the kernel for the inodes of the sockets that listen on a port, whatever their address.
+// listening queries the kernel for the inodes of the sockets that listen on a port, on any address.
 func listening(port uint16) (inodes []uint64, err error) {
 	d, err := openDiagnosis()
 	if err != nil {
@@ -94,7 +94,7 @@ func listening(port uint16) (inodes []uint64, err error) {
 	return inodes, nil
 }
 
-// diagnosis is a connection to the kernel's socket diagnosis, for one question after the other.
+// diagnosis is a connection to the kernel's socket diagnosis, for several queries in turn.
 type diagnosis struct {
 	fd  int
 	buf []byte
@@ -115,12 +115,12 @@ func openDiagnosis() (*diagnosis, error) {
 
 func (d *diagnosis) close() { _ = unix.Close(d.fd) }
 
-// ask sends one question and reads the whole answer.
+// ask sends one query and reads the whole answer.
 func (d *diagnosis) ask(q diagRequest, flags uint16) ([]diagAnswer, error) {
 	var msg bytes.Buffer
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags}
 	head.Len = uint32(binary.Size(head) + binary.Size(q))
-	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer takes all that fits in memory
+	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer in memory accepts every write
 	_ = binary.Write(&msg, binary.NativeEndian, q)
 	if err := unix.Sendto(d.fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, os.NewSyscallError("sendto", err)

@@ -17,7 +17,7 @@ import (
 type socketEntry struct {
 	local, remote string // address:port, in the kernel's hexadecimal form
 	listening     bool
-	inode         uint64 // 0: no process holds it
+	inode         uint64 // 0: none holds it
 }
 
 // eachSocket calls f for the TCP sockets of the sandbox until f returns false, the listening ones of each file first.
@@ -48,7 +48,7 @@ func eachSocketOf(path string, f func(socketEntry) bool) (more bool, err error) 
 	return true, nil
 }
 
-// parseSocket reads "sl: local remote state queues timer retransmits uid timeout inode …".
+// parseSocket parses "sl: local remote state queues timer retransmits uid timeout inode …".
 func parseSocket(line string) (socketEntry, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 {
@@ -58,7 +58,7 @@ func parseSocket(line string) (socketEntry, bool) {
 	return socketEntry{local: fields[1], remote: fields[2], listening: fields[3] == "0A", inode: inode}, err == nil
 }
 
-// hexAddr are the kernel's forms of an IPv4 address: plain, and mapped into IPv6.
+// hexAddr returns the kernel's forms of an IPv4 address: plain, and mapped into IPv6.
 func hexAddr(a netip.AddrPort) [2]string {
 	ip := a.Addr().Unmap().As4()
 	plain := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(ip[:]), a.Port())
@@ -71,7 +71,7 @@ func mappedPrefix() string {
 	return strings.Repeat("0", 16) + strings.ToUpper(hex.EncodeToString(word[:]))
 }
 
-// clientInode is the inode of the socket that has connected from client to server; 0: none is found.
+// clientInode returns the inode of the socket that has connected from client to server; 0: not found.
 func clientInode(client, server netip.AddrPort) (uint64, error) {
 	if !client.Addr().Unmap().Is4() || !server.Addr().Unmap().Is4() {
 		return 0, nil
@@ -82,7 +82,7 @@ func clientInode(client, server netip.AddrPort) (uint64, error) {
 	return readClient(client, server)
 }
 
-// listeners are the inodes of the sockets that listen on a port, whatever their address.
+// listeners returns the inodes of the sockets that listen on a port, on any address.
 func listeners(port uint16) ([]uint64, error) {
 	if inodes, err := listening(port); err == nil {
 		return inodes, nil
@@ -90,8 +90,8 @@ func listeners(port uint16) ([]uint64, error) {
 	return readListeners(port)
 }
 
-// readClient is connected for kernels without socket diagnosis. It costs a millisecond and more: the kernel walks through the
-// sockets of the whole machine.
+// readClient is connected for kernels without socket diagnosis. It takes a millisecond or more, since the kernel walks through all
+// sockets of the machine.
 func readClient(client, server netip.AddrPort) (inode uint64, err error) {
 	local, remote := hexAddr(client), hexAddr(server)
 	err = eachSocket(func(e socketEntry) bool {

@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// spawn starts the program with its own session, exactly the given environment, and no file but its three streams: pipes, or tty
-// where that is not nil.
+// spawn starts the program with its own session, exactly the given environment, and only its three streams as open files: pipes, or tty
+// if that is not nil.
 func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
-		return nil, fault.Field("argv", "names no program")
+		return nil, fault.Field("argv", "has no program")
 	}
 	user, err := t.Users.Find(spec.User)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	return p, nil
 }
 
-// environment is the process's own over what the sandbox's processes start from.
+// environment returns the process's variables on top of the base environment.
 func (t *Table) environment(spec wire.Process) map[string]string {
 	base := t.env.Agent
 	if spec.User == wire.VerifierUser {

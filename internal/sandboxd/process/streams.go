@@ -31,7 +31,7 @@ func openStreams(stdin []byte) (*streams, error) {
 	return s, nil
 }
 
-// input holds stdin in memory as a file, so that no goroutine has to feed a pipe until the process reads.
+// input returns stdin as a file in memory, so that no goroutine has to feed a pipe.
 func input(data []byte) (*os.File, error) {
 	if len(data) == 0 {
 		return os.Open(os.DevNull)
@@ -51,7 +51,7 @@ func input(data []byte) (*os.File, error) {
 	return f, nil
 }
 
-// child are the descriptors that become 0, 1 and 2.
+// child returns the descriptors that become 0, 1 and 2.
 func (s *streams) child() [3]uintptr {
 	return [3]uintptr{s.stdin.Fd(), s.childStdout.Fd(), s.childStderr.Fd()}
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// maxProcesses bounds the names kept; each may hold up to 4 MiB of output.
+// maxProcesses bounds the number of names; each may hold up to 4 MiB of output.
 const maxProcesses = 1024
 
-// Table is the table of named processes. A name is not given to a second process unless the first was deleted, so a client
-// that lost an answer can ask again.
+// Table holds the named processes. A name is reused only after its process was deleted, so a client that lost an answer can ask again.
 type Table struct {
 	launcher *launcher
 	Users    Users
@@ -27,27 +26,26 @@ type Table struct {
 	log      *slog.Logger
 	seen     descriptors
 
-	// starting is held while a process starts, and while all are killed: nothing may start in between.
+	// starting is held while a process starts and while all are killed, so that none starts meanwhile.
 	starting sync.Mutex
-	closed   bool // no tool call starts a process any more; starting is held
+	closed   bool // tool calls start no further process; guarded by starting
 	mu       sync.Mutex
 	byName   map[string]*Process
 }
 
-// Options configures a Table; every field but Program may be left zero.
+// Options configures a Table; only Program is required.
 type Options struct {
 	SeparateUsers bool         // see Users
-	Agent         Agent        // who the agent is, where users are separate
-	Env           wire.BaseEnv // what processes start from
-	Program       string       // the sandboxd binary, through which processes are started
-	Cgroups       []*os.File   // files through which every process enters its cgroups
-	Cgroup        *os.File     // folder of version 2 that they are forked into instead, where it is not full; nil: none
-	Reclaim       *os.File     // file through which their memory is swapped out while one is stopped; nil: it is not
+	Agent         Agent        // the agent's user, if users are separate
+	Env           wire.BaseEnv // base environment of processes
+	Program       string       // the sandboxd binary, which starts processes
+	Cgroups       []*os.File   // files by which every process enters its cgroups
+	Cgroup        *os.File     // version 2 folder into which processes are forked instead, unless it is full; nil: none
+	Reclaim       *os.File     // file that swaps out their memory while one is stopped; nil: none
 	Logger        *slog.Logger
 }
 
-// New makes a Table, which becomes the one reaper of this process's children: Run must be running before the first process
-// starts.
+// New returns a Table. It becomes the reaper of this process's children: Run must be running before the first process starts.
 func New(o Options) *Table {
 	return &Table{
 		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
@@ -67,18 +65,18 @@ func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
 	return t.start(name, spec, nil)
 }
 
-// StartCall is Start for a process of a policy's tool call. Its streams are tty, its controlling terminal, where that is not nil; its
-// output is not kept then, and spec.Stdin does not count. After KillAll it is a fault.Aborted: no late call may change what is graded.
+// StartCall is Start for a process of a policy's tool call. If tty is not nil, it is the process's streams and controlling terminal; then
+// no output is kept and spec.Stdin is ignored. After KillAll the error is a fault.Aborted: no late call may change what is graded.
 func (t *Table) StartCall(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	t.starting.Lock()
 	defer t.starting.Unlock()
 	if t.closed {
-		return nil, fault.New(fault.Aborted, "the sandbox takes no more tool calls: all its processes were ended")
+		return nil, fault.New(fault.Aborted, "the sandbox accepts no more tool calls: all its processes were ended")
 	}
 	return t.start(name, spec, tty)
 }
 
-// start is called with starting held.
+// start starts a process. starting is held.
 func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if !wire.Name(name, 64) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
@@ -104,7 +102,7 @@ func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, e
 	return p, nil
 }
 
-// Get returns the process of that name, whether it still runs or not. An unknown name is a fault.NotFound.
+// Get returns the process of that name, running or ended; fault.NotFound: there is none.
 func (t *Table) Get(name string) (*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +112,7 @@ func (t *Table) Get(name string) (*Process, error) {
 	return nil, fault.New(fault.NotFound, "no process %q was started", name)
 }
 
-// Delete forgets an ended process and its output; its name may then be used again. One that runs is not deleted.
+// Delete removes an ended process and its output; its name may then be reused. It keeps a running one.
 func (t *Table) Delete(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +127,7 @@ func (t *Table) all() []*Process {
 	return slices.Collect(maps.Values(t.byName))
 }
 
-// Run waits for ended processes until ctx ends. From then on no process is stopped.
+// Run reaps ended processes until ctx ends. After that no process is stopped.
 func (t *Table) Run(ctx context.Context) error {
 	err := t.launcher.reaper.run(ctx)
 	for _, w := range t.pausers() {

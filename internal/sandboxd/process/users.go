@@ -12,24 +12,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// VerifierCapabilities let the verifier read and change the agent's files whatever their modes, as a grader run by root would: an
-// honest submission may hold files of mode 0600, and a script may compile or patch in the workdir.
+// VerifierCapabilities let the verifier read and change the agent's files whatever their modes, as a grader run by root would: an honest
+// submission may have files of mode 0600, and a script may compile or patch in the workdir.
 const VerifierCapabilities = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 
-// RootCapabilities are those of an agent that is user 0: what root of a container needs to install programs and to start services. The user
-// namespace knows no ids but the sandbox's own, so they reach nothing outside it.
+// RootCapabilities are those of an agent that is user 0: the ones that root of a container needs to install programs and start services.
+// The user namespace maps only the sandbox's ids, so they have no effect outside of it.
 const RootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
 
-// Agent says who the agent is where users are separate. The zero value is the user wire.AgentID.
+// Agent is the agent's user if users are separate. The zero value is the user wire.AgentID.
 type Agent struct {
-	// Image is the user of the image that the agent is; nil: wire.AgentID.
+	// Image is the agent's user in the image; nil: wire.AgentID.
 	Image *wire.Account
-	// Bare takes RootCapabilities from an agent that is user 0: its programs run beside a verifier.
+	// Bare removes RootCapabilities from an agent that is user 0, because its programs run beside a verifier.
 	Bare bool
 }
 
-// Account is the agent's user and groups.
+// Account returns the agent's user and groups.
 func (a Agent) Account() wire.Account {
 	if a.Image == nil {
 		return wire.Account{UID: wire.AgentID, GID: wire.AgentID}
@@ -37,10 +37,10 @@ func (a Agent) Account() wire.Account {
 	return *a.Image
 }
 
-// IsRoot says whether the agent is user 0 inside.
+// IsRoot reports whether the agent is user 0 inside.
 func (a Agent) IsRoot() bool { return a.Account().UID == 0 }
 
-// VerifierID is the verifier's user and group beside this agent.
+// VerifierID returns the verifier's user and group beside this agent.
 func (a Agent) VerifierID() int { return a.Image.VerifierID() }
 
 func (a Agent) user() *child.User {
@@ -52,20 +52,20 @@ func (a Agent) user() *child.User {
 	return u
 }
 
-// Users maps the names of users to ids. Where they are not separate every process runs as the user of sandboxd.
+// Users maps names of users to ids. If users are not separate, every process has sandboxd's user.
 type Users struct {
 	separate bool
 	agent    Agent
 }
 
-// Find returns the user of that name, nil where users are not separate.
+// Find returns the user of that name; nil if users are not separate.
 func (u Users) Find(name string) (*child.User, error) {
 	var found *child.User
 	switch name {
 	case "":
 		found = u.agent.user()
 	case wire.VerifierUser:
-		// sandboxd's group is the one that /proc shows all processes to.
+		// /proc shows all processes to sandboxd's group.
 		found = &child.User{UID: u.agent.VerifierID(), GID: u.agent.VerifierID(), Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
 	default:
 		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
@@ -76,8 +76,8 @@ func (u Users) Find(name string) (*child.User, error) {
 	return found, nil
 }
 
-// Run runs f on a thread whose file system user is the given one, so that every path is opened as a process of that user would
-// open it, whatever sandboxd itself may do. An error means that f was not run.
+// Run runs f on a thread with the user's file system ids, so that every path is opened with that user's rights, whatever sandboxd's are.
+// An error means that f was not run.
 func (u Users) Run(user *child.User, f func()) error {
 	if user == nil {
 		f()
@@ -92,18 +92,18 @@ func (u Users) Run(user *child.User, f func()) error {
 	return nil
 }
 
-// setThread sets the user and the group that the kernel checks for this thread's access to files. A file system user other than
-// 0 also takes every capability over files from the thread, and 0 gives it those that sandboxd may have: an agent that is 0 has them too.
+// setThread sets the user and the group of this thread's file accesses. A file system user other than 0 also removes every capability
+// over files from the thread; 0 restores sandboxd's, which an agent that is 0 has too.
 func setThread(uid, gid int) bool {
 	_, _ = unix.SetfsgidRetGid(gid)
 	_, _ = unix.SetfsuidRetUid(uid)
-	// Neither call reports a refusal; asking for an impossible id returns the current one.
+	// The calls do not report a refusal; an impossible id returns the current one.
 	nowUID, _ := unix.SetfsuidRetUid(-1)
 	nowGID, _ := unix.SetfsgidRetGid(-1)
 	return nowUID == uid && nowGID == gid
 }
 
-// restoreThread gives the thread back to the runtime. One that could not be restored stays locked, and ends with its goroutine.
+// restoreThread restores the thread for the runtime. A thread that cannot be restored stays locked, and ends with its goroutine.
 func restoreThread() {
 	if setThread(os.Getuid(), os.Getgid()) {
 		runtime.UnlockOSThread()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// names are the keys of tmux that are not one character, as an xterm sends them.
+// names maps tmux's names of keys to what an xterm sends.
 func names() map[string]string {
 	m := map[string]string{
 		"Enter": "\r", "Tab": "\t", "BTab": "\x1b[Z", "Space": " ", "Escape": "\x1b", "BSpace": "\x7f",
@@ -20,8 +20,8 @@ func names() map[string]string {
 	return m
 }
 
-// encode is what the keys send. A key that is no name of tmux's is text. application says that the program has asked for the
-// application forms of the cursor keys.
+// encode returns what the keys send. A key without a name in tmux is text. application: the program has asked for the application forms
+// of the cursor keys.
 func encode(keys []string, application bool) string {
 	var out strings.Builder
 	known := names()
@@ -52,7 +52,7 @@ func one(key string, known map[string]string, application bool) string {
 	}
 }
 
-// control is the control character of c, or the key itself where there is none.
+// control returns the control character of c, or the key itself if there is none.
 func control(key string, c byte) string {
 	switch {
 	case c >= 'a' && c <= 'z':

@@ -10,24 +10,24 @@ import (
 const (
 	markRun    = 'C' // a command is about to run
 	markDone   = 'D' // the commands have ended; the exit code follows
-	markReady  = 'B' // the prompt is shown; the exit code and the number of the prompt follow
-	markUnread = 'E' // the shell wants the rest of a command that is not complete
+	markReady  = 'B' // the prompt is shown; followed by the exit code and the prompt's number
+	markUnread = 'E' // the shell waits for the rest of an incomplete command
 )
 
-const maxMark = 48 // bytes of a mark behind its prefix; with "promptvars" off bash prints its variables as they are written
+const maxMark = 48 // bytes of a mark after its prefix; with "promptvars" off bash prints the names of its variables
 
-// marks takes the marks out of a stream.
+// marks removes the marks from a stream.
 type marks struct {
 	prefix  []byte
-	pending []byte // the start of what may become a mark
+	pending []byte // a possible beginning of a mark
 }
 
 func newMarks(secret string) *marks { return &marks{prefix: []byte("\x1b]133;" + secret + ";")} }
 
-// environment makes bash print the marks. The variables are not exported, so programs do not inherit them. What a command does to the
-// prompts, such as sourcing a .bashrc, must not hide the end of the next one: PROMPT_COMMAND puts the marks back, and the first prompt
-// has the exit code too, for commands that replace PROMPT_COMMAND. The number of a prompt tells a new one from one that readline draws
-// again while a command is typed, as it does in locales without multibyte characters.
+// environment makes bash print the marks. The variables are not exported, so programs do not inherit them. A command may change the
+// prompts, for instance by sourcing a .bashrc: PROMPT_COMMAND restores the marks, and the first prompt also has the exit code, in case
+// PROMPT_COMMAND is replaced. The number of a prompt distinguishes a new one from one that readline redraws while a command is typed, as
+// in locales without multibyte characters.
 func environment(secret string) map[string]string {
 	osc := `\e]133;` + secret + `;`
 	prompts := map[string]string{
@@ -46,7 +46,7 @@ func environment(secret string) map[string]string {
 	return prompts
 }
 
-// feed passes on data without its marks, and each mark, in their order.
+// feed calls text for data without marks, and mark for each mark, in order.
 func (m *marks) feed(data []byte, text func([]byte), mark func(kind byte, value string)) {
 	data = append(m.pending, data...)
 	m.pending = nil
@@ -76,7 +76,7 @@ func (m *marks) feed(data []byte, text func([]byte), mark func(kind byte, value 
 	}
 }
 
-// overlap is the length of the longest end of data that is a start of prefix.
+// overlap returns the length of the longest end of data that is a beginning of prefix.
 func overlap(data, prefix []byte) int {
 	for n := min(len(data), len(prefix)-1); n > 0; n-- {
 		if bytes.HasPrefix(prefix, data[len(data)-n:]) {

@@ -10,7 +10,7 @@ import (
 // maxRecording bounds a recording, in bytes: the oldest lines are dropped.
 const maxRecording = 1 << 20
 
-// recording is what a terminal printed, as asciicast v2: a header, then one event a line.
+// recording is a terminal's output as asciicast v2: a header, then one event per line.
 type recording struct {
 	began time.Time
 	lines bytes.Buffer
@@ -44,7 +44,7 @@ func (r *recording) line(v any) {
 	}
 }
 
-// next returns whole lines that were not returned yet, at most limit bytes of them but at least one line, and the offset behind them.
+// next returns the next unread lines, at most limit bytes but at least one line, and the offset after them.
 func (r *recording) next(limit int, reset bool) ([]byte, int64) {
 	if reset {
 		r.read = 0

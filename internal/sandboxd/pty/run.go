@@ -12,16 +12,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// keepOutput is how much of each end of a command's output is kept, in bytes.
+// keepOutput is the size of each kept end of a command's output, in bytes.
 const keepOutput = 32 << 10
 
-// Time that the shell has for its own steps.
+// Time limits of the shell itself.
 const (
 	promptTime    = 20 * time.Second // to show its first prompt
 	interruptTime = 2 * time.Second  // to show a prompt after an interrupt
 )
 
-// wait waits until done says so, with mu held; false: the time is over, the shell has ended, or ctx has.
+// wait waits until done returns true; false: the time is over, the shell has ended, or ctx has. mu is held.
 func (s *session) wait(ctx context.Context, atMost time.Duration, done func() bool) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -55,7 +55,7 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 		return wire.PTYAnswer{Error: "the call was deleted"}
 	}
 	if !s.wait(ctx, promptTime, func() bool { return s.idle }) {
-		return wire.PTYAnswer{Error: "a program runs in the shell already: end it, or stop the shell", Ended: s.ended()}
+		return wire.PTYAnswer{Error: "a program is running in the shell: end it, or stop the shell", Ended: s.ended()}
 	}
 	s.mu.Lock()
 	s.idle, s.wanted, s.current, s.output = false, true, nil, nil
@@ -63,7 +63,7 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 	s.mu.Unlock()
 	deadline := time.Now().Add(atMost)
 	var answer wire.PTYAnswer
-	// As pasted text: the shell takes all lines as one input, and no character of it as a key.
+	// As pasted text: the shell takes all lines as one input, and no character as a key.
 	err := s.write("\x1b[200~"+command+"\x1b[201~\r", atMost)
 	ended := err == nil && s.wait(ctx, time.Until(deadline), func() bool { return s.prompts > prompts || s.unread > unread })
 	switch {
@@ -103,8 +103,8 @@ func (s *session) take() wire.Output {
 	return wire.Output{Head: head, Tail: tail, Omitted: omitted}
 }
 
-// interrupt brings the shell back to its prompt: with C-c, then by killing the program that has the terminal. Where that fails too it
-// kills the shell and returns false.
+// interrupt returns the shell to its prompt: by C-c, then by killing the program in the foreground. If both fail, it kills the shell and
+// returns false.
 func (s *session) interrupt(ctx context.Context, table *process.Table, prompts int) bool {
 	back := func() bool { return s.prompts > prompts }
 	if s.write("\x03", writeTime) == nil && s.wait(ctx, interruptTime, back) {
@@ -120,7 +120,7 @@ func (s *session) interrupt(ctx context.Context, table *process.Table, prompts i
 	return false
 }
 
-// foreground is the process group that has the terminal, 0 where it is not known.
+// foreground returns the terminal's foreground process group; 0: unknown.
 func (s *session) foreground() (group int) {
 	if err := s.control(func(fd int) (err error) {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -131,12 +131,12 @@ func (s *session) foreground() (group int) {
 	return group
 }
 
-// forbidden are the control characters that the terminal itself would act on.
+// forbidden are the control characters on which the terminal itself acts.
 const forbidden = "\x00\x03\x04\x11\x13\x1a\x1c"
 
 func checkCommand(command string) error {
 	if strings.ContainsAny(command, forbidden) || strings.Contains(command, "\x1b[201~") {
-		return fmt.Errorf("the command holds control characters: use the tool tmux to type keys")
+		return fmt.Errorf("the command contains control characters: use the tool tmux to type keys")
 	}
 	return nil
 }

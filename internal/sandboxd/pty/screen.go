@@ -9,21 +9,20 @@ import (
 	"github.com/hinshun/vt10x"
 )
 
-// maxUnshown bounds the text that the emulator has not read yet, in bytes.
+// maxUnshown bounds the text that the emulator has not processed, in bytes.
 const maxUnshown = 256 << 10
 
-// screen is what a terminal shows. The emulator reads what untrusted programs print: where it panics there is no screen any more, and
-// nothing else is lost.
+// screen is the screen of a terminal. The emulator processes output of untrusted programs: if it panics, only the screen is lost.
 //
-// The emulator takes 100 ns and more for a character, and most of a long output scrolls off before anybody looks. So text waits until
-// the screen is asked for, and lines that have scrolled off by then are dropped. Text waits as long as each character of it changes
-// its own line and scrolls the screen, and nothing else; what moves the cursor, changes a mode or asks the terminal is shown at once.
+// The emulator needs 100 ns or more for a character, and most of a long output scrolls off unseen. So text is processed when the screen
+// is read, and lines that have scrolled off by then are dropped. Only text that just fills its own line and scrolls the screen is
+// delayed; text that moves the cursor, changes a mode or queries the terminal is processed at once.
 type screen struct {
 	terminal vt10x.Terminal
 	broken   bool
 	sequence sequence
 	unshown  []byte
-	keep     int  // most bytes of unshown
+	keep     int  // maximum of unshown, in bytes
 	margins  bool // a program has set a scroll region: lines outside it do not scroll off
 }
 
@@ -31,7 +30,7 @@ func newScreen(cols, rows int, replies io.Writer) *screen {
 	return &screen{terminal: vt10x.New(vt10x.WithSize(cols, rows), vt10x.WithWriter(replies)), keep: maxUnshown}
 }
 
-// guard runs f, which uses the emulator.
+// guard runs f, which uses the emulator, and recovers its panics.
 func (s *screen) guard(f func()) {
 	if s.broken {
 		return
@@ -44,7 +43,7 @@ func (s *screen) guard(f func()) {
 	f()
 }
 
-// write takes text, which is valid UTF-8.
+// write adds text, which is valid UTF-8.
 func (s *screen) write(text string) {
 	for text != "" && !s.broken {
 		if s.sequence.state == ground {
@@ -62,7 +61,7 @@ func (s *screen) write(text string) {
 	}
 }
 
-// writeSequence takes text up to the end of the control sequence that it begins with or continues, and returns the rest.
+// writeSequence processes text up to the end of the current control sequence, and returns the rest.
 func (s *screen) writeSequence(text string) string {
 	for i, r := range text {
 		if !s.sequence.read(r) {
@@ -83,14 +82,14 @@ func (s *screen) writeSequence(text string) string {
 	return ""
 }
 
-// show gives the emulator all text. The rest of a sequence that has only begun must not wait then: what waits could be dropped.
+// show processes all text. An incomplete sequence is then not delayed, since delayed text may be dropped.
 func (s *screen) show() {
 	s.guard(func() { _, _ = s.terminal.Write(s.unshown) })
 	s.unshown, s.sequence.local = s.unshown[:0], false
 }
 
-// drop drops the lines that have scrolled off, or shows all where too much would be left. Wherever the cursor was, a screen of lines moves
-// it to the last line, and another one scrolls all that was there off. What is left begins at the first column, as it did in the text.
+// drop drops the lines that have scrolled off, or processes all if too much would be left. One screen of lines moves the cursor to the
+// last line from anywhere, and another one scrolls everything off. The rest begins at the first column, as it did in the text.
 func (s *screen) drop() {
 	_, rows := s.terminal.Size()
 	end := len(s.unshown)
@@ -111,10 +110,10 @@ func (s *screen) resize(cols, rows int) {
 	s.margins = false
 }
 
-// applicationKeys says whether the program has asked for the application forms of the cursor keys.
+// applicationKeys reports whether the program has asked for the application forms of the cursor keys.
 func (s *screen) applicationKeys() bool { return s.terminal.Mode()&vt10x.ModeAppCursor != 0 }
 
-// text is the screen without blanks at the end of its lines, and without blank lines at its end; false: it is not known.
+// text returns the screen without trailing blanks and blank lines; false: it is not known.
 func (s *screen) text(cols, rows int) (string, bool) {
 	s.show()
 	var lines []string

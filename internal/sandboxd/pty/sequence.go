@@ -2,10 +2,10 @@ package pty
 
 import "strings"
 
-// maxDigits bounds a number of a control sequence. The emulator repeats some steps as often as a sequence says.
+// maxDigits bounds a number in a control sequence, by which the emulator repeats some steps.
 const maxDigits = 4
 
-// maxControl is where the emulator ends a control sequence that has no end, in characters.
+// maxControl is the length at which the emulator ends an unterminated control sequence, in characters.
 const maxControl = 256
 
 const escape = 0x1b
@@ -20,16 +20,17 @@ const (
 	inStringEnd        // after the escape in a string
 )
 
-// sequence follows control sequences exactly as the emulator does: what it takes for text the emulator must take for text.
+// sequence parses control sequences exactly as the emulator does, so that both agree on what is text.
 type sequence struct {
 	state  int
-	length int  // characters of a control sequence behind ESC [
+	length int  // characters of a control sequence after ESC [
 	digits int  // of its current number
-	local  bool // it changes nothing but the line of the cursor, and does not move the cursor
+	local  bool // it changes only the cursor's line, and does not move the cursor
 	final  byte // the last character of the last control sequence, 0 of another one
 }
 
-// read takes the next character, and says whether the emulator gets it: digits of too large numbers, and signs, it does not get.
+// read processes a character, and reports whether to pass it to the emulator: digits of numbers that are too large, and signs, are not
+// passed.
 func (s *sequence) read(r rune) bool {
 	switch {
 	case s.state == inString:
@@ -37,7 +38,7 @@ func (s *sequence) read(r rune) bool {
 	case r == escape:
 		*s = sequence{state: inEscape, local: s.state == ground}
 	case strings.ContainsRune("\x00\x05\a\b\t\n\v\f\r\x0e\x0f\x11\x13\x18\x1a\x7f", r):
-		s.local = false // the emulator obeys these within a sequence
+		s.local = false // the emulator obeys these inside a sequence
 		if r == 0x18 || r == 0x1a {
 			s.length = 0
 		}
@@ -51,7 +52,7 @@ func (s *sequence) read(r rune) bool {
 	return true
 }
 
-// string takes a character of a string.
+// string processes a character of a string.
 func (s *sequence) string(r rune) {
 	switch r {
 	case escape:
@@ -61,7 +62,7 @@ func (s *sequence) string(r rune) {
 	}
 }
 
-// begin takes the character behind an escape.
+// begin processes the character after an escape.
 func (s *sequence) begin(r rune) {
 	switch r {
 	case '[':
@@ -77,7 +78,7 @@ func (s *sequence) begin(r rune) {
 	s.local = false
 }
 
-// control takes a character of a control sequence.
+// control processes a character of a control sequence.
 func (s *sequence) control(r rune) bool {
 	switch {
 	case r >= '0' && r <= '9':
@@ -90,7 +91,7 @@ func (s *sequence) control(r rune) bool {
 		s.digits = 0
 	}
 	s.length++
-	if last := byte(r); last >= 0x40 && last <= 0x7e || s.length >= maxControl { // the emulator, too, looks at one byte
+	if last := byte(r); last >= 0x40 && last <= 0x7e || s.length >= maxControl { // the emulator also looks at one byte only
 		s.state, s.final = ground, last
 		s.local = s.local && (last == 'm' || last == 'K')
 		return true

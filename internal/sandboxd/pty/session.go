@@ -18,15 +18,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// writeTime bounds what is written to a terminal whose program reads nothing.
+// writeTime bounds a write to a terminal whose program does not read.
 const writeTime = 2 * time.Second
 
 // session is one shell on its terminal.
 type session struct {
 	process *process.Process
 	master  *os.File
-	turn    chan struct{} // held by the command that runs
-	closed  chan struct{} // closed once all that was printed has been read
+	turn    chan struct{} // held by the running command
+	closed  chan struct{} // closed when all output has been read
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed at the next change of what follows
@@ -34,14 +34,14 @@ type session struct {
 	replies   replies // not sent yet
 	rest      []byte
 	marks     *marks
-	all       *process.Output // everything printed
-	current   *process.Output // takes what the command that runs prints; nil before it begins and after its end
-	output    *process.Output // what the command of PTYRun printed; nil while nothing ran
-	wanted    bool            // the output of the next command is wanted
+	all       *process.Output // the whole output
+	current   *process.Output // output of the running command; nil: none runs
+	output    *process.Output // output of the latest PTYRun's command; nil: none
+	wanted    bool            // keep the output of the next command
 	recording *recording
-	prompts   int    // prompts shown
-	prompt    string // number of the last one; "" when a command has ended since
-	unread    int    // prompts for the rest of a command
+	prompts   int    // number of shown prompts
+	prompt    string // number of the latest prompt; "": a command has ended since
+	unread    int    // number of prompts for the rest of a command
 	idle      bool   // the shell is at its prompt
 	exitCode  int    // of the last command
 	cols      int
@@ -81,7 +81,7 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 	return s, nil
 }
 
-// openTerminal opens both ends of a terminal. Ours does not block: a program that reads nothing must not hold a write for good.
+// openTerminal opens both ends of a terminal. Our end does not block, so that a program that does not read cannot hold a write for good.
 func openTerminal() (master, tty *os.File, err error) {
 	blocking, tty, err := creack.Open()
 	if err != nil {
@@ -99,7 +99,7 @@ func openTerminal() (master, tty *os.File, err error) {
 	return os.NewFile(uintptr(fd), "terminal"), tty, nil
 }
 
-// control runs f on the descriptor of the terminal. Fd would make it block.
+// control runs f on the descriptor of the terminal. Fd would make it blocking.
 func (s *session) control(f func(fd int) error) error {
 	raw, err := s.master.SyscallConn()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *session) setSize() error {
 // maxReplies bounds the terminal's replies to one piece of what a program prints, in bytes.
 const maxReplies = 4 << 10
 
-// replies are the terminal's own replies, such as the place of the cursor, until they are sent.
+// replies are the terminal's unsent replies, such as the position of the cursor.
 type replies []byte
 
 // Write implements io.Writer.
@@ -132,19 +132,18 @@ func (r *replies) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reply sends the replies. They are dropped when the program does not read them. It is called without mu: a program that asks and
-// does not read must hold up nothing but itself.
+// reply sends the replies. It drops them if the program does not read them. mu is not held, so that such a program blocks nothing else.
 func (s *session) reply(text replies) {
 	if len(text) > 0 {
 		_ = s.write(string(text), 100*time.Millisecond)
 	}
 }
 
-// read takes in what is printed, until every process has closed the terminal, or the shell has ended and the terminal is silent.
+// read reads the output until every process has closed the terminal, or the shell has ended and the terminal is silent.
 func (s *session) read() {
 	go func() {
 		<-s.process.Done()
-		_ = s.master.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // processes left in the background may go on printing
+		_ = s.master.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // background processes may continue to print
 	}()
 	buffer := make([]byte, 16<<10)
 	for {
@@ -168,13 +167,13 @@ func (s *session) read() {
 	_ = s.master.Close()
 }
 
-// change wakes all that wait. It is called with mu held.
+// change wakes all waiting goroutines. mu is held.
 func (s *session) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// print takes text of the terminal; a character that is not whole waits for its rest.
+// print processes text of the terminal; an incomplete character waits for its rest.
 func (s *session) print(text []byte) {
 	if len(text) == 0 {
 		return
@@ -199,7 +198,7 @@ func (s *session) print(text []byte) {
 	s.screen.write(whole)
 }
 
-// mark takes a mark of the shell. Nothing else changes what is waited for, so text alone ends no wait.
+// mark processes a mark of the shell. Only marks end a wait; text does not.
 func (s *session) mark(kind byte, value string) {
 	defer s.change()
 	switch kind {
@@ -214,7 +213,7 @@ func (s *session) mark(kind byte, value string) {
 	case markReady:
 		exitCode, prompt, _ := strings.Cut(value, ";")
 		if prompt == s.prompt {
-			return // drawn again
+			return // redrawn
 		}
 		s.end(exitCode)
 		s.prompts++
@@ -224,7 +223,7 @@ func (s *session) mark(kind byte, value string) {
 	}
 }
 
-// end takes the end of a command. Each end is marked twice, and a command may have taken the exit code from one of the marks.
+// end processes the end of a command. Each end has two marks, and a command may have removed the exit code from one of them.
 func (s *session) end(exitCode string) {
 	if n, err := strconv.Atoi(exitCode); err == nil {
 		s.exitCode = n
@@ -239,5 +238,5 @@ func (s *session) write(text string, atMost time.Duration) error {
 	return err
 }
 
-// ended says whether the shell has ended.
+// ended reports whether the shell has ended.
 func (s *session) ended() bool { return !s.process.Running() }

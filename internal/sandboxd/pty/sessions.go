@@ -29,7 +29,7 @@ type Sessions struct {
 	started int
 }
 
-// New makes a Sessions that starts its shells in p.
+// New returns a Sessions that starts its shells in p.
 func New(p *process.Table) *Sessions {
 	return &Sessions{
 		processes: p,
@@ -38,7 +38,7 @@ func New(p *process.Table) *Sessions {
 	}
 }
 
-// Call makes one call once under its id, and returns its answer at its end, or after wait with Running; see calls.Table.
+// Call makes one call once under its id, and returns its answer, or Running after wait; see calls.Table.
 func (t *Sessions) Call(ctx context.Context, name, id string, c wire.PTYCall, wait time.Duration) (wire.PTYAnswer, error) {
 	if !wire.Name(name, 32) {
 		return wire.PTYAnswer{}, fault.Field("name", "%.40q must be 1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit", name)
@@ -50,8 +50,8 @@ func (t *Sessions) Call(ctx context.Context, name, id string, c wire.PTYCall, wa
 	return a, err
 }
 
-// Delete ends the shell of that name with all that it started, and forgets it with its recording; another may be started then. An
-// unknown name is no error. Answers to calls are kept.
+// Delete ends the shell of that name with its descendants, and removes it with its recording; another may then be started. An unknown
+// name is not an error. Answers to calls are kept.
 func (t *Sessions) Delete(name string) error {
 	t.mu.Lock()
 	s := t.byName[name]
@@ -110,7 +110,7 @@ func limit(ms int64) time.Duration {
 	return min(time.Duration(min(ms, maxTime.Milliseconds()))*time.Millisecond, maxTime)
 }
 
-// open finds the living shell of that name, or starts one.
+// open returns the living shell of that name, or starts one.
 func (t *Sessions) open(name string, c wire.PTYCall) (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func size(n, usual, least, most int) int {
 	return min(max(n, least), most)
 }
 
-// resize sets the size of the screen, and returns it; 0 keeps what is.
+// resize sets the size of the screen, and returns it; 0: unchanged.
 func (s *session) resize(cols, rows int) (nowCols, nowRows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *session) resize(cols, rows int) (nowCols, nowRows int) {
 		return cols, rows
 	}
 	s.cols, s.rows = cols, rows
-	_ = s.setSize() // fails when the shell has ended, which the next call sees
+	_ = s.setSize() // fails if the shell has ended, which the next call reports
 	s.recording.resize(cols, rows)
 	s.screen.resize(cols, rows)
 	return cols, rows
@@ -154,7 +154,7 @@ func (s *session) resize(cols, rows int) (nowCols, nowRows int) {
 
 // keys types keys.
 func (s *session) keys(ctx context.Context, c wire.PTYCall) wire.PTYAnswer {
-	s.wait(ctx, promptTime, func() bool { return s.prompts > 0 }) // a shell that has just started
+	s.wait(ctx, promptTime, func() bool { return s.prompts > 0 }) // the shell may have just started
 	s.mu.Lock()
 	prompts := s.prompts
 	text := encode(c.Keys, s.screen.applicationKeys())
@@ -177,7 +177,7 @@ func (s *session) keys(ctx context.Context, c wire.PTYCall) wire.PTYAnswer {
 	return answer
 }
 
-// capture returns the screen, or all that was printed, within bounds.
+// capture returns the screen, or the whole output, within bounds.
 func (s *session) capture(entire bool) wire.PTYAnswer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // JSON answers with v.
 func JSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that went away needs no answer
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
 // Result answers 204, or with err.
@@ -37,7 +37,7 @@ func Error(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(wire.Error{Kind: string(kind), Message: err.Error()})
 }
 
-// Kind is the kind of an error that may come straight from the operating system.
+// Kind returns the kind of an error that may come from the operating system.
 func Kind(err error) fault.Kind {
 	var known *fault.Error
 	var errno unix.Errno

@@ -1,8 +1,8 @@
-// Package runas is the program run-as-agent: a process of the verifier's user starts another program as the agent's user.
+// Package runas is the program run-as-agent, by which a process of the verifier's user starts another program as the agent's user.
 //
-// No process in a sandbox can change its user, so the helper asks sandboxd to start the program, over a socket that only the
-// verifier's user can reach. It passes its three streams, and waits for the program's end. The program runs in a session of its
-// own, which is killed when the helper dies first.
+// No process in a sandbox can change its user, so the helper asks sandboxd to start the program, over a socket that only the verifier's
+// user can reach. It passes its three streams, and waits for the program's end. The program runs in a session of its own, which is killed
+// if the helper dies first.
 package runas
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Name is the name of the program, which makes the sandboxd binary behave as this helper.
+// Name is the program name under which the sandboxd binary runs this helper.
 const Name = "run-as-agent"
 
-// Socket is where sandboxd takes requests. Only the verifier's group can enter its folder.
+// Socket is sandboxd's socket for requests. Only the verifier's group can enter its folder.
 const Socket = wire.VerifierRun + "/run-as-agent.sock"
 
-// Request follows a message that carries the three streams.
+// Request follows a message with the three streams.
 type Request struct {
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
@@ -35,11 +35,11 @@ type Request struct {
 
 // Reply is sent when the program has ended, or could not be started.
 type Reply struct {
-	ExitCode int    `json:"exit_code"`       // 128+signal when killed by one
+	ExitCode int    `json:"exit_code"`       // 128+signal if a signal killed it
 	Error    string `json:"error,omitempty"` // why it was not started
 }
 
-// notStarted is the exit status when the program could not be started, as that of env and timeout.
+// notStarted is the exit status of a program that could not be started, as in env and timeout.
 const notStarted = 126
 
 // Main runs argv as the agent's user, with the agent's home, in the current directory if that lies in the agent's home, else in
@@ -85,7 +85,8 @@ func run(argv []string) (int, error) {
 	return reply.ExitCode, nil
 }
 
-// isVerifier says whether this process is of a verifier's user of its own: the folder of the socket belongs to sandboxd, and to the verifier's group.
+// isVerifier reports whether this process has a separate verifier's user: the folder of the socket then belongs to sandboxd, and to the
+// verifier's group.
 func isVerifier() (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(wire.VerifierRun, &st); err != nil {
@@ -94,7 +95,7 @@ func isVerifier() (bool, error) {
 	return int(st.Gid) == os.Getgid() && int(st.Uid) != os.Getuid(), nil
 }
 
-// become runs the program in place of the helper, where that already is the agent's user.
+// become executes the program instead of the helper, if the helper already has the agent's user.
 func become(r Request) (int, error) {
 	program, err := exec.LookPath(r.Argv[0])
 	if err == nil {
@@ -106,7 +107,7 @@ func become(r Request) (int, error) {
 	return notStarted, err
 }
 
-// environ is the caller's environment with the agent's home, and without what names the verifier's folders.
+// environ returns the caller's environment with the agent's home, and without variables that name the verifier's folders.
 func environ(env []string) []string {
 	own := []string{"HOME=" + wire.AgentHome, "USER=user", "LOGNAME=user"}
 	for _, e := range env {

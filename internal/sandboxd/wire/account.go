@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Account is a user of an image: who the agent is there.
+// Account is a user of an image.
 type Account struct {
 	UID, GID int
 	Groups   []int // further groups
 }
 
-// VerifierID is the verifier's user and group beside an agent that is this user; nil is the user AgentID. Only beside these and plain root it is sure
-// that the agent has not the id VerifierID, nor is in that group.
+// VerifierID returns the verifier's user and group beside an agent that is this user; nil is the user AgentID. Only that user and plain
+// root certainly lack the id VerifierID and that group.
 func (a *Account) VerifierID() int {
 	if a == nil || a.UID == 0 && a.GID == 0 && len(a.Groups) == 0 {
 		return VerifierID
@@ -21,7 +21,7 @@ func (a *Account) VerifierID() int {
 	return ImageVerifierID
 }
 
-// String is the form that ParseAccount reads: uid:gid:group,group.
+// String returns the form that ParseAccount reads: uid:gid:group,group.
 func (a Account) String() string {
 	groups := make([]string, len(a.Groups))
 	for n, g := range a.Groups {
@@ -30,7 +30,7 @@ func (a Account) String() string {
 	return fmt.Sprintf("%d:%d:%s", a.UID, a.GID, strings.Join(groups, ","))
 }
 
-// ParseAccount reads what String has written.
+// ParseAccount parses the form of String.
 func ParseAccount(text string) (Account, error) {
 	fields := strings.Split(text, ":")
 	if len(fields) != 3 {

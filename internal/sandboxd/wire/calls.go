@@ -5,14 +5,14 @@ type Exec struct {
 	Process
 }
 
-// ExecResult is the result of an Exec. While Running its output is not there yet.
+// ExecResult is the result of an Exec. While Running it has no output yet.
 type ExecResult struct {
 	Status
 	Stdout Output `json:"stdout,omitzero"`
 	Stderr Output `json:"stderr,omitzero"`
 }
 
-// Output is what a stream kept: its first and its last bytes, and how many bytes between them were dropped.
+// Output is the kept part of a stream: its first and last bytes, and the number of bytes dropped between them.
 type Output struct {
 	Head    []byte `json:"head,omitempty"`
 	Tail    []byte `json:"tail,omitempty"`
@@ -22,8 +22,8 @@ type Output struct {
 // Len is the number of bytes kept.
 func (o Output) Len() int { return len(o.Head) + len(o.Tail) }
 
-// Self is sandboxd's own program, as a process that it starts names it, and FileTool its argument that asks for a file tool: the
-// next argument names the tool, stdin has its arguments as a JSON object, and stdout gets a FileAnswer.
+// Self is the path of sandboxd's program for its processes. FileTool is its argument for a file tool: the next argument names the tool,
+// stdin has its arguments as a JSON object, and stdout gets a FileAnswer.
 const (
 	Self     = "/proc/self/exe"
 	FileTool = "file"
@@ -32,41 +32,41 @@ const (
 // FileAnswer is the answer of a file tool.
 type FileAnswer struct {
 	Content string `json:"content"`
-	// Error says what was wrong with the arguments or the file.
+	// Error describes what was wrong with the arguments or the file.
 	Error string `json:"error,omitempty"`
-	// Size is that of the file in bytes, of a list the number of its entries.
+	// Size is the size of a file in bytes, or the number of a list's entries.
 	Size int64 `json:"size"`
 }
 
 // Actions of a PTYCall.
 const (
-	PTYStart   = "start"   // starts the shell or, where it runs, sets the size of its screen
+	PTYStart   = "start"   // starts the shell, or sets the size of its screen if it runs
 	PTYRun     = "run"     // runs Command in the shell and waits for its end
 	PTYKeys    = "keys"    // types Keys
 	PTYCapture = "capture" // returns the screen
 	PTYStream  = "stream"  // returns new lines of the recording
-	PTYStop    = "stop"    // ends the shell and all that it started
+	PTYStop    = "stop"    // ends the shell and its descendants
 )
 
-// PTYCall is a call to a shell on a pseudo terminal, which starts when a call first needs it.
+// PTYCall is a call to a shell on a pseudo terminal. The first call that needs the shell starts it.
 type PTYCall struct {
 	Action string `json:"action"`
-	// Shell is how the shell starts; its Argv must be bash.
+	// Shell is the shell's process; its Argv must be bash.
 	Shell Process `json:"shell"`
 	// Cols and Rows are the size of the screen; 0: 120 and 40.
 	Cols int `json:"cols,omitempty"`
 	Rows int `json:"rows,omitempty"`
-	// Command is what PTYRun runs, for at most TimeoutMillis. It is killed then; the shell lives on.
+	// Command is the command of PTYRun, for at most TimeoutMillis. It is killed then; the shell stays.
 	Command       string `json:"command,omitempty"`
 	TimeoutMillis int64  `json:"timeout_ms,omitempty"`
-	// Keys are what PTYKeys types: names of keys as tmux has them (Enter, C-c, Up), or text. The answer comes after MinWaitMillis and,
-	// with Block, once the shell is at its prompt again, but not later than TimeoutMillis.
+	// Keys are typed by PTYKeys: tmux's names of keys (Enter, C-c, Up), or text. The answer comes after MinWaitMillis and, with Block,
+	// when the shell is at its prompt again, at most after TimeoutMillis.
 	Keys          []string `json:"keys,omitempty"`
 	Block         bool     `json:"block,omitempty"`
 	MinWaitMillis int64    `json:"min_wait_ms,omitempty"`
-	// Entire makes PTYCapture return what was printed since the start, within bounds, and not the screen alone.
+	// Entire makes PTYCapture return the output since the start, within bounds, instead of the screen.
 	Entire bool `json:"entire,omitempty"`
-	// MaxBytes bounds the lines of a PTYStream; Reset starts from the oldest line that is kept.
+	// MaxBytes bounds the lines of a PTYStream; Reset starts from the oldest kept line.
 	MaxBytes int  `json:"max_bytes,omitempty"`
 	Reset    bool `json:"reset,omitempty"`
 }
@@ -74,14 +74,14 @@ type PTYCall struct {
 // PTYAnswer is the answer to a PTYCall.
 type PTYAnswer struct {
 	Running bool `json:"running,omitempty"` // the call has not ended within the wait of the request
-	// Error says what was wrong with the call, such as a command that is not complete.
+	// Error describes what was wrong with the call, such as an incomplete command.
 	Error string `json:"error,omitempty"`
-	// Output is what the command of PTYRun printed, with its control sequences.
+	// Output is the output of PTYRun's command, with its control sequences.
 	Output   Output `json:"output,omitzero"`
-	ExitCode int    `json:"exit_code"` // of the command, or of the shell when it Ended
+	ExitCode int    `json:"exit_code"` // of the command, or of the shell if it Ended
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Ended    bool   `json:"ended,omitempty"` // the shell has ended; the next call starts another
-	// Text is the screen, or the lines of the recording in the form of asciicast v2, up to Offset bytes from its start.
+	// Text is the screen, or the lines of the recording as asciicast v2, up to Offset bytes from its start.
 	Text   []byte `json:"text,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Cols   int    `json:"cols,omitempty"`

@@ -1,7 +1,7 @@
 package wire
 
-// Name says whether s is 1 to most letters, digits, '.', '_' or '-', the first a letter or digit. It is no regular expression, since
-// one with such a bound takes some hundred KiB of every sandboxd.
+// Name reports whether s is 1 to most letters, digits, '.', '_' or '-', the first a letter or digit. A regular expression with such a
+// bound would take some hundred KiB of every sandboxd.
 func Name(s string, most int) bool {
 	if s == "" || len(s) > most {
 		return false

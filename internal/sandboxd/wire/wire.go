@@ -37,10 +37,10 @@ import (
 	"time"
 )
 
-// ModelAddr is where the agent finds its model.
+// ModelAddr is the address of the agent's model.
 const ModelAddr = "127.0.0.1:7000"
 
-// NetworkAddr is where processes find the HTTP proxy of a rollout that may use the network.
+// NetworkAddr is the address of the HTTP proxy of a rollout that may use the network.
 const NetworkAddr = "127.0.0.1:7001"
 
 // NetworkUpgrade is the Upgrade token of the network channel. Each request on it carries one connection of a process, in both directions.
@@ -49,20 +49,19 @@ const NetworkUpgrade = "rolloutd-network"
 // ModelUpgrade is the Upgrade token of the model channel.
 const ModelUpgrade = "rolloutd-model"
 
-// CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent again because the
-// gateway went away before it had answered.
+// CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent again because the gateway went
+// away before answering.
 const CallIDHeader = "X-Rolloutd-Call"
 
-// OriginHeader carries, with each call of the model channel, which process made the call: "<name>" when the named process itself
-// holds the connection, "<name>/child" when a descendant of it does. It is absent otherwise. What the caller itself sends under
-// this name is removed.
+// OriginHeader names the process that made a call of the model channel: "<name>" if the named process itself holds the connection,
+// "<name>/child" if a descendant of it does; otherwise it is absent. The caller's own header of this name is removed.
 const OriginHeader = "X-Rolloutd-Origin"
 
-// PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. A request is refused with the
-// kind AgentFailed when that process has ended, or when any other process listens there before or after the exchange.
+// PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. The request is refused with the kind
+// AgentFailed if that process has ended, or if another process listens there before or after the exchange.
 const PortProcessHeader = "X-Rolloutd-Port-Process"
 
-// LogNextHeader and LogEOFHeader describe a piece of log; see the table above.
+// LogNextHeader and LogEOFHeader describe a piece of a log; see the table above.
 const (
 	LogNextHeader = "X-Log-Next"
 	LogEOFHeader  = "X-Log-Eof"
@@ -71,16 +70,15 @@ const (
 // PortErrorHeader marks an answer of /v1/ports as sandboxd's own Error, not the forwarded server's.
 const PortErrorHeader = "X-Rolloutd-Port-Error"
 
-// VerifierUser names the user that grades. The empty name is the agent's user.
+// VerifierUser is the name of the user that grades. The empty name is the agent's user.
 //
-// Where Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the other's processes
-// and private files, except that the verifier's processes read and write the agent's files whatever their modes. The command
-// lines of processes are hidden from the agent's user too. Where it is false both names mean
-// the same user id.
+// If Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the other's processes and private
+// files, except that the verifier's processes read and write the agent's files whatever their modes. The agent's user does not see the
+// verifier's command lines either. If it is false, both names mean the same user id.
 const VerifierUser = "verifier"
 
-// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0, or SupervisorID where the agent is a user of the image. The
-// verifier is ImageVerifierID where that user is not plain root: images often give their own user the id 1001.
+// User and group ids inside a sandbox with separate users. sandboxd itself is 0, or SupervisorID if the agent is a user of the image. The
+// verifier is ImageVerifierID if that user is not plain root: images often give their own user the id 1001.
 const (
 	AgentID         = 1000
 	VerifierID      = 1001
@@ -88,17 +86,17 @@ const (
 	SupervisorID    = 65_530
 )
 
-// SystemPath is the part of a PATH that stands for the system's own programs. Where a sandbox has a PATH of its own, it takes this place.
+// SystemPath is the part of a PATH with the system's programs. A PATH of a sandbox replaces it.
 const SystemPath = "/usr/local/bin:/usr/bin:/bin"
 
-// BaseEnv is the environment that the processes of a sandbox start from, by their user. What a process is given itself comes over it.
+// BaseEnv is the base environment of a sandbox's processes, by user. A process's own variables take precedence.
 type BaseEnv struct {
 	Agent    map[string]string `json:"agent,omitempty"`
 	Verifier map[string]string `json:"verifier,omitempty"`
 }
 
-// ForAgent is the environment and the PATH that a program gets of the verifier's when it runs as the agent: what the verifier does not start from
-// is added.
+// ForAgent returns the environment and the PATH for a program of the verifier's that runs as the agent: it adds variables that the
+// verifier's base lacks.
 func (b BaseEnv) ForAgent(env []string, path string) ([]string, string) {
 	if len(b.Agent) == 0 {
 		return env, path
@@ -129,7 +127,7 @@ func (b BaseEnv) ForAgent(env []string, path string) ([]string, string) {
 const (
 	AgentHome    = "/home/user"
 	AgentWorkdir = AgentHome + "/workdir"
-	AgentGraded  = AgentHome + "/.graded" // folders 0, 1 and so on of the image, which are graded too
+	AgentGraded  = AgentHome + "/.graded" // graded folders 0, 1 and so on of the image
 )
 
 // Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user
@@ -138,62 +136,63 @@ const (
 	VerifierHome  = "/verifier/home" // HOME of its processes
 	VerifierTests = "/verifier/tests"
 	VerifierLogs  = "/verifier/logs"
-	// VerifierRun holds the socket of run-as-agent; it is sandboxd's, and the verifier can enter it.
+	// VerifierRun holds the socket of run-as-agent; it belongs to sandboxd, and the verifier can enter it.
 	VerifierRun = "/verifier/run"
 )
 
-// Info describes the sandboxd that answers.
+// Info describes a sandboxd.
 type Info struct {
 	Version   string    `json:"version"`
 	SandboxID string    `json:"sandbox_id"`
 	StartedAt time.Time `json:"started_at"`
-	// SeparateUsers says that sandboxd, the agent and the verifier have user ids of their own.
+	// SeparateUsers reports whether sandboxd, the agent and the verifier have separate user ids.
 	SeparateUsers bool `json:"separate_users"`
 }
 
-// Lease puts the sandbox's end off to TTL from now.
+// Lease extends the sandbox's life to TTL from now.
 type Lease struct {
 	TTLMillis int64 `json:"ttl_ms"`
 }
 
-// Process is a named process to start once. It gets its own session, an environment of exactly Env, and stdin from Stdin.
-// Its output is kept in the sandbox, bounded: the first and the last KeepBytes of each stream.
+// Process is a named process to start once. It gets a session of its own, exactly the environment Env, and Stdin. The first and the last
+// KeepBytes of each output stream are kept in the sandbox.
 type Process struct {
 	Argv []string `json:"argv"`
-	// User runs the process: "" is the agent's user, VerifierUser the verifier's.
+	// User is the process's user: "" is the agent's, VerifierUser the verifier's.
 	User  string            `json:"user,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
 	Dir   string            `json:"dir,omitempty"`
 	Stdin []byte            `json:"stdin,omitempty"`
-	// TimeoutMillis kills the session that long after its start; 0: never.
+	// TimeoutMillis is the time after its start at which its session is killed; 0: never.
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
-	// KeepBytes is how much of each end of each stream is kept; 0: 1 MiB, which is the most.
+	// KeepBytes is the size of each kept end of each stream; 0: 1 MiB, the maximum.
 	KeepBytes int `json:"keep_bytes,omitempty"`
-	// PauseAfterMillis has the process stopped with SIGSTOP while it waits for its model: a call of its own is open, for so long neither a byte of an
-	// answer nor a request to /v1/ports came for it, it sleeps, and it has no children. What comes for it lets it run on first. 0: never.
+	// PauseAfterMillis stops the process with SIGSTOP while it waits for its model: it has an open model call, for that time it got
+	// neither a byte of an answer nor a request to /v1/ports, it sleeps, and it has no children. It is resumed before it gets either. 0:
+	// never.
 	PauseAfterMillis int64 `json:"pause_after_ms,omitempty"`
 }
 
-// Status is how a named process stands.
+// Status is the status of a named process.
 type Status struct {
 	Name      string    `json:"name"`
 	Running   bool      `json:"running"`
 	Paused    bool      `json:"paused,omitempty"` // stopped while it waits; see Process.PauseAfterMillis
 	PID       int       `json:"pid"`
-	ExitCode  int       `json:"exit_code"` // 128+signal when killed by one; meaningless while Running
+	ExitCode  int       `json:"exit_code"` // 128+signal if a signal killed it; meaningless while Running
 	Signal    string    `json:"signal,omitempty"`
 	TimedOut  bool      `json:"timed_out,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// Age is the time since the start, and Ran that from the start to the end, zero while Running. Unlike the two points in time
-	// they hold when a clock is set.
+	// Age is the time since the start; Ran is the run time, zero while Running. Unlike the timestamps, both are right when the clock is
+	// set.
 	Age        time.Duration `json:"age_ns"`
 	Ran        time.Duration `json:"ran_ns,omitempty"`
 	StdoutSize int64         `json:"stdout_size"` // bytes written so far
 	StderrSize int64         `json:"stderr_size"`
 }
 
-// Error is the body of every failure.
+// Error is the body of every error.
 type Error struct {
 	Kind    string `json:"kind"` // a fault.Kind
 	Message string `json:"message"`
