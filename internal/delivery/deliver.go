@@ -16,28 +16,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Named is a configured sink and what it takes.
+// Named is a configured sink and its settings.
 type Named struct {
 	Sink
-	// Partial says that the sink takes groups in which a rollout has no data.
+	// Partial: the sink accepts groups in which a rollout has no data.
 	Partial bool
-	// One delivers one sequence of each rollout, the one with the most tokens to train on, for trainers that count sequences as rollouts.
+	// One delivers only the sequence of each rollout with the most tokens to train on, for trainers that count sequences as rollouts.
 	One bool
-	// Subagents is what becomes of the turns of subagents; "" is sequence.DropSubagents.
+	// Subagents selects how turns of subagents are delivered; "" is sequence.DropSubagents.
 	Subagents sequence.Subagents
 }
 
-// Deliverer brings groups from the store to sinks. It is safe for concurrent use.
+// Deliverer delivers groups from the store to sinks. It is safe for concurrent use.
 type Deliverer struct {
 	Store *store.Store
 	Sinks map[string]Named
 	Log   *slog.Logger
 }
 
-// maxReason bounds what is kept of an error, in bytes.
+// maxReason bounds a stored error, in bytes.
 const maxReason = 2000
 
-// Status asks a sink what it can take. An unknown name is a fault.Invalid.
+// Status returns a sink's status. An unknown name is a fault.Invalid.
 func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
 	s, err := d.sink(sink)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
 	return s.Status(ctx)
 }
 
-// Close says to a sink's trainer that no more groups come for now. Most sinks have nothing to say. An unknown name is a fault.Invalid.
+// Close tells a sink's trainer that no more groups come for now; for most sinks it is a no-op. An unknown name is a fault.Invalid.
 func (d *Deliverer) Close(ctx context.Context, sink string) error {
 	s, err := d.sink(sink)
 	if err != nil {
@@ -61,8 +61,8 @@ func (d *Deliverer) Close(ctx context.Context, sink string) error {
 	return nil
 }
 
-// Deliver delivers a finished group to a sink and returns how that ended. An error says that it did not end: the delivery stays pending
-// and the call is to be repeated, unless the error is a fault.Invalid (there is no such sink) or a fault.NotFound (there is no such group).
+// Deliver delivers a finished group to a sink and returns the final record. After an error the delivery is pending and the call must be
+// repeated, unless the error is a fault.Invalid (no such sink) or a fault.NotFound (no such group).
 func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	s, err := d.sink(spec.Sink)
 	if err != nil {
@@ -88,16 +88,16 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	return d.record(ctx, out, record, g, err)
 }
 
-// errTooLong is why a group is skipped that has a sequence of rollout.DeliverySpec.MaxTokens tokens or more.
+// errTooLong is the reason to skip a group that has a sequence of rollout.DeliverySpec.MaxTokens tokens or more.
 var errTooLong = errors.New("too long")
 
-// errStale is why a group is skipped that is older than rollout.DeliverySpec.MaxVersionLag allows.
+// errStale is the reason to skip a group that is older than rollout.DeliverySpec.MaxVersionLag allows.
 var errStale = errors.New("stale")
 
-// errMixed is why a group is skipped that several versions of the weights sampled; see rollout.DeliverySpec.OneVersion.
+// errMixed is the reason to skip a group that several versions of the weights sampled; see rollout.DeliverySpec.OneVersion.
 var errMixed = errors.New("mixed versions")
 
-// try loads the group's data and hands it over. A group that is beyond the bounds of the specification is a fault.Conflict.
+// try loads the group's data and delivers it. A group outside of the bounds of the specification is a fault.Conflict.
 func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.DeliverySpec) error {
 	if err := (reader{d.Store}).load(ctx, g, s); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.Del
 	return s.Deliver(ctx, *g)
 }
 
-// fresh asks the sink at which step its trainer is. A group of weights that are too many versions older gets its Lag, and the error is
-// errStale. Without a version of the group or a step of the trainer there is no bound.
+// fresh compares the group's version with the step of the sink's trainer. If the group is more than most versions older, it sets its Lag
+// and returns errStale. It does nothing if the version or the step is unknown.
 func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 	version, known := g.oldestVersion()
 	if !known {
@@ -135,14 +135,14 @@ func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 	return nil
 }
 
-// record writes how a try ended. The error is nil when the delivery has ended.
+// record stores the result of a try. It returns nil if the delivery has ended.
 func (d *Deliverer) record(ctx context.Context, out Outbox, r rollout.Delivery, g Group, tried error) (rollout.Delivery, error) {
 	now := time.Now().UTC()
 	switch kind := fault.KindOf(tried); {
 	case tried == nil:
 		r.State, r.Reason, r.EndedAt = rollout.DeliveryDelivered, "", &now
 	case ctx.Err() != nil:
-		return r, tried // the worker stops
+		return r, tried // the worker is stopping
 	case kind == fault.Conflict:
 		r.State, r.EndedAt = rollout.DeliverySkipped, &now
 	case kind == fault.Invalid, kind == fault.UpstreamRefused:

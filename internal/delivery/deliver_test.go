@@ -148,7 +148,7 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 	r.finish(t, "part", 2, good, empty, "")
 	for id, why := range map[string]string{
 		"empty": "1 of 2 rollouts of group empty have a reward, 0 of these have tokens to train on",
-		"part":  "2 of 3 rollouts of group part have a reward, 1 of these have tokens to train on; the sink takes complete groups only (partial: true takes others)",
+		"part":  "2 of 3 rollouts of group part have a reward, 1 of these have tokens to train on; the sink accepts only complete groups (partial: true accepts others)",
 	} {
 		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s"})
 		require.NoError(t, err)

@@ -11,20 +11,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
-// Group is one finished group on its way to a sink.
+// Group is one finished group for a sink.
 type Group struct {
-	// Key is the idempotency key: the same for every delivery of the group, and no other group's.
+	// Key is the idempotency key: equal for every delivery of the group, and unique to it.
 	Key        string               `json:"key"`
 	ID         string               `json:"group_id"`
 	TaskID     string               `json:"task_id"`
 	Owner      string               `json:"owner,omitempty"`
 	Outcome    rollout.GroupOutcome `json:"outcome"`
-	Size       int                  `json:"size"` // rollouts that were asked for
+	Size       int                  `json:"size"` // requested rollouts
 	Siblings   []Sibling            `json:"siblings,omitempty"`
 	Statistics rollout.Statistics   `json:"statistics"` // of the siblings' rewards
 	FinishedAt time.Time            `json:"finished_at"`
 
-	// Lag is by how many versions the oldest weights that sampled the group are behind the trainer's step; nil: within the bound.
+	// Lag is the number of versions by which the group's oldest weights are behind the trainer's step; nil: within the bound.
 	Lag *int64 `json:"version_lag,omitempty"`
 
 	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
@@ -38,7 +38,7 @@ type Sibling struct {
 	Reward    float64         `json:"reward"`
 }
 
-// Sequences counts the training sequences of all siblings.
+// Sequences returns the number of training sequences of all siblings.
 func (g *Group) Sequences() int {
 	n := 0
 	for i := range g.Data {
@@ -47,7 +47,7 @@ func (g *Group) Sequences() int {
 	return n
 }
 
-// longest is the number of tokens of the longest training sequence.
+// longest returns the number of tokens of the longest training sequence.
 func (g *Group) longest() int {
 	n := 0
 	for i := range g.Data {
@@ -58,7 +58,7 @@ func (g *Group) longest() int {
 	return n
 }
 
-// oldestVersion is the oldest version of the weights that sampled a token to train on; false: no version is known.
+// oldestVersion returns the oldest version of the weights that sampled a token to train on; false: no version is known.
 func (g *Group) oldestVersion() (oldest int64, known bool) {
 	for i := range g.Data {
 		for k := range g.Data[i].Trajectory.Sequences {
@@ -71,7 +71,7 @@ func (g *Group) oldestVersion() (oldest int64, known bool) {
 	return oldest, known
 }
 
-// versions are those of the weights that sampled tokens to train on, each once, sorted.
+// versions returns the distinct versions of the weights that sampled tokens to train on, sorted.
 func (g *Group) versions() []string {
 	var all []string
 	for i := range g.Data {
@@ -83,7 +83,7 @@ func (g *Group) versions() []string {
 	return slices.Compact(all)
 }
 
-// GroupOf is the group as its state in the store has it, without Data. Members without a reward are left out.
+// GroupOf returns the group of a stored state, without Data. It omits members without a reward.
 func GroupOf(s rollout.GroupState) Group {
 	g := Group{Key: keyOf(s), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}
 	if s.FinishedAt != nil {
@@ -100,7 +100,8 @@ func GroupOf(s rollout.GroupState) Group {
 	return g
 }
 
-// keyOf adds the start to the id: two deployments that deliver to one trainer may have groups of the same id.
+// keyOf returns the idempotency key: the id and the start time, since two deployments with the same trainer may have groups of the same
+// id.
 func keyOf(s rollout.GroupState) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.ID, s.StartedAt.UnixNano()))
 	return s.ID + "-" + hex.EncodeToString(sum[:6])

@@ -14,7 +14,7 @@ import (
 // reader makes training sequences of stored traces.
 type reader struct{ store *store.Store }
 
-// load fills g.Data and leaves out the siblings without a token to train on. A group that the sink does not take is a fault.Conflict. All
+// load fills g.Data and omits siblings without a token to train on. A group that the sink does not accept is a fault.Conflict. All
 // sequences are in memory together, at most sequence.MaxTokens tokens.
 func (r reader) load(ctx context.Context, g *Group, s Named) error {
 	siblings := g.Siblings
@@ -39,7 +39,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 	return g.check(s.Partial, len(siblings))
 }
 
-// check refuses a group without data, and one that is not complete where the sink wants complete ones.
+// check refuses a group without data, and an incomplete one if the sink accepts only complete ones.
 func (g *Group) check(partial bool, rewarded int) error {
 	n := len(g.Data)
 	if n == g.Size || n > 0 && partial {
@@ -47,12 +47,12 @@ func (g *Group) check(partial bool, rewarded int) error {
 	}
 	why := fmt.Sprintf("%d of %d rollouts of group %s have a reward, %d of these have tokens to train on", rewarded, g.Size, g.ID, n)
 	if n > 0 {
-		why += "; the sink takes complete groups only (partial: true takes others)"
+		why += "; the sink accepts only complete groups (partial: true accepts others)"
 	}
 	return fault.New(fault.Conflict, "%s", why)
 }
 
-// trainable leaves out the sequences without a token to train on; with one, all but the one that has the most.
+// trainable removes the sequences without a token to train on; with one, all but the sequence with the most.
 func trainable(t *sequence.Trajectory, one bool) {
 	kept := t.Sequences[:0]
 	for i := range t.Sequences {
@@ -91,7 +91,7 @@ func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Su
 	return t, nil
 }
 
-// unreadable is the kind of a trace that has no sequences, now or for good.
+// unreadable returns the kind of an error in reading a trace: temporary or permanent.
 func unreadable(err error) fault.Kind {
 	if k := fault.KindOf(err); k == fault.Invalid || k == fault.Exhausted {
 		return fault.Conflict

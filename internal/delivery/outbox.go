@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Outbox records deliveries in the store: those that are pending or refused under one prefix, the others under another. Names begin with
-// the time at which the group ended, so that a list is oldest first.
+// Outbox records deliveries in the store: pending and refused ones under one prefix, ended ones under another. Names begin with the time
+// at which the group ended, so that a list is oldest first.
 type Outbox struct{ Store *store.Store }
 
 const (
@@ -21,12 +21,12 @@ const (
 	endedPrefix = "deliveries/ended/"
 )
 
-// name is the record's name under either prefix. It is made of what does not change between two tries.
+// name returns the record's name, which is the same under both prefixes and for every try.
 func name(sink string, g Group) string {
 	return path.Join(sink, fmt.Sprintf("%020d-%s.json", max(g.FinishedAt.UnixNano(), 0), g.Key))
 }
 
-// Find returns the record of a delivery; fault.NotFound when there is none.
+// Find returns the record of a delivery; fault.NotFound: there is none.
 func (o Outbox) Find(ctx context.Context, sink string, g Group) (rollout.Delivery, error) {
 	var d rollout.Delivery
 	err := o.Store.JSON(ctx, endedPrefix+name(sink, g), &d)
@@ -36,7 +36,7 @@ func (o Outbox) Find(ctx context.Context, sink string, g Group) (rollout.Deliver
 	return d, err
 }
 
-// Begin records a delivery before its first try, or finds it. A delivery that was refused is pending again.
+// Begin records a delivery before its first try, or returns its record. It makes a refused delivery pending again.
 func (o Outbox) Begin(ctx context.Context, sink string, g Group, now time.Time) (rollout.Delivery, error) {
 	d, err := o.Find(ctx, sink, g)
 	switch {
@@ -51,7 +51,7 @@ func (o Outbox) Begin(ctx context.Context, sink string, g Group, now time.Time) 
 	return d, o.Store.PutJSON(ctx, openPrefix+name(sink, g), d)
 }
 
-// Save records where a delivery stands. The record of one that ended is written before the open one is deleted.
+// Save records the state of a delivery. It writes the record of an ended one before it deletes the open one.
 func (o Outbox) Save(ctx context.Context, d rollout.Delivery, g Group) error {
 	if d.State == rollout.DeliveryPending || d.State == rollout.DeliveryRefused {
 		return o.Store.PutJSON(ctx, openPrefix+name(d.Sink, g), d)
@@ -62,12 +62,12 @@ func (o Outbox) Save(ctx context.Context, d rollout.Delivery, g Group) error {
 	return o.Store.Delete(ctx, openPrefix+name(d.Sink, g))
 }
 
-// List lists deliveries sink by sink, oldest group first: those that are open (pending or refused), then those that ended.
+// List lists deliveries by sink, oldest group first: open ones (pending or refused), then ended ones.
 func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
 	for _, prefix := range prefixes(f.State) {
 		if f.Cursor != "" && !strings.HasPrefix(f.Cursor, prefix) && prefix == openPrefix {
-			continue // the page before ended behind the open ones
+			continue // the previous page ended after the open ones
 		}
 		if err := o.listUnder(ctx, prefix, f, &page); err != nil || page.Next != "" {
 			return page, err
@@ -87,7 +87,7 @@ func prefixes(s rollout.DeliveryState) []string {
 	}
 }
 
-// listUnder adds the records under a prefix to the page until that is full.
+// listUnder adds the records under a prefix to the page until it is full.
 func (o Outbox) listUnder(ctx context.Context, prefix string, f rollout.DeliveryFilter, page *rollout.DeliveryPage) error {
 	all := prefix
 	if f.Sink != "" {
@@ -106,7 +106,7 @@ func (o Outbox) listUnder(ctx context.Context, prefix string, f rollout.Delivery
 		var d rollout.Delivery
 		err := o.Store.JSON(ctx, key, &d)
 		if fault.Is(err, fault.NotFound) {
-			continue // it ended since
+			continue // it has ended meanwhile
 		}
 		if err != nil {
 			return err

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// tendEvery is how often sinks that buffer groups are asked to close what is due.
+// tendEvery is the interval at which buffering sinks close what is due.
 const tendEvery = time.Minute
 
-// Tend has sinks that buffer groups close what is due, until ctx ends: no delivery may follow that would do it.
+// Tend makes buffering sinks close what is due, until ctx ends: there may be no further delivery to do so.
 func (d *Deliverer) Tend(ctx context.Context) error {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()

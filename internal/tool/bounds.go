@@ -9,16 +9,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// bounds tells the policy when a call failed while its sandbox ran out of memory or of processes. It is safe for concurrent use.
+// bounds adds to a failed call that its sandbox ran out of memory or processes. It is safe for concurrent use.
 type bounds struct {
-	usage  func(context.Context) (driver.Usage, error) // nil: there is no sandbox
+	usage  func(context.Context) (driver.Usage, error) // nil: none
 	record Record
 
 	mu   sync.Mutex
-	seen []rollout.ResourceCause // what was counted up to the latest failed call
+	seen []rollout.ResourceCause // counts up to the latest failed call
 }
 
-// newBounds counts from now on.
+// newBounds starts counting.
 func newBounds(ctx context.Context, env Env) *bounds {
 	b := &bounds{record: env.Record}
 	if env.Sandbox == nil {
@@ -31,13 +31,13 @@ func newBounds(ctx context.Context, env Env) *bounds {
 	return b
 }
 
-// counted leaves out full folders: a command that finds no room says so itself.
+// counted omits full folders: a command that runs out of disk reports that itself.
 func counted(use driver.Usage, earlier []rollout.ResourceCause) []rollout.ResourceCause {
 	use.FullFolders = nil
 	return sandbox.Causes(use, "", earlier)
 }
 
-// explain adds to a failed call what ran out since the last one. A call that is repeated gets the same text again: it is recorded.
+// explain adds to a failed call what ran out since the last one. The text is recorded, so that a repeated call gets the same.
 func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, error) {
 	if b.usage == nil || !r.Error {
 		return r, nil

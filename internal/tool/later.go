@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// BindLater is Bind for a client that knows its tools. The servers are asked by the first call of a tool that is not the registry's own, so
-// that a server that fails concerns no other call.
+// BindLater is Bind for a client that already knows its tools. It asks the servers at the first call of a tool that is not the registry's
+// own, so that a failing server affects no other calls.
 func (s *Selection) BindLater(ctx context.Context, env Env) Set {
 	return &later{selection: s, own: s.own(ctx, env)}
 }
@@ -19,10 +19,10 @@ type later struct {
 	own       *bound
 
 	mu  sync.Mutex
-	all *bound // with the tools of all servers; nil: they have not all answered yet
+	all *bound // with the tools of all servers; nil: some have not answered yet
 }
 
-// Definitions implements Set: the tools that are known.
+// Definitions implements Set: the tools known so far.
 func (l *later) Definitions() []Definition {
 	if all := l.known(); all != nil {
 		return all.Definitions()
@@ -39,7 +39,7 @@ func (l *later) Call(ctx context.Context, c Call) (Result, error) {
 	return b.Call(ctx, c)
 }
 
-// having finds the tools for a call of that name. A server that does not answer is an error if no other one has the tool.
+// having returns the tools for a call of that name. A server that does not answer is an error unless another one has the tool.
 func (l *later) having(ctx context.Context, name string) (*bound, error) {
 	if all := l.known(); all != nil {
 		return all, nil

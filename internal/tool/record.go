@@ -9,15 +9,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Record keeps what servers outside the sandbox answered, for one attempt of a rollout or one episode. A loop that is replayed after a
-// crash so sees the same tools and the same results, and calls nothing twice.
+// Record stores the answers of servers outside the sandbox, for one attempt of a rollout or one episode. A loop that is replayed after a
+// crash sees the same tools and results, and calls nothing twice.
 type Record interface {
-	// Load decodes what was saved under key into v; false: nothing was.
+	// Load decodes the value saved under key into v; false: none.
 	Load(ctx context.Context, key string, v any) (bool, error)
 	Save(ctx context.Context, key string, v any) error
 }
 
-// keptCall is a call and its result in a Record. JSON texts are strings, so that they come back byte for byte.
+// keptCall is a recorded call with its result. JSON texts are strings, so that their bytes are kept.
 type keptCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -35,7 +35,7 @@ func keep(c Call, r Result) keptCall {
 	}
 }
 
-// result returns what is kept if it is of the same call.
+// result returns the recorded result if it is of the same call.
 func (k keptCall) result(c Call) (Result, error) {
 	if k.ID != c.ID || k.Name != c.Name || k.Arguments != string(c.Arguments) {
 		return Result{}, fault.New(fault.Conflict, "call %q was made before with another tool or other arguments", c.ID)
@@ -43,14 +43,14 @@ func (k keptCall) result(c Call) (Result, error) {
 	return Result{Content: k.Content, Error: k.Error, Message: k.Message, Data: json.RawMessage(k.Data)}, nil
 }
 
-// keptDefinition is a Definition in a Record.
+// keptDefinition is a recorded Definition.
 type keptDefinition struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Parameters  string `json:"parameters"`
 }
 
-// listed is the server's tools as they were when they were first asked for.
+// listed returns the server's tools as of the first request.
 func listed(ctx context.Context, env Env, s Server) ([]Definition, error) {
 	if env.Record == nil {
 		return list(ctx, s)
@@ -83,10 +83,10 @@ func list(ctx context.Context, s Server) ([]Definition, error) {
 	return tools, fault.Wrap(fault.KindOf(err), err, "toolset %q", s.Name)
 }
 
-// callKey is the key of a call in a Record. Ids are a client's text; a key is letters and digits.
+// callKey returns the key of a call in a Record. Ids are a client's text; a key has only letters and digits.
 func callKey(id string) string { return key("call", id) }
 
-// listKey is the key of a server's tools in a Record.
+// listKey returns the key of a server's tools in a Record.
 func listKey(server string) string { return key("list", server) }
 
 func key(what, name string) string {

@@ -9,15 +9,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Registry is the tools and toolsets of a deployment. It does not change once it is made; what its servers offer may.
+// Registry holds the tools and toolsets of a deployment. It is immutable; the tools of its servers may change.
 type Registry struct {
-	order    []string // names of the tools as registered
+	order    []string // names of the tools in the order of registration
 	tools    map[string]*checked
 	toolsets toolsets
 	servers  []Server
 }
 
-// NewRegistry makes a registry. Names must differ, schemas must be valid, and toolsets must name what exists. The name of a server is
+// NewRegistry returns a registry. Names must be unique, schemas valid, and toolsets may name only existing tools. A server's name is also
 // that of the toolset of its tools.
 func NewRegistry(tools []Tool, sets []Toolset, servers ...Server) (*Registry, error) {
 	r := &Registry{tools: map[string]*checked{}, toolsets: toolsets{}, servers: servers}
@@ -43,7 +43,7 @@ func NewRegistry(tools []Tool, sets []Toolset, servers ...Server) (*Registry, er
 	return r, r.addServers()
 }
 
-// addServers adds the toolsets of the servers. Their tools are known when they are listed.
+// addServers adds the toolsets of the servers, whose tools are not known yet.
 func (r *Registry) addServers() error {
 	for _, s := range r.servers {
 		if err := r.toolsets.add(Toolset{Name: s.Name}, s.Name); err != nil {
@@ -58,18 +58,18 @@ func (r *Registry) addServers() error {
 	return nil
 }
 
-// Toolsets lists the names that Select takes.
+// Toolsets returns the names that Select accepts.
 func (r *Registry) Toolsets() []string { return r.toolsets.names() }
 
-// Selection is some tools of a registry, bound to no sandbox.
+// Selection is a selection of a registry's tools, not bound to a sandbox.
 type Selection struct {
 	registry      *Registry
-	tools         []*checked // of the registry itself
+	tools         []*checked // the registry's own
 	with, without picked
 }
 
-// Select picks the tools of the enabled toolsets that no disabled toolset has. No enabled toolset stands for Default. An unknown
-// name is a fault.Invalid of field "enabled_toolsets" or "disabled_toolsets" that lists the known ones. It calls no server.
+// Select returns the tools of the enabled toolsets without those of the disabled ones. No enabled toolset means Default. An unknown name
+// is a fault.Invalid of field "enabled_toolsets" or "disabled_toolsets" that lists the known ones. It calls no server.
 func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 	if len(enabled) == 0 {
 		enabled = []string{Default}
@@ -91,8 +91,8 @@ func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 	return s, nil
 }
 
-// Bind ties the tools to a sandbox and asks the selected servers for theirs. Its error is a failure of infrastructure of one of these
-// servers, or a fault.Invalid where a server's tool has the name of another selected tool.
+// Bind ties the tools to a sandbox and asks the selected servers for theirs. The error is an infrastructure failure of one of these
+// servers, or a fault.Invalid if a server's tool has the name of another selected tool.
 func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
 	b, err := s.ask(ctx, s.own(ctx, env))
 	if err != nil {
@@ -101,13 +101,13 @@ func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
 	return b, nil
 }
 
-// own is the registry's own tools, tied to a sandbox.
+// own returns the registry's own tools, tied to a sandbox.
 func (s *Selection) own(ctx context.Context, env Env) *bound {
 	return &bound{env: env, bounds: newBounds(ctx, env), tools: s.tools}
 }
 
-// ask adds to own the tools of the selected servers, which it asks beside each other. Where some of them fail it returns those of the others,
-// and the first failure.
+// ask adds the tools of the selected servers to own. It asks them in parallel. If some fail, it returns the tools of the others and the
+// first failure.
 func (s *Selection) ask(ctx context.Context, own *bound) (*bound, error) {
 	servers := s.registry.servers
 	lists, errs := make([][]Definition, len(servers)), make([]error, len(servers))
@@ -125,7 +125,7 @@ func (s *Selection) ask(ctx context.Context, own *bound) (*bound, error) {
 	return all, cmp.Or(errs...)
 }
 
-// add adds those of a server's tools that are selected and that model APIs accept.
+// add adds the selected tools of a server that model APIs accept.
 func (s *Selection) add(b *bound, server Server, list []Definition) error {
 	for _, d := range list {
 		c, err := checkServerTool(d, server.Source)

@@ -51,7 +51,7 @@ func newSchema(text json.RawMessage) (*schema, error) {
 	return &schema{resolved}, err
 }
 
-// check returns the arguments as one valid JSON object that fits the schema. Its error says what is wrong, for the policy.
+// check returns the arguments as one valid JSON object that fits the schema. The error describes the mistake for the policy.
 func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
@@ -72,7 +72,7 @@ func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 	}
 	if err := s.resolved.Validate(value); err != nil {
 		text := strings.TrimPrefix(err.Error(), "validating root: ")
-		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null")) // the library's words for a null
+		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null")) // the library's text for a null
 	}
 	return arguments, nil
 }

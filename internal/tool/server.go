@@ -10,27 +10,27 @@ import (
 
 // Source is a server of tools that do not run in the sandbox. It is safe for concurrent use.
 type Source interface {
-	// List returns the tools that policies may call. Its errors are failures of infrastructure; they concern this source alone.
+	// List returns the tools that policies may call. Its errors are infrastructure failures of this source.
 	List(ctx context.Context) ([]Definition, error)
-	// Call runs a call whose arguments fit the schema of the definition of that name. Its errors are those of Set.Call.
+	// Call runs a call whose arguments fit the schema of the named definition. Its errors are those of Set.Call.
 	Call(ctx context.Context, env Env, c Call) (Result, error)
 }
 
 // Server is a Source with its place in a registry.
 type Server struct {
 	Name string // of the toolset that has all tools of the server
-	// Toolsets are further groups of the server's tools. A tool that the server does not have is left out.
+	// Toolsets are further groups of the server's tools. Missing tools are ignored.
 	Toolsets []Toolset
 	Source
 }
 
-// saveTime bounds the time to keep a result.
+// saveTime bounds saving a result.
 const saveTime = 30 * time.Second
 
-// namePattern is what model APIs accept as the name of a tool.
+// namePattern matches the names of tools that model APIs accept.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// CheckDefinition says why a tool cannot be shown to a policy; nil: it can.
+// CheckDefinition returns why a tool cannot be shown to a policy; nil: it can.
 func CheckDefinition(d Definition) error {
 	_, err := checkServerTool(d, nil)
 	return err
@@ -47,7 +47,7 @@ func checkServerTool(d Definition, s Source) (*checked, error) {
 	case !namePattern.MatchString(d.Name):
 		return nil, fault.New(fault.Invalid, "tool %.100q: a name has 1 to 64 letters, digits, '_' or '-'", d.Name)
 	case len(d.Description) > maxDescription || len(d.Parameters) > maxParameters:
-		return nil, fault.New(fault.Invalid, "tool %q: the description may have %d bytes and the schema %d, got %d and %d",
+		return nil, fault.New(fault.Invalid, "tool %q: the description may have at most %d bytes and the schema %d, got %d and %d",
 			d.Name, maxDescription, maxParameters, len(d.Description), len(d.Parameters))
 	}
 	return newChecked(&serverTool{definition: d, source: s})
@@ -62,7 +62,7 @@ type serverTool struct {
 // Definition implements Tool.
 func (t *serverTool) Definition() Definition { return t.definition }
 
-// Call implements Tool. A result is kept before it is returned, so that the call is made once however often it is repeated.
+// Call implements Tool. The result is recorded before it is returned, so that a repeated call is not made again.
 func (t *serverTool) Call(ctx context.Context, env Env, c Call) (Result, error) {
 	if env.Record == nil {
 		return t.source.Call(ctx, env, c)
@@ -80,7 +80,7 @@ func (t *serverTool) Call(ctx context.Context, env Env, c Call) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime) // an effect that is not kept would happen twice
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime) // an unrecorded effect would happen twice
 	defer cancel()
 	return result, env.Record.Save(saving, key, keep(c, result))
 }

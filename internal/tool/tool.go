@@ -11,7 +11,7 @@ import (
 type Definition struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Parameters is a JSON schema of type object. Its bytes reach the prompt, so they do not change between calls.
+	// Parameters is a JSON schema of type object. Its bytes are part of the prompt and do not change between calls.
 	Parameters json.RawMessage `json:"parameters"`
 }
 
@@ -20,42 +20,42 @@ type Definition struct {
 type Call struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // an object; empty stands for {}
+	Arguments json.RawMessage `json:"arguments"` // an object; empty: {}
 }
 
 // Result is the answer to a call. All text is valid UTF-8 and bounded.
 type Result struct {
 	// Content is the output of the tool. A failed command has output too.
 	Content string `json:"content"`
-	// Error says that the call failed by what the policy asked for: bad arguments, a missing file, a command that exits with a
-	// code other than 0 or runs out of time.
+	// Error: the call failed because of the policy: bad arguments, a missing file, a command that exits with a code other than 0 or times
+	// out.
 	Error bool `json:"error,omitempty"`
-	// Message is why it failed, for the policy; empty unless Error.
+	// Message is the reason for the policy; empty unless Error.
 	Message string `json:"message,omitempty"`
-	// Data is a JSON object of facts such as exit_code; empty where the tool has none.
+	// Data is a JSON object of facts such as exit_code; empty: none.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Set is an immutable selection of tools bound to a sandbox. It is safe for concurrent use; calls do not wait for each other.
+// Set is an immutable selection of tools bound to a sandbox. It is safe for concurrent use; calls run in parallel.
 type Set interface {
 	// Definitions lists the tools in the order of their registration.
 	Definitions() []Definition
 	// Call runs one call. A mistake of the policy (an unknown tool, arguments that do not fit the schema) is a Result with Error. An
-	// error is a failure of infrastructure with its kind: fault.SandboxLost, fault.Unavailable, fault.ToolServerFailed, fault.Conflict for
-	// an ID that was used with other arguments, and the like. After such an error the call may be made again under the same ID.
+	// error is an infrastructure failure with its kind: fault.SandboxLost, fault.Unavailable, fault.ToolServerFailed, fault.Conflict for
+	// an ID used with other arguments, and so on. After such an error the call may be repeated under the same ID.
 	Call(ctx context.Context, c Call) (Result, error)
 }
 
-// Env is what the tools of a Set work with.
+// Env is the environment of the tools of a Set.
 type Env struct {
 	Sandbox *sandbox.Sandbox
-	// Record keeps what servers outside the sandbox answered; nil: nothing is kept.
+	// Record stores the answers of servers outside the sandbox; nil: none is stored.
 	Record Record
-	// CallScope names what the ids of calls are unique in; "": the sandbox.
+	// CallScope is the scope in which ids of calls are unique; "": the sandbox.
 	CallScope string
 }
 
-// Scope names the attempt or the episode in which the ids of calls are unique.
+// Scope returns the attempt or episode in which ids of calls are unique.
 func (e Env) Scope() string {
 	if e.CallScope != "" || e.Sandbox == nil {
 		return e.CallScope
@@ -63,12 +63,12 @@ func (e Env) Scope() string {
 	return e.Sandbox.ID()
 }
 
-// Tool is one tool, bound to nothing. It is safe for concurrent use.
+// Tool is one unbound tool. It is safe for concurrent use.
 type Tool interface {
 	Definition() Definition
 	// Call runs a call whose arguments fit the schema of the Definition. Its errors are those of Set.Call.
 	Call(ctx context.Context, env Env, c Call) (Result, error)
 }
 
-// Failed is the result of a call that the policy got wrong, and could get right.
+// Failed returns the result of a call that failed because of the policy's mistake.
 func Failed(message string) Result { return Result{Error: true, Message: message} }

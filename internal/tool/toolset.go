@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Default is the toolset of a selection that names none.
+// Default is the toolset of a selection without enabled toolsets.
 const Default = "default"
 
 // Toolset is a named group of tools.
@@ -18,7 +18,7 @@ type Toolset struct {
 	Includes []string // names of other toolsets
 }
 
-// Names of the toolset that holds every tool. No toolset may include it.
+// Names of the toolset with every tool. No toolset may include it.
 const (
 	All  = "all"
 	star = "*"
@@ -27,7 +27,7 @@ const (
 // toolsets resolves names of toolsets to names of tools.
 type toolsets map[string]ownedSet
 
-// ownedSet is a Toolset, and the server that has its tools; "": the registry itself.
+// ownedSet is a Toolset and its server; "": the registry itself.
 type ownedSet struct {
 	Toolset
 	server string
@@ -43,27 +43,27 @@ func (t toolsets) add(s Toolset, server string) error {
 	return nil
 }
 
-// names lists the toolsets, sorted.
+// names returns the toolsets, sorted.
 func (t toolsets) names() []string { return append(slices.Sorted(maps.Keys(t)), All) }
 
-// picked is what some toolsets contain.
+// picked is the contents of some toolsets.
 type picked struct {
 	all     bool
-	tools   map[string]map[string]bool // names by server; "": of the registry itself
-	visited map[string]bool            // toolsets; the one of a server's name has all its tools
+	tools   map[string]map[string]bool // names by server; "": the registry's own
+	visited map[string]bool            // toolsets; a server's name stands for all its tools
 }
 
-// has says whether a tool of a server is picked.
+// has reports whether a tool of a server is picked.
 func (p picked) has(tool, server string) bool {
 	return p.all || server != "" && p.visited[server] || p.tools[server][tool]
 }
 
-// asks says whether a tool of the server may be picked.
+// asks reports whether a tool of the server may be picked.
 func (p picked) asks(server string) bool {
 	return p.all || p.visited[server] || len(p.tools[server]) > 0
 }
 
-// resolve returns what the named toolsets and all that they include contain. field is the input that named them.
+// resolve returns the contents of the named toolsets and of those they include. field is the input that named them.
 func (t toolsets) resolve(field string, names []string) (picked, error) {
 	p := picked{tools: map[string]map[string]bool{}, visited: map[string]bool{}}
 	for _, name := range names {
@@ -97,7 +97,7 @@ func (t toolsets) collect(name string, p picked) {
 	}
 }
 
-// check is an error when a toolset names what does not exist.
+// check returns an error if a toolset names something that does not exist.
 func (t toolsets) check(known map[string]*checked) error {
 	for _, set := range t {
 		for _, tool := range set.Tools {

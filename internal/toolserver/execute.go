@@ -54,7 +54,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if err != nil && r.Context().Err() != nil {
 		return
 	}
-	if err != nil { // not the tool's doing: the caller may try again under the same id
+	if err != nil { // not the tool's fault: the caller may retry under the same id
 		result = tool.Failed("Tool execution error: " + err.Error())
 		result.Data = json.RawMessage(`{"` + FaultKey + `":"` + string(fault.KindOf(err)) + `"}`)
 	}
@@ -65,7 +65,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
-// FaultKey is the member of the metadata that has the kind of a failure of infrastructure.
+// FaultKey is the metadata member with the kind of an infrastructure failure.
 const FaultKey = "fault"
 
 func decode(r *http.Request) (in executeRequest, err error) {
@@ -83,8 +83,8 @@ func decode(r *http.Request) (in executeRequest, err error) {
 	return in, nil
 }
 
-// once runs the call, or returns the result of the call that was made before under the same ids. Calls without a trajectory_id are not
-// known again: clients number them alike.
+// once runs the call, or returns the result of an earlier call under the same ids. Calls without a trajectory_id always run: clients
+// number them alike.
 func (s *Server) once(ctx context.Context, in executeRequest) (tool.Result, error) {
 	if in.TrajectoryID == "" {
 		return s.run(ctx, in)
@@ -136,7 +136,7 @@ func (s *Server) call(ctx context.Context, t offered, in executeRequest) (tool.R
 	return result, err
 }
 
-// order is the ids of finished calls, oldest first.
+// order holds the ids of finished calls, oldest first.
 type order struct {
 	mu  sync.Mutex
 	ids []string

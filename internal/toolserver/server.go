@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// DefaultConcurrency is the calls at once of a server whose Options name none.
+	// DefaultConcurrency is the default number of parallel calls.
 	DefaultConcurrency = 16
 	// DefaultTimeout and maxTimeout bound a call.
 	DefaultTimeout = 2 * time.Minute
@@ -34,8 +34,8 @@ type Source struct {
 
 // Options of a Server.
 type Options struct {
-	Token       string // bearer token of POST /execute; "": none is needed
-	Concurrency int    // calls at once; more wait. 0: DefaultConcurrency
+	Token       string // bearer token of POST /execute; "": none
+	Concurrency int    // parallel calls; more wait. 0: DefaultConcurrency
 	Sources     []Source
 	Logger      *slog.Logger // nil: silent
 }
@@ -49,7 +49,7 @@ type Server struct {
 	order   order
 }
 
-// New makes a Server.
+// New returns a Server.
 func New(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -60,7 +60,7 @@ func New(o Options) *Server {
 	}
 }
 
-// Handler is the HTTP API.
+// Handler returns the handler of the HTTP API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +80,7 @@ type offered struct {
 	source tool.Source
 }
 
-// tools are those of all sources that answer, in the order of the sources.
+// tools returns the tools of all sources that answer, in the order of the sources.
 func (s *Server) tools(ctx context.Context) []offered {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"tools": list})
 }
 
-// refuse answers a request without the token and says whether it did.
+// refuse answers a request without the token and reports whether it did.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request) bool {
 	header := r.Header.Get("Authorization")
 	scheme, token, _ := strings.Cut(header, " ")

@@ -1,8 +1,7 @@
 // Package files is the sink that writes groups to files in a folder, a number of groups each.
 //
-// A file is written under a temporary name and renamed when it is whole. Until then its groups lie in a small database in the folder,
-// which also has the keys of all groups that were delivered. The database is open, and locked, during one call only, so processes that
-// share the folder take turns.
+// A file is written under a temporary name and renamed. Until then its groups are in a small database in the folder, which also has the
+// keys of all delivered groups. The database is open, and locked, only during a call, so that processes can share the folder.
 package files
 
 import (
@@ -27,7 +26,7 @@ type Options struct {
 	Folder string
 	Format Format
 	Groups int           // of a file; 0: 1
-	Age    time.Duration // a file is closed with fewer groups this long after its first one came; 0: 10 minutes
+	Age    time.Duration // time after its first group at which a file is closed with fewer groups; 0: 10 minutes
 }
 
 const (
@@ -43,7 +42,7 @@ type Sink struct {
 	now func() time.Time
 }
 
-// New makes the sink of a folder, which is made at the first delivery.
+// New returns the sink of a folder, which the first delivery creates.
 func New(o Options) *Sink {
 	o.Groups = max(o.Groups, 1)
 	if o.Age == 0 {
@@ -52,12 +51,12 @@ func New(o Options) *Sink {
 	return &Sink{o: o, now: time.Now}
 }
 
-// Status says that there is room for any number of groups, or why the folder cannot be used.
+// Status reports unbounded room, or why the folder cannot be used.
 func (s *Sink) Status(ctx context.Context) (delivery.Status, error) {
 	return delivery.Status{Ready: true, Room: delivery.Unbounded}, s.with(ctx, func(*shards) error { return nil })
 }
 
-// CloseDue closes a file that is due. Nothing is due in a folder without a delivery.
+// CloseDue closes a file that is due.
 func (s *Sink) CloseDue(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.o.Folder, database)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -65,7 +64,7 @@ func (s *Sink) CloseDue(ctx context.Context) error {
 	return s.with(ctx, func(sh *shards) error { return sh.closeDue(s.o, s.now()) })
 }
 
-// Deliver returns when the group is synced. Its file is there when it has all its groups, or at its age.
+// Deliver returns when the group is synced. Its file exists when it has all its groups, or is old enough.
 func (s *Sink) Deliver(ctx context.Context, g delivery.Group) error {
 	lines, err := linesOf(g)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return s.with(ctx, func(sh *shards) error { return sh.close(s.o) })
 }
 
-// with calls do with the folder's database, after the file that a killed process was closing is closed.
+// with calls do with the folder's database. It first completes the file that a killed process was closing.
 func (s *Sink) with(ctx context.Context, do func(*shards) error) error {
 	if err := os.MkdirAll(s.o.Folder, 0o755); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "folder of the sink")
@@ -108,7 +107,7 @@ func (s *Sink) with(ctx context.Context, do func(*shards) error) error {
 	return fault.Wrap(fault.Unavailable, err, "write to %s", s.o.Folder)
 }
 
-// linesOf is the group as JSON lines, one per sequence.
+// linesOf returns the group as JSON lines, one per sequence.
 func linesOf(g delivery.Group) ([]byte, error) {
 	var out bytes.Buffer
 	for i, s := range g.Siblings {

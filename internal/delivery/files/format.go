@@ -8,17 +8,17 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Format is how a file has its sequences; it is also the ending of its name.
+// Format is the format of a file; it is also the extension of its name.
 type Format string
 
 const (
-	// JSONLines has one sequence a line, as GET /groups/{id}/trajectory?format=jsonl.
+	// JSONLines has one sequence per line, as GET /groups/{id}/trajectory?format=jsonl.
 	JSONLines Format = "jsonl"
-	// Parquet has one sequence a row, with the fields of a line as columns. Spans are JSON text.
+	// Parquet has one sequence per row, with the fields of a line as columns. Spans are JSON text.
 	Parquet Format = "parquet"
 )
 
-// write writes the groups, which are lines of JSON.
+// write writes the groups, given as lines of JSON.
 func (f Format) write(w io.Writer, groups func(func([]byte) error) error) error {
 	if f == Parquet {
 		return writeRows(w, groups)
@@ -47,7 +47,7 @@ type row struct {
 	End       string          `parquet:"end" json:"end"`
 }
 
-// writeRows has the rows of one group in memory at a time, beside the row group of the writer.
+// writeRows holds the rows of one group in memory, besides the writer's row group.
 func writeRows(w io.Writer, groups func(func([]byte) error) error) error {
 	out := parquet.NewGenericWriter[row](w, parquet.Compression(&parquet.Zstd))
 	err := groups(func(lines []byte) error {

@@ -23,14 +23,14 @@ var (
 	present = []byte("present") // its key
 )
 
-// state is the rest of what is known.
+// state is the rest of the database's state.
 type state struct {
-	Files   int       `json:"files"`             // that are closed
-	Since   time.Time `json:"since"`             // when the first staged group came
-	Closing uint64    `json:"closing,omitempty"` // the last group of the file that is being closed; 0: none is
+	Files   int       `json:"files"`             // closed files
+	Since   time.Time `json:"since"`             // arrival of the first staged group
+	Closing uint64    `json:"closing,omitempty"` // the last group of the file that is being closed; 0: none
 }
 
-// stage keeps a group until its file is closed. A key that is known changes nothing.
+// stage stores a group until its file is closed. It does nothing for a known key.
 func (s *shards) stage(key string, lines []byte, now time.Time) error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		seen, err := tx.CreateBucketIfNotExists(keys)
@@ -83,7 +83,7 @@ func read(tx *bbolt.Tx) (st state, err error) {
 	return st, err
 }
 
-// waiting counts the staged groups, at most as many as asked for, and returns the state.
+// waiting returns the number of staged groups, at most most, and the state.
 func (s *shards) waiting(most int) (n int, st state, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		if b := tx.Bucket(staged); b != nil {
@@ -104,7 +104,7 @@ func next(b *bbolt.Bucket, after []byte) []byte {
 	return k
 }
 
-// closeDue closes files that have all their groups, and one that is old enough.
+// closeDue closes files that are full, and one that is old enough.
 func (s *shards) closeDue(o Options, now time.Time) error {
 	for {
 		n, st, err := s.waiting(o.Groups)
@@ -117,7 +117,7 @@ func (s *shards) closeDue(o Options, now time.Time) error {
 	}
 }
 
-// close writes a file of the staged groups, at most Options.Groups. What it takes is recorded first: after a crash the same file is
+// close writes a file of the staged groups, at most Options.Groups. It first records which, so that after a crash the same file is
 // written again.
 func (s *shards) close(o Options) error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
@@ -144,7 +144,7 @@ func first(c *bbolt.Cursor) []byte {
 	return k
 }
 
-// recover writes the file that is being closed, if there is one, and then forgets its groups.
+// recover writes the file that is being closed, if any, and then removes its groups.
 func (s *shards) recover(o Options) error {
 	_, st, err := s.waiting(0)
 	if err != nil || st.Closing == 0 {
@@ -165,7 +165,7 @@ func (s *shards) recover(o Options) error {
 	})
 }
 
-// groups calls each with the lines of the staged groups up to a number.
+// groups calls each with the lines of every staged group up to last.
 func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error {
 	return func(each func(lines []byte) error) error {
 		c := tx.Bucket(staged).Cursor()
@@ -178,7 +178,7 @@ func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error
 	}
 }
 
-// writeFile writes a file under another name, syncs and renames it.
+// writeFile writes a temporary file, syncs and renames it.
 func writeFile(path string, format Format, all func(func([]byte) error) error) (err error) {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Submission is a scored group that arrives.
+// Submission is a scored group to be queued.
 type Submission struct {
-	Key       string // idempotency key; "": none, and the group is queued whatever came before
-	Env       *int   // nil: it names no environment
+	Key       string // idempotency key; "": none, the group is always queued
+	Env       *int   // nil: none
 	Sequences int
-	Payload   []byte // the group as it is served; not changed afterwards
+	Payload   []byte // the group as served; not changed afterwards
 }
 
-// Added is what became of a submission.
+// Added is the result of a submission.
 type Added struct {
-	Duplicate bool // it was queued before, under the same key
-	Buffered  bool // it has another size than the environment's groups
-	Waiting   int  // sequences that the environment's buffer has now
+	Duplicate bool // it was already queued under the same key
+	Buffered  bool // its size differs from that of the environment's groups
+	Waiting   int  // sequences in the environment's buffer
 }
 
 // maxBuffered bounds the groups that wait for others of their environment, in groups.
 const maxBuffered = 1024
 
-// Add queues submissions, all or none, and returns when they are synced. A group that can never fill a batch is a fault.Invalid.
+// Add queues all submissions or none, and returns when they are synced. A group that can never fill a batch is a fault.Invalid.
 func (q *Queue) Add(all ...Submission) ([]Added, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *Queue) Add(all ...Submission) ([]Added, error) {
 	return out, nil
 }
 
-// envOf is the environment that a submission names, registered or not.
+// envOf returns the environment that a submission names, registered or not.
 func envOf(s Submission) int {
 	if s.Env == nil || *s.Env < 0 {
 		return noEnv
@@ -95,7 +95,7 @@ func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added,
 	return Added{Buffered: true, Waiting: waiting(*all, env)}, nil
 }
 
-// keep writes a group, its payload and its key.
+// keep stores a group, its payload and its key.
 func (q *Queue) keep(tx *bbolt.Tx, g group, s Submission) error {
 	if err := putGroup(tx, g); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (q *Queue) keep(tx *bbolt.Tx, g group, s Submission) error {
 	return forget(tx, g.ID)
 }
 
-// forget drops keys that are older than the newest keptKeys.
+// forget drops keys older than the newest keptKeys.
 func forget(tx *bbolt.Tx, newest uint64) error {
 	if newest <= keptKeys {
 		return nil
@@ -132,7 +132,7 @@ func forget(tx *bbolt.Tx, newest uint64) error {
 	return nil
 }
 
-// release queues buffered groups of an environment that have together the size of its groups.
+// release queues buffered groups of an environment that together have the size of its groups.
 func (q *Queue) release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
 	buffer, unit := bufferOf(*all, env), uint64(0)
 	var waits []group
@@ -153,8 +153,8 @@ func (q *Queue) release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
 	return nil
 }
 
-// latest makes a group the newest queued one, whose payload is kept for GET /latest_example. That of the one before goes if it is trained
-// on already.
+// latest makes a group the newest queued one, whose payload is kept for GET /latest_example. It drops the payload of the previous one if
+// that is trained on.
 func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 	before := st.Latest
 	st.Latest = id
@@ -163,13 +163,13 @@ func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 	}
 }
 
-// held says whether a group waits in the queue or is in a batch that is not acknowledged.
+// held reports whether a group is in the queue or in an unacknowledged batch.
 func held(st *state, all []group, id uint64) bool {
 	is := func(g group) bool { return g.ID == id }
 	return slices.ContainsFunc(all, is) || slices.ContainsFunc(st.Batches, func(b batch) bool { return slices.ContainsFunc(b.Groups, is) })
 }
 
-// bufferOf lists the indices of the groups of an environment that wait for others.
+// bufferOf returns the indices of an environment's buffered groups.
 func bufferOf(all []group, env int) (out []int) {
 	for i, g := range all {
 		if g.Buffered && g.Env == env {
@@ -191,7 +191,7 @@ func sorted(all []group) []group {
 	return all
 }
 
-// Latest returns the newest queued group; nil: there was none.
+// Latest returns the newest queued group; nil: none.
 func (q *Queue) Latest() ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Lease says how a batch is taken.
+// Lease describes how a client takes a batch.
 type Lease struct {
-	// Explicit says that the client acknowledges the batch by Ack. Another one acknowledges it by its next call.
+	// Explicit: the client acknowledges the batch by Ack. Otherwise its next call does.
 	Explicit bool
-	// Client tells clients apart that take batches at the same time: each has its own, until its lease ends. "": the only one, which gets
+	// Client distinguishes clients that take batches in parallel: each has its own, until its lease ends. "": the only client, which gets
 	// the same batch again.
 	Client string
 	For    time.Duration // 0: 10 minutes
@@ -21,16 +21,16 @@ type Lease struct {
 
 const defaultLease = 10 * time.Minute
 
-// Batch is a batch as it is served.
+// Batch is a served batch.
 type Batch struct {
 	ID     uint64
 	Groups [][]byte // payloads
 }
 
-// ErrNoTrainer says that no trainer has registered.
+// ErrNoTrainer means that no trainer has registered.
 var ErrNoTrainer = fault.New(fault.Conflict, "Trainer not registered. Call /register first.")
 
-// Take serves the oldest batch that is not acknowledged, or forms one; false: there is none yet. The call is the trainer's start:
+// Take returns the oldest unacknowledged batch, or forms one; false: there is none yet. The call marks the trainer as started:
 // environments can register from now on.
 func (q *Queue) Take(l Lease) (Batch, bool, error) {
 	q.mu.Lock()
@@ -63,12 +63,12 @@ func (q *Queue) Take(l Lease) (Batch, bool, error) {
 	return q.serve(q.st.Batches[i])
 }
 
-// free is the index of the oldest formed batch that the client may have; -1: none.
+// free returns the index of the oldest formed batch that the client may have; -1: none.
 func (q *Queue) free(l Lease, now time.Time) int {
 	return slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) })
 }
 
-// lease notes which client has a batch, and that it has not got it yet. Without a name there is nothing to note.
+// lease records which client has a batch, and that it has not got it yet. It does nothing without a client name.
 func (q *Queue) lease(i int, l Lease, now time.Time) error {
 	b := q.st.Batches[i]
 	if l.Client == "" && b.Client == "" && !b.Served {
@@ -81,7 +81,7 @@ func (q *Queue) lease(i int, l Lease, now time.Time) error {
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i] = b; return nil })
 }
 
-// form forms the next batch of the oldest groups, if they fill one.
+// form forms the next batch from the oldest groups, if they fill one.
 func (q *Queue) form() (bool, error) {
 	queue, parts, _ := q.queued()
 	size := q.st.Registration.BatchSize
@@ -128,7 +128,7 @@ func (q *Queue) serve(b batch) (Batch, bool, error) {
 	return out, true, nil
 }
 
-// Served notes that a client which acknowledges by its next call has got all of a batch. A batch without it is served again.
+// Served records that a client which acknowledges by its next call has got the whole batch. Otherwise the batch is served again.
 func (q *Queue) Served(id uint64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +139,7 @@ func (q *Queue) Served(id uint64) error {
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i].Served = true; return nil })
 }
 
-// ackServed acknowledges the batches that a client without Ack has got.
+// ackServed acknowledges the batches that were served to a client without Ack.
 func (q *Queue) ackServed(client string) error {
 	for _, b := range slices.Clone(q.st.Batches) {
 		if b.Served && b.Client == client {
@@ -151,8 +151,7 @@ func (q *Queue) ackServed(client string) error {
 	return nil
 }
 
-// Ack says that a batch is trained on, or otherwise safe at the trainer. Again is as once; a batch that was never formed is a
-// fault.NotFound.
+// Ack records that a batch is trained on, or safe at the trainer. It is idempotent; a batch that was never formed is a fault.NotFound.
 func (q *Queue) Ack(id uint64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Registration is what a trainer says of itself. Steps count batches.
+// Registration is the settings of a trainer. Steps count batches.
 type Registration struct {
 	WandbGroup     string `json:"wandb_group"`
 	WandbProject   string `json:"wandb_project"`
@@ -24,20 +24,20 @@ type Registration struct {
 
 // Env is a registered environment. Its id is its index.
 type Env struct {
-	Name      string   `json:"name"` // as desired, not unique
+	Name      string   `json:"name"` // as requested, not unique
 	MaxTokens int      `json:"max_tokens"`
 	Weight    float64  `json:"weight"`
 	GroupSize int      `json:"group_size"` // sequences
 	Minimum   *float64 `json:"minimum,omitempty"`
-	Left      bool     `json:"left,omitempty"` // it said that it disconnects
+	Left      bool     `json:"left,omitempty"` // it has disconnected
 }
 
-// maxEnvs bounds the environments of a queue: each costs every status of the others.
+// maxEnvs bounds the environments of a queue: every status iterates over them.
 const maxEnvs = 4096
 
-// Register makes the trainer's settings those of the queue. What is queued stays. Batches that were not acknowledged are served again: a
-// trainer that registers has started anew. Leases hold: it may be one of several. With other settings than before the batches are taken
-// apart first, and the step is the starting step.
+// Register sets the trainer's settings. Queued groups stay. Unacknowledged batches are served again, since a trainer that registers has
+// restarted. Leases hold, since it may be one of several. If the settings differ, those batches are dissolved first, and the step is reset to
+// the starting step.
 func (q *Queue) Register(r Registration) error {
 	switch {
 	case r.BatchSize < 1:
@@ -71,14 +71,14 @@ func (q *Queue) Register(r Registration) error {
 	})
 }
 
-// Trainer returns the trainer's registration; nil: none has registered.
+// Trainer returns the trainer's registration; nil: none.
 func (q *Queue) Trainer() *Registration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.st.Registration
 }
 
-// Registered is the answer to an environment.
+// Registered is the answer to an environment's registration.
 type Registered struct {
 	ID    int
 	Name  string // unique
@@ -88,7 +88,7 @@ type Registered struct {
 	Dir   string
 }
 
-// RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment is to ask again.
+// RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment must ask again.
 func (q *Queue) RegisterEnv(e Env) (Registered, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,7 +133,7 @@ func (q *Queue) checkEnv(e Env) error {
 	return nil
 }
 
-// DisconnectEnv says that an environment sends no more. It returns false when none has that id.
+// DisconnectEnv records that an environment has disconnected; false: no such id.
 func (q *Queue) DisconnectEnv(id int) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,15 +146,15 @@ func (q *Queue) DisconnectEnv(id int) (bool, error) {
 	})
 }
 
-// connected says whether an environment counts: it has not left, and called lately.
+// connected reports whether an environment counts: it has not disconnected, and called recently.
 func (q *Queue) connected(id int) bool {
 	return !q.st.Envs[id].Left && q.o.Now().Sub(q.seen[id]) < q.o.EnvTimeout
 }
 
-// touch notes that an environment called. One that had left is back.
+// touch records a call of an environment, which reconnects it.
 func (q *Queue) touch(id int, now time.Time) { q.seen[id] = now }
 
-// EnvStatus is what an environment bounds its work by. Sizes are in groups of its own size.
+// EnvStatus is the status by which an environment bounds its work. Sizes are in groups of its own size.
 type EnvStatus struct {
 	Step        int
 	Queue       int // its groups, and those of others beyond their minimums
@@ -164,11 +164,10 @@ type EnvStatus struct {
 	Weight      float64
 }
 
-// leastWeight keeps an environment from starving.
+// leastWeight prevents the starvation of an environment.
 const leastWeight = 0.01
 
-// StatusOf is the status for an environment; fault.NotFound when none has that id. Its group size grows to that of its largest
-// queued group.
+// StatusOf returns the status for an environment; fault.NotFound: no such id. Its group size grows to that of its largest queued group.
 func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,7 +187,7 @@ func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 			others[g.Env] += g.Sequences
 		}
 	}
-	q.st.Envs[id].GroupSize = size // not worth a sync: the next status finds it again
+	q.st.Envs[id].GroupSize = size // not synced: the next status finds it again
 	s.Own, s.Queue = own/size, (own+q.available(others, s.Largest))/size
 	taken := 0.0
 	for _, m := range q.minimums() {
@@ -214,7 +213,7 @@ func (q *Queue) available(others map[int]int, most int) int {
 	return n
 }
 
-// weight is the environment's share of the work, by context length and weight, of those that are connected.
+// weight returns the environment's share of the work among the connected ones, by context length and weight.
 func (q *Queue) weight(id int) float64 {
 	total := 0.0
 	for i, e := range q.st.Envs {
@@ -228,7 +227,7 @@ func (q *Queue) weight(id int) float64 {
 	return max(leastWeight, float64(q.st.Envs[id].MaxTokens)*q.st.Envs[id].Weight/total)
 }
 
-// minimums are those of the connected environments.
+// minimums returns those of the connected environments.
 func (q *Queue) minimums() (out []minimum) {
 	for i, e := range q.st.Envs {
 		if e.Minimum != nil && q.connected(i) {

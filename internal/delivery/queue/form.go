@@ -2,18 +2,18 @@ package queue
 
 import "slices"
 
-// group is what is known of a queued group without its payload.
+// group is a queued group without its payload.
 type group struct {
-	ID        uint64 `json:"id"`  // grows with the order of arrival
-	Env       int    `json:"env"` // noEnv: of no environment
+	ID        uint64 `json:"id"`  // in the order of arrival
+	Env       int    `json:"env"` // noEnv: none
 	Sequences int    `json:"sequences"`
-	// Buffered says that the group waits for others of its environment, with which it has the size of a group.
+	// Buffered: the group waits for others of its environment, to have together the size of a group.
 	Buffered bool `json:"buffered,omitempty"`
-	// Unit is the first of the groups that were buffered and have together the size of a group: they count as one. 0: it is one by itself.
+	// Unit is the id of the first of the buffered groups that count as one group; 0: the group counts by itself.
 	Unit uint64 `json:"unit,omitempty"`
 }
 
-// units joins the groups that count as one. It returns what a batch is formed of, with the parts of each.
+// units merges the groups that count as one. It returns the groups for forming batches, with the parts of each.
 func units(queue []group) (all []group, parts [][]group) {
 	at := map[uint64]int{}
 	for _, g := range queue {
@@ -31,7 +31,7 @@ func units(queue []group) (all []group, parts [][]group) {
 // noEnv is the environment of a group that names none.
 const noEnv = -1
 
-// fits says whether groups of n sequences can fill a batch: a batch has a whole number of packs of the size of its largest group.
+// fits reports whether groups of n sequences can fill a batch: a batch has a whole number of packs of the size of its largest group.
 func fits(n, batch int) bool { return n > 0 && n <= batch && batch%n == 0 }
 
 func largest(queue []group) int {
@@ -42,8 +42,8 @@ func largest(queue []group) int {
 	return most
 }
 
-// packed lists the indices of the groups that are in a pack, pack by pack as each is complete. A pack is as many groups of one size as have
-// together the size of the largest group.
+// packed returns the indices of the groups that are in a pack, ordered by the completion of the packs. A pack consists of groups of one
+// size that together have the size of the largest group.
 func packed(queue []group, most int) []int {
 	var out []int
 	open := map[int][]int{} // size → indices
@@ -57,7 +57,7 @@ func packed(queue []group, most int) []int {
 	return out
 }
 
-// form returns the indices of the groups of the next batch, which has exactly size sequences; nil: there is none yet.
+// form returns the indices of the groups of the next batch, which has exactly size sequences; nil: none yet.
 func form(queue []group, size int) []int {
 	n := 0
 	all := packed(queue, largest(queue))
@@ -72,13 +72,13 @@ func form(queue []group, size int) []int {
 	return nil
 }
 
-// minimum is the least share of a batch that an environment is to have.
+// minimum is the least share of a batch for an environment.
 type minimum struct {
 	env   int
 	share float64
 }
 
-// formWithMinimums is form where connected environments have minimums. Groups of no environment fill what is left; Atropos leaves them out.
+// formWithMinimums is form with minimums of connected environments. Groups without an environment fill the rest; Atropos omits them.
 func formWithMinimums(queue []group, size int, minimums []minimum) []int {
 	packs := packsByEnv(queue)
 	wanted, ok := wantedOf(queue, packs, size, minimums)
@@ -121,7 +121,7 @@ func formWithMinimums(queue []group, size int, minimums []minimum) []int {
 	return batch
 }
 
-// packsByEnv are the packed groups of each environment. The size of a pack is that of the largest group of all.
+// packsByEnv returns the packed groups of each environment. A pack has the size of the largest group of all.
 func packsByEnv(queue []group) map[int][]int {
 	most := largest(queue)
 	own := map[int][]int{}
@@ -141,8 +141,8 @@ func packsByEnv(queue []group) map[int][]int {
 	return packs
 }
 
-// wantedOf is how many sequences each environment is to have at least; false: one with a minimum has no pack. Minimums of more than a batch
-// are scaled down, to one group each at least.
+// wantedOf returns the least number of sequences of each environment; false: one with a minimum has no pack. Minimums that exceed a batch
+// are scaled down, to at least one group each.
 func wantedOf(queue []group, packs map[int][]int, size int, minimums []minimum) (map[int]int, bool) {
 	wanted, total := map[int]int{}, 0
 	for _, m := range minimums {
@@ -169,8 +169,7 @@ func wantedOf(queue []group, packs map[int][]int, size int, minimums []minimum) 
 	return wanted, true
 }
 
-// sumTo returns the indices of buffered groups that have together exactly the size, in their order: the first ones that fit, else any that
-// do; nil: none do.
+// sumTo returns the indices of buffered groups whose sizes add up to size: the first ones if they fit, else any; nil: none.
 func sumTo(buffer []group, size int) []int {
 	var out []int
 	n := 0
@@ -185,7 +184,7 @@ func sumTo(buffer []group, size int) []int {
 	return subset(buffer, size)
 }
 
-// subset solves the subset sum: reach[i][n] says whether some of the first i groups have n sequences.
+// subset solves the subset sum: reach[i][n] is true if some of the first i groups have n sequences.
 func subset(buffer []group, size int) []int {
 	reach := make([][]bool, len(buffer)+1)
 	for i := range reach {

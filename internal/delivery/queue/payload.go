@@ -10,15 +10,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// files has the payload of each queued group in a file, named by its id. In the database a payload would be copied into pages, and each
-// change would cost as much as the payloads beside it.
+// files stores the payload of each queued group in a file, named by its id. The database would copy payloads into pages, and each change
+// would cost as much as the payloads on them.
 type files struct{ folder string }
 
 func (f files) path(id uint64) string {
 	return filepath.Join(f.folder, strconv.FormatUint(id, 10)+".json")
 }
 
-// put returns when the payload is synced. An id whose record was never committed is given again: its file is written over.
+// put returns when the payload is synced. An id that was not committed is reused, and its file overwritten.
 func (f files) put(id uint64, payload []byte) error {
 	file, err := os.OpenFile(f.path(id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -38,7 +38,7 @@ func (f files) put(id uint64, payload []byte) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// get returns a payload; nil: there is none.
+// get returns a payload; nil: none.
 func (f files) get(id uint64) ([]byte, error) {
 	payload, err := os.ReadFile(f.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,12 +47,12 @@ func (f files) get(id uint64) ([]byte, error) {
 	return payload, err
 }
 
-// drop removes a payload once the transaction is committed. A file that stays is removed by the next sweep.
+// drop removes a payload after the transaction is committed. The next sweep removes a file that stays.
 func (f files) drop(tx *bbolt.Tx, id uint64) {
 	tx.OnCommit(func() { _ = os.Remove(f.path(id)) })
 }
 
-// sweep removes the files of groups that are not held: a killed process has left them.
+// sweep removes the files of groups that do not exist, left by a killed process.
 func (f files) sweep(held func(id uint64) bool) error {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {

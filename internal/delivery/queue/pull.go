@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// pulls has a bucket for each pull queue: number → key. The payload is the file of that number; releases before had it here, after the key and
-// a line break.
+// pulls has a bucket for each pull queue: number → key. The payload is the file of that number; earlier releases stored it here, after
+// the key and a line break.
 var pulls = []byte("pulls")
 
 // Item is a group in a pull queue.
@@ -21,10 +21,10 @@ type Item struct {
 	Payload []byte
 }
 
-// pullKey is the idempotency key of a group in a pull queue. Keys of the trainer's queue have no line break.
+// pullKey returns the idempotency key of a group in a pull queue. Keys of the trainer's queue have no line break.
 func pullKey(name, key string) []byte { return []byte(name + "\n" + key) }
 
-// Push adds a group to a pull queue and returns when it is synced. One that was pushed under the same key changes nothing.
+// Push adds a group to a pull queue and returns when it is synced. It does nothing for a known key.
 func (q *Queue) Push(name string, item Item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,8 +57,8 @@ func (q *Queue) Push(name string, item Item) error {
 	}))
 }
 
-// Pull returns the oldest groups of a pull queue that are not acknowledged and not leased, at most as many as asked for and, beside the
-// first, at most maxBytes of them. Those that it returns are leased for a time; 0: they are returned again by the next call.
+// Pull returns the oldest groups of a pull queue that are neither acknowledged nor leased, at most most of them and, besides the first,
+// at most maxBytes. It leases them for a time; 0: the next call returns them again.
 func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration) ([]Item, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +95,7 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 	return out, unavailableOr(err)
 }
 
-// pulled is a payload: a copy of the one inside the record, or the file's.
+// pulled returns a payload: a copy from the record, or from the file.
 func (q *Queue) pulled(id, record []byte, inside bool) ([]byte, error) {
 	if inside {
 		return bytes.Clone(record), nil
@@ -108,7 +108,7 @@ func (q *Queue) pulled(id, record []byte, inside bool) ([]byte, error) {
 	return payload, err
 }
 
-// pulledIDs calls each for every group of the pull queues.
+// pulledIDs calls each with the id of every group of the pull queues.
 func pulledIDs(tx *bbolt.Tx, each func(id uint64)) error {
 	all := tx.Bucket(pulls)
 	return all.ForEachBucket(func(name []byte) error {
@@ -119,7 +119,7 @@ func pulledIDs(tx *bbolt.Tx, each func(id uint64)) error {
 	})
 }
 
-// AckPull drops groups from a pull queue and counts them. Keys that it does not have are passed over.
+// AckPull removes groups from a pull queue and returns their number. It ignores unknown keys.
 func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,7 +145,7 @@ func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 	return n, unavailableOr(err)
 }
 
-// Waiting counts the groups of a pull queue that are not acknowledged.
+// Waiting returns the number of unacknowledged groups of a pull queue.
 func (q *Queue) Waiting(name string) (n int, err error) {
 	err = q.db.View(func(tx *bbolt.Tx) error {
 		if b := tx.Bucket(pulls).Bucket([]byte(name)); b != nil {

@@ -19,15 +19,15 @@ import (
 
 // Options of a queue.
 type Options struct {
-	Path string // of the database; one process has it open. The folder Path.groups has the payloads
-	// EnvTimeout is how long an environment may be silent until it counts as disconnected; 0: 15 minutes.
+	Path string // the database, opened by one process; payloads are in the folder Path.groups
+	// EnvTimeout is the silence after which an environment counts as disconnected; 0: 15 minutes.
 	EnvTimeout time.Duration
 	Now        func() time.Time // nil: time.Now
 }
 
 const (
 	defaultEnvTimeout = 15 * time.Minute
-	// keptKeys is how many idempotency keys of groups that left the queue are kept, the newest.
+	// keptKeys is the number of idempotency keys that are kept of groups that left the queue, the newest.
 	keptKeys = 1 << 20
 )
 
@@ -36,22 +36,22 @@ type Queue struct {
 	db    *bbolt.DB
 	files files
 	o     Options
-	mu    sync.Mutex // guards the fields below; held while the file is written, so that both always agree
+	mu    sync.Mutex // guards the fields below; held during writes, so that memory and file agree
 	st    state
-	all   []group // oldest first: queued and buffered ones
-	// seen is when each environment last called.
+	all   []group // queued and buffered ones, oldest first
+	// seen is the time of each environment's latest call.
 	seen map[int]time.Time
-	// leases are of groups in pull queues, until when.
+	// leases are the ends of the leases of groups in pull queues.
 	leases map[string]time.Time
 }
 
-// state is all but the groups. It is one record of the file.
+// state is everything but the groups, one record of the file.
 type state struct {
-	Registration *Registration `json:"registration,omitempty"` // nil: no trainer has registered
+	Registration *Registration `json:"registration,omitempty"` // nil: none
 	Started      bool          `json:"started"`                // the trainer has asked for a batch
-	Step         int           `json:"step"`                   // batches formed, from the registration's starting step
+	Step         int           `json:"step"`                   // batches formed, counted from the registration's starting step
 	Envs         []Env         `json:"envs"`
-	Batches      []batch       `json:"batches"` // formed and not acknowledged, oldest first
+	Batches      []batch       `json:"batches"` // formed and unacknowledged, oldest first
 	Formed       uint64        `json:"formed"`  // id of the newest batch
 	Latest       uint64        `json:"latest"`  // newest queued group, whose payload is kept
 }
@@ -60,13 +60,13 @@ type state struct {
 type batch struct {
 	ID     uint64    `json:"id"`
 	Groups []group   `json:"groups"`
-	Served bool      `json:"served,omitempty"` // a client that acknowledges by its next call has had all of it
-	Client string    `json:"client,omitempty"` // that leases it
+	Served bool      `json:"served,omitempty"` // completely served to a client that acknowledges by its next call
+	Client string    `json:"client,omitempty"` // that has the lease
 	Until  time.Time `json:"until"`            // end of the lease
 }
 
 var (
-	payloads = []byte("payloads") // empty: its sequence numbers the groups, whose payloads are files
+	payloads = []byte("payloads") // empty: its sequence numbers the groups; payloads are files
 	groups   = []byte("groups")   // group id → group, while it is queued or buffered
 	keys     = []byte("keys")     // idempotency key → group id
 	order    = []byte("order")    // group id → idempotency key
@@ -74,7 +74,7 @@ var (
 	present  = []byte("state")
 )
 
-// Open opens the queue, which is made when there is none. A file that another process has open is a fault.Conflict.
+// Open opens or creates the queue. A file that another process has open is a fault.Conflict.
 func Open(o Options) (*Queue, error) {
 	if o.EnvTimeout == 0 {
 		o.EnvTimeout = defaultEnvTimeout
@@ -82,7 +82,7 @@ func Open(o Options) (*Queue, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	// The list of free pages is made when the file is opened: written with every change it would cost more than the change.
+	// The free list is rebuilt on opening: writing it with every change would cost more than the change.
 	db, err := bbolt.Open(o.Path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fault.New(fault.Conflict, "%s is open in another process", o.Path)
@@ -100,7 +100,7 @@ func Open(o Options) (*Queue, error) {
 // Close closes the file.
 func (q *Queue) Close() error { return q.db.Close() }
 
-// load makes the buckets and the folder, reads all but the payloads, and removes those that no group has.
+// load creates the buckets and the folder, reads everything but the payloads, and sweeps payloads without a group.
 func (q *Queue) load() error {
 	if err := os.MkdirAll(q.files.folder, 0o700); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (q *Queue) read() error {
 	})
 }
 
-// change changes the state: do changes copies, which are kept when they are synced. The caller holds the lock.
+// change changes the state: do changes copies, which replace the state when they are synced. q.mu is held.
 func (q *Queue) change(do func(tx *bbolt.Tx, st *state, all *[]group) error) error {
 	st, all := q.st, slices.Clone(q.all)
 	st.Envs, st.Batches = slices.Clone(st.Envs), slices.Clone(st.Batches)
@@ -174,7 +174,7 @@ func (q *Queue) change(do func(tx *bbolt.Tx, st *state, all *[]group) error) err
 	return nil
 }
 
-// unavailable gives an error of the file a kind; one that has a kind keeps it.
+// unavailable adds a kind to an error of the file, unless it has one.
 func unavailable(err error) error {
 	if kind := fault.KindOf(err); kind != fault.Internal {
 		return err
@@ -192,8 +192,8 @@ func putGroup(tx *bbolt.Tx, g group) error {
 	return tx.Bucket(groups).Put(number(g.ID), data)
 }
 
-// queued is what a batch can be formed of, with the groups of each unit, and the number of groups that cannot fill a batch. These wait for
-// a trainer with another batch size.
+// queued returns the groups for forming batches, with the parts of each, and the number of groups that cannot fill a batch. These wait
+// for a trainer with another batch size.
 func (q *Queue) queued() (all []group, parts [][]group, unfit int) {
 	var ready []group
 	for _, g := range q.all {
@@ -212,17 +212,17 @@ func (q *Queue) queued() (all []group, parts [][]group, unfit int) {
 	return all, parts, unfit
 }
 
-// Counts is what the queue holds.
+// Counts counts the contents of the queue.
 type Counts struct {
 	Step      int
 	Groups    int // that wait for a batch
 	Sequences int // of these
 	Unfit     int // groups that cannot fill a batch of the trainer's size
 	Buffered  int // sequences that wait for others of their group
-	Batches   int // formed and not acknowledged
+	Batches   int // formed and unacknowledged
 }
 
-// Counts returns what the queue holds.
+// Counts returns the counts of the queue.
 func (q *Queue) Counts() Counts {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -241,7 +241,7 @@ func (q *Queue) Counts() Counts {
 	return c
 }
 
-// Reset drops all groups, batches, keys and the trainer's registration. Environments stay registered, and pull queues as they are.
+// Reset drops all groups, batches, keys and the trainer's registration. Environments stay registered, and pull queues are unchanged.
 func (q *Queue) Reset() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -260,12 +260,12 @@ func (q *Queue) Reset() error {
 			return err
 		}
 		*all, *st = nil, state{Envs: st.Envs, Formed: st.Formed}
-		tx.OnCommit(func() { _ = q.files.sweep(func(id uint64) bool { return kept[id] }) }) // else the next Open does
+		tx.OnCommit(func() { _ = q.files.sweep(func(id uint64) bool { return kept[id] }) }) // otherwise the next Open sweeps
 		return nil
 	})
 }
 
-// forgetTrainers drops the keys of the trainer's groups, and none of the pull queues'.
+// forgetTrainers drops the keys of the trainer's groups, but not those of pull queues.
 func forgetTrainers(tx *bbolt.Tx) error {
 	var ids [][]byte
 	err := tx.Bucket(order).ForEach(func(id, key []byte) error {

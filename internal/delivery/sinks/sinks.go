@@ -1,4 +1,4 @@
-// Package sinks makes the configured sinks.
+// Package sinks creates the configured sinks.
 package sinks
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Options are what sinks work with.
+// Options are the dependencies of sinks.
 type Options struct {
-	Store *store.Store // where they keep notes
+	Store *store.Store // for their notes
 	Log   *slog.Logger
 }
 
-// Open makes all sinks of a configuration. It reaches none of them.
+// Open creates all sinks of a configuration, without connecting to any.
 func Open(all map[string]config.Sink, o Options) (map[string]delivery.Named, error) {
 	out := map[string]delivery.Named{}
 	for name, c := range all {
@@ -57,7 +57,7 @@ func open(name string, c config.Sink, o Options) (delivery.Sink, error) {
 	}
 }
 
-// notes keeps the notes of a sink in the store.
+// notes stores the notes of a sink in the store.
 type notes struct {
 	store *store.Store
 	sink  string
@@ -70,7 +70,7 @@ func (n notes) Load(ctx context.Context, name string, v any) error {
 	return n.store.JSON(ctx, n.key(name), v)
 }
 
-// Save writes a note over the one before.
+// Save replaces a note.
 func (n notes) Save(ctx context.Context, name string, v any) error {
 	return n.store.PutJSON(ctx, n.key(name), v)
 }

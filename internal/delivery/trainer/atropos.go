@@ -12,13 +12,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
-// Notes keeps what the sink must remember when its process ends, under short names.
+// Notes stores a sink's persistent state under short names.
 type Notes interface {
-	Load(ctx context.Context, name string, v any) error // fault.NotFound when there is none
+	Load(ctx context.Context, name string, v any) error // fault.NotFound: none
 	Save(ctx context.Context, name string, v any) error
 }
 
-// Env is what the sink says of itself to Atropos' trainer API.
+// Env is the sink's registration as an environment of Atropos' trainer API.
 type Env struct {
 	Name      string
 	MaxTokens int // longest sequence, in tokens
@@ -28,29 +28,29 @@ type Env struct {
 
 // Atropos is the trainer API of Atropos' own package. It implements delivery.Sink.
 //
-// That API has no idempotency keys. A send whose answer was lost is looked up before it is sent again: in the newest queued group, and in
-// the counters of the queue. Where both leave it open, for other environments send too, the group is sent again and the log says that it may
-// be doubled.
+// That API has no idempotency keys. Before a send whose answer was lost is repeated, the sink looks for the group: in the newest queued
+// group, and in the counters of the queue. If both are inconclusive, because other environments send too, it sends the group again and
+// logs that it may be doubled.
 type Atropos struct {
 	o     Options
 	env   Env
 	c     caller
 	notes Notes
 	log   *slog.Logger
-	mu    sync.Mutex // one send at a time: the newest queued group is then mostly ours
+	mu    sync.Mutex // one send at a time, so that the newest queued group is usually ours
 	reg   *registered
 }
 
 // registered is the note of the registration.
 type registered struct {
 	ID    int `json:"env_id"`
-	Step  int `json:"step"` // the newest that was seen
+	Step  int `json:"step"` // the highest step seen
 	Steps int `json:"num_steps"`
 }
 
 const registrationNote = "registration"
 
-// NewAtropos makes the sink. It reaches nothing.
+// NewAtropos returns the sink. It does not connect.
 func NewAtropos(o Options, env Env, notes Notes, log *slog.Logger) *Atropos {
 	if env.Weight == 0 {
 		env.Weight = 1
@@ -58,10 +58,10 @@ func NewAtropos(o Options, env Env, notes Notes, log *slog.Logger) *Atropos {
 	return &Atropos{o: o, env: env, c: newCaller(o.URL, o.Token), notes: notes, log: log}
 }
 
-// errWaiting says that the trainer has not started.
+// errWaiting means that the trainer has not started.
 var errWaiting = fault.New(fault.Unavailable, "the trainer has not started")
 
-// Status registers the environment, if need be, and says what the trainer can take.
+// Status registers the environment if needed, and returns how much the trainer accepts.
 func (s *Atropos) Status(ctx context.Context) (delivery.Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,9 +86,9 @@ type envStatus struct {
 	Queue int `json:"queue_size"` // in groups of this environment's size
 }
 
-// ready returns the trainer's status and batch size. It registers the environment if the trainer does not know it: at the start, after
-// the trainer's restart and after its data was reset. Data must not be sent before: a group that comes before the trainer's registration
-// makes Atropos' server unusable.
+// ready returns the trainer's status and batch size. It registers the environment if the trainer does not know it: at the start, and
+// after the trainer's restart or a reset of its data. Nothing may be sent before: a group before the trainer's registration makes
+// Atropos' server unusable.
 func (s *Atropos) ready(ctx context.Context) (st envStatus, batch int, err error) {
 	var info struct {
 		BatchSize int `json:"batch_size"`
@@ -105,7 +105,7 @@ func (s *Atropos) ready(ctx context.Context) (st envStatus, batch int, err error
 	}
 	st, err = s.status(ctx)
 	if unknown := fault.Is(err, fault.Internal) || fault.Is(err, fault.NotFound); unknown || err == nil && st.Step < s.reg.Step {
-		// Atropos answers 500 for an environment that it does not know. A step that went back is that of another run.
+		// Atropos answers 500 for an unknown environment. A lower step belongs to another run.
 		s.reg = nil
 		if err := firstOf(s.notes.Save(ctx, registrationNote, nil), s.register(ctx)); err != nil {
 			return st, 0, err
@@ -137,7 +137,7 @@ func (s *Atropos) status(ctx context.Context) (st envStatus, err error) {
 	return st, err
 }
 
-// register takes the registration from the notes, or registers the environment.
+// register reads the registration from the notes, or registers the environment.
 func (s *Atropos) register(ctx context.Context) error {
 	if s.reg != nil {
 		return nil
@@ -172,7 +172,7 @@ func (s *Atropos) register(ctx context.Context) error {
 	return s.notes.Save(ctx, registrationNote, s.reg)
 }
 
-// Disconnect says that the environment sends no more. The next delivery registers it again.
+// Disconnect tells the trainer that the environment sends no more. The next delivery registers it again.
 func (s *Atropos) Disconnect(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,32 +195,32 @@ func (s *Atropos) Disconnect(ctx context.Context) error {
 	return s.notes.Save(ctx, registrationNote, nil)
 }
 
-// atroposGroup is a group with what tells it from all others.
+// atroposGroup is a group with its key.
 type atroposGroup struct {
 	shapes.Atropos
 	Env       int            `json:"env_id"`
 	Overrides groupOverrides `json:"group_overrides"`
 }
 
-// groupOverrides is passed through to the trainer as it is.
+// groupOverrides is passed through to the trainer unchanged.
 type groupOverrides struct {
 	Key string `json:"rolloutd_key"`
-	Lag *int64 `json:"version_lag,omitempty"` // of a group that is marked as stale
+	Lag *int64 `json:"version_lag,omitempty"` // of a group marked as stale
 }
 
-// sent is the note of a group.
+// sent is the note of a sent group.
 type sent struct {
 	Done   bool    `json:"done,omitempty"`
-	Before counter `json:"before"` // as it was before the send
+	Before counter `json:"before"` // before the send
 }
 
-// counter changes with every group that is queued and with every batch.
+// counter changes with every queued group and every batch.
 type counter struct {
 	Step   int `json:"current_step"`
 	Groups int `json:"queue_size"`
 }
 
-// Deliver sends the group, unless it was sent before.
+// Deliver sends the group unless it was sent before.
 func (s *Atropos) Deliver(ctx context.Context, g delivery.Group) error {
 	if n := g.Sequences(); n != s.o.GroupSize {
 		return fault.New(fault.Conflict, "group %s has %d sequences: the trainer takes groups of %d", g.ID, n, s.o.GroupSize)
@@ -263,7 +263,7 @@ func (s *Atropos) counter(ctx context.Context) (c counter, err error) {
 	return c, err
 }
 
-// arrived looks up a group that was sent and not acknowledged. Where it cannot be known, the group counts as not arrived.
+// arrived looks for a group that was sent and not acknowledged. If that is inconclusive, the group counts as not arrived.
 func (s *Atropos) arrived(ctx context.Context, g delivery.Group, before sent, now counter) (bool, error) {
 	var newest struct {
 		Overrides *groupOverrides `json:"group_overrides"`

@@ -22,9 +22,9 @@ type caller struct {
 }
 
 const (
-	// gzipAbove is the size in bytes from which bodies are compressed for servers that take them so.
+	// gzipAbove is the size in bytes above which bodies are compressed for servers that support it.
 	gzipAbove = 1 << 10
-	// maxAnswer bounds an answer: the largest is a group.
+	// maxAnswer bounds an answer, in bytes: the largest is a group.
 	maxAnswer   = 256 << 20
 	maxReason   = 2000
 	callTimeout = 2 * time.Minute
@@ -32,7 +32,7 @@ const (
 )
 
 func newCaller(url, token string) caller {
-	// uvicorn closes a connection after an error without saying so, and a send over it would be lost.
+	// uvicorn closes a connection after an error without announcing it, and a send over it would be lost.
 	transport := &http.Transport{DialContext: deadpath.Dialer(dialTimeout).DialContext, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	return caller{strings.TrimSuffix(url, "/"), token, &http.Client{Timeout: callTimeout, Transport: transport}}
 }
@@ -45,8 +45,8 @@ type request struct {
 	gzip         bool
 }
 
-// do sends a request and decodes the answer into out, unless that is nil. A trainer that is not there is fault.Unavailable, one that fails
-// fault.Internal; one that refuses the request for good is fault.UpstreamRefused.
+// do sends a request and decodes the answer into out, unless that is nil. The error is fault.Unavailable if the trainer does not answer,
+// fault.Internal if it fails, and fault.UpstreamRefused if it refuses the request for good.
 func (c caller) do(ctx context.Context, r request, out any) error {
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -106,9 +106,9 @@ func (c caller) request(ctx context.Context, r request) (*http.Request, error) {
 	return req, nil
 }
 
-// refusal is the error of an answer with an error status.
+// refusal returns the error of an answer with an error status.
 func refusal(r request, resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // a partial text is useful too
 	kind := fault.Unavailable
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:

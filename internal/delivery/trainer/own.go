@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
-// Options of a trainer that is a sink.
+// Options are those of a trainer as a sink.
 type Options struct {
 	URL   string
 	Token string // bearer token; "": none
@@ -19,7 +19,7 @@ type Options struct {
 
 const defaultOffPolicy = 2
 
-// room is how many more groups may wait, with so many sequences waiting.
+// room returns how many more groups may wait, given the number of queued sequences.
 func (o Options) room(batch, queued int) int {
 	most := o.OffPolicy
 	if most == 0 {
@@ -28,16 +28,16 @@ func (o Options) room(batch, queued int) int {
 	return max(0, (int(most*float64(batch))-queued)/max(o.GroupSize, 1))
 }
 
-// Own is the trainer API of this program. It implements delivery.Sink. The API knows idempotency keys, so every call can be repeated.
+// Own is this program's trainer API. It implements delivery.Sink. The API has idempotency keys, so every call can be repeated.
 type Own struct {
 	o Options
 	c caller
 }
 
-// NewOwn makes the sink. It reaches nothing.
+// NewOwn returns the sink. It does not connect.
 func NewOwn(o Options) *Own { return &Own{o, newCaller(o.URL, o.Token)} }
 
-// Status is what the trainer API says of its queue.
+// Status returns the trainer API's report on its queue.
 func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 	var a struct {
 		Step      int  `json:"current_step"`
@@ -63,7 +63,7 @@ func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 	return out, nil
 }
 
-// ownGroup is a group with what tells it from all others.
+// ownGroup is a group with its key.
 type ownGroup struct {
 	shapes.Atropos
 	Overrides groupOverrides `json:"group_overrides"`

@@ -13,19 +13,19 @@ import (
 // Pull is a pull queue of the trainer API. It implements delivery.Sink.
 type Pull struct {
 	o     Options
-	most  int // groups that may wait; 0: any number
+	most  int // maximum of waiting groups; 0: none
 	c     caller
 	queue string
 }
 
-// NewPull makes the sink of a queue, in which at most so many groups are to wait; 0: any number. It reaches nothing.
+// NewPull returns the sink of a queue with a maximum of waiting groups; 0: none. It does not connect.
 func NewPull(o Options, queue string, most int) *Pull {
 	return &Pull{o: o, most: most, c: newCaller(o.URL, o.Token), queue: queue}
 }
 
 func (s *Pull) path() string { return "/queues/" + url.PathEscape(s.queue) }
 
-// Status says how many more groups may wait.
+// Status returns how many more groups may wait.
 func (s *Pull) Status(ctx context.Context) (delivery.Status, error) {
 	var a struct {
 		Waiting int `json:"waiting"`
@@ -43,7 +43,7 @@ func (s *Pull) Status(ctx context.Context) (delivery.Status, error) {
 	return out, nil
 }
 
-// pulledGroup is a group as it is pulled.
+// pulledGroup is a group in its pulled form.
 type pulledGroup struct {
 	delivery.Group
 	Rollouts []pulledRollout `json:"rollouts"`
@@ -62,7 +62,7 @@ func (s *Pull) Deliver(ctx context.Context, g delivery.Group) error {
 	for i, sibling := range g.Siblings {
 		out.Rollouts = append(out.Rollouts, pulledRollout{sibling.RolloutID, sibling.Outcome, sibling.Reward, g.Data[i].Trajectory.Sequences})
 	}
-	out.Group.Siblings = nil // they are the rollouts
+	out.Group.Siblings = nil // the rollouts
 	body, err := encode(out)
 	if err != nil {
 		return err

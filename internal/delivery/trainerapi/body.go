@@ -20,9 +20,9 @@ import (
 // bodies reads request bodies within bounds.
 type bodies struct {
 	most int64
-	// memory is what all bodies together may use. A compressed body reserves the most that it may become.
+	// memory bounds the memory of all bodies together. A compressed body reserves its maximum size.
 	memory *semaphore.Weighted
-	// spent are the buffers of bodies that were released: fresh memory would cost as much as reading a body.
+	// spent holds the buffers of released bodies: new memory would cost as much as reading a body.
 	spent *sync.Pool
 }
 
@@ -30,14 +30,14 @@ func newBodies(most int64) bodies {
 	return bodies{most, semaphore.NewWeighted(2 * most), &sync.Pool{New: func() any { return new(bytes.Buffer) }}}
 }
 
-// spare is the room behind a body, which parseScored uses.
+// spare is the room after a body that parseScored uses, in bytes.
 const spare = 256
 
 // errGzip is answered in Atropos' words.
 var errGzip = errors.New("Invalid gzip payload") //nolint:staticcheck // these are the words
 
-// read returns the body of a request and a function that gives its memory back, after which nothing may use the body. It answers itself
-// when ok is false.
+// read returns the body of a request and a function that releases its memory, after which the body must not be used. If ok is false, it
+// has answered the request.
 func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), ok bool) {
 	zipped := strings.Contains(strings.ToLower(r.Header.Get("Content-Encoding")), "gzip")
 	size := b.most
@@ -51,7 +51,7 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 	if b.memory.Acquire(r.Context(), size) != nil {
 		return nil, nil, false // the client is gone
 	}
-	buffer := b.spent.Get().(*bytes.Buffer) // the pool has no others
+	buffer := b.spent.Get().(*bytes.Buffer) // the pool holds only these
 	release = func() { b.spent.Put(buffer); b.memory.Release(size) }
 	buffer.Reset()
 	err := b.fill(buffer, r, size, zipped)
@@ -100,7 +100,7 @@ func (b bodies) fill(out *bytes.Buffer, r *http.Request, size int64, zipped bool
 	return err
 }
 
-// decode reads a small JSON body into v.
+// decode decodes a small JSON body into v.
 func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	body, release, ok := s.bodies.read(w, r)
 	if !ok {
@@ -115,7 +115,7 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	return true
 }
 
-// wrongType says which member of a body is wrong.
+// wrongType returns which member of a body is wrong.
 func wrongType(err error) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) && t.Field != "" {
@@ -126,7 +126,7 @@ func wrongType(err error) error {
 
 func asField(err error, f **fault.Error) bool { return errors.As(err, f) && (*f).Field != "" }
 
-// required refuses a body that lacks a member.
+// required refuses a body without the member.
 func required[T any](name string, v *T) error {
 	if v == nil {
 		return fault.Field(name, "Field required")
@@ -134,7 +134,7 @@ func required[T any](name string, v *T) error {
 	return nil
 }
 
-// small refuses numbers that no setting has: the sums that are made of them must not overflow.
+// small refuses unrealistic numbers, whose sums could overflow.
 func small(name string, v int) error {
 	if v > math.MaxInt32 || v < math.MinInt32 {
 		return fault.Field(name, "want at most %d, got %d", math.MaxInt32, v)

@@ -83,7 +83,7 @@ func (s *server) disconnectEnv(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// statusEnv takes the environment's id from the body, as Atropos does, or from the query.
+// statusEnv reads the environment's id from the body, as Atropos does, or from the query.
 func (s *server) statusEnv(w http.ResponseWriter, r *http.Request) {
 	var body envBody
 	if id, err := strconv.Atoi(r.URL.Query().Get("env_id")); err == nil {
@@ -106,7 +106,7 @@ func (s *server) statusEnv(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// keyHeader has the idempotency key of a submission.
+// keyHeader carries the idempotency key of a submission.
 const keyHeader = "Idempotency-Key"
 
 // maxKey bounds it, in bytes.
@@ -184,7 +184,7 @@ func (s *server) scoredDataList(w http.ResponseWriter, r *http.Request) {
 // maxGroups bounds a list of groups.
 const maxGroups = 4096
 
-// parseList reads a list of groups. Each has the key of the list with its index.
+// parseList parses a list of groups. The key of each is the list's with its index.
 func parseList(body []byte, key string) ([]queue.Submission, error) {
 	list := &scanner{b: body}
 	var out []queue.Submission
@@ -198,7 +198,7 @@ func parseList(body []byte, key string) ([]queue.Submission, error) {
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "group %d", n)
 		}
-		// A copy: what is added behind a group would overwrite the next one.
+		// A copy: appending to a group would overwrite the next one.
 		one := queue.Submission{Env: g.env, Sequences: len(g.lengths["tokens"]), Payload: g.payload(bytes.Clone(body[start:list.i]))}
 		if key != "" {
 			one.Key = fmt.Sprintf("%s#%d", key, n)

@@ -17,7 +17,7 @@ import (
 // maxPull bounds the groups of an answer.
 const maxPull = 1024
 
-// queueName is the pull queue that a request names.
+// queueName returns the pull queue that a request names.
 func queueName(r *http.Request) (string, error) {
 	name := chi.URLParam(r, "name")
 	return name, rollout.CheckSink(name)
@@ -36,7 +36,7 @@ func (s *server) pullStatus(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, map[string]int{"waiting": n})
 }
 
-// push takes a group as a JSON object under its idempotency key, which is required.
+// push queues a group, a JSON object, under its idempotency key, which is required.
 func (s *server) push(w http.ResponseWriter, r *http.Request) {
 	name, err := queueName(r)
 	key := ""

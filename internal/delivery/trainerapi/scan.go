@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// scanner reads a JSON text in one pass. Lists of numbers are most of a scored group: it checks each number and keeps none.
+// scanner parses a JSON text in one pass. Most of a scored group are lists of numbers: it checks each number and keeps none.
 type scanner struct {
 	b []byte
 	i int
@@ -29,7 +29,7 @@ func (s *scanner) space() {
 	}
 }
 
-// take passes over the byte, and space before it, if it comes next.
+// take skips the byte, and space before it, if it comes next.
 func (s *scanner) take(c byte) bool {
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == c {
@@ -39,7 +39,7 @@ func (s *scanner) take(c byte) bool {
 	return false
 }
 
-// null passes over a null.
+// null skips a null.
 func (s *scanner) null() bool {
 	s.space()
 	if s.i+4 <= len(s.b) && string(s.b[s.i:s.i+4]) == "null" {
@@ -49,7 +49,7 @@ func (s *scanner) null() bool {
 	return false
 }
 
-// broken is the error of a text that is not the JSON that is wanted here.
+// broken returns the error for a text that is not the expected JSON.
 func (s *scanner) broken(field, want string) error {
 	rest := s.b[min(s.i, len(s.b)):]
 	if len(rest) > 12 {
@@ -74,7 +74,7 @@ func (s *scanner) key() (string, error) {
 	return name, nil
 }
 
-// text passes over a string and returns it with its quotes.
+// text reads a string with its quotes.
 func (s *scanner) text() ([]byte, error) {
 	s.space()
 	start := s.i
@@ -93,7 +93,7 @@ func (s *scanner) text() ([]byte, error) {
 	return nil, s.broken("body", "the end of a string")
 }
 
-// value passes over any value and returns it. It is checked: strings, numbers and nesting.
+// value reads and checks any value: strings, numbers and nesting.
 func (s *scanner) value(field string) ([]byte, error) {
 	s.space()
 	start, depth := s.i, 0
@@ -138,7 +138,7 @@ func (s *scanner) checked(field string, start int) ([]byte, error) {
 	return raw, nil
 }
 
-// list passes over a list and calls each for every element, at most most of them.
+// list reads a list and calls each for every element, at most most of them.
 func (s *scanner) list(field string, most int, each func(n int) error) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "a list")
@@ -170,7 +170,7 @@ func at(field string, indices ...int) string {
 	return field
 }
 
-// ints passes over a list of whole numbers from least to most and counts them.
+// ints checks a list of whole numbers from least to most and counts them.
 func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "a list of whole numbers")
@@ -210,10 +210,10 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	}
 }
 
-// smallDigits is how many digits every number within ±2^31 may have.
+// smallDigits is the number of digits up to which every number is within ±2^31.
 const smallDigits = 9
 
-// shortInts passes over whole numbers of at most seven digits that a comma follows, and counts them. Nearly all numbers of a group are such.
+// shortInts skips whole numbers of at most seven digits that a comma follows, and counts them. Nearly all numbers of a group are such.
 func (s *scanner) shortInts(negative bool) (n int) {
 	b, i := s.b, s.i
 	for ; i+longestShort < len(b); n++ {
@@ -234,10 +234,10 @@ func (s *scanner) shortInts(negative bool) (n int) {
 	return n
 }
 
-// longestShort is the most bytes that a step of shortInts, or of shortFloats without further digits, looks at.
+// longestShort is the number of bytes that a step of shortInts, or of shortFloats without further digits, inspects at most.
 const longestShort = 20
 
-// shortFloats passes over numbers without exponent that a comma follows, with at most seven digits before the point, and counts them.
+// shortFloats skips numbers without exponent that a comma follows, with at most seven digits before the point, and counts them.
 func (s *scanner) shortFloats() (n int) {
 	b, i := s.b, s.i
 	for ; i+longestShort < len(b); n++ {
@@ -273,7 +273,7 @@ func digitsOf8(b []byte) int {
 	return bits.TrailingZeros64(((x&ones)+0x7676767676767676|x)&high) / 8
 }
 
-// digits passes over digits and counts them, eight bytes at a time.
+// digits skips digits and counts them, eight bytes at a time.
 func (s *scanner) digits() int {
 	start := s.i
 	for s.i+8 <= len(s.b) {
@@ -288,7 +288,7 @@ func (s *scanner) digits() int {
 	return s.i - start
 }
 
-// floats passes over a list of finite numbers and counts them.
+// floats checks a list of finite numbers and counts them.
 func (s *scanner) floats(field string) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "a list of numbers")
@@ -312,7 +312,7 @@ func (s *scanner) floats(field string) (n int, err error) {
 	}
 }
 
-// float passes over a finite number: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
+// float skips a finite number: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 func (s *scanner) float(field string, n int) error {
 	s.space()
 	start := s.i

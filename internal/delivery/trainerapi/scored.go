@@ -10,29 +10,29 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// members are the names of a scored group's members, in the order in which they are served.
+// members are the names of a scored group's members, in the order of serving.
 var members = []string{
 	"tokens", "masks", "scores", "advantages", "ref_logprobs", "messages", "generation_params", "inference_logprobs", "overrides",
 	"group_overrides", "images", "env_id", "distill_token_ids", "distill_logprobs",
 }
 
-// scored is a group as POST /scored_data brings it.
+// scored is a group from POST /scored_data.
 type scored struct {
 	sequences int
 	env       *int
-	payload   []byte // with all members, null where it has none
+	payload   []byte // with all members; missing ones are null
 }
 
-// parsed is what is known of a group while it is read.
+// parsed is the state of parsing a group.
 type parsed struct {
 	lengths map[string][]int  // of the lists of each sequence, by member; absent: null
 	raw     map[string][]byte // by member
 	scores  int
 	env     *int
-	odd     bool // has members that are not served, or one of them twice
+	odd     bool // has members that are not served, or a duplicate
 }
 
-// parseScored reads and checks a group. It works in the bytes of body and may write behind their end.
+// parseScored parses and checks a group. It works in the bytes of body and may write after their end.
 func parseScored(body []byte) (scored, error) {
 	s := &scanner{b: body}
 	g, err := s.group()
@@ -132,7 +132,7 @@ func (s *scanner) envID(g *parsed) error {
 	return nil
 }
 
-// check compares the lists with each other: each sequence has a mask, and every list of it as many values as tokens.
+// check compares the lists: each sequence has a mask, and each of its lists has as many values as tokens.
 func (g *parsed) check() error {
 	for _, name := range members[:3] {
 		if g.raw[name] == nil {
@@ -150,7 +150,7 @@ func (g *parsed) check() error {
 		lengths, ok := g.lengths[name]
 		optional := name == "advantages" || name == "ref_logprobs" || name == "inference_logprobs"
 		if !ok || optional && len(lengths) == 0 {
-			continue // Atropos' environments send empty lists for what they do not have
+			continue // Atropos' environments send empty lists for missing members
 		}
 		if len(lengths) != len(tokens) {
 			return fault.Field(name, "%d lists for %d sequences: want one each", len(lengths), len(tokens))
@@ -164,7 +164,7 @@ func (g *parsed) check() error {
 	return nil
 }
 
-// payload is the group with all members. Where it can, it adds the missing ones behind the body.
+// payload returns the group with all members. If possible, it appends the missing ones to the body.
 func (g *parsed) payload(body []byte) []byte {
 	out := bytes.TrimLeft(body, " \t\r\n")
 	if g.odd {
@@ -189,7 +189,7 @@ func (g *parsed) payload(body []byte) []byte {
 	return append(out, '}')
 }
 
-// checkForm checks the members that are passed on as they are: their types, and that messages have a role and a content.
+// checkForm checks the members that are passed on unchanged: their types, and that messages have a role and a content.
 func checkForm(name string, raw []byte) error {
 	var form any
 	switch name {

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Queue *queue.Queue
 	Log   *slog.Logger
-	// MaxBody bounds a request's body after decompression, in bytes; 0: 256 MiB. Twice as much is in memory for all requests together.
+	// MaxBody bounds a request's body after decompression, in bytes; 0: 256 MiB. The bodies of all requests together have twice as much.
 	MaxBody int64
 }
 
@@ -26,12 +26,12 @@ type server struct {
 	q      *queue.Queue
 	log    *slog.Logger
 	bodies bodies
-	// plain is held while a batch is served to a client that acknowledges it by its next call: that call may come over another connection
-	// before the end of this one is noted.
+	// plain is held while a batch is served to a client that acknowledges it by its next call: that call may arrive on another connection
+	// before the end of this one is recorded.
 	plain chan struct{}
 }
 
-// New makes the handler. It checks no tokens: the caller does.
+// New returns the handler. It does not check tokens; the caller does.
 func New(o Options) http.Handler {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody

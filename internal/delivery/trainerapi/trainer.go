@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// registerBody has pointers where Atropos requires a member.
+// registerBody has pointers for members that Atropos requires.
 type registerBody struct {
 	WandbGroup     *string `json:"wandb_group"`
 	WandbProject   *string `json:"wandb_project"`
@@ -83,7 +83,7 @@ func (s *server) wandbInfo(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, out)
 }
 
-// statusAnswer has Atropos' two members and more.
+// statusAnswer has Atropos' two members and others.
 type statusAnswer struct {
 	Step      int `json:"current_step"`
 	Groups    int `json:"queue_size"`
@@ -91,7 +91,7 @@ type statusAnswer struct {
 	Unfit     int `json:"unfit_groups"` // that can never fill a batch of this trainer
 	Buffered  int `json:"buffered_sequences"`
 	Unacked   int `json:"unacknowledged_batches"`
-	BatchSize int `json:"batch_size"` // -1: no trainer has registered
+	BatchSize int `json:"batch_size"` // -1: none
 	NumSteps  int `json:"num_steps"`
 }
 
@@ -121,7 +121,7 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 	s.serveBatch(w, r, lease)
 }
 
-// serveTimeout is how long a client may take to read a batch.
+// serveTimeout bounds a client's read of a batch.
 const serveTimeout = 5 * time.Minute
 
 func (s *server) serveBatch(w http.ResponseWriter, r *http.Request, lease queue.Lease) {
@@ -137,16 +137,16 @@ func (s *server) serveBatch(w http.ResponseWriter, r *http.Request, lease queue.
 		s.answer(w, map[string]any{"batch": nil})
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTimeout)) // a writer without deadlines is a test's
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTimeout)) // only a test's writer has no deadlines
 	if err := serve(w, b); err != nil || lease.Explicit {
-		return // a client that did not get all of it gets it again
+		return // a client that did not get the whole batch gets it again
 	}
 	if err := s.q.Served(b.ID); err != nil {
 		s.log.Error("batch will be served again", "batch", b.ID, "error", err)
 	}
 }
 
-// leaseOf reads how the client takes batches: ack=explicit, client=NAME and lease_s=SECONDS in the query.
+// leaseOf reads the lease from the query: ack=explicit, client=NAME and lease_s=SECONDS.
 func leaseOf(r *http.Request) (queue.Lease, error) {
 	q := r.URL.Query()
 	l := queue.Lease{Explicit: q.Get("ack") == "explicit", Client: q.Get("client")}
@@ -173,7 +173,7 @@ func secondsOf(r *http.Request) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// serve writes a batch: its groups as they came, and its id.
+// serve writes a batch: its groups unchanged, and its id.
 func serve(w http.ResponseWriter, b queue.Batch) error {
 	tail := fmt.Sprintf(`],"batch_id":%d}`, b.ID)
 	size := len(`{"batch":[`) + len(tail) + max(len(b.Groups)-1, 0)

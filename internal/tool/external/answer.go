@@ -11,9 +11,9 @@ import (
 
 const (
 	maxAnswer   = 8 << 20  // bytes of one answer
-	keepBytes   = 25_000   // of each end of a text
+	keepBytes   = 25_000   // bytes kept of each end of a text
 	maxMessage  = 4_000    // bytes of an error message
-	maxMetadata = 64 << 10 // bytes; larger metadata are left out
+	maxMetadata = 64 << 10 // bytes; larger metadata are dropped
 )
 
 // answerLimits bound the JSON of one answer.
@@ -21,7 +21,7 @@ func answerLimits() jsonlimit.Limits {
 	return jsonlimit.Limits{Bytes: maxAnswer, Elements: 100_000, Depth: 64}
 }
 
-// tooLarge is the result of a call whose answer exceeds a bound.
+// tooLarge returns the result of a call whose answer exceeds a bound.
 func tooLarge(err *jsonlimit.Error) tool.Result {
 	return tool.Failed("the tool's answer is too large: " + err.Error())
 }
@@ -36,12 +36,12 @@ func bounded(text string, keep int) string {
 	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
 }
 
-// result makes a Result of an answer. The message of a failed call is never empty.
+// result returns the Result of an answer. The message of a failed call is never empty.
 func result(success bool, output, message string, metadata json.RawMessage) tool.Result {
 	r := tool.Result{Content: bounded(output, keepBytes), Error: !success}
 	if r.Error {
 		if r.Message = bounded(message, maxMessage/2); strings.TrimSpace(r.Message) == "" {
-			r.Message = "the tool failed and gave no reason"
+			r.Message = "the tool failed without a reason"
 		}
 	}
 	if m := strings.TrimSpace(string(metadata)); strings.HasPrefix(m, "{") && len(m) <= maxMetadata && m != "{}" {

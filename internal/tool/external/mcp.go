@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// mcpServer implements remote for an MCP server. All calls share one session; one that breaks is opened again by the next call.
+// mcpServer implements remote for an MCP server. All calls share one session; the next call opens a broken one again.
 type mcpServer struct {
 	connect func() mcp.Transport
 
@@ -25,7 +25,7 @@ type mcpServer struct {
 	closed  bool
 }
 
-// idempotencyMeta and scopeMeta are the keys under which a call's id and the attempt are sent. Servers may ignore them.
+// idempotencyMeta and scopeMeta are the metadata keys of a call's id and of the attempt. Servers may ignore them.
 const (
 	idempotencyMeta = "rolloutd/idempotency_key"
 	scopeMeta       = "rolloutd/trajectory_id"
@@ -92,7 +92,7 @@ func (s *mcpServer) list(ctx context.Context) ([]tool.Definition, error) {
 		}
 		list = append(list, tool.Definition{Name: t.Name, Description: t.Description, Parameters: schema})
 		if len(list) > 4*maxTools {
-			break // a server whose list has no end
+			break // the server's list is endless
 		}
 	}
 	return list, nil
@@ -112,7 +112,7 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 		return mcpResult(res), nil
 	case errors.As(err, &refused):
 		return tool.Failed(bounded("the MCP server refused the call: "+refused.Message, maxMessage/2)), nil
-	case ctx.Err() != nil: // the call is canceled and the session lives on
+	case ctx.Err() != nil: // the call is cancelled, the session stays
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 	}
 	s.drop(session)
@@ -122,7 +122,7 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 }
 
-// mcpResult is a tool's answer as text. Content that is no text is named with its size.
+// mcpResult returns a tool's answer as text. Other content is described with its size.
 func mcpResult(res *mcp.CallToolResult) tool.Result {
 	var parts []string
 	for _, c := range res.Content {

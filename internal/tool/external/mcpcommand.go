@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// Command makes the Source of an MCP server that is a process of this host and speaks on stdin and stdout. argv is its command line, env its
-// whole environment. It is started when it is first needed, again after it has ended, and stopped by Close.
+// Command returns the Source of an MCP server that is a process of this host and uses stdin and stdout. argv is its command line, env its
+// whole environment. It is started on first use, restarted after it has ended, and stopped by Close.
 func Command(o Options, argv, env []string) *Server {
 	s := newServer(o, nil)
 	s.remote = &mcpServer{connect: func() mcp.Transport { return &commandTransport{argv: argv, env: env, log: s.log} }}
@@ -54,7 +54,7 @@ func (t *commandTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	return (&mcp.IOTransport{Reader: newLineLimit(stdout), Writer: p, MaxLineLength: maxAnswer}).Connect(ctx)
 }
 
-// serverProcess is the stdin of a process, which ends the process when it is closed.
+// serverProcess is the stdin of a process; Close ends the process.
 type serverProcess struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -63,10 +63,10 @@ type serverProcess struct {
 
 func (p *serverProcess) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
-// stopTime is how long a process may take to end after its stdin was closed.
+// stopTime is the time for a process to end after its stdin was closed.
 const stopTime = 5 * time.Second
 
-// Close ends the process and those of its process group.
+// Close ends the process and its process group.
 func (p *serverProcess) Close() (err error) {
 	p.once.Do(func() {
 		err = p.stdin.Close()
@@ -74,11 +74,11 @@ func (p *serverProcess) Close() (err error) {
 		defer kill.Stop()
 		if wait := p.cmd.Wait(); wait != nil {
 			var exit *exec.ExitError
-			if !errors.As(wait, &exit) { // how it ended does not matter
+			if !errors.As(wait, &exit) { // its exit status does not matter
 				err = errors.Join(err, wait)
 			}
 		}
-		p.killGroup() // what it has left running
+		p.killGroup() // its remaining processes
 	})
 	return err
 }
@@ -91,8 +91,8 @@ func (p *serverProcess) killGroup() {
 type lineLimit struct {
 	io.Closer
 	in    *bufio.Reader
-	chunk bytes.Reader      // what was read of the line and not yet returned
-	line  *jsonlimit.Reader // over chunk; nil: a new line begins
+	chunk bytes.Reader      // the unread part of the line
+	line  *jsonlimit.Reader // over chunk; nil: at the start of a line
 }
 
 func newLineLimit(r io.ReadCloser) *lineLimit {
@@ -121,7 +121,7 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// logWriter logs what a process writes to stderr.
+// logWriter logs a process's stderr.
 type logWriter struct{ log *slog.Logger }
 
 func (w *logWriter) Write(p []byte) (int, error) {

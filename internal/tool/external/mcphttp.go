@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
-// MCP makes the Source of an MCP server at a URL (streamable HTTP). token is sent as bearer token; "": none.
+// MCP returns the Source of an MCP server at a URL (streamable HTTP). token is sent as bearer token; "": none.
 func MCP(o Options, url, token string) *Server {
 	client := &http.Client{
 		Transport:     &mcpTransport{next: newTransport(), token: token},

@@ -25,34 +25,34 @@ const (
 )
 
 const (
-	listTime = 30 * time.Second // bounds the time to list a server's tools
-	listAge  = time.Minute      // a list that is older is asked for again
+	listTime = 30 * time.Second // bounds listing a server's tools
+	listAge  = time.Minute      // age at which a list is requested again
 	maxTools = 256
 )
 
 // Options of a Server.
 type Options struct {
 	Name        string        // in messages
-	Prefix      string        // stands before the server's own name of each tool
+	Prefix      string        // prefix of the name of each tool
 	Timeout     time.Duration // of one call, without the wait for a slot; 0: DefaultTimeout
-	Concurrency int           // calls at once; more wait. 0: DefaultConcurrency
-	Patience    time.Duration // for how long a server that cannot be reached is tried again; 0: DefaultPatience
+	Concurrency int           // parallel calls; more wait. 0: DefaultConcurrency
+	Patience    time.Duration // for which an unreachable server is retried; 0: DefaultPatience
 	Logger      *slog.Logger  // nil: silent
 }
 
-// request is one call in a server's own terms.
+// request is one call to a server.
 type request struct {
 	scope     string // the attempt or episode
-	id        string // unique in the scope; the server may know calls by it
+	id        string // unique in the scope; a server may identify calls by it
 	name      string
 	arguments json.RawMessage
 	timeout   time.Duration
 }
 
-// key is the idempotency key.
+// key returns the idempotency key.
 func (r request) key() string { return r.scope + "/" + r.id }
 
-// remote speaks a server's protocol. Its errors are failures of infrastructure.
+// remote implements a server's protocol. Its errors are infrastructure failures.
 type remote interface {
 	list(ctx context.Context) ([]tool.Definition, error)
 	call(ctx context.Context, r request) (tool.Result, error)
@@ -66,9 +66,9 @@ type Server struct {
 	log    *slog.Logger
 	slots  *semaphore.Weighted
 
-	listing sync.Mutex // held while the server is asked for its tools
+	listing sync.Mutex // held while the server's tools are listed
 	mu      sync.Mutex
-	tools   []tool.Definition // under the server's own names
+	tools   []tool.Definition // by the server's own names
 	listed  time.Time
 }
 
@@ -85,7 +85,7 @@ func newServer(o Options, r remote) *Server {
 	}
 }
 
-// List implements tool.Source. A server that cannot be reached is one as long as no earlier list is known.
+// List implements tool.Source. An unreachable server is an error only while there is no earlier list.
 func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	known, age := s.known()
 	if age < listAge {
@@ -119,7 +119,7 @@ func (s *Server) known() ([]tool.Definition, time.Duration) {
 	return s.tools, time.Since(s.listed)
 }
 
-// usable leaves out what cannot be shown to a policy.
+// usable removes tools that cannot be shown to a policy.
 func (s *Server) usable(ctx context.Context, tools []tool.Definition) []tool.Definition {
 	list := make([]tool.Definition, 0, len(tools))
 	for _, d := range tools {
@@ -138,7 +138,7 @@ func (s *Server) usable(ctx context.Context, tools []tool.Definition) []tool.Def
 	return list
 }
 
-// shown is the tools under the names that policies see.
+// shown returns the tools under the names that policies see.
 func (s *Server) shown(tools []tool.Definition) []tool.Definition {
 	list := make([]tool.Definition, len(tools))
 	for i, d := range tools {
@@ -174,7 +174,7 @@ func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 	}
 }
 
-// try makes the call once. Running out of time is a result: how long a tool takes depends on what it was asked for.
+// try makes the call once. A timeout is a result: the time depends on what the tool was asked for.
 func (s *Server) try(ctx context.Context, r request) (tool.Result, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -185,5 +185,5 @@ func (s *Server) try(ctx context.Context, r request) (tool.Result, error) {
 	return result, err
 }
 
-// Close ends the connection to the server, and the server itself where it is a process of this host.
+// Close closes the connection to the server, and ends the server if it is a process of this host.
 func (s *Server) Close() error { return s.remote.close() }

@@ -18,15 +18,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// ToolServer makes the Source of a tool server: GET /tools lists the tools, POST /execute runs one. token is sent as bearer token; "": none.
-// A nil transport is the usual one.
+// ToolServer returns the Source of a tool server: GET /tools lists the tools, POST /execute runs one. token is sent as bearer token; "":
+// none. transport nil: the default.
 func ToolServer(o Options, url, token string, transport http.RoundTripper) *Server {
 	if transport == nil {
 		transport = newTransport()
 	}
 	client := &http.Client{
 		Transport: transport,
-		// A redirect would take the token elsewhere.
+		// A redirect would send the token elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return newServer(o, &httpServer{url: strings.TrimRight(url, "/"), token: token, client: client})
@@ -124,7 +124,7 @@ func (s *httpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	return result(*out.Success, out.Output, out.Error, out.Metadata), nil
 }
 
-// faultOf is the kind that a rolloutd tool server gives to a failure that is not the tool's; "": it is the tool's.
+// faultOf returns the kind that a rolloutd tool server sets for a failure that the tool did not cause; "": the tool did.
 func faultOf(a executeAnswer) fault.Kind {
 	var in struct {
 		Fault fault.Kind `json:"fault"`
@@ -135,7 +135,7 @@ func faultOf(a executeAnswer) fault.Kind {
 	return in.Fault
 }
 
-// exchange sends a request and decodes the JSON of the answer. An answer that no tool server gives is a failure.
+// exchange sends a request and decodes the JSON answer. An answer that does not follow the protocol is a failure.
 func (s *httpServer) exchange(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	req, err := s.request(ctx, method, path, in)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *httpServer) request(ctx context.Context, method, path string, in any) (
 	return req, nil
 }
 
-// maxQuote bounds what an error quotes of an answer, in characters.
+// maxQuote bounds the quoted part of an answer in an error, in characters.
 const maxQuote = 200
 
 func start(r io.Reader) string {
@@ -199,7 +199,7 @@ func start(r io.Reader) string {
 	return text.HeadUTF8(strings.TrimSpace(string(head)), maxQuote)
 }
 
-// beginning keeps the first bytes of what is written.
+// beginning keeps only the first bytes written.
 type beginning struct{ *bytes.Buffer }
 
 func (b *beginning) Write(p []byte) (int, error) {

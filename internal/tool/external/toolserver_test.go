@@ -85,7 +85,7 @@ func TestToolServerMisbehaves(t *testing.T) {
 		failure string
 	}{
 		"the tool fails":      {says(200, `{"success":false,"output":"half","error":"no such skill","metadata":{}}`), "no such skill", ""},
-		"without a reason":    {says(200, `{"success":false}`), "the tool failed and gave no reason", ""},
+		"without a reason":    {says(200, `{"success":false}`), "the tool failed without a reason", ""},
 		"refused arguments":   {says(422, `{"detail":[{"msg":"bad"}]}`), `the tool server refused the call: [{"msg":"bad"}]`, ""},
 		"many bytes":          {says(200, `{"success":true,"output":"`+strings.Repeat("x", 9<<20)+`"}`), "the tool's answer is too large: JSON text has more than 8388608 bytes", ""},
 		"many elements":       {says(200, `{"success":true,"metadata":[`+strings.Repeat("{},", 200_000)+`{}]}`), "more than 100000 elements", ""},

@@ -13,7 +13,7 @@ import (
 // command is a tool that runs a shell command in a fresh shell.
 type command struct {
 	definition tool.Definition
-	shell      []string // the command follows
+	shell      []string // followed by the command
 }
 
 const timeoutProperty = `"timeout":{"type":"integer","minimum":1,"description":"Seconds until the command is killed, at most 600; default 120"}`
@@ -62,7 +62,7 @@ func (t command) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 	return ended(r, atMost), nil
 }
 
-// ended is the result of a command that has ended.
+// ended returns the result of a finished command.
 func ended(r wire.ExecResult, atMost time.Duration) tool.Result {
 	f := facts{ExitCode: r.ExitCode, Sandboxed: true, NetworkIsolated: true}
 	result := tool.Result{Content: both(r.Stdout, r.Stderr)}

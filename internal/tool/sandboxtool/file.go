@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// file is a tool that sandboxd's own program runs inside the sandbox; its arguments are passed on as they are.
+// file is a tool that sandboxd's own program runs inside the sandbox; its arguments are passed on unchanged.
 type file struct {
 	definition tool.Definition
 	name       string // of the file tool
@@ -55,7 +55,7 @@ func (t file) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result,
 		return brokenOff(t.definition.Name, r), nil
 	}
 	var answer wire.FileAnswer
-	if json.Unmarshal(append(r.Stdout.Head, r.Stdout.Tail...), &answer) != nil { // processes of the same user can write into it
+	if json.Unmarshal(append(r.Stdout.Head, r.Stdout.Tail...), &answer) != nil { // processes of the same user can write to it
 		return tool.Failed(t.definition.Name + " gave no usable answer"), nil
 	}
 	return tool.Result{
@@ -66,8 +66,8 @@ func (t file) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result,
 	}, nil
 }
 
-// brokenOff is the result of a helper that did not end well: the sandbox is out of memory or processes, or its file system does not
-// answer, all by the doing of what runs in it.
+// brokenOff returns the result of a helper that failed: the sandbox is out of memory or processes, or its file system does not answer.
+// All are caused by processes in the sandbox.
 func brokenOff(name string, r wire.ExecResult) tool.Result {
 	if r.TimedOut {
 		return tool.Failed(name + " timed out")

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// both is the output of a command: stdout, then stderr under a line that names it.
+// both returns the output of a command: stdout, then stderr under a heading.
 func both(stdout, stderr wire.Output) string {
 	out, err := shown(stdout), shown(stderr)
 	switch {
@@ -22,8 +22,8 @@ func both(stdout, stderr wire.Output) string {
 	}
 }
 
-// shown is one stream as text without the line ends at its end. Where bytes were dropped in the middle it says how many; binary
-// output is not shown.
+// shown returns one stream as text without trailing line ends. It notes the number of bytes dropped in the middle; binary output is not
+// shown.
 func shown(o wire.Output) string {
 	if total := int64(o.Len()) + o.Omitted; binary(o.Head) || binary(o.Tail) {
 		return fmt.Sprintf("[binary output of %d bytes, which is not shown]", total)
@@ -39,10 +39,10 @@ func shown(o wire.Output) string {
 
 func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// binary says whether the bytes are no text: as git and grep do, by a zero byte.
+// binary reports whether the bytes are binary: they contain a zero byte, as in git and grep.
 func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 }
 
-// wholeEnd cuts a character off the end that is not whole.
+// wholeEnd removes an incomplete character from the end.
 func wholeEnd(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if at := len(b) - n; utf8.RuneStart(b[at]) {
@@ -55,7 +55,7 @@ func wholeEnd(b []byte) []byte {
 	return b
 }
 
-// wholeStart cuts the rest of a character off the start.
+// wholeStart removes an incomplete character from the start.
 func wholeStart(b []byte) []byte {
 	n := 0
 	for n < len(b) && n < utf8.UTFMax-1 && !utf8.RuneStart(b[n]) {

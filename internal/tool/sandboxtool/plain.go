@@ -2,7 +2,7 @@ package sandboxtool
 
 import "strings"
 
-// plain is what a terminal printed as text: without control sequences, and of a line that was written over only its last state.
+// plain returns a terminal's output as text: without control sequences, and with only the last state of an overwritten line.
 func plain(raw string) string {
 	var out strings.Builder
 	for line := range strings.SplitAfterSeq(withoutSequences(raw), "\n") {
@@ -19,7 +19,7 @@ func plain(raw string) string {
 	return out.String()
 }
 
-// withoutSequences removes escape sequences and the control characters but \n, \r, \t and \b.
+// withoutSequences removes escape sequences and control characters except \n, \r, \t and \b.
 func withoutSequences(raw string) string {
 	var out strings.Builder
 	for i := 0; i < len(raw); {
@@ -36,7 +36,7 @@ func withoutSequences(raw string) string {
 	return out.String()
 }
 
-// sequence is the length of the escape sequence that s starts with.
+// sequence returns the length of the escape sequence at the start of s.
 func sequence(s string) int {
 	if len(s) < 2 {
 		return len(s)

@@ -14,24 +14,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Time of a command.
+// Time limits of a command.
 const (
 	defaultTimeout = 120 * time.Second
 	maxTimeout     = 600 * time.Second
 	fileTimeout    = 60 * time.Second
 )
 
-// keepBytes is how much of each end of each stream of a command is shown.
+// keepBytes is the size of each shown end of each stream of a command.
 const keepBytes = 25_000
 
-// grace is how much longer than its timeout a command may take until its result is there: the time to start it and to kill it.
+// grace is the additional time for the result of a command after its timeout: to start and to kill it.
 const grace = 60 * time.Second
 
-// exec runs a program in the workdir once by the id of the call. The returned message says why the call failed by the
-// doing of the policy or of what it left running.
+// exec runs a program in the workdir once by the id of the call. The returned message is the reason of a failure that the policy or its
+// remaining processes caused.
 func exec(ctx context.Context, env tool.Env, id string, p wire.Process, atMost time.Duration) (r wire.ExecResult, message string, err error) {
 	if strings.ContainsRune(strings.Join(p.Argv, ""), 0) {
-		return r, "the arguments must not hold a zero character", nil
+		return r, "the arguments must not contain a zero character", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, atMost+grace)
 	defer cancel()
@@ -43,9 +43,9 @@ func exec(ctx context.Context, env tool.Env, id string, p wire.Process, atMost t
 	return r, message, err
 }
 
-// blame makes an error of the sandbox a message where the policy caused it: wrong arguments, or a program that could not be started because the
-// policy's processes took all memory, processes or room, or stopped or killed it as it began. An attempt that such an error ended would count for
-// nothing, which a policy could choose. Any other error is one of infrastructure.
+// blame turns an error of the sandbox into a message if the policy caused it: wrong arguments, or a program that could not start because
+// the policy's processes used up memory, processes or disk, or stopped or killed it. Otherwise a policy could discard an attempt by
+// causing such an error. Any other error is an infrastructure failure.
 func blame(err error) (message string, infrastructure error) {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.Exhausted, fault.OutOfMemory, fault.OutOfDisk, fault.Timeout:
@@ -55,7 +55,7 @@ func blame(err error) (message string, infrastructure error) {
 	}
 }
 
-// execID is the id of a call in the form that sandboxd takes.
+// execID returns the id of a call in sandboxd's form.
 func execID(id string) string {
 	if wire.Name(id, 100) {
 		return "tool-" + id
@@ -64,7 +64,7 @@ func execID(id string) string {
 	return "tool_" + hex.EncodeToString(sum[:])
 }
 
-// facts are the data of a command's result.
+// facts is the data of a command's result.
 type facts struct {
 	ExitCode        int  `json:"exit_code"`
 	Timeout         bool `json:"timeout,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// searcher is the tool that searches files with ripgrep.
+// searcher is a tool that searches files with ripgrep.
 type searcher struct{}
 
 func search() tool.Tool { return searcher{} }
@@ -55,7 +55,7 @@ func (searcher) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 	return found(r), nil
 }
 
-// found is the result of a ripgrep that has ended: 0 is a match, 1 none, 2 an error, after which there may be matches too.
+// found returns the result of ripgrep: exit code 0 is a match, 1 none, 2 an error, possibly with matches.
 func found(r wire.ExecResult) tool.Result {
 	content := shown(r.Stdout)
 	switch {

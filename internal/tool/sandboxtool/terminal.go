@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// shellName is the one shell that keeps its state. The tools terminal_stateful and tmux share it.
+// shellName is the name of the stateful shell that the tools terminal_stateful and tmux share.
 const shellName = "main"
 
 // ptyCall makes one call to the shell.
@@ -19,7 +19,7 @@ func ptyCall(ctx context.Context, env tool.Env, id string, c wire.PTYCall, atMos
 	ctx, cancel := context.WithTimeout(ctx, atMost+grace)
 	defer cancel()
 	c.Shell = wire.Process{
-		// Without history expansion (+H): a "!" in a command is text, as it is in a script.
+		// Without history expansion (+H): a "!" in a command is text, as in a script.
 		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
 	}
 	a, err = env.Sandbox.PTY(ctx, shellName, execID(id), c)
@@ -30,7 +30,7 @@ func ptyCall(ctx context.Context, env tool.Env, id string, c wire.PTYCall, atMos
 	return a, a.Error, nil
 }
 
-// stateful is the tool that runs commands in one shell whose state stays.
+// stateful is a tool that runs commands in one stateful shell.
 type stateful struct{}
 
 // Definition implements tool.Tool.
@@ -89,13 +89,13 @@ func joinLines(a, b string) string {
 	return a + "\n" + b
 }
 
-// plainOutput is shown for what a terminal printed.
+// plainOutput returns a terminal's output for display.
 func plainOutput(o wire.Output) string {
 	o.Head, o.Tail = []byte(plain(string(o.Head))), []byte(plain(string(o.Tail)))
 	return shown(o)
 }
 
-// seconds is a time that the policy asked for, in its bounds.
+// seconds returns a time that the policy asked for, within bounds.
 func seconds(n float64, usual time.Duration) time.Duration {
 	if n <= 0 {
 		return usual

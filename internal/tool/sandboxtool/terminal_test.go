@@ -32,7 +32,7 @@ func TestStateful(t *testing.T) {
 		{"echo \"$PS1$PROMPT_COMMAND\" | wc -c; env | grep -c -e ^PS -e PROMPT", "", ""},
 		{`echo "a!b" !x`, "a!b !x", ""},
 		{"tty | grep -c /dev/pts; stty size", "1\n40 120", ""},
-		{"a\x03b", "", "the command holds control characters: use the tool tmux to type keys"},
+		{"a\x03b", "", "the command contains control characters: use the tool tmux to type keys"},
 	} {
 		r := b.call("terminal_stateful", map[string]any{"command": c.command})
 		if strings.Contains(c.command, "PROMPT") {

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// tmux is the tool that types keys into the shell and reads its screen. No tmux is needed in the image.
+// tmux is a tool that types keys into the shell and reads its screen. The image needs no tmux.
 type tmux struct{}
 
 // Definition implements tool.Tool.
@@ -78,7 +78,7 @@ func (tmux) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result, e
 	return tmuxResult(a, answer, atMost), nil
 }
 
-// bounded is a number of the policy's that fits an int; sandboxd has the real bounds.
+// bounded returns a policy's number as an int; sandboxd checks the real bounds.
 func bounded(n float64) int { return int(min(max(n, 0), 1<<30)) }
 
 func tmuxResult(a tmuxArguments, answer wire.PTYAnswer, atMost time.Duration) tool.Result {

@@ -6,12 +6,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Tools lists the tools of a sandbox in the order in which they are shown.
+// Tools returns the tools of a sandbox in the order in which they are shown.
 func Tools() []tool.Tool {
 	return []tool.Tool{terminal(), bash(), readFile(), writeFile(), stateful{}, tmux{}, editFile(), listFiles(), search()}
 }
 
-// Toolsets are the named groups of the tools.
+// Toolsets returns the named groups of the tools.
 func Toolsets() []tool.Toolset {
 	return []tool.Toolset{
 		{Name: tool.Default, Includes: []string{"sandbox"}},
@@ -25,10 +25,10 @@ func Toolsets() []tool.Toolset {
 	}
 }
 
-// NewRegistry is a registry of these tools alone.
+// NewRegistry returns a registry with only these tools.
 func NewRegistry() (*tool.Registry, error) { return tool.NewRegistry(Tools(), Toolsets()) }
 
-// definition makes a Definition from the properties of a schema, as JSON, and the names of those that are required.
+// definition returns a Definition from the properties of a schema, as JSON, and the names of the required ones.
 func definition(name, description, properties string, required ...string) tool.Definition {
 	names, err := json.Marshal(append([]string{}, required...))
 	if err != nil {

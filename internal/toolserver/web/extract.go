@@ -21,12 +21,12 @@ import (
 
 const (
 	maxPages    = 5
-	maxPageRead = 2 << 20 // bytes of a page that are read
-	maxPageText = 8000    // characters of a page that are returned
+	maxPageRead = 2 << 20 // bytes read of a page
+	maxPageText = 8000    // characters returned of a page
 	maxError    = 300     // characters
 )
 
-// page is what became of one URL.
+// page is the result for one URL.
 type page struct {
 	URL     string `json:"url"`
 	Title   string `json:"title"`
@@ -34,7 +34,7 @@ type page struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// extract reads the pages beside each other. A page that cannot be read has an error of its own.
+// extract reads the pages in parallel. A page that cannot be read has an error of its own.
 func (t *Tools) extract(ctx context.Context, urls []string) (tool.Result, error) {
 	pages := make([]page, len(urls))
 	var reading sync.WaitGroup
@@ -60,10 +60,10 @@ func cut(content string) string {
 	return head + fmt.Sprintf("\n[... %d bytes left out ...]", len(content)-len(head))
 }
 
-// dataURL is an image within a page.
+// dataURL matches an image embedded in a page.
 var dataURL = regexp.MustCompile(`\(data:[^)]*\)`)
 
-// read is the text of a page.
+// read returns the text of a page.
 func (t *Tools) read(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -103,7 +103,7 @@ func (t *Tools) read(ctx context.Context, address string) (string, error) {
 	return "", fmt.Errorf("content type %q is not text", kind)
 }
 
-// withoutURL drops what net/http puts before an error: the URL, which may be long or have a key.
+// withoutURL removes net/http's prefix of an error: the URL, which may be long or contain a key.
 func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {

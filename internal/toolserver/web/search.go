@@ -18,7 +18,7 @@ const (
 	maxSearchLen = 2000 // bytes of a query
 )
 
-// hit is one page that was found.
+// hit is one found page.
 type hit struct {
 	Title       string `json:"title"`
 	URL         string `json:"url"`
@@ -26,7 +26,7 @@ type hit struct {
 	Position    int    `json:"position"`
 }
 
-// find asks the search endpoint. That it does not answer as it should is a failure of infrastructure.
+// find queries the search endpoint. An unexpected answer is an infrastructure failure.
 func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
 	if len(query) > maxSearchLen {
 		return tool.Failed("query: is longer than 2000 bytes"), nil

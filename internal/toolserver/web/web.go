@@ -13,10 +13,10 @@ import (
 
 // Options of Tools.
 type Options struct {
-	// SearchURL is an endpoint that answers GET ?q=…&format=json as SearXNG does; "": there is no web_search.
+	// SearchURL is an endpoint that answers GET ?q=…&format=json as SearXNG does; "": no web_search.
 	SearchURL string
 	SearchKey string // sent to SearchURL as bearer token; "": none
-	// Pages says which special hosts web_extract may reach; all public hosts are allowed.
+	// Pages lists the special hosts that web_extract may reach; all public hosts are allowed.
 	Pages egress.Policy
 }
 
@@ -29,7 +29,7 @@ type Tools struct {
 
 var _ tool.Source = (*Tools)(nil)
 
-// New makes the tools.
+// New returns the tools.
 func New(o Options) *Tools {
 	return &Tools{
 		o:      o,
@@ -83,7 +83,7 @@ func (t *Tools) Call(ctx context.Context, _ tool.Env, c tool.Call) (tool.Result,
 	return tool.Failed("Unknown tool: " + c.Name), nil
 }
 
-// asJSON is a result whose text is JSON.
+// asJSON returns a result whose text is JSON.
 func asJSON(v any) (tool.Result, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
