@@ -104,7 +104,7 @@ func (g Gateway) validate(p *problems) {
 // endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit, or extends an endpoint's
 // name with a hyphen may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
-	p.check(!strings.Contains(name, "/"), path+"."+name, "must be an endpoint's name, or host:port of an endpoint given only by URL")
+	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of an endpoint given only by URL")
 	names := append(catalog.Names(), DefaultUpstream)
 	near := nearest(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")

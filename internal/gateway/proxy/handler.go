@@ -193,6 +193,6 @@ func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
 	case "countTokens":
 		r.serveSize(w, req, dialect.Google(model, false, false), "totalTokens", "generateContentRequest")
 	default:
-		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "the method of a model must be generateContent, streamGenerateContent or countTokens", "")
+		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "want generateContent, streamGenerateContent or countTokens of a model", "")
 	}
 }

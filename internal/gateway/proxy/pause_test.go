@@ -205,7 +205,7 @@ func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
 		require.Equal(t, err == nil, errPause == nil && errResume == nil)
 		return err
 	}
-	require.ErrorContains(t, misspelt(), "must be vllm, openai, or host:port")
+	require.ErrorContains(t, misspelt(), "want vllm, openai, or host:port")
 	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
 	require.NoError(t, misspelt(), "rollouts ask for it, so there is a host of that name")
 }
