@@ -67,7 +67,7 @@ func conforms(t *testing.T, url func(*testing.T) string) {
 	at := url(t)
 	for name, test := range map[string]func(*testing.T, *store.Store){
 		"replaces": replaces, "broken source": breaksOff, "missing": misses, "lists": lists, "many writers": manyWriters, "sessions": keepsSessions,
-		"tasks": readsTasks, "quota": boundsRollouts, "earlier attempts": forgetsEarlier, "tail": readsTails,
+		"tasks": readsTasks, "quota": boundsAttempts, "earlier attempts": forgetsEarlier, "tail": readsTails,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,14 +225,15 @@ func readsTasks(t *testing.T, s *store.Store) {
 	require.Equal(t, files, again)
 }
 
-func boundsRollouts(t *testing.T, s *store.Store) {
-	home := func(attempt, size int) error {
-		_, err := s.Put(t.Context(), store.AttemptKey("quota", attempt, store.Home), bytes.NewReader(make([]byte, size)))
+func boundsAttempts(t *testing.T, s *store.Store) {
+	put := func(attempt int, name string, size int) error {
+		_, err := s.Put(t.Context(), store.AttemptKey("quota", attempt, name), bytes.NewReader(make([]byte, size)))
 		return err
 	}
-	require.NoError(t, home(1, 12<<20))
-	require.NoError(t, home(1, 12<<20), "a blob that is replaced does not count")
-	require.Equal(t, fault.OutOfDisk, fault.KindOf(home(2, 9<<20)))
+	require.NoError(t, put(1, store.Home, 12<<20))
+	require.NoError(t, put(1, store.Home, 12<<20), "a blob that is replaced does not count")
+	require.NoError(t, put(2, store.Packages, 12<<20), "what another attempt left does not count")
+	require.Equal(t, fault.OutOfDisk, fault.KindOf(put(2, store.Home, 9<<20)))
 	there, err := s.Exists(t.Context(), store.AttemptKey("quota", 2, store.Home))
 	require.NoError(t, err)
 	require.False(t, there, "nothing of it is kept")
