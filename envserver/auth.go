@@ -17,13 +17,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// public says whether a path needs no token: a container's probe has none, and the page asks for one.
+// public reports whether a path needs no token: a container's probe has none, and the page asks for one.
 func (s *Server) public(path string) bool {
 	part, underWeb := strings.CutPrefix(path, webHome)
 	return path == "/health" || s.o.Web && (path == "/" || path == "/web" || underWeb && web.Part(part))
 }
 
-// authenticate admits requests with a known token.
+// authenticate requires a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	if len(s.o.Tokens) == 0 { // every caller of an open server is its operator
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,23 +44,23 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// hangUp ends the connection after the answer and bounds the wait for the rest of the request's body: a client that is turned away must not
+// hangUp closes the connection after the answer and bounds the wait for the rest of the request's body, so that a refused client cannot
 // hold a connection by sending slowly.
 func hangUp(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // a test's recorder has none
 }
 
-// tokenProtocol begins the subprotocol that carries a page's token, base64url without padding: scripts in a browser can send
-// no header with a WebSocket's handshake.
+// tokenProtocol is the prefix of the subprotocol that carries a page's token, base64url without padding: scripts in a browser cannot set
+// headers on a WebSocket's handshake.
 const tokenProtocol = "rolloutd.token."
 
-// token is the bearer token, or the password of basic auth: older Python clients can send no header of their own, but
-// carry user and password of their URL.
+// token returns the bearer token, or the password of basic auth: older Python clients cannot set headers, but send the user and password
+// of their URL.
 func token(r *http.Request) string {
 	for _, p := range websocket.Subprotocols(r) {
 		if text, ok := strings.CutPrefix(p, tokenProtocol); ok {
-			raw, _ := base64.RawURLEncoding.DecodeString(text) // what does not decode is no token
+			raw, _ := base64.RawURLEncoding.DecodeString(text) // an undecodable value is not a token
 			return string(raw)
 		}
 	}
@@ -74,7 +74,7 @@ func token(r *http.Request) string {
 	return strings.TrimSpace(t)
 }
 
-// sameOrigin admits handshakes that come from no web page, from our own, or from an allowed one.
+// sameOrigin accepts handshakes from outside of web pages, from our own page, and from allowed ones.
 func (s *Server) sameOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" || slices.Contains(s.o.AllowedOrigins, origin) {

@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// TaskCheck checks tasks as a server does that has these agents and backends; it starts nothing. It is safe for concurrent use.
+// TaskCheck checks tasks as a server with these agents and backends would, without starting anything. It is safe for concurrent use.
 type TaskCheck struct{ table *tools.Table }
 
-// NewTaskCheck makes a check for a deployment. Empty lists are the server's defaults.
+// NewTaskCheck returns a check for a deployment. Empty lists are the server's defaults.
 func NewTaskCheck(agents, backends []string) (TaskCheck, error) {
 	o := Options{
 		Rollouts: noRollouts{}, Agents: agents, Backends: backends, Seal: func(key string) string { return key },
@@ -34,7 +34,7 @@ func NewTaskCheck(agents, backends []string) (TaskCheck, error) {
 // noRollouts is an engine that is never called.
 type noRollouts struct{ Rollouts }
 
-// Check refuses, with the name of the field, arguments that run_rollout would refuse. The model endpoint is not asked.
+// Check refuses the arguments that run_rollout would refuse, with the name of the field. It does not call the model endpoint.
 func (c TaskCheck) Check(args map[string]any) error {
 	text, err := json.Marshal(args)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	codeSession     = "SESSION_ERROR"
 )
 
-// listFrame is the reply to list_tools over /ws, made once: the schemas in it are most of what there is to encode, and never
-// change. Those of interactive episodes may change; they have none.
+// listFrame returns the reply to list_tools over /ws, encoded once: most of it is the schemas, which never change. The tools of
+// interactive episodes may change, so their lists are not cached here.
 func (s *Server) listFrame() (reply.Encoded, error) {
 	if s.env.Play != nil {
 		return nil, nil
@@ -48,7 +48,7 @@ func invalidFrame(found issue.List) reply.Frame {
 
 func failedFrame(message string) any { return errorFrame(codeExecution, message, nil) }
 
-// refusal says why a connection gets no session.
+// refusal returns the reason why a connection gets no session.
 func refusal(err error) any {
 	var full *session.CapacityError
 	if errors.As(err, &full) {

@@ -39,8 +39,8 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
 }
 
-// mcpDelete ends a session of the protocol proper with its episode, and the calls that its client has under way. A session that the URL or
-// another header names is not the client's alone: it stays.
+// mcpDelete ends a session of the protocol proper with its episode, and its client's calls in progress. It keeps a session that the URL
+// or another header names, since other clients may use it.
 func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(underway.SessionHeader)
 	if id == "" {
@@ -57,12 +57,12 @@ func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// issuesEpisodes says whether the session of a request of the protocol proper is the one of its initialize, and has an episode.
+// issuesEpisodes reports whether the session of a request of the protocol proper is that of its initialize, and has an episode.
 func (s *Server) issuesEpisodes(r *http.Request) bool {
 	return s.env.Play != nil && env.SessionOf(r) == ""
 }
 
-// mcpSocket is JSON-RPC over a WebSocket of its own, frame by frame.
+// mcpSocket serves JSON-RPC over a WebSocket, frame by frame.
 func (s *Server) mcpSocket(w http.ResponseWriter, r *http.Request) {
 	s.socket(w, r, protocol{
 		refuse: func(err error) any {

@@ -14,19 +14,19 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-// stateFrame is the latest question of a connection for its state, as it was sent, and the answer. Clients poll.
+// stateFrame is the latest state request of a connection, as sent, and its answer. Clients poll.
 type stateFrame struct {
 	asked   string
 	changes int // of the session by then
 	answer  reply.Encoded
 }
 
-// messages answers the frames of one connection to /ws. A question for the state that is asked again, while nothing has changed, is neither
-// decoded nor answered anew.
+// messages answers the frames of one connection to /ws. A repeated state request is neither decoded nor answered anew while nothing has
+// changed.
 func (s *Server) messages() func(context.Context, *session.Session, []byte) any {
 	var last stateFrame
 	return func(ctx context.Context, sess *session.Session, raw []byte) any {
-		changes := sess.Changes() // before the state is read
+		changes := sess.Changes() // read before the state
 		if last.answer != nil && last.changes == changes && last.asked == string(raw) {
 			return last.answer
 		}
@@ -44,10 +44,10 @@ func (s *Server) messages() func(context.Context, *session.Session, []byte) any 
 	}
 }
 
-// maxStateFrame bounds a question for the state that is kept, in bytes.
+// maxStateFrame bounds a cached state request, in bytes.
 const maxStateFrame = 256
 
-// message answers one frame of /ws. Whatever is wrong with it, the session stays.
+// message answers one frame of /ws. An invalid frame does not end the session.
 func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) any {
 	v, err := pyjson.Decode(raw)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
 		return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 	}
-	if kind == "state" { // as other reads, it has no span
+	if kind == "state" { // reads have no span
 		return s.dispatch(sess, kind, obj)
 	}
 	_, span := s.env.Tracer.Start(ctx, "ws "+kind)
@@ -115,7 +115,7 @@ func kindName(obj map[string]any) string {
 	return string(text)
 }
 
-// wsReset takes any parameters: over a WebSocket the reference bounds none of them.
+// wsReset accepts any parameters: over a WebSocket the reference bounds none of them.
 func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found)
@@ -162,7 +162,7 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 	return later(func(ctx context.Context) any { return reply.Frame{Type: "mcp", Data: s.rpc(ctx, req, sess)} })
 }
 
-// isClose says whether a frame asks for the end of the connection.
+// isClose reports whether a frame asks to close the connection.
 func isClose(raw []byte) bool {
 	v, err := pyjson.Decode(raw)
 	obj, ok := v.(map[string]any)

@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
-// maxHeader bounds what a request's line and headers hold, in bytes. The HTTP server bounds them too, but answers in plain text:
-// let its bound be larger.
+// maxHeader bounds a request's line and headers, in bytes. The HTTP server bounds them too, but answers in plain text: its bound must be
+// larger.
 const maxHeader = 64 << 10
 
 // middleware wraps the router, outermost first: spans, recovery, size of headers, cross-origin protection, tokens.
@@ -31,9 +31,9 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 	return otelhttp.NewHandler(untracedReads(s.recover(h)), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
-		// The route gives the span its whole name; see named.
+		// The route sets the span's full name; see named.
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
-		// Reads have no spans, since clients poll. Neither has a connection; the steps in it have their own.
+		// Reads have no spans, since clients poll. Connections have none either; their steps do.
 		otelhttp.WithFilter(func(r *http.Request) bool {
 			return !isRead(r) && !websocket.IsWebSocketUpgrade(r)
 		}),
@@ -42,7 +42,7 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// untracedReads keeps what a read asks of Temporal and of the store from having spans either.
+// untracedReads also suppresses spans for a read's requests to Temporal and the store.
 func untracedReads(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isRead(r) && !websocket.IsWebSocketUpgrade(r) {
@@ -52,7 +52,7 @@ func untracedReads(next http.Handler) http.Handler {
 	})
 }
 
-// ownHost refuses requests that address another server, where no token protects this one.
+// ownHost refuses requests for another host name, if no token protects this server.
 func (s *Server) ownHost(next http.Handler) http.Handler {
 	if len(s.o.Tokens) > 0 {
 		return next
@@ -64,15 +64,15 @@ func (s *Server) ownHost(next http.Handler) http.Handler {
 	return hostcheck.Handler(s.o.Hosts, refuse, next)
 }
 
-// ownPages refuses what scripts, frames and images of other origins' pages ask for, whatever the method: a GET takes a session slot,
-// too. A link that a person follows is let through. The upgrader checks the handshakes of WebSockets.
+// ownPages refuses requests of scripts, frames and images on other origins' pages, with any method: a GET may take a session slot too. It
+// allows a link that a person follows. The upgrader checks the handshakes of WebSockets.
 func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 		asked := r
 		if isRead(r) && !link && !websocket.IsWebSocketUpgrade(r) {
 			changed := *r
-			changed.Method = http.MethodPost // which the library does not take for safe
+			changed.Method = http.MethodPost // not a safe method to the library
 			asked = &changed
 		}
 		if err := origins.Check(asked); err != nil {
@@ -86,7 +86,7 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 // recover turns a panic into a 500 whose id is in the log.
 func (s *Server) recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
+		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output must not be shown as a page
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
 				httpio.WriteJSON(w, http.StatusInternalServerError, reply.Problem{

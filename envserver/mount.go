@@ -12,10 +12,10 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// mountPath is where environments are mounted below the root.
+// mountPath is the path of the environments below the root.
 const mountPath = "/env/"
 
-// mount makes the servers of the environments. Each is a whole OpenEnv server with sessions of its own.
+// mount creates the servers of the environments. Each is a full OpenEnv server with its own sessions.
 func (s *Server) mount(table *tools.Table, harborEnv *harbor.Env) error {
 	s.mounted = map[string]*Server{}
 	for _, e := range s.o.Environments {
@@ -47,11 +47,11 @@ func (s *Server) mountAt(name string, o Options, of parts) error {
 
 const (
 	harborName = "harbor" // of HarborEnv's environment, in its path
-	// harborSessions is how many sessions it has at least: each is a call that waits for a rollout, and those queue for the slots of hosts.
+	// harborSessions is its least number of sessions: each is a call that waits for a rollout, and rollouts queue for the hosts' slots.
 	harborSessions = 1024
 )
 
-// harborEnv is the environment of HarborEnv's clients; nil: there is none.
+// harborEnv returns the environment of HarborEnv's clients; nil: none.
 func (o Options) harborEnv(table *tools.Table) *harbor.Env {
 	if o.Harbor == nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *Server) mountHarbor(e *harbor.Env) error {
 	return s.mountAt(harborName, o, parts{table: own, room: s.exports, harbor: e, metricsOf: s.env})
 }
 
-// mountedAt is the handler of a path below an environment; nil for other paths.
+// mountedAt returns the handler of a path below an environment; nil: another path.
 func (s *Server) mountedAt(path string) http.Handler {
 	below, ok := strings.CutPrefix(path, mountPath)
 	if !ok {

@@ -1,7 +1,7 @@
 package envserver
 
-// What the routes read. The tags describe the members in the OpenAPI document and in /schema; the functions that fill these
-// types check what the tags say.
+// Requests of the routes. The tags describe the members in the OpenAPI document and in /schema; the functions that decode these types
+// check the constraints of the tags.
 
 type resetBody struct {
 	Seed      int64  `json:"seed" nullable:"true" minimum:"0" description:"taken and not used"`
@@ -21,7 +21,7 @@ type stepBody struct {
 	_ struct{} `title:"StepRequest" additionalProperties:"true"`
 }
 
-// sessionRequest names a session beside what a request's body says.
+// sessionRequest names a session beside the other members of a body.
 type sessionRequest struct {
 	Header string `header:"X-Session-Id" description:"the session that the request belongs to"`
 	Query  string `query:"session_id" description:"the same"`
@@ -42,7 +42,7 @@ type stepRequest struct {
 	stepBody
 }
 
-// webResetRequest takes any members; the reference bounds none of them here.
+// webResetRequest accepts any members; the reference bounds none of them here.
 type webResetRequest struct {
 	sessionRequest
 	EpisodeID string `json:"episode_id" nullable:"true" description:"your name for the episode"`

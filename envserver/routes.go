@@ -76,7 +76,7 @@ func (s *Server) router() chi.Router {
 	return r
 }
 
-// headOf answers HEAD as the route answers GET: the HTTP server leaves the body out. A stream of events would never end.
+// headOf answers HEAD as GET: the HTTP server omits the body. A stream of events would never end.
 func headOf(rt api.Route) api.Route {
 	get := rt.Handle
 	rt.Method = http.MethodHead
@@ -89,7 +89,7 @@ func headOf(rt api.Route) api.Route {
 	return rt
 }
 
-// headOnly ends a request with the first byte of its answer.
+// headOnly ends a request at the first byte of its answer.
 type headOnly struct {
 	http.ResponseWriter
 	sent func()
@@ -107,7 +107,7 @@ var errHeadOnly = errors.New("only the headers are asked for")
 // Unwrap is for http.ResponseController.
 func (h *headOnly) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// named gives a request's span the name of its route; paths themselves are without number.
+// named names a request's span after its route, since there are arbitrarily many paths.
 func named(rt api.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trace.SpanFromContext(r.Context()).SetName(rt.Method + " " + rt.Path)
@@ -115,7 +115,7 @@ func named(rt api.Route) http.HandlerFunc {
 	}
 }
 
-// unescaped has a request routed by the path that it means, whatever of it the client has escaped.
+// unescaped routes a request by its decoded path.
 func unescaped(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" { // which the router would go by
@@ -128,14 +128,14 @@ func unescaped(next http.Handler) http.Handler {
 	})
 }
 
-// noHandshake says why a WebSocket's handshake is refused.
+// noHandshake answers why a WebSocket's handshake is refused.
 func noHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
 	w.Header().Set("Sec-WebSocket-Version", "13")
 	httpio.WriteDetail(w, status, why.Error())
 }
 
-// upgrades answers WebSocket handshakes, which are none of the router's: they are refused where there is no WebSocket, and a path
-// may have both.
+// upgrades answers WebSocket handshakes before the router: it refuses those on paths without a WebSocket, and a path may have both kinds
+// of handlers.
 func upgrades(sockets map[string]http.HandlerFunc) func(http.Handler) http.Handler {
 	return func(plain http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,7 +167,7 @@ func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
 	}
 }
 
-// unknownPath sends a known path with a slash too many to its place, and knows nothing else.
+// unknownPath redirects a known path with an extra slash, and answers 404 otherwise.
 func (s *Server) unknownPath(allowed map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimSuffix(r.URL.Path, "/")

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// rpc answers one JSON-RPC request on any transport. own is the session of the WebSocket it came by, nil over HTTP.
+// rpc answers one JSON-RPC request on any transport. own is the session of its WebSocket, nil over HTTP.
 func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Session) jsonrpc.Response {
 	var (
 		result any
@@ -43,7 +43,7 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 	return jsonrpc.Response{ID: r.ID, Result: result}
 }
 
-// rpcSession finds the session that a request runs in, and a function to be called after it.
+// rpcSession returns the session of a request, and a function to call after the request.
 func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session.Session) (*session.Session, func(), error) {
 	if own != nil {
 		return own, func() {}, nil
@@ -55,8 +55,7 @@ func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
-// sessionParam is the session that a request names; "" when it names none. A value that is not a string names a session that does not
-// exist, rather than none.
+// sessionParam returns the session that a request names; "": none. A value that is not a string names a session that does not exist.
 func sessionParam(r jsonrpc.Request) string {
 	switch id := r.Params["session_id"].(type) {
 	case nil:
@@ -136,7 +135,7 @@ func played(out play.Outcome) (any, error) {
 	return result, nil
 }
 
-// rpcError gives every failure its code.
+// rpcError returns the JSON-RPC error for every failure.
 func rpcError(err error) *jsonrpc.Error {
 	var (
 		ready   *jsonrpc.Error

@@ -27,8 +27,8 @@ func (s *Server) simulationRoutes() []api.Route {
 	}
 }
 
-// The three HTTP routes of the simulation mode are stateless, as in the reference: each has an environment of its own that
-// ends with the request and takes no slot. A request that names a session is carried out in that one.
+// The three HTTP routes of the simulation mode are stateless, as in the reference: each request has an environment of its own that takes
+// no slot. A request that names a session uses that session.
 
 func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	data, release, ok := s.bodies.Read(w, r)
@@ -100,7 +100,7 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// readStep reads a step request; timeout_s beside the action wins over the one in its metadata.
+// readStep reads a step request; timeout_s beside the action takes precedence over the one in its metadata.
 func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
 	obj, found := httpio.Object(data)
 	if found != nil {
@@ -127,7 +127,7 @@ func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
 	return in, a, found
 }
 
-// stateGet answers with the state of the session that is named, else of a fresh environment: there is none to ask.
+// stateGet answers with the state of the named session, or of a new environment.
 func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
 	sess, done, err := s.env.SessionFor(r.Context(), env.SessionOf(r))
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// splicer writes the replies of the MCP library, which encodes all of a reply anew for each client. What a tool returned may be
-// megabytes that hundreds are given at once, so the library gets a mark in its place, and the text is put there as the reply
-// is written.
+// splicer writes the replies of the MCP library, which encodes the whole reply for each client. A tool's result may have megabytes and be
+// returned to hundreds of clients, so the library gets a mark instead, which is replaced by the text when the reply is written.
 type splicer struct {
 	http.ResponseWriter
-	mark []byte // begins every mark of this request; random, so that no text contains it
+	mark []byte // prefix of the marks of this request; random, so that no text contains it
 
 	mu    sync.Mutex
-	texts []*tools.Text // by what ends their marks
+	texts []*tools.Text // by the number at the end of their marks
 }
 
 // markDigits is the length of the number that ends a mark.
@@ -29,13 +28,13 @@ const markDigits = 8
 
 type splicerKey struct{}
 
-// withSplicer has the texts of r's answer put in by the returned writer.
+// withSplicer returns a writer that replaces the marks in r's answer.
 func withSplicer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	s := &splicer{ResponseWriter: w, mark: []byte(rand.Text())}
 	return s, r.WithContext(context.WithValue(r.Context(), splicerKey{}, s))
 }
 
-// marked returns what stands for a text until the answer is written.
+// marked returns the mark of a text.
 func marked(ctx context.Context, text *tools.Text) string {
 	s, _ := ctx.Value(splicerKey{}).(*splicer)
 	s.mu.Lock()
@@ -47,7 +46,7 @@ func marked(ctx context.Context, text *tools.Text) string {
 // Unwrap is for http.ResponseController.
 func (s *splicer) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Write takes whole replies: the library writes no other.
+// Write writes a whole reply: the library does not write parts.
 func (s *splicer) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		before, after, found := bytes.Cut(rest, s.mark)
@@ -71,6 +70,6 @@ func (s *splicer) put(number []byte) error {
 	text := s.texts[i]
 	s.mu.Unlock()
 	_, err = s.ResponseWriter.Write(text.Quoted)
-	runtime.KeepAlive(text) // so that callers that come while it is being read share it
+	runtime.KeepAlive(text) // so that concurrent callers share it
 	return err
 }

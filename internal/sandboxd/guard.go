@@ -15,7 +15,7 @@ import (
 //   - Not dumpable: nothing inside can trace it or read its memory, environment and descriptors.
 //   - Descriptors close on exec: a child never inherits the control socket.
 //   - Signals from inside are ignored. The kernel drops SIGKILL and SIGSTOP to pid 1, but Go would end or stop on some
-//     others, two of which it does not handle.
+//     others, and has no handler for two.
 //   - Orphans are reparented to it even if it is not pid 1.
 //   - Threads are started in advance: at the process limit the runtime could not start one, and would abort.
 func Guard() error {

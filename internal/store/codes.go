@@ -12,9 +12,10 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// codeOf is gcerrors.Code, but for errors that the drivers take for a missing blob: a caller would then believe that a result does not exist.
-// The driver of S3 does so with a missing bucket and each error whose text contains 301, a refused connection to port 13010 included. That of GCS does so with
-// refused credentials, and that of Azure with a missing container and a name server that does not know the host.
+// codeOf is gcerrors.Code, except for errors that the drivers mistake for a missing blob, so that a caller would believe that a result
+// does not exist. The driver of S3 does so for a missing bucket and for each error whose text contains 301, including a refused
+// connection to port 13010. That of GCS does so for refused credentials, and that of Azure for a missing container and an unresolved
+// host.
 func codeOf(err error) gcerrors.ErrorCode {
 	var s3 smithy.APIError
 	var s3Call *smithy.OperationError
@@ -61,7 +62,7 @@ func codeOfStatus(status int) gcerrors.ErrorCode {
 	}
 }
 
-// codeOfAzure takes a 404 for a missing blob only where it says so.
+// codeOfAzure takes a 404 for a missing blob only if it says so.
 func codeOfAzure(err *azcore.ResponseError) gcerrors.ErrorCode {
 	code := codeOfStatus(err.StatusCode)
 	if code == gcerrors.NotFound && err.ErrorCode != "BlobNotFound" {
@@ -70,7 +71,7 @@ func codeOfAzure(err *azcore.ResponseError) gcerrors.ErrorCode {
 	return code
 }
 
-// codeOfToken is of an answer to a request for a token: a 400 refuses the key that signed it.
+// codeOfToken classifies an answer to a request for a token: a 400 refuses the key that signed it.
 func codeOfToken(status int) gcerrors.ErrorCode {
 	if status == http.StatusBadRequest {
 		return gcerrors.PermissionDenied
@@ -78,7 +79,7 @@ func codeOfToken(status int) gcerrors.ErrorCode {
 	return codeOfStatus(status)
 }
 
-// missingBucket says whether the error is that of a bucket that does not exist, for the error of a write.
+// missingBucket reports whether the error of a write means that the bucket does not exist.
 func missingBucket(err error) bool {
 	var s3 smithy.APIError
 	var gcs *googleapi.Error

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// classify gives a driver's error its kind. What the driver cannot name counts as temporary, as do refused credentials and a missing
-// bucket: a problem of a bucket delays a rollout and does not fail it.
+// classify adds a kind to a driver's error. Unknown errors, refused credentials and a missing bucket count as temporary: a problem of a
+// bucket delays a rollout and does not fail it.
 func classify(err error, doing, key string) error {
 	if err == nil {
 		return nil
@@ -26,10 +26,10 @@ func classify(err error, doing, key string) error {
 	return fault.Wrap(kind, err, "%s %q", doing, key)
 }
 
-// answerTimeout bounds a call of a bucket that moves little data.
+// answerTimeout bounds a call of a bucket that transfers little data.
 const answerTimeout = time.Minute
 
-// failed is classify for a call under a context of bounded. A missing blob is one only where its bucket is there.
+// failed is classify for a call under a context of bounded. It reports a missing blob only if the bucket exists.
 func (s *Store) failed(ctx context.Context, err error, doing, key string) error {
 	var late *fault.Error
 	if err != nil && errors.As(context.Cause(ctx), &late) {
@@ -42,14 +42,15 @@ func (s *Store) failed(ctx context.Context, err error, doing, key string) error 
 	return failure
 }
 
-// accessible says whether the bucket is there. The library for GCS returns one error for a missing blob and a missing bucket when it reads.
+// accessible reports whether the bucket exists. On a read the library for GCS returns the same error for a missing blob and a missing
+// bucket.
 func (s *Store) accessible(ctx context.Context) bool {
 	there, err := s.bucket.IsAccessible(ctx)
 	return err == nil && there
 }
 
-// bounded bounds a call of a bucket that moves little data: a bucket that accepts connections and does not answer would hold it for as
-// long as ctx allows. The error of a call that reached the bound is temporary.
+// bounded bounds a call of a bucket that transfers little data: a bucket that accepts connections and does not answer would block it for
+// as long as ctx allows. The error of a call that reached the bound is temporary.
 func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.folder != "" {
 		return ctx, func() {}
@@ -57,5 +58,5 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, s.answer, unanswered())
 }
 
-// unanswered is the cause of a context that ended at the bound.
+// unanswered returns the cause of a context that ended at the bound.
 func unanswered() error { return fault.New(fault.Unavailable, "the store does not answer") }

@@ -9,7 +9,7 @@ import (
 	"gocloud.dev/blob"
 )
 
-// DeleteEarlier forgets what an attempt's keys hold of the time before, and the rollout's result of that time.
+// DeleteEarlier deletes an attempt's blobs from before that time, and the rollout's result if it is older.
 func (s *Store) DeleteEarlier(ctx context.Context, rolloutID string, attempt int, before time.Time) (removed int, err error) {
 	for _, prefix := range []string{AttemptKey(rolloutID, attempt, "") + "/", ResultKey(rolloutID)} {
 		n, err := s.expire(ctx, prefix, before)
@@ -20,7 +20,7 @@ func (s *Store) DeleteEarlier(ctx context.Context, rolloutID string, attempt int
 	return removed, nil
 }
 
-// expire deletes the blobs whose keys begin with the prefix and that were last written before a time.
+// expire deletes the blobs below the prefix that were last written before that time.
 func (s *Store) expire(ctx context.Context, prefix string, before time.Time) (removed int, err error) {
 	all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
 	for {

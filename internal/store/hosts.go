@@ -10,12 +10,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
-// HostRecord says where the roles of a deployment reach a host, and how the host was when it wrote the record.
+// HostRecord has the addresses of a host for the roles of a deployment, and its state when it wrote the record.
 type HostRecord struct {
 	ID        string    `json:"id"`
 	ToolsURL  string    `json:"tools_url"` // of its tool service
 	URL       string    `json:"url"`       // of its API
-	Machine   string    `json:"machine"`   // its name; a loopback address is good on it alone
+	Machine   string    `json:"machine"`   // host name; a loopback address is valid only there
 	StartedAt time.Time `json:"started_at"`
 	At        time.Time `json:"at"` // of the record
 
@@ -29,13 +29,13 @@ func (s *Store) PutHost(ctx context.Context, h HostRecord) error {
 	return s.PutJSON(ctx, hostKey(h.ID), h)
 }
 
-// Host returns the record of a host; fault.NotFound when its worker never started.
+// Host returns the record of a host; fault.NotFound: its worker never started.
 func (s *Store) Host(ctx context.Context, id string) (h HostRecord, err error) {
 	err = s.JSON(ctx, hostKey(id), &h)
 	return h, err
 }
 
-// Hosts returns the records of all hosts, by their names.
+// Hosts returns the records of all hosts, sorted by name.
 func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 	var all []HostRecord
 	for key, err := range s.Keys(ctx, hosts) {
@@ -58,12 +58,12 @@ func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 
 func hostKey(id string) string { return hosts + id + ".json" }
 
-// drainMark is what an operator left for a host.
+// drainMark is an operator's setting for a host.
 type drainMark struct {
 	At time.Time `json:"at"`
 }
 
-// SetDrained records whether a host takes new sandboxes. It holds until it is changed, whatever the host does.
+// SetDrained sets whether a host takes new sandboxes. It is valid until it is changed.
 func (s *Store) SetDrained(ctx context.Context, host string, on bool) error {
 	if !on {
 		return s.Delete(ctx, drainKey(host))
@@ -71,7 +71,7 @@ func (s *Store) SetDrained(ctx context.Context, host string, on bool) error {
 	return s.PutJSON(ctx, drainKey(host), drainMark{At: time.Now().UTC()})
 }
 
-// Drained says whether a host takes no new sandboxes.
+// Drained reports whether a host takes no new sandboxes.
 func (s *Store) Drained(ctx context.Context, host string) (bool, error) {
 	return s.Exists(ctx, drainKey(host))
 }

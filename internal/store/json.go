@@ -20,7 +20,7 @@ func (s *Store) PutJSON(ctx context.Context, key string, v any) error {
 	return err
 }
 
-// JSON decodes the blob that PutJSON stored under key into v. A missing blob is a fault.NotFound.
+// JSON decodes the JSON blob of key into v; fault.NotFound: there is none.
 func (s *Store) JSON(ctx context.Context, key string, v any) error {
 	data, err := s.Bytes(ctx, key, maxJSON)
 	if err != nil {

@@ -11,34 +11,34 @@ const (
 	Transcript     = "transcript.json" // rollout.Transcript
 	AgentEvents    = "agent.jsonl"     // the agent's events, one a line
 	Events         = "events.jsonl"    // JSON lines of rollout.Event
-	AgentOutput    = "output.log"      // the tail of what the agent's processes wrote to stdout and stderr
-	OpencodeOutput = "opencode.log"    // the same of OpenCode
-	Home           = "home.tar"        // the home directory as the agent left it
+	AgentOutput    = "output.log"      // end of the stdout and stderr of the agent's processes
+	OpencodeOutput = "opencode.log"    // end of OpenCode's output
+	Home           = "home.tar"        // the agent's home directory
 	Steps          = "steps.jsonl"     // JSON lines of episode.Step
 	Setup          = "setup.json"      // []rollout.CommandResult
-	Packages       = "packages.tar"    // rollout.Packages as setup left them; empty where there was nothing, none without a setup
+	Packages       = "packages.tar"    // rollout.Packages after setup; empty: none; missing: no setup
 	Grading        = "verify.json"     // grading.Record
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
-	Resources      = "resources.json" // []rollout.ResourceCause; none where no bound was reached
-	Endpoint       = "endpoint.json"  // rollout.EndpointReport, where the endpoint was probed
-	Network        = "network.jsonl"  // connections to hosts outside, one a line; none without them
+	Resources      = "resources.json" // []rollout.ResourceCause; missing: no limit was reached
+	Endpoint       = "endpoint.json"  // rollout.EndpointReport, if the endpoint was probed
+	Network        = "network.jsonl"  // connections to outside hosts, one a line; missing: none
 )
 
-// ResultKey is where the rollout.Result of a finished rollout lies.
+// ResultKey returns the key of a finished rollout's rollout.Result.
 func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "result.json") }
 
-// HeadKey is where Result.Head of a finished rollout lies, for readers that do not need the whole. Rollouts that ended under an earlier version
-// have none.
+// HeadKey returns the key of a finished rollout's Result.Head, for readers that do not need the whole result. Rollouts of earlier
+// versions have none.
 func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "head.json") }
 
-// GroupKey is where the rollout.GroupState of a finished group lies.
+// GroupKey returns the key of a finished group's rollout.GroupState.
 func GroupKey(groupID string) string { return path.Join("groups", groupID, "state.json") }
 
-// ProducerKey is where the rollout.ProducerState of a finished producer lies.
+// ProducerKey returns the key of a finished producer's rollout.ProducerState.
 func ProducerKey(producerID string) string { return path.Join("producers", producerID, "state.json") }
 
-// AttemptKey is where one of the blobs of an attempt lies.
+// AttemptKey returns the key of an attempt's blob.
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)
 }

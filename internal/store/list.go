@@ -9,7 +9,7 @@ import (
 	"gocloud.dev/blob"
 )
 
-// Keys lists the keys that begin with the prefix, in their order. It ends after an error.
+// Keys iterates over the keys with the prefix, in order. It ends after an error.
 func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		all := s.bucket.List(&blob.ListOptions{Prefix: prefix})

@@ -18,12 +18,12 @@ import (
 
 const (
 	contentType = "application/octet-stream"
-	// partsAtOnce bounds the parts of a blob that are on their way to a bucket at once. Each takes 5 MiB of memory.
+	// partsAtOnce bounds the parts of a blob that are uploaded in parallel. Each takes 5 MiB of memory.
 	partsAtOnce = 2
 )
 
-// Put stores all of r under key and returns its size and digest. When r fails nothing is stored; a blob that would exceed the
-// rollout's quota is a fault.OutOfDisk. What is stored survives a power cut: an activity that finds a blob takes it for whole.
+// Put stores all of r under key and returns its size and digest. If r fails, nothing is stored; a blob that would exceed the rollout's
+// quota is a fault.OutOfDisk. Stored data survives a power cut, since an activity takes an existing blob for complete.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
 	return s.put(ctx, key, r, s.sync)
 }
@@ -36,9 +36,9 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	if data, ok := r.(*bytes.Reader); ok && s.folder == "" {
 		return s.upload(ctx, key, data)
 	}
-	ctx, cancel := context.WithCancelCause(ctx) // ending the context before Close is how a blob write is given up
+	ctx, cancel := context.WithCancelCause(ctx) // cancelling the context before Close aborts the write
 	defer cancel(nil)
-	var file *os.File // that is renamed when it is whole; nil where the store is no folder
+	var file *os.File // the temporary file; nil: the store is not a folder
 	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
 		ContentType: contentType, MaxConcurrency: partsAtOnce, BeforeWrite: func(as func(any) bool) error { return ownerOnly(as, &file) },
 	})
@@ -53,7 +53,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	}
 	if err != nil {
 		cancel(nil)
-		_ = w.Close() // reports the cancellation just made
+		_ = w.Close() // returns the error of this cancellation
 		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
 	}
 	if err := to.finish(); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	return ref, classify(syncFolder(file, sync), "sync", key)
 }
 
-// upload stores data in a bucket by one request. A writer would allocate the memory of a part for it.
+// upload stores data in a bucket by one request. A writer would allocate memory for a part.
 func (s *Store) upload(ctx context.Context, key string, data *bytes.Reader) (rollout.Ref, error) {
 	sum := sha256.New()
 	size, err := io.Copy(sum, data)
@@ -79,7 +79,7 @@ func (s *Store) upload(ctx context.Context, key string, data *bytes.Reader) (rol
 	return rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: size}, s.failed(ctx, err, "store", key)
 }
 
-// ownerOnly finds the file behind a blob, where the store is a folder, and makes it readable by its owner only.
+// ownerOnly finds the file of a blob, if the store is a folder, and makes it readable only by its owner.
 func ownerOnly(as func(any) bool, file **os.File) error {
 	if !as(file) {
 		return nil
@@ -87,7 +87,7 @@ func ownerOnly(as func(any) bool, file **os.File) error {
 	return (*file).Chmod(0o600)
 }
 
-// syncFolder makes the name of a file durable that was just renamed in its folder.
+// syncFolder makes the rename of a file durable.
 func syncFolder(of *os.File, sync func(*os.File) error) error {
 	if of == nil {
 		return nil

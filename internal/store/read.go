@@ -10,13 +10,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Reader reads the blob from its beginning; a key that holds nothing is a fault.NotFound. Close it before ctx ends.
+// Reader reads the blob from its beginning; fault.NotFound: there is none. Close it before ctx ends.
 func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
 	return s.rangeReader(ctx, key, 0, -1)
 }
 
-// rangeReader reads length bytes from an offset; a negative length reads to the end. The bound of an answer holds until the first byte can be
-// read.
+// rangeReader reads length bytes from an offset; a negative length reads to the end. The answer is bounded in time until its first byte.
 func (s *Store) rangeReader(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(s.answer, func() { cancel(unanswered()) })
@@ -29,7 +28,7 @@ func (s *Store) rangeReader(ctx context.Context, key string, offset, length int6
 	return &blobReader{Reader: r, cancel: cancel}, nil
 }
 
-// blobReader ends the context of its request when it is closed.
+// blobReader ends the context of its request in Close.
 type blobReader struct {
 	*blob.Reader
 	cancel context.CancelCauseFunc
@@ -60,10 +59,10 @@ func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, err
 	return data, nil
 }
 
-// Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
+// Tail reads the last n bytes of a blob, or all of it. An agent determines the size of some blobs.
 func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
 	about, err := s.attributes(ctx, key)
-	if err != nil || about.Size == 0 { // some stores refuse any range of an empty blob
+	if err != nil || about.Size == 0 { // some stores refuse every range of an empty blob
 		return nil, err
 	}
 	r, err := s.rangeReader(ctx, key, max(about.Size-n, 0), n)

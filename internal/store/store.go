@@ -1,7 +1,7 @@
-// Package store keeps what a rollout leaves behind (results, traces, logs, workspaces) as blobs under stable keys: in a folder
-// by default, or wherever a gocloud.dev/blob URL points. Workflows carry only references to it.
+// Package store stores the data of rollouts (results, traces, logs, workspaces) as blobs under stable keys: in a folder by default, or at
+// any gocloud.dev/blob URL. Workflows carry only references to it.
 //
-// A blob is written whole or not at all, power cuts included, and writing a key again replaces it, so an activity that runs twice does no harm.
+// A write is atomic, even across power cuts, and replaces an earlier blob of the key, so an activity may run twice.
 package store
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Store is a set of blobs by key. It is safe for concurrent use.
+// Store holds blobs by key. It is safe for concurrent use.
 type Store struct {
 	bucket   *blob.Bucket
-	folder   string               // empty: the store is a bucket
+	folder   string               // "": the store is a bucket
 	scheme   string               // of the URL of a bucket
-	sync     func(*os.File) error // makes a file, or the names in a folder, survive a power cut
-	answer   time.Duration        // bounds a call of a bucket that moves little data
+	sync     func(*os.File) error // makes a file, or a folder's names, survive a power cut
+	answer   time.Duration        // bounds a call of a bucket that transfers little data
 	quota    Quota
 	measured measured
 }
@@ -34,9 +34,9 @@ type Option func(*Store)
 // WithQuota bounds what the store holds; without it nothing is bounded.
 func WithQuota(q Quota) Option { return func(s *Store) { s.quota = q } }
 
-// Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
-// scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported (package cloud).
-// Opening a bucket does not reach it; Check does.
+// Open opens the store at url. A plain path is a folder, created if missing and readable only by its owner. A URL with a scheme
+// ("s3://bucket?region=…") uses the gocloud.dev/blob driver of that scheme, which the program must import (package cloud). Open does not
+// connect to a bucket; Check does.
 func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// checkURL refuses credentials in a URL, which logs and errors show.
+// checkURL refuses credentials in a URL, since logs and errors show it.
 func checkURL(url string) error {
 	if before, _, found := strings.Cut(url, "@"); found && remote(before) {
 		return fault.New(fault.Invalid, "open store: want a URL without credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID")
@@ -67,7 +67,7 @@ func checkURL(url string) error {
 	return nil
 }
 
-// Remote says whether the store is a bucket, which a network separates from this machine.
+// Remote reports whether the store is a bucket, which is reached over a network.
 func (s *Store) Remote() bool { return s.folder == "" }
 
 func remote(url string) bool { return strings.Contains(url, "://") }
@@ -79,7 +79,7 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 	return fileblob.OpenBucket(url, &fileblob.Options{
 		CreateDir:   true,
 		DirFileMode: 0o700,
-		NoTempDir:   true, // the temporary directory may lie on another file system, where a rename fails
+		NoTempDir:   true, // the temporary directory may be on another file system, where a rename fails
 		Metadata:    fileblob.MetadataDontWrite,
 	})
 }
@@ -87,7 +87,7 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 // schemeGCS is the scheme of a bucket of Google Cloud Storage.
 const schemeGCS = "gs"
 
-// quiet keeps the AWS SDK from a warning on stderr for each blob that was written in parts, whose checksum it cannot verify.
+// quiet prevents a warning of the AWS SDK on stderr for each blob that was written in parts, whose checksum it cannot verify.
 func quiet(url string) string {
 	const setting = "response_checksum_validation"
 	if !strings.HasPrefix(url, "s3://") || strings.Contains(url, setting) {
@@ -103,7 +103,7 @@ func quiet(url string) string {
 // Close releases the store.
 func (s *Store) Close() error { return s.bucket.Close() }
 
-// Exists says whether key holds a blob.
+// Exists reports whether key has a blob.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	_, err := s.attributes(ctx, key)
 	if fault.Is(err, fault.NotFound) {
@@ -112,7 +112,7 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
-// attributes asks for a blob. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET distinguishes them.
+// attributes requests a blob's attributes. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET distinguishes them.
 func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -124,11 +124,11 @@ func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, e
 	if err != nil {
 		return nil, s.failed(ctx, err, "look for", key)
 	}
-	defer r.Close() // somebody wrote it meanwhile
+	defer r.Close() // it was written meanwhile
 	return &blob.Attributes{Size: r.Size(), ModTime: r.ModTime()}, nil
 }
 
-// Delete forgets key; one that holds nothing is no error.
+// Delete deletes the blob of key. A missing one is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()

@@ -12,17 +12,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// unfinishedAge is how old the last write to an unfinished blob is once its writer is gone: longer than any writer may take between two
-// writes.
+// unfinishedAge is the age of the last write after which an unfinished blob has no writer: longer than any pause between two writes.
 const unfinishedAge = time.Hour
 
-// Sweep removes what writers that were killed left half-written in a folder, and tells how many there were. Other stores keep
-// no half of a blob.
+// Sweep removes the unfinished files of killed writers in a folder, and returns their number. Other stores keep no partial blobs.
 func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	if s.folder == "" {
 		return 0, nil
 	}
-	// How fileblob names a blob until it is whole; no key of ours ends so.
+	// fileblob's names of unfinished blobs; none of our keys ends so.
 	unfinished := regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
 	err = filepath.WalkDir(s.folder, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && unfinished.MatchString(path) {
@@ -33,7 +31,7 @@ func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 			}
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			err = nil // its writer was quicker
+			err = nil // its writer was faster
 		}
 		return errors.Join(err, ctx.Err())
 	})

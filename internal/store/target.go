@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// finishing is how many times the bound of an answer a bucket has to make a blob of its parts.
+// finishing is the time for a bucket to assemble a blob from its parts, in multiples of the bound of an answer.
 const finishing = 5
 
-// target writes a blob. Its errors are faults, so that they are not taken for those of what is read. A bucket that takes nothing for a while ends
-// the write; a source may be as slow as it is.
+// target writes a blob. Its errors are faults, to distinguish them from errors of the source. A bucket that accepts no data for a while
+// ends the write; the source may be slow.
 type target struct {
 	ctx    context.Context //nolint:containedctx // of the writer, which lives for one call
 	s      *Store
@@ -26,7 +26,7 @@ func (t *target) Write(p []byte) (int, error) {
 	return n, t.s.failed(t.ctx, err, "store", t.key)
 }
 
-// finish makes the blob what the key holds.
+// finish replaces the key's blob.
 func (t *target) finish() error {
 	defer t.bound(finishing * t.s.answer)()
 	return t.s.failed(t.ctx, t.w.Close(), "store", t.key)

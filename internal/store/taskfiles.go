@@ -16,13 +16,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// PutFiles stores the files of a task as one archive under its digest, unless it is there already: the rollouts of a group, and all
-// attempts, share it.
+// PutFiles stores the files of a task as one archive under its digest, unless it exists. All rollouts of a group, and all attempts, share
+// it.
 func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.Ref, error) {
 	return s.PutArchive(ctx, files, nil)
 }
 
-// PutArchive is PutFiles with blobs of the store as further files: keys by their path in the archive. It streams them.
+// PutArchive is PutFiles with further files from blobs: keys by path in the archive. It streams them.
 func (s *Store) PutArchive(ctx context.Context, files, blobs map[string]string) (rollout.Ref, error) {
 	write := func(w io.Writer) error {
 		archive := tar.NewWriter(w)
@@ -59,14 +59,14 @@ func ArchiveOf(files map[string]string) io.ReadCloser {
 	})
 }
 
-// piped reads what write writes.
+// piped returns a reader of what write writes.
 func piped(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(write(w)) }() // ends when r is read to its end, or closed
+	go func() { w.CloseWithError(write(w)) }() // ends when r is read to its end or closed
 	return r
 }
 
-// writeTexts writes files into a tar below rollout.Home. Equal files make equal bytes.
+// writeTexts writes files into a tar below rollout.Home. Equal files result in equal bytes.
 func writeTexts(archive *tar.Writer, files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		full, err := rollout.FilePath(name)
@@ -107,11 +107,11 @@ func (s *Store) writeBlob(ctx context.Context, archive *tar.Writer, name, key st
 	return classify(err, "read", key)
 }
 
-// header is that of a file with a content that begins so.
+// header returns the header of a file whose content begins so.
 func header(name, content string, size int64) *tar.Header {
 	return &tar.Header{
 		Typeflag: tar.TypeReg, Name: name, Mode: modeOf(content), Size: size,
-		ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // any constant that zip can hold
+		ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // any constant that zip supports
 	}
 }
 

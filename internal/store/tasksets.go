@@ -14,14 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Bounds of a stored set of tasks, in bytes; the tasks' files are apart.
+// Bounds of a stored task set, in bytes, without the tasks' files.
 const (
 	maxSet  = 256 << 20
 	maxTask = 8 << 20
 )
 
-// PutTasks stores the rollouts of a set of tasks, whose files are in the store already, under the digest of all. A set that is there is not
-// written again. The blob begins with the offset of each task and of the end, 8 bytes each, big-endian; then follow the tasks as JSON.
+// PutTasks stores the rollouts of a task set under the digest of all; their files must be in the store. It does not rewrite an existing
+// set. The blob begins with the offset of each task and of the end, 8 bytes each, big-endian, followed by the tasks as JSON.
 func (s *Store) PutTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	var text bytes.Buffer
 	var ends []int
@@ -54,7 +54,7 @@ func (s *Store) PutTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, erro
 	return ref, err
 }
 
-// Task reads one task of a stored set. The error's kind is NotFound where there is no such set, Invalid where it has no such task.
+// Task reads one task of a stored set; fault.NotFound: no such set, fault.Invalid: no such task.
 func (s *Store) Task(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, error) {
 	var spec rollout.Spec
 	if err := ref.Validate(); err != nil {
@@ -78,7 +78,7 @@ func (s *Store) Task(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, er
 	return spec, fault.Wrap(fault.Invalid, json.Unmarshal(text, &spec), "decode task %d of %q", ref.Index, ref.Set.Key)
 }
 
-// part reads n bytes of a blob from an offset, or what there is of them.
+// part reads up to n bytes of a blob from an offset.
 func (s *Store) part(ctx context.Context, key string, offset, n int64) ([]byte, error) {
 	r, err := s.rangeReader(ctx, key, offset, n)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// PutTaskFiles stores the archives of a task's files, its uploads among them, and of the verifier's uploads. A nil reference: there are
-// none.
+// PutTaskFiles stores the archives of a task's files, including its uploads, and of the verifier's uploads. A nil reference: none.
 func (s *Store) PutTaskFiles(ctx context.Context, owner string, t rollout.Task) (files, tests *rollout.Ref, err error) {
 	texts, _ := t.Split()
 	work, verifier := t.SplitUploads()
@@ -32,7 +31,7 @@ func (s *Store) PutTaskFiles(ctx context.Context, owner string, t rollout.Task) 
 	return files, tests, nil
 }
 
-// checkUploads refuses uploads that are not the owner's, and those that are too large together.
+// checkUploads refuses uploads of another owner, and uploads that are too large together.
 func (s *Store) checkUploads(ctx context.Context, owner string, t rollout.Task) error {
 	sum := int64(0)
 	for name, digest := range t.Uploads {

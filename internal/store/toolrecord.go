@@ -7,13 +7,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// ToolRecord keeps what servers of tools answered to an attempt; it implements tool.Record.
+// ToolRecord stores the answers of tool servers to an attempt; it implements tool.Record.
 type ToolRecord struct {
 	store  *Store
 	prefix string
 }
 
-// ToolRecord is the record of an attempt.
+// ToolRecord returns the record of an attempt.
 func (s *Store) ToolRecord(rolloutID string, attempt int) ToolRecord {
 	return ToolRecord{store: s, prefix: AttemptKey(rolloutID, attempt, "tools")}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Uploads keeps files that clients send before the rollouts that use them, by the SHA-256 of their content. Each owner has its own: a
-// digest alone does not give the file of another. A rollout that starts copies what it uses.
+// Uploads stores files that clients send before the rollouts that use them, by the SHA-256 of their content. Each owner has separate
+// files: a digest alone does not give access to another's. A rollout copies what it uses when it starts.
 type Uploads struct {
 	Store *Store
-	// MaxBytes bounds the files of one owner together; 0: unbounded. Files that are sent at the same time may exceed it by their size.
+	// MaxBytes bounds the files of one owner together; 0: unbounded. Parallel uploads may exceed it by their size.
 	MaxBytes int64
-	// Keep is how long a file is kept after it was sent.
+	// Keep is the time for which a file is kept after it was sent.
 	Keep time.Duration
 }
 
-// Put stores a file of at most rollout.MaxUploadBytes. One whose SHA-256 is not the digest is Invalid and is not stored; one beyond the
-// bounds is Exhausted.
+// Put stores a file of at most rollout.MaxUploadBytes. A file with another SHA-256 is a fault.Invalid; one beyond the bounds is a
+// fault.Exhausted.
 func (u Uploads) Put(ctx context.Context, owner, digest string, r io.Reader) (int64, error) {
 	key, err := uploadKey(owner, digest)
 	if err != nil {
@@ -46,7 +46,7 @@ func (u Uploads) Put(ctx context.Context, owner, digest string, r io.Reader) (in
 	return ref.Size, err
 }
 
-// Size is the size of a file that the owner has sent and that is kept for at least half of Keep from now; fault.NotFound for others.
+// Size returns the size of an owner's file that is kept for at least half of Keep from now; fault.NotFound: there is none.
 func (u Uploads) Size(ctx context.Context, owner, digest string) (int64, error) {
 	key, err := uploadKey(owner, digest)
 	if err != nil {
@@ -62,7 +62,7 @@ func (u Uploads) Size(ctx context.Context, owner, digest string) (int64, error) 
 	return 0, fault.New(fault.NotFound, "no upload %s", digest)
 }
 
-// Expire deletes the files that were last sent longer than Keep ago, and tells how many there were.
+// Expire deletes the files that were last sent longer than Keep ago, and returns their number.
 func (u Uploads) Expire(ctx context.Context) (removed int, err error) {
 	return u.Store.expire(ctx, "uploads/", time.Now().Add(-u.Keep))
 }
@@ -77,7 +77,7 @@ func ownerKey(owner string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// checked fails after left bytes, and at its end where the content is not that of the digest.
+// checked fails after left bytes, and at the end if the content does not have the digest.
 type checked struct {
 	r      io.Reader
 	left   int64

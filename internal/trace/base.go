@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// blockSize is the step in which sections are compared, in bytes; a multiple of an id's.
+	// blockSize is the unit in which sections are compared, in bytes; a multiple of an id's size.
 	blockSize = 2 << 10
-	// tailBlocks bounds how far from the end requests are compared: behind the messages stand the tools, which stay the same.
+	// tailBlocks bounds the compared end of requests: after the messages come the tools, which stay the same.
 	tailBlocks = 64
-	// maxDepth bounds how many records it takes to restore one.
+	// maxDepth bounds the number of records that are read to restore one.
 	maxDepth = 16
-	// maxBases bounds what is remembered of a log: an agent names its conversations as it likes.
+	// maxBases bounds the bases of a log: an agent chooses the names of its conversations.
 	maxBases = 32
 )
 
-// conversation is what follows one upon the other.
+// conversation identifies calls that continue each other.
 type conversation struct {
 	kind    rollout.TurnKind
 	lineage string
 }
 
-// base is what is remembered of a conversation's latest whole record, so that the next is written as the difference to it:
-// agents send their whole past with each call. It holds hashes of blocks and not the bytes: those of a thousand rollouts are too many to
-// keep.
+// base describes a conversation's latest complete record, so that the next one is written as the difference to it: agents send their
+// whole past with each call. It holds hashes of blocks, since the bytes of a thousand rollouts are too many to keep.
 type base struct {
 	place
 	depth           int
@@ -34,7 +33,7 @@ type base struct {
 	from            *diff // nil: written in full
 }
 
-// diff says how a record was written as the difference to an earlier one.
+// diff describes a record as the difference to an earlier one.
 type diff struct {
 	place
 	Depth   int   `json:"depth"`
@@ -42,26 +41,26 @@ type diff struct {
 	Prompt  share `json:"prompt"`
 }
 
-// share is what a section has in common with the same section of its base, in bytes from the start and from the end.
+// share is the part that a section has in common with its base, in bytes from the start and from the end.
 type share struct {
 	Prefix int `json:"prefix,omitempty"`
 	Suffix int `json:"suffix,omitempty"`
 }
 
-// rest is what is not shared.
+// rest returns the part that is not shared.
 func (s share) rest(section []byte) []byte { return section[s.Prefix : len(section)-s.Suffix] }
 
-// fits says whether a section of so many bytes has such a share.
+// fits reports whether a section of that size can have such a share.
 func (s share) fits(size int) bool {
 	return s.Prefix >= 0 && s.Suffix >= 0 && s.Prefix <= size && s.Suffix <= size-s.Prefix
 }
 
-// restore puts the section together again.
+// restore assembles the section.
 func (s share) restore(base, rest []byte) []byte {
 	return slices.Concat(base[:s.Prefix], rest, base[len(base)-s.Suffix:])
 }
 
-// nextBase prepares what will be remembered of a record, and finds what it is best written as the difference to.
+// nextBase prepares the base of a record's successor, and finds the best base of the record.
 func (l *Log) nextBase(r *Record) *base {
 	next := &base{
 		request: newPrint(l.store.seed, r.Request).withTail(l.store.seed, r.Request),
@@ -80,7 +79,7 @@ func (l *Log) nextBase(r *Record) *base {
 	return next
 }
 
-// remember makes a record that was written the base of the next. A broken one has no prompt to go on from. The store's lock is held.
+// remember makes a written record the base of the next. A broken one has no prompt to continue. The store's lock is held.
 func (l *Log) remember(r *Record, next *base, at place) {
 	if !r.Whole() {
 		return
@@ -92,8 +91,8 @@ func (l *Log) remember(r *Record, next *base, at place) {
 	l.bases[conversation{r.Kind, r.Lineage}] = next
 }
 
-// print is what is remembered of a section: its length, and a hash of each of its blocks, counted from the start and, where it
-// may end as an earlier one does, from the end for the last ones.
+// print is the fingerprint of a section: its length, and a hash of each of its blocks, counted from the start and for the last ones also
+// from the end.
 type print struct {
 	size       int
 	head, tail []uint64
@@ -114,7 +113,7 @@ func (p print) withTail(seed maphash.Seed, b []byte) print {
 	return p
 }
 
-// common is what a section shares with an earlier one.
+// common returns the part that a section shares with an earlier one.
 func (p print) common(before print) share {
 	s := share{Prefix: blockSize * alike(p.head, before.head)}
 	room := (min(p.size, before.size) - s.Prefix) / blockSize

@@ -7,29 +7,29 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// syncInterval is the least time from the beginning of one sync to that of the next. A sync costs the processor as much as the rest
-// of a record does: where many calls end at once they share one, and a call by itself does not wait.
+// syncInterval is the least time between the starts of two syncs. A sync costs as much CPU as the rest of a record: calls that end
+// together share one, and a single call does not wait.
 const syncInterval = 5 * time.Millisecond
 
-// enough is how many records make a sync worth its cost at once: where as many callers as a load has wait, waiting for the interval brings no
-// more of them, and costs a timer and the threads' sleep.
+// enough is the number of records that makes a sync worth its cost at once: with that many waiting callers, a longer wait collects no
+// more, and costs a timer and thread switches.
 const enough = 16
 
-// committer lets all writers that wait at the same time share one sync: the first to wait syncs for all that has been
-// written by then, the others wait for that or the next one.
+// committer makes concurrent writers share a sync: the first to wait syncs everything written so far, the others wait for that sync or
+// the next one.
 type committer struct {
 	sync func() error
-	due  time.Time // when the next sync may begin, unless there are enough records for one; the leader's alone
+	due  time.Time // time of the next sync, unless there are enough records before; used by the leader only
 
 	mu      sync.Mutex
 	written int64
 	synced  int64
-	full    chan struct{} // closed once there are enough records; nil: the leader does not wait for more
-	running chan struct{} // closed when the sync under way is over; nil when there is none
-	failed  error         // a failed sync: what is on disk is unknown, so every later wait fails
+	full    chan struct{} // closed when there are enough records; nil: the leader does not wait for more
+	running chan struct{} // closed at the end of the current sync; nil: none
+	failed  error         // a failed sync: the state of the disk is unknown, so every later wait fails
 }
 
-// wrote numbers a frame that was just written.
+// wrote returns the number of a frame that was just written.
 func (c *committer) wrote() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *committer) wait(n int64) error {
 	return c.failed
 }
 
-// join waits for the sync under way. The lock is held at entry and return.
+// join waits for the current sync. The lock is held at entry and return.
 func (c *committer) join() {
 	running := c.running
 	c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *committer) lead() {
 	close(running)
 }
 
-// collect waits until the next sync is due or there are enough records for one. The lock is held at entry and return.
+// collect waits until the next sync is due or there are enough records. The lock is held at entry and return.
 func (c *committer) collect() {
 	wait := time.Until(c.due)
 	if wait <= 0 || c.written-c.synced >= enough {
@@ -101,14 +101,14 @@ func (c *committer) collect() {
 	c.full = nil
 }
 
-// broken is why every wait fails; nil: it does not.
+// broken returns why every wait fails; nil: none does.
 func (c *committer) broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
-// fail has every later wait fail, because of a sync that was made elsewhere.
+// fail makes every later wait fail, because of a failed sync elsewhere.
 func (c *committer) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

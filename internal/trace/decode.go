@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// written is a record as it was read: its sections alias the frame, or are restored.
+// written is a record as read: its sections alias the frame, or are restored.
 type written struct {
 	head                                  *storedHead
 	request, reply, prompt, ids, logprobs []byte
@@ -49,7 +49,7 @@ func decode(head, sections []byte) (*written, error) {
 
 func take(b []byte, n int) (section, rest []byte) { return b[:n:n], b[n:] }
 
-// record is the record as it was appended.
+// record returns the record as it was appended.
 func (w *written) record() *Record {
 	r := &Record{Head: w.head.Head, Request: w.request, Reply: w.reply, PromptTokenIDs: readIDs(w.prompt), TokenIDs: readIDs(w.ids)}
 	r.Logprobs = make([]float64, len(w.logprobs)/8)
@@ -60,7 +60,7 @@ func (w *written) record() *Record {
 	return r
 }
 
-// restore puts the prompt's ids back where they stood.
+// restore inserts the prompt's ids at their place in the reply.
 func (r *Record) restore(c *cut) {
 	if c == nil {
 		return

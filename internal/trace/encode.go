@@ -16,9 +16,9 @@ type storedHead struct {
 	Prompt   int    `json:"n_prompt"`    // bytes of ids
 	TokenIDs int    `json:"n_token_ids"` // bytes of ids
 	Logprobs int    `json:"n_logprobs"`  // bytes of numbers
-	// Base is what Request and Prompt are written as the difference to; nil: they are whole.
+	// Base is the record to which Request and Prompt are the difference; nil: they are complete.
 	Base *diff `json:"base,omitempty"`
-	// Cut is where the prompt's ids were cut out of the reply.
+	// Cut is the place in the reply from which the prompt's ids were removed.
 	Cut *cut `json:"cut,omitempty"`
 }
 
@@ -29,7 +29,7 @@ type cut struct {
 
 func (h *storedHead) size() int { return h.Request + h.Reply + h.Prompt + h.TokenIDs + h.Logprobs }
 
-// wholeSizes are the lengths of the request and of the prompt's ids when they are restored, in bytes.
+// wholeSizes returns the sizes of the restored request and prompt's ids, in bytes.
 func (h *storedHead) wholeSizes() (request, prompt int) {
 	request, prompt = h.Request, h.Prompt
 	if d := h.Base; d != nil {
@@ -39,10 +39,10 @@ func (h *storedHead) wholeSizes() (request, prompt int) {
 	return request, prompt
 }
 
-// usualHead is room for most heads, in bytes.
+// usualHead is the size of most heads, in bytes.
 const usualHead = 1 << 10
 
-// encode makes the frame of a record.
+// encode returns the frame of a record.
 func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 	request, prompt, ids, logprobs := r.Request, idBytes(r.PromptTokenIDs), idBytes(r.TokenIDs), floatBytes(r.Logprobs)
 	if b.from != nil {
@@ -67,7 +67,7 @@ func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 	return h, newFrame(start, request, front, back, prompt, ids, logprobs), nil
 }
 
-// idBytes is ids as they are written; where memory has the same order, the memory itself.
+// idBytes returns ids in their written form; where the byte order is the same, the memory itself.
 func idBytes(ids []int32) []byte {
 	if len(ids) > 0 && littleEndian() {
 		return unsafe.Slice((*byte)(unsafe.Pointer(&ids[0])), 4*len(ids))

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// lowest stands for a logprob of minus infinity, as in vLLM's own replies.
+// lowest replaces a logprob of minus infinity, as in vLLM's replies.
 const lowest = -9999.0
 
 func (r *Record) flaw(format string, args ...any) {
@@ -21,7 +21,7 @@ func (r *Record) checkLengths() {
 	r.TokenIDs, r.Logprobs = nil, nil
 }
 
-// checkFinite takes minus infinity for the lowest number, and lets no other logprob that is not a number through.
+// checkFinite replaces minus infinity by the lowest number, and refuses any other logprob that is not finite.
 func (r *Record) checkFinite() {
 	lowered := 0
 	for i, p := range r.Logprobs {

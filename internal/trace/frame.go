@@ -11,9 +11,9 @@ import (
 const (
 	frameHead = 12
 	bodyHead  = 5
-	// frameMark lets a reader find the next frame behind one whose length cannot be trusted.
+	// frameMark lets a reader find the next frame after one with an invalid length.
 	frameMark = "\xf5rd\x01"
-	// maxBody refuses lengths that only a damaged file has: a request and a reply are bounded well below.
+	// maxBody refuses lengths that only a damaged file has: requests and replies have much lower bounds.
 	maxBody = 1 << 30
 )
 
@@ -27,10 +27,10 @@ var errDamaged = errors.New("damaged frame")
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// frame is a frame to be written: its head, the body's head, and the sections, which are written from where they are.
+// frame is a frame to write: its header, the body's head, and the sections, which are not copied.
 type frame [][]byte
 
-// startFrame is the beginning of a frame, with room for a head that is appended to it.
+// startFrame returns the beginning of a frame, with room for a head to append.
 func startFrame(kind byte, room int) []byte {
 	b := make([]byte, frameHead+bodyHead, frameHead+bodyHead+room)
 	copy(b, frameMark)
@@ -38,7 +38,7 @@ func startFrame(kind byte, room int) []byte {
 	return b
 }
 
-// newFrame makes a frame of its beginning, with the head, and its sections.
+// newFrame returns a frame of its beginning, with the head, and its sections.
 func newFrame(start []byte, sections ...[]byte) frame {
 	binary.LittleEndian.PutUint32(start[frameHead+1:], uint32(len(start)-frameHead-bodyHead))
 	f := append(frame{start}, sections...)
@@ -46,7 +46,7 @@ func newFrame(start []byte, sections ...[]byte) frame {
 	return f
 }
 
-// size is the length of the whole frame.
+// size returns the length of the whole frame.
 func (f frame) size() int64 {
 	n := 0
 	for _, part := range f {
@@ -55,7 +55,7 @@ func (f frame) size() int64 {
 	return int64(n)
 }
 
-// seal fills in the length and the checksum.
+// seal sets the length and the checksum.
 func (f frame) seal() {
 	sum := crc32.Checksum(f[0][frameHead:], castagnoli())
 	for _, part := range f[1:] {
@@ -65,7 +65,7 @@ func (f frame) seal() {
 	binary.LittleEndian.PutUint32(f[0][8:], sum)
 }
 
-// openFrame returns the body of the frame that b begins with.
+// openFrame returns the body of the frame at the beginning of b.
 func openFrame(b []byte) (body []byte, err error) {
 	if len(b) < frameHead || string(b[:4]) != frameMark {
 		return nil, errDamaged
@@ -81,7 +81,7 @@ func openFrame(b []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// split takes a checked body apart.
+// split returns the parts of a checked body.
 func split(body []byte) (kind byte, head, sections []byte, err error) {
 	n := int64(binary.LittleEndian.Uint32(body[1:]))
 	if n > int64(len(body)-bodyHead) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// append appends the head as encoding/json would: there is one for each call, and by reflection it takes as long as reading a short reply.
+// append appends the head as encoding/json would. There is one for each call, and reflection would take as long as reading a short reply.
 func (h *storedHead) append(b []byte) ([]byte, error) {
 	w := objectWriter{b: append(b, '{')}
 	h.writeCall(&w)
@@ -28,7 +28,7 @@ func (h *storedHead) append(b []byte) ([]byte, error) {
 	return append(w.b, '}'), w.err
 }
 
-// writeCall writes what a head says of the request and of how the call went.
+// writeCall writes the part of a head about the request and the call.
 func (h *storedHead) writeCall(w *objectWriter) {
 	w.number("turn", int64(h.Turn))
 	w.text("call_id", h.CallID)
@@ -55,7 +55,7 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	w.numberIfAny("owed", int64(h.Owed))
 }
 
-// writeReply writes what a head says of the reply.
+// writeReply writes the part of a head about the reply.
 func (h *storedHead) writeReply(w *objectWriter) {
 	if len(h.Flaws) > 0 {
 		w.value("flaws", h.Flaws)
@@ -107,8 +107,8 @@ func (d delivered) append(b []byte) []byte {
 
 // objectWriter appends the members of a JSON object.
 type objectWriter struct {
-	b   []byte // ends with the opening brace, or with a member
-	err error  // of a value that has no JSON
+	b   []byte // ends with the opening brace or a member
+	err error  // of a value that cannot be encoded
 }
 
 func (w *objectWriter) key(name string) {
@@ -160,7 +160,7 @@ func (w *objectWriter) time(name string, t time.Time) {
 	w.b = append(t.AppendFormat(append(w.b, '"'), time.RFC3339Nano), '"')
 }
 
-// raw writes a value that is JSON, if there is one.
+// raw writes a JSON value, if there is one.
 func (w *objectWriter) raw(name string, value []byte) {
 	if len(value) > 0 {
 		w.key(name)
@@ -168,7 +168,7 @@ func (w *objectWriter) raw(name string, value []byte) {
 	}
 }
 
-// value writes a value that few heads have.
+// value writes a rare value by encoding/json.
 func (w *objectWriter) value(name string, v any) {
 	encoded, err := json.Marshal(v)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Entry is a record as its log remembers it: small, for there is one for each call of every live route.
+// Entry is the index entry of a record. It is small, since there is one for each call of every live route.
 type Entry struct {
 	Turn      int
 	CallID    string
@@ -25,20 +25,20 @@ type Entry struct {
 	Owed      time.Duration
 
 	place           place
-	request, prompt int   // bytes of these sections when they are whole
-	adds            int64 // bytes of the prompt that are not its base's
+	request, prompt int   // bytes of these sections when restored
+	adds            int64 // bytes of the prompt that the base lacks
 	chain           int64 // see index.chain
 }
 
-// Bytes is what it takes to read the reply, with its prompt's ids written out, beside the reply as it is returned.
+// Bytes returns the memory for reading the reply with its prompt's ids, besides the returned reply.
 func (e Entry) Bytes() int64 { return e.place.size + 3*int64(e.prompt) + e.chain }
 
-// index is what a log remembers.
+// index is the index of a log.
 type index struct {
 	entries  []Entry        // in the order of the file
 	disk     int64          // bytes of all frames
-	restored int64          // bytes of all records when what they share with others is written out
-	whole    map[string]int // call id → its latest whole entry
+	restored int64          // bytes of all records when restored
+	whole    map[string]int // call id → its latest complete entry
 	turns    map[int]int    // turn → its entry
 }
 
@@ -60,7 +60,8 @@ func (ix *index) put(h *storedHead, at place) {
 	})
 }
 
-// chain is what Reply holds at once of the frames that it takes to restore the prompt's ids: one frame, and of those before it what each adds.
+// chain returns the bytes of frames that Reply holds at once to restore the prompt's ids: one frame, and of those before it the part that
+// each adds.
 func (ix *index) chain(h *storedHead) int64 {
 	if h.Base == nil || h.Base.Prompt == (share{}) {
 		return 0
@@ -72,7 +73,7 @@ func (ix *index) chain(h *storedHead) int64 {
 	return max(from.place.size, from.adds+from.chain)
 }
 
-// at returns the entry whose frame stands there. It is looked for from the end: it is a recent one.
+// at returns the entry of the frame at that place. It searches from the end, since the entry is recent.
 func (ix *index) at(p place) (Entry, bool) {
 	for _, e := range slices.Backward(ix.entries) {
 		if e.place.Segment == p.Segment && e.place.At == p.At {
@@ -82,7 +83,7 @@ func (ix *index) at(p place) (Entry, bool) {
 	return Entry{}, false
 }
 
-// restores says whether the record that a frame was written as the difference to is there and has what they share.
+// restores reports whether the base of a frame exists and has the shared part.
 func (ix *index) restores(h *storedHead, at place) bool {
 	from, ok := ix.at(h.Base.place)
 	return ok && from.place.before(at) && h.Base.Request.fits(from.request) && h.Base.Prompt.fits(from.prompt)
@@ -94,14 +95,14 @@ func (ix *index) deliver(turn int) {
 	}
 }
 
-// byTurn is a copy of the entries in the order the calls began.
+// byTurn returns a copy of the entries in the order the calls began.
 func (ix *index) byTurn() []Entry {
 	sorted := slices.Clone(ix.entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return cmp.Compare(a.Turn, b.Turn) })
 	return sorted
 }
 
-// find returns the whole record of a call id.
+// find returns the complete record of a call id.
 func (ix *index) find(callID string) (Entry, bool) {
 	i, ok := ix.whole[callID]
 	if !ok {

@@ -25,8 +25,8 @@ func (s *Store) load() error {
 	return nil
 }
 
-// loadSegment reads one segment, which is in memory as a whole meanwhile. The last one's torn tail is cut off; an older one was
-// synced as a whole, so that a bad tail of it is damage, and stays for inspection.
+// loadSegment reads one segment, which is in memory as a whole meanwhile. It cuts off a torn tail of the last segment. An older one was
+// synced completely, so a bad tail is damage, and is kept for inspection.
 func (s *Store) loadSegment(seg *segment, last bool) error {
 	raw, err := os.ReadFile(seg.file.Name())
 	if err != nil {
@@ -59,13 +59,13 @@ func (s *Store) cut(seg *segment) error {
 	return nil
 }
 
-// delivered is the head of the tiny frame that says that the agent got a reply.
+// delivered is the head of the small frame that records that the agent got a reply.
 type delivered struct {
 	Log  string `json:"log"`
 	Turn int    `json:"turn"`
 }
 
-// add takes in one body.
+// add indexes one body.
 func (s *Store) add(seg *segment, body []byte, at place) error {
 	kind, head, sections, err := split(body)
 	if err != nil {

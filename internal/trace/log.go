@@ -2,10 +2,10 @@ package trace
 
 import "github.com/rolloutd/rolloutd/internal/fault"
 
-// usualNote is room for the head of most notes, in bytes.
+// usualNote is the size of the head of most notes, in bytes.
 const usualNote = 128
 
-// Log is one route's records in a Store. It is safe for concurrent use. The store's lock guards what is in it.
+// Log is one route's records in a Store. It is safe for concurrent use. The store's lock guards its fields.
 type Log struct {
 	store   *Store
 	key     string
@@ -14,8 +14,7 @@ type Log struct {
 	dropped bool
 }
 
-// Append writes the record and returns when it is on disk. The record's ids and logprobs are checked first; see
-// Record.Check.
+// Append writes the record and returns when it is on disk. It first checks the record's ids and logprobs; see Record.Check.
 func (l *Log) Append(r *Record) error {
 	r.Check()
 	next := l.nextBase(r)
@@ -44,13 +43,12 @@ func (l *Log) disown(callID string) {
 	delete(l.index.whole, callID)
 }
 
-// Delivered notes that the agent got the reply of a turn. It does not wait for the disk: a note lost with the machine's
-// power says too little, never too much.
+// Delivered records that the agent got the reply of a turn. It does not wait for the disk: losing the record in a power cut is safe.
 func (l *Log) Delivered(turn int) error {
 	note := newFrame(delivered{l.key, turn}.append(startFrame(typeDelivered, usualNote)))
 	_, err := l.store.write(l, note, func(place) { l.index.deliver(turn) })
 	return err
 }
 
-// Drop forgets the log and its records for good.
+// Drop removes the log and its records.
 func (l *Log) Drop() error { return fault.Wrap(fault.Internal, l.store.drop(l.key), "drop trace") }

@@ -7,14 +7,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Entries are the calls so far, in the order they began.
+// Entries returns the calls so far, in the order they began.
 func (l *Log) Entries() []Entry {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	return l.index.byTurn()
 }
 
-// EntriesFrom lists at most limit records behind the first n, in the order of the file.
+// EntriesFrom returns at most limit records after the first n, in the order of the file.
 func (l *Log) EntriesFrom(n, limit int) []Entry {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -23,21 +23,21 @@ func (l *Log) EntriesFrom(n, limit int) []Entry {
 	return slices.Clone(all[n:min(n+limit, len(all))])
 }
 
-// Len is the number of records.
+// Len returns the number of records.
 func (l *Log) Len() int {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	return len(l.index.entries)
 }
 
-// Size is how many bytes the log's records take on disk, and how many they come to when what they share with others is written out.
+// Size returns the bytes of the log's records on disk, and their bytes when restored.
 func (l *Log) Size() (disk, restored int64) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	return l.index.disk, l.index.restored
 }
 
-// Find returns the whole record of a call id.
+// Find returns the complete record of a call id.
 func (l *Log) Find(callID string) (Entry, bool) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -55,8 +55,8 @@ func (l *Log) Read(e Entry) (*Record, error) {
 	return w.record(), nil
 }
 
-// Reply reads the reply of an entry's record. It reads no request, and of the records that it was written as the difference to one at a time: a
-// chain of large ones would take many times what the reply does.
+// Reply reads the reply of an entry's record. It reads no request, and only one of the record's bases at a time: a chain of large ones
+// would take many times the memory of the reply.
 func (l *Log) Reply(e Entry) ([]byte, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
@@ -92,13 +92,13 @@ func (l *Log) prompt(w *written) ([]byte, error) {
 	return ids, nil
 }
 
-// part is a section as it was written, without its frame.
+// part is a section as written, without its frame.
 type part struct {
 	shared share
 	rest   []byte
 }
 
-// base is the entry that a record was written as the difference to.
+// base returns the entry of a record's base.
 func (l *Log) base(d *diff) (Entry, error) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *Log) base(d *diff) (Entry, error) {
 	return from, nil
 }
 
-// whole reads an entry and what it was written as the difference to. The files are held.
+// whole reads an entry and its bases. The files are held.
 func (l *Log) whole(e Entry) (*written, error) {
 	w, err := l.store.read(e.place)
 	if err != nil || w.head.Base == nil {

@@ -5,8 +5,8 @@ import "github.com/rolloutd/rolloutd/internal/rollout"
 // summarised are the lineages whose past was replaced by a summary.
 type summarized map[string]bool
 
-// branch says where a turn stands; turns come in the order their calls began. A summary that the agent never got replaced
-// nothing. A subagent's turns stay a subagent's: a break in its prompts shows its own summaries.
+// branch returns the branch of a turn; turns come in the order their calls began. A summary that did not reach the agent replaced
+// nothing. A subagent's turns keep the subagent's branch: a break in its prompts shows its own summaries.
 func (s summarized) branch(t *rollout.Turn) rollout.Branch {
 	switch t.Kind {
 	case rollout.KindTitle:

@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Check copies a trace, JSON lines of rollout.Turn, and takes "train" from the turns whose replies the transcript does not know. All
-// other lines keep their bytes. One line is in memory at a time.
+// Check copies a trace, JSON lines of rollout.Turn, and clears "train" of the turns whose replies are not in the transcript. All other
+// lines keep their bytes. One line is in memory at a time.
 func Check(w io.Writer, r io.Reader, said *Said) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for {

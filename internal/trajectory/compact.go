@@ -9,28 +9,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Bounds of what the turns of one result have together. A result is read, kept and served as a whole; the trace has the rest.
+// Bounds of the turns of one result together. A result is read, stored and served as a whole; the trace has everything.
 const (
 	// maxRequests is for prompts (messages, input, …), in bytes; maxReplies for replies.
 	maxRequests = 1 << 20
 	maxReplies  = 4 << 20
-	// maxTokens is for token ids, log probabilities and tokens' strings, in bytes of memory: some 5 million ids.
+	// maxTokens is for token ids, log probabilities and tokens' strings, in bytes of memory: about 5 million ids.
 	maxTokens = 64 << 20
 	// maxMember is for any other member of a request or reply.
 	maxMember = 4 << 10
 )
 
-// Compactor makes the turns of one result compact. The zero value gives messages as deltas.
+// Compactor makes the turns of one result compact. The zero value includes messages as deltas.
 type Compactor struct {
-	// Messages is how much of each prompt is given.
+	// Messages selects how much of each prompt is included.
 	Messages                  rollout.MessagesMode
 	requests, replies, tokens int
 	before                    map[string][]uint64 // digests of the messages of each lineage's latest turn
 }
 
-// Compact is a turn as RolloutResult's proxy_turns carries it: of the request what clients of both generations read, of the response
-// how it ended. It keeps nothing of the turn's memory. Prompts are left out, and named in "omitted", once those of a result exceed its
-// share; so are tokens: a flaw then says so, and the turn is not trained on.
+// Compact returns a turn in the form of RolloutResult's proxy_turns: the members of the request that clients of both generations read,
+// and the end of the response. It keeps nothing of the turn's memory. When the result's prompts exceed their bound, further ones are
+// omitted and named in "omitted". The same applies to tokens: then a flaw says so, and the turn is not trained on.
 func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 	out := rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,
@@ -67,7 +67,7 @@ func tokenBytes(t *rollout.Turn) int {
 	return n
 }
 
-// shortError is an endpoint's error, where it is not too long for a result.
+// shortError returns an endpoint's error, unless it is too long for a result.
 func shortError(raw json.RawMessage) json.RawMessage {
 	if len(raw) > maxMember {
 		return json.RawMessage(`{"message":"the trace has this error, which is too long for a result"}`)
@@ -75,12 +75,12 @@ func shortError(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// members picks members of an object, as they stand: numbers keep their spelling. Large ones are left out.
+// members copies members of an object; numbers keep their spelling. It omits large ones.
 func members(object json.RawMessage, keys ...string) map[string]any {
 	out := map[string]any{}
 	o, err := rawjson.ParseObject(object)
 	if err != nil {
-		return out // no object: there is nothing to pick
+		return out // not an object: there are no members
 	}
 	for _, k := range keys {
 		if v, ok := o.Get(k); ok && len(v) <= maxMember {

@@ -7,17 +7,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Said is what an agent's transcript has of its model's replies: ids of tool calls, and texts.
+// Said holds the model's replies in an agent's transcript: ids of tool calls, and texts.
 type Said struct {
 	calls map[string]bool
 	texts map[string]bool
-	lost  bool // there was a transcript, and it cannot be read
+	lost  bool // the transcript cannot be read
 }
 
-// unknownFlaw says why a turn that looks whole is not trained on.
+// unknownFlaw is the flaw of a turn that is complete but not in the transcript.
 const unknownFlaw = "the agent's transcript does not know this reply: not trained on"
 
-// NewSaid reads a transcript in the form {info, parts} of OpenCode. One without any reply, or in another form, knows nothing.
+// NewSaid reads a transcript in OpenCode's form {info, parts}. Without replies, or in another form, it is empty.
 func NewSaid(t rollout.Transcript) *Said {
 	s := &Said{calls: map[string]bool{}, texts: map[string]bool{}}
 	for _, raw := range t.Messages {
@@ -40,14 +40,13 @@ func NewSaid(t rollout.Transcript) *Said {
 	return s
 }
 
-// NothingSaid is what an unreadable transcript knows: no reply at all.
+// NothingSaid returns the Said of an unreadable transcript, which has no reply.
 func NothingSaid() *Said { return &Said{lost: true} }
 
-// Empty says whether the transcript knows no reply, so that nothing can be checked against it.
+// Empty reports whether the transcript has no reply, so that turns cannot be checked against it.
 func (s *Said) Empty() bool { return !s.lost && len(s.calls)+len(s.texts) == 0 }
 
-// Knows says whether the transcript has a turn's reply: one of its tool calls, or its text. A reply of neither is known: it left nothing
-// to find.
+// Knows reports whether the transcript has a turn's reply: one of its tool calls, or its text. A reply without both counts as known.
 func (s *Said) Knows(t *rollout.Turn) bool {
 	if s.lost {
 		return false
@@ -69,7 +68,7 @@ func (s *Said) Knows(t *rollout.Turn) bool {
 	return len(texts) == 0
 }
 
-// spoken is what a reply says: the ids of its tool calls, and its texts that are not empty.
+// spoken returns the ids of a reply's tool calls, and its texts that are not empty.
 func spoken(t *rollout.Turn) (calls, texts []string) {
 	var r struct {
 		Choices []struct { // chat.completion, text_completion

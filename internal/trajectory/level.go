@@ -2,7 +2,7 @@ package trajectory
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// LevelOf is what was captured of a rollout: the best that any whole turn of the agent has.
+// LevelOf returns the capture level of a rollout: the highest of the agent's complete turns.
 func LevelOf(turns []rollout.CompactTurn) rollout.CaptureLevel {
 	level := rollout.CaptureText
 	for i := range turns {

@@ -5,7 +5,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// chain follows each lineage's turns: normally every prompt begins with all that the agent got before it.
+// chain tracks the turns of each lineage: normally every prompt begins with everything that the agent got before it.
 type chain map[string]link
 
 // link is the latest turn of a lineage, with all its ids.
@@ -14,8 +14,8 @@ type link struct {
 	ids  []int32
 }
 
-// follow compares the turn with the one before it, and takes its place. Titles and summaries are conversations of their own,
-// each of one call; a turn without ids tells nothing, and nothing goes on from one that the agent never got.
+// follow compares the turn with its predecessor, and replaces it. Titles and summaries are conversations of one call. A turn without ids
+// is skipped, and nothing continues a turn that did not reach the agent.
 func (c chain) follow(t *rollout.Turn) *rollout.PrefixBreak {
 	conversation := t.Kind == rollout.KindAgent || t.Kind == rollout.KindSubagent
 	if !conversation || t.Broken != "" || len(t.PromptTokenIDs) == 0 {

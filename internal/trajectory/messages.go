@@ -13,13 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// request picks the members of a request that clients read: its parameters, the names of its tools, and of its messages as much as was
-// asked for.
+// request returns the members of a request that clients read: its parameters, the names of its tools, and the selected part of its
+// messages.
 func (c *Compactor) request(t *rollout.Turn) map[string]any {
 	out := members(t.Request, "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "stream")
 	o, err := rawjson.ParseObject(t.Request)
 	if err != nil || c.Messages == rollout.MessagesNone {
-		return out // no object: there is nothing to pick
+		return out // not an object: there are no members
 	}
 	if tools := toolNames(o.Or("tools", "null")); tools != nil {
 		out["tools"] = tools
@@ -32,7 +32,7 @@ func (c *Compactor) request(t *rollout.Turn) map[string]any {
 	return out
 }
 
-// whole puts the prompt in as it was sent.
+// whole adds the prompt as it was sent.
 func (c *Compactor) whole(o *rawjson.Object, out map[string]any) {
 	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
 		if v, ok := o.Get(key); ok {
@@ -41,8 +41,8 @@ func (c *Compactor) whole(o *rawjson.Object, out map[string]any) {
 	}
 }
 
-// delta puts in the messages that the turn before in the lineage did not have, and says how many it had. System messages stay in each turn,
-// cut: trainers tell an agent's calls from its titles and summaries by them.
+// delta adds the messages that the previous turn of the lineage did not have, and the number that it had. System messages are in each
+// turn, shortened: trainers use them to distinguish an agent's calls from titles and summaries.
 func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any) {
 	for _, key := range []string{"system", "instructions"} {
 		if v, ok := o.Get(key); ok {
@@ -72,7 +72,7 @@ func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any
 	}
 }
 
-// seen is how many of a turn's messages the turn before in its lineage had, where it had no others.
+// seen returns how many of a turn's messages the previous turn of its lineage had; 0 if it had others.
 func (c *Compactor) seen(t *rollout.Turn, all []json.RawMessage) int {
 	digests := make([]uint64, len(all))
 	for i, m := range all {
@@ -92,7 +92,7 @@ func (c *Compactor) seen(t *rollout.Turn, all []json.RawMessage) int {
 	return len(before)
 }
 
-// put adds a member where the result has room for it, else names it in "omitted".
+// put adds a member if the result has room for it, and else names it in "omitted".
 func (c *Compactor) put(out map[string]any, key string, value json.RawMessage) bool {
 	if c.requests+len(value) > maxRequests {
 		omitted, _ := out["omitted"].([]string)
@@ -104,10 +104,10 @@ func (c *Compactor) put(out map[string]any, key string, value json.RawMessage) b
 	return true
 }
 
-// maxBrief is how much of a system message a delta has, in characters.
+// maxBrief is the length of a system message in a delta, in characters.
 const maxBrief = 200
 
-// briefMessage is a system message with its content cut.
+// briefMessage returns a system message with shortened content.
 func briefMessage(m json.RawMessage) json.RawMessage {
 	o, err := rawjson.ParseObject(m)
 	if err != nil {
@@ -117,7 +117,8 @@ func briefMessage(m json.RawMessage) json.RawMessage {
 	return bytes.Clone(o.Bytes())
 }
 
-// brief is the beginning of a text and the digest of all of it, so that texts that differ still do. A text that is short stays as it is.
+// brief returns the beginning of a text and the digest of all of it, so that different texts stay different. A short text is returned
+// unchanged.
 func brief(v json.RawMessage) json.RawMessage {
 	s := string(v)
 	if json.Unmarshal(v, &s) != nil {
@@ -132,7 +133,7 @@ func brief(v json.RawMessage) json.RawMessage {
 	return rawjson.Quote(s)
 }
 
-// toolNames are a request's tools by their names alone, in the form of chat completions; nil: there are none.
+// toolNames returns a request's tools with only their names, in the form of chat completions; nil: none.
 func toolNames(tools json.RawMessage) []any {
 	var list []struct {
 		Name     string                `json:"name"`
@@ -152,10 +153,10 @@ func toolNames(tools json.RawMessage) []any {
 	return out
 }
 
-// maxTools bounds the tools that a compact turn names.
+// maxTools bounds the tools in a compact turn.
 const maxTools = 128
 
-// response is what the model said, without logprobs and ids, and how it ended.
+// response returns the model's reply without logprobs and ids, and its end.
 func (c *Compactor) response(t *rollout.Turn) map[string]any {
 	out := members(t.Response, "usage")
 	if _, ok := out["usage"]; !ok {
@@ -187,7 +188,7 @@ func (c *Compactor) response(t *rollout.Turn) map[string]any {
 	return out
 }
 
-// withoutLogprobs is a list of choices or items without what the turn has already.
+// withoutLogprobs returns a list of choices or items without the data that the turn already has.
 func withoutLogprobs(list json.RawMessage) json.RawMessage {
 	all, ok := elements(list)
 	if !ok {
@@ -206,7 +207,8 @@ func withoutLogprobs(list json.RawMessage) json.RawMessage {
 	return out
 }
 
-// elements are those of a JSON list, never nil; they alias it. A reply with log probabilities is long, and encoding/json would look at each byte three times.
+// elements returns the elements of a JSON list, never nil; they alias it. A reply with log probabilities is long, and encoding/json would
+// read each byte three times.
 func elements(list []byte) (all []json.RawMessage, ok bool) {
 	all = []json.RawMessage{}
 	c := rawjson.Cursor{Src: list}

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// samplingMembers are the members of requests by which tokens are chosen, over all APIs.
+// samplingMembers returns the members of requests that control sampling, of all APIs.
 func samplingMembers() []string {
 	return []string{
 		"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "stop", "stop_sequences",
@@ -16,7 +16,7 @@ func samplingMembers() []string {
 	}
 }
 
-// samplingOf are a turn's sampling parameters as sent, and those that the agent asked for where it asked for others; nil: there are none.
+// samplingOf returns a turn's sampling parameters as sent, and the agent's where they differ; nil: none.
 func samplingOf(t *rollout.Turn) (sent, requested json.RawMessage) {
 	request, err := rawjson.ParseObject(t.Request)
 	if err != nil {
@@ -48,7 +48,7 @@ func samplingOf(t *rollout.Turn) (sent, requested json.RawMessage) {
 	return listed(is), listed(was)
 }
 
-// listed is an object's text, or nil where it is empty.
+// listed returns an object's text; nil: it is empty.
 func listed(o *rawjson.Object) json.RawMessage {
 	if text := o.Bytes(); string(text) != "{}" {
 		return text

@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// TurnOf makes the public form of a record. Lists are never null. The tokens' strings are read from the raw reply here:
-// they are needed at delivery, and not on the way of the call.
+// TurnOf returns the public form of a record. Lists are never null. It reads the tokens' strings from the raw reply: they are needed at
+// delivery, not during the call.
 func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 	t := rollout.Turn{
 		Turn: r.Turn, CallID: r.CallID, API: cmp.Or(r.API, string(reply.Chat)), Kind: r.Kind, Lineage: r.Lineage,
@@ -55,14 +55,14 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 	return t
 }
 
-// nodeID is a turn's name that is its own among all turns.
+// nodeID returns a turn's unique name.
 func nodeID(callID string) string {
 	sum := sha256.Sum256([]byte(callID))
 	return hex.EncodeToString(sum[:6])
 }
 
-// respond puts the whole reply in, without the ids, which the turn has already; one that cannot be put together is a flaw of
-// the turn, not of the whole trace.
+// respond adds the reply without the ids, which the turn already has. A reply that cannot be assembled is a flaw of the turn, not of the
+// whole trace.
 func respond(t *rollout.Turn, api reply.API, raw []byte) {
 	if api != reply.Messages {
 		raw = render.View{API: api, Logprobs: true, Top: -1, Usage: true}.Of(raw)
@@ -91,7 +91,7 @@ func list[T any](s []T) []T {
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// readable makes a body fit to stand inside JSON: one that is none, or that readers would give up on, becomes a string.
+// readable returns a body as valid JSON: one that readers would not accept becomes a string.
 func readable(body []byte) json.RawMessage {
 	body = rawjson.Finite(body)
 	if json.Valid(body) && rawjson.Nestable(body) {
@@ -101,7 +101,7 @@ func readable(body []byte) json.RawMessage {
 	return text
 }
 
-// marshal keeps "<", ">" and "&" as they are: models see them, and so should readers.
+// marshal does not escape "<", ">" and "&": readers see the text that models see.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

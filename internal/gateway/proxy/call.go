@@ -30,7 +30,7 @@ type call struct {
 	returns bool // the caller of the last waiter is expected to ask again
 }
 
-// leaveGrace is the time after which a disconnect counts as a hang-up. Until then it cannot be told from a broken channel.
+// leaveGrace is the time after which a disconnect counts as a hang-up. Until then the channel may just have broken.
 const leaveGrace = 50 * time.Millisecond
 
 // answer returns the answer of a call: from its record, from the same call in flight, or from the endpoint. It returns false when the

@@ -141,8 +141,8 @@ func (c *composer) isolate() {
 // dir creates a world-readable folder and its parents.
 func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
 
-// users sets sandboxd's user inside. With separate users it is 0, with the capabilities to prepare the sandbox, most of which it then
-// drops; bwrap waits until the driver has written the map of user ids. Otherwise everything runs as the agent's user.
+// users sets sandboxd's user inside. With separate users it is 0 and has the capabilities to prepare the sandbox; then it drops most of them.
+// bwrap waits until the driver has written the map of user ids. Otherwise everything runs as the agent's user.
 func (c *composer) users(separate bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)

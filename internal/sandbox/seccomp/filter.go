@@ -61,7 +61,7 @@ type rule struct {
 	number uint32
 	// result is the filter's result if the arguments do not matter, or if none of allowed matches.
 	result  uint32
-	allowed [][]specs.LinuxSeccompArg // sets of conditions, each of which allows the call
+	allowed [][]specs.LinuxSeccompArg // each set of conditions allows the call
 }
 
 // rulesOf groups the profile by system call, without calls that this architecture does not have.

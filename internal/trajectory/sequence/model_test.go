@@ -62,9 +62,9 @@ func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 		}
 		return out
 	}
-	heard := [][]int32{nil}
+	received := [][]int32{nil}
 	for n := range 1 + r.IntN(12) {
-		before := heard[len(heard)-1-r.IntN(min(len(heard), 3))]
+		before := received[len(received)-1-r.IntN(min(len(received), 3))]
 		before = before[:max(0, len(before)-r.IntN(2)*r.IntN(3))] // a template that drops the end of turn
 		t := rollout.Turn{
 			Turn: n + 1, Kind: kinds[r.IntN(len(kinds))], Lineage: []string{"a", "a", "b"}[r.IntN(3)], Delivered: r.IntN(8) > 0,
@@ -89,7 +89,7 @@ func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 		}
 		t.Train = sequence.Trains(&t) && r.IntN(10) > 0
 		turns = append(turns, t)
-		heard = append(heard, append(append([]int32{}, t.PromptTokenIDs...), t.CompletionTokenIDs...))
+		received = append(received, append(append([]int32{}, t.PromptTokenIDs...), t.CompletionTokenIDs...))
 	}
 	return turns
 }

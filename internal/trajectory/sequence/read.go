@@ -8,11 +8,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// MaxTokens bounds the tokens of all sequences of a trajectory: some 100 MiB of memory. An agent that rewrites its conversation at every
+// MaxTokens bounds the tokens of all sequences of a trajectory: about 100 MiB of memory. An agent that rewrites its conversation at every
 // turn makes a sequence of each.
 const MaxTokens = 8 << 20
 
-// Read makes a trajectory of a trace, JSON lines of rollout.Turn. One line is in memory at a time beside the sequences.
+// Read makes a trajectory from a trace, JSON lines of rollout.Turn. One line is in memory at a time, besides the sequences.
 func Read(lines io.Reader, subagents Subagents) (Trajectory, error) {
 	b, err := NewBuilder(subagents)
 	if err != nil {

@@ -10,7 +10,7 @@ const (
 	maskedLogprob = 1.0
 )
 
-// Atropos is a scored group as Atropos' trainer API takes it (POST /scored_data). All lists have one element per sequence.
+// Atropos is a scored group in the form of Atropos' trainer API (POST /scored_data). All lists have one element per sequence.
 type Atropos struct {
 	Tokens [][]int32 `json:"tokens"`
 	// Masks has the id of each token to train on and -100 for every other token.
@@ -21,7 +21,7 @@ type Atropos struct {
 	GenerationParams  map[string]any `json:"generation_params"`
 }
 
-// ToAtropos makes a scored group of rollouts of one task. A rollout without a reward or without a token to train on is a
+// ToAtropos returns a scored group of rollouts of one task. A rollout without a reward or without a token to train on is a
 // fault.Conflict.
 func ToAtropos(group []Scored) (Atropos, error) {
 	out := Atropos{Tokens: [][]int32{}, Masks: [][]int32{}, Scores: []float64{}, InferenceLogprobs: [][]float64{}, GenerationParams: map[string]any{}}

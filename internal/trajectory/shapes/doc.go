@@ -1,2 +1,2 @@
-// Package shapes writes training sequences in the conventions of their consumers: Atropos' trainer API and TRL's rollout functions.
+// Package shapes writes training sequences in the forms of their consumers: Atropos' trainer API and TRL's rollout functions.
 package shapes

@@ -8,11 +8,11 @@ import (
 // Scored is one rollout's trajectory and its reward.
 type Scored struct {
 	RolloutID  string
-	Reward     *float64 // nil: the rollout has none, and is no training data
+	Reward     *float64 // nil: none; not training data
 	Trajectory sequence.Trajectory
 }
 
-// check refuses a rollout that is no training data: a trainer would take a missing reward for a bad one.
+// check refuses a rollout without a reward: a trainer would take a missing reward for a bad one.
 func (s *Scored) check() error {
 	if s.Reward == nil {
 		return fault.New(fault.Conflict, "rollout %q has no reward: its outcome carries none, or nothing graded it", s.RolloutID)

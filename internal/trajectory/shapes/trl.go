@@ -2,17 +2,17 @@ package shapes
 
 import "github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 
-// TRL is what a rollout_func of TRL's GRPOTrainer returns. All lists have one element per sequence.
+// TRL is the return value of a rollout_func of TRL's GRPOTrainer. All lists have one element per sequence.
 type TRL struct {
 	PromptIDs     [][]int32   `json:"prompt_ids"`     // up to the first sampled token
 	CompletionIDs [][]int32   `json:"completion_ids"` // all after it, sampled or not
 	Logprobs      [][]float64 `json:"logprobs"`       // one per completion id; 0 where EnvMask is 0
-	// EnvMask is 1 for each completion id to train on and 0 for what the environment wrote.
+	// EnvMask is 1 for each completion id to train on and 0 for text of the environment.
 	EnvMask []sequence.Mask `json:"env_mask"`
 	Rewards []float64       `json:"rewards"`
 }
 
-// ToTRL makes the lists of rollouts, which may be of several tasks. A rollout without a reward or without a token to train on is a
+// ToTRL returns the lists of rollouts, which may be of several tasks. A rollout without a reward or without a token to train on is a
 // fault.Conflict.
 func ToTRL(rollouts []Scored) (TRL, error) {
 	out := TRL{PromptIDs: [][]int32{}, CompletionIDs: [][]int32{}, Logprobs: [][]float64{}, EnvMask: []sequence.Mask{}, Rewards: []float64{}}
