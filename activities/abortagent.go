@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// AbortAgent ends the agent's work at once: first the model calls, so that no token is generated any more, then the agent. The
-// RunAgent that watches it saves what there is and returns.
+// AbortAgent ends the agent's work at once: first its model calls, so that no further token is generated, then the agent. The RunAgent that
+// watches it saves the transcript and returns.
 func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
 	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {

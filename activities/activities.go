@@ -39,8 +39,8 @@ type Gateway interface {
 // Backend is one kind of sandbox that this host has.
 type Backend struct {
 	*sandbox.Backend
-	Capacity *host.Capacity // half of its slots at most wait for a model endpoint
-	Warm     *host.WarmPool // nil: none
+	Capacity *host.Capacity // at most half of its slots wait for a model endpoint
+	Warm     *host.WarmPool // nil: no warm sandboxes
 }
 
 // Options are the dependencies of activities. Network, Starts, Suspended, Lease and Logger are optional.
@@ -51,13 +51,13 @@ type Options struct {
 	Gateway  Gateway
 	Store    *store.Store
 	Agents   *agent.Registry
-	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: there are no such agents
+	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: no such agents
 	Network  *network.Service // nil: no sandbox of this host may reach a network
-	Episodes *live.Table      // of the host's tool service; nil: there are no agents whose calls come from a client
+	Episodes *live.Table      // of the host's tool service; nil: no agents whose calls come from a client
 	Signals  watch.Signaller
-	Delivery Delivery       // brings groups to sinks; nil: there are none
-	Groups   Groups         // of producers; nil: there are none
-	Starts   *host.Starts   // of this host; an agent's launch acquires a slot. nil: no bound
+	Delivery Delivery       // delivers groups to sinks; nil: no sinks
+	Groups   Groups         // of producers; nil: no producers
+	Starts   *host.Starts   // bounds concurrent agent launches on this host; nil: no bound
 	Events   *eventlog.Logs // nil: events are not logged
 	// Suspended measures how long this process was suspended; nil: not measured.
 	Suspended *clock.SuspendMonitor
@@ -65,7 +65,7 @@ type Options struct {
 	Logger    *slog.Logger  // nil: silent
 }
 
-// Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
+// Activities are the steps of a rollout. Workflows refer to the methods on a nil pointer.
 type Activities struct {
 	o         Options
 	log       *slog.Logger
@@ -94,12 +94,12 @@ func New(o Options) *Activities {
 	return a
 }
 
-// Transcript is the transcript of the agent that works in a sandbox of this host; see watch.Watcher.
+// Transcript returns the transcript of the agent in a sandbox of this host; see watch.Watcher.
 func (a *Activities) Transcript(ctx context.Context, sandboxID string) (rollout.Transcript, error) {
 	return a.watcher.Transcript(ctx, sandboxID)
 }
 
-// RegisterCreate registers what any host with a backend can do; w polls the backend's create queue.
+// RegisterCreate registers the activity that any host with the backend can run; w polls the backend's create queue.
 func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
 	register(w, map[string]any{rollout.ActivityCreate: a.CreateSandbox})
 }
@@ -109,14 +109,14 @@ func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
 	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup, "StoreProducer": a.StoreProducer, "LoadTask": a.LoadTask})
 }
 
-// RegisterDelivery registers what any host can do with a finished group; w polls rollout.DeliveryQueue.
+// RegisterDelivery registers the activities on finished groups, which any host can run; w polls rollout.DeliveryQueue.
 func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
 	register(w, map[string]any{
 		"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup, "CloseSink": a.CloseSink, "GroupReports": a.GroupReports,
 	})
 }
 
-// RegisterHost makes w, a worker of this host's own queue, take what only this host can do.
+// RegisterHost registers the activities that only this host can run; w polls the host's own queue.
 func (a *Activities) RegisterHost(w worker.ActivityRegistry) {
 	register(w, map[string]any{
 		"InstallOpencode": a.InstallOpencode, "StartProxy": a.StartProxy, "RunSetup": a.RunSetup, "RunAgent": a.RunAgent,
@@ -130,18 +130,18 @@ func register(w worker.ActivityRegistry, all map[string]any) {
 	}
 }
 
-// loggerOf is the log of one attempt's step.
+// loggerOf is the logger of one step of an attempt.
 func (a *Activities) loggerOf(step string, t Target) *slog.Logger {
 	return a.log.With("step", step, "rollout", t.RolloutID, "attempt", t.Attempt)
 }
 
-// alone cancels the activity of the attempt that is running, waits until it has returned, and returns a context that ends when a
-// later activity of the attempt begins. over must be called.
-func (a *Activities) alone(ctx context.Context, t Target) (_ context.Context, over func(), err error) {
+// acquireAttempt cancels the running activity of the attempt, waits until it has returned, and returns a context that ends when a later
+// activity of the attempt begins. The caller must call release.
+func (a *Activities) acquireAttempt(ctx context.Context, t Target) (_ context.Context, release func(), err error) {
 	return a.attempts.Acquire(ctx, t.SandboxID())
 }
 
-// backend is the one that the attempt's sandboxes are made with.
+// backend is the backend of the attempt's sandboxes.
 func (a *Activities) backend(t Target) (Backend, error) {
 	b, ok := a.o.Backends[backendName(t)]
 	if !ok { // the workflow chose this host's queue
@@ -152,17 +152,17 @@ func (a *Activities) backend(t Target) (Backend, error) {
 
 func backendName(t Target) string { return cmp.Or(t.Backend, rollout.DefaultBackend) }
 
-// env is what the attempt's agent works with.
+// env is the environment of the attempt's agent.
 func (a *Activities) env(sb *sandbox.Sandbox, t Target) agent.Env {
 	return agent.Env{Sandbox: sb, Model: a.o.Gateway.Model(t.SandboxID())}
 }
 
-// attach finds the living sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.
+// attach finds the sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.
 func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox, release func(), err error) {
 	return a.attachTo(ctx, t, t.SandboxID())
 }
 
-// attachTo is attach of any sandbox of the attempt.
+// attachTo is attach for any sandbox of the attempt.
 func (a *Activities) attachTo(ctx context.Context, t Target, id string) (sb *sandbox.Sandbox, release func(), err error) {
 	b, err := a.backend(t)
 	if err != nil {

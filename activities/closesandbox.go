@@ -7,10 +7,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// CloseSandbox destroys the attempt's sandboxes and closes its gateway route; what is gone already is no error. It tries all of them
-// before it reports what failed.
+// CloseSandbox destroys the attempt's sandboxes and closes its gateway route. Those that do not exist are no error. It tries all of them
+// before it returns an error.
 func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
@@ -19,12 +19,12 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier try has stored it, and a new one would replace it
+	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier try has stored the log, and a new one would replace it
 		a.phase(in.Target, rollout.PhaseClosing)
 	}
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
-		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again
+		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialling the destroyed sandbox
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),
 		b.Destroy(ctx, in.ControlID()),

@@ -15,13 +15,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// agentOutput is how many bytes of each of the agent's own streams are kept.
+// agentOutput is how many bytes of each output stream of the agent are kept.
 const agentOutput = 64 << 10
 
-// CollectArtifacts saves the attempt's artifacts and, when the rollout ends with it, composes the Result. A reward needs its
-// trace; everything else is collected as far as it can be had.
+// CollectArtifacts saves the attempt's artifacts and, if the rollout ends with it, composes the Result. It fails without the trace, which a
+// reward needs; it only logs the loss of other artifacts.
 func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (CollectResult, error) {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return CollectResult{}, err
 	}
@@ -53,7 +53,7 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	if !in.Proxied {
 		return nil
 	}
-	// Whatever still calls the model is cut off and recorded so: the trace is complete from here on.
+	// End cancels and records the model calls that still run, so the trace is complete.
 	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); unless(fault.NotFound, err) != nil {
 		return err
 	}
@@ -62,26 +62,26 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	}
 	trace, err := a.o.Gateway.Trace(ctx, in.SandboxID())
 	if fault.Is(err, fault.NotFound) && (in.Head.Mode == rollout.BlackBox || !in.Head.Outcome.MayCarryReward()) {
-		return nil // there never was one, or no trainer will use it
+		return nil // no trace exists, or no trainer uses it
 	}
 	if err != nil {
 		return err
 	}
 	defer trace.Close()
-	said, err := a.said(ctx, in)
+	replies, err := a.transcriptReplies(ctx, in)
 	if err != nil {
 		return err
 	}
 	checked, pipe := io.Pipe()
 	var copying sync.WaitGroup
-	copying.Go(func() { pipe.CloseWithError(trajectory.Check(pipe, gatewayReader{trace}, said)) })
+	copying.Go(func() { pipe.CloseWithError(trajectory.Check(pipe, gatewayReader{trace}, replies)) })
 	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), checked)
-	_, _ = checked.Close(), trace.Close() // end the copy where Put gave up
+	_, _ = checked.Close(), trace.Close() // end the copy if Put failed
 	copying.Wait()
 	return err
 }
 
-// collectReport saves what is known of the endpoint. Turns may be trained on only once the probe is over, if one is under way.
+// collectReport saves the report about the endpoint. If the attempt may carry a reward, it first waits for a running probe.
 func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 	if !a.callsModel(in.Agent) {
 		return nil
@@ -97,9 +97,9 @@ func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), report)
 }
 
-// said is what the agent's transcript knows of its replies. Without a transcript nothing is checked; with one that cannot be read nothing
-// is trained on.
-func (a *Activities) said(ctx context.Context, in CollectInput) (*trajectory.Said, error) {
+// transcriptReplies returns the replies in the agent's transcript, with which the trace is checked. Without a transcript nothing is checked;
+// with an unreadable one no turn is trained on.
+func (a *Activities) transcriptReplies(ctx context.Context, in CollectInput) (*trajectory.Said, error) {
 	var t rollout.Transcript
 	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t)
 	switch {
@@ -113,7 +113,7 @@ func (a *Activities) said(ctx context.Context, in CollectInput) (*trajectory.Sai
 	}
 }
 
-// gatewayReader gives a trace that breaks off its kind: it can be had again.
+// gatewayReader makes read errors of a trace retryable: the gateway still has it.
 type gatewayReader struct{ r io.Reader }
 
 func (g gatewayReader) Read(p []byte) (int, error) {
@@ -124,7 +124,7 @@ func (g gatewayReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// collectOutput saves the end of what each launch of the agent wrote. An agent on the host has no process that could write.
+// collectOutput saves the end of the output of each launch. An agent on the host has no output.
 func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
 	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil || kind.OnHost {

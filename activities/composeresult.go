@@ -20,8 +20,8 @@ const (
 	installTail = 2000
 )
 
-// ComposeResult writes the rollout's Result out of what the workflow knows and the store holds. It needs no host, so that a
-// rollout which never got one, or lost it, has a result all the same.
+// ComposeResult writes the rollout's Result from the workflow's data and the store. It needs no host, so that a rollout that never got one, or
+// lost it, has a result too.
 func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (CollectResult, error) {
 	res := skeleton(in)
 	for _, part := range []func(context.Context, CollectInput, *rollout.Result) error{
@@ -52,7 +52,7 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 	return CollectResult{Result: ref, Usage: res.Usage}, a.o.Store.PutJSON(ctx, store.HeadKey(in.RolloutID), res.Head())
 }
 
-// report is what the probe found of the attempt's endpoint.
+// report is the stored report about the attempt's endpoint.
 func (a *Activities) report(ctx context.Context, in CollectInput) (rollout.EndpointReport, error) {
 	var r rollout.EndpointReport
 	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), &r)
@@ -78,7 +78,7 @@ func skeleton(in CollectInput) rollout.Result {
 	if h.Error != "" {
 		res.Error = &h.Error
 	}
-	if h.Reward != nil { // of a client; a verifier leaves a record
+	if h.Reward != nil { // from a client; a verifier leaves a record
 		res.Grading = rollout.Grading{Status: rollout.Graded}
 	}
 	if h.Outcome == rollout.VerifierFailed { // unless the store has a record of the grading
@@ -113,7 +113,7 @@ func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollo
 	return nil
 }
 
-// addLinks points at the blobs of the attempt that there are, by their names without endings.
+// addLinks adds the keys of the attempt's existing blobs, by their names without endings.
 func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	for _, name := range []string{
 		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading, store.Resources,
@@ -131,7 +131,7 @@ func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout
 	return nil
 }
 
-// linkName is how a client asks for a blob: "trace", "verifier.stdout".
+// linkName is the name of a blob in the API: "trace", "verifier.stdout".
 func linkName(name string) string {
 	for _, ending := range []string{".jsonl", ".json", ".tar", ".log"} {
 		name = strings.TrimSuffix(name, ending)
@@ -139,7 +139,7 @@ func linkName(name string) string {
 	return name
 }
 
-// unless is err, or nil when it is of kind k.
+// unless returns err, or nil if err is of kind k.
 func unless(k fault.Kind, err error) error {
 	if fault.Is(err, k) {
 		return nil

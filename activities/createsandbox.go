@@ -16,18 +16,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// createTimeout bounds the creation of a sandbox. Waiting for the model endpoint, or for capacity, comes before it.
+// createTimeout bounds the creation of a sandbox, after the waits for the model endpoint and for capacity.
 const createTimeout = 2 * time.Minute
 
-// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model endpoint
-// takes another rollout, and until this host can hold a sandbox of the size asked for.
+// CreateSandbox creates the attempt's sandbox on this host, or finds the existing one. It first waits until the model endpoint can take
+// another rollout and this host has capacity for the sandbox.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
 	if in.Tries == 0 {
 		return a.place(ctx, in)
 	}
 	failed := host.Failures(ctx)
 	if failed >= in.Tries {
-		return Place{}, failure.Final(fault.New(fault.Unavailable, "the worker went away in the last of %d tries", failed))
+		return Place{}, failure.Final(fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed))
 	}
 	place, err := a.place(ctx, in)
 	if failed+1 == in.Tries {
@@ -37,7 +37,7 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 }
 
 func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, error) {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return Place{}, err
 	}
@@ -50,7 +50,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err := admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
-	if in.Attempt == 1 { // a rollout that has begun goes on
+	if in.Attempt == 1 { // a full store does not stop a rollout that has begun
 		if err := a.o.Store.Full(ctx); fault.Is(err, fault.Exhausted) {
 			return Place{}, admission.Return(ctx, "store", err)
 		} else if err != nil {
@@ -70,7 +70,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	defer unclaim()
 	started := time.Now()
 	err = a.makeSandbox(ctx, b, in)
-	if fault.Is(err, fault.Exhausted) { // an account whose quota is used up: this host's capacity says nothing of it
+	if fault.Is(err, fault.Exhausted) { // the quota of an account, which this host's capacity does not include
 		return Place{}, admission.Return(ctx, "capacity of the backend "+backendName(in.Target), err)
 	}
 	if err != nil {
@@ -78,13 +78,13 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	}
 	a.placed(ctx, in.Target, started)
 	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
-	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // of an agent that is not known InstallOpencode says so
+	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // InstallOpencode reports an unknown agent
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
 	}
 	return place, nil
 }
 
-// makeSandbox takes a warm sandbox, finds the attempt's own from before, or makes one, within createTimeout.
+// makeSandbox takes a warm sandbox, finds the attempt's existing one, or creates one, within createTimeout.
 func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -93,21 +93,21 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobAhead(in)}, in.Sandbox, own)
 	}
 	b.Warm.MakeRoom(ctx)
-	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds the one it took
+	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds a warm sandbox that was taken
 	if err != nil {
 		return err
 	}
 	return a.forgetEarlier(ctx, sb, in.Target)
 }
 
-// jobAhead is what is known of the agent's job before its sandbox is made.
+// jobAhead is the part of the agent's job that is known before its sandbox exists.
 func jobAhead(in CreateSandboxInput) agent.Job {
 	return agent.Job{ObeyProject: in.ObeyProject, MaxOutput: in.MaxOutput}
 }
 
-// forgetEarlier deletes what the store holds of this attempt from before its sandbox began: of a workflow that was reset since, or
-// that was terminated and forgotten before the same id was asked for again. Its grade would become the grade of this one.
-// A sandbox that was found, and not made, began before all that belongs to it.
+// forgetEarlier deletes the attempt's blobs that are older than its sandbox. They belong to a workflow that was reset, or terminated and
+// deleted before its id was submitted again; their grade must not become this attempt's. A sandbox that was found is older than all blobs of
+// its attempt.
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
 	since, err := sb.Since(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 	}
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {
-		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "forgot what an earlier life of the attempt had left", "blobs", n)
+		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "deleted blobs of an earlier workflow with the same attempt", "blobs", n)
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func labels(t Target, purpose string) map[string]string {
 	}
 }
 
-// create makes a sandbox with the folders that every process in it relies on, and our lease; or finds the one of that id.
+// create creates a sandbox, or finds the one of that id, sets its lease, and makes the folders that every process in it needs.
 func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
 	sb, err := b.Create(ctx, id, s, labels)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout
 	return sb, PrepareSandbox(ctx, sb)
 }
 
-// PrepareSandbox makes the folders that every process in a sandbox relies on.
+// PrepareSandbox makes the folders that every process in a sandbox needs.
 func PrepareSandbox(ctx context.Context, sb *sandbox.Sandbox) error {
 	return sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
 }

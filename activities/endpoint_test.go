@@ -360,7 +360,7 @@ func TestKilledWorkersAreTries(t *testing.T) {
 	in := waiter(1, "")
 	in.Tries = 1
 	_, err := h.try(t, in, &rollout.Waiting{Returns: -1}) // one try more than the environment makes
-	require.ErrorContains(t, err, "the worker went away")
+	require.ErrorContains(t, err, "the worker was lost")
 	require.Empty(t, h.provider.made)
 }
 

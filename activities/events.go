@@ -14,14 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// phase logs that a phase of the attempt begins, once.
+// phase logs the begin of a phase of the attempt, once.
 func (a *Activities) phase(t Target, p rollout.Phase) { a.phaseAt(t, p, time.Now()) }
 
 func (a *Activities) phaseAt(t Target, p rollout.Phase, at time.Time) {
 	a.o.Events.Of(t).Append(rollout.EventPhase, "phase/"+string(p), rollout.PhaseEvent{Phase: p, Attempt: t.Attempt, Start: at})
 }
 
-// placed logs the phases up to the sandbox. They were over before the host had the attempt: its first event is that it waits for a host.
+// placed logs the phases before the sandbox existed. The first event of an attempt is its wait for a host.
 func (a *Activities) placed(ctx context.Context, t Target, began time.Time) {
 	queued := began
 	if activity.IsActivity(ctx) {
@@ -32,7 +32,7 @@ func (a *Activities) placed(ctx context.Context, t Target, began time.Time) {
 	a.phaseAt(t, rollout.PhaseCreating, began)
 }
 
-// rewardOf is a reward for a line of the log.
+// rewardOf is a reward as a log attribute.
 func rewardOf(r *float64) any {
 	if r == nil {
 		return "none"
@@ -40,7 +40,7 @@ func rewardOf(r *float64) any {
 	return *r
 }
 
-// attemptEnded logs how the attempt ended, as far as the workflow knows it.
+// attemptEnded logs how the attempt ended.
 func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
 	causes, err := a.causes(ctx, in.Target)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
 // maxCommand bounds a command in an event, in characters.
 const maxCommand = 1000
 
-// command logs that a command of the task begins or, with a result, has ended.
+// command logs the begin of a command of the task or, with a result, its end.
 func command(log *eventlog.Log, stage string, number int, cmd string, res *rollout.CommandResult) {
 	key := stage + "/" + strconv.Itoa(number)
 	cmd = text.HeadUTF8(cmd, maxCommand)
@@ -72,7 +72,7 @@ func command(log *eventlog.Log, stage string, number int, cmd string, res *rollo
 	log.Append(rollout.EventCommand, key, rollout.CommandEvent{Stamp: log.Stamp(), Stage: stage, Number: number, Command: cmd, Result: res})
 }
 
-// storeEvents puts the whole log of an attempt that is over into the store, and removes it from this host. An attempt without a log has none.
+// storeEvents moves the log of an ended attempt from this host to the store.
 func (a *Activities) storeEvents(ctx context.Context, t Target) error {
 	log, err := a.o.Events.Find(t)
 	if fault.Is(err, fault.NotFound) {
@@ -81,5 +81,5 @@ func (a *Activities) storeEvents(ctx context.Context, t Target) error {
 	if _, err = a.o.Store.Put(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Events), log.Reader()); err != nil {
 		return err
 	}
-	return a.o.Events.Remove(t) // its readers find it in the store from here on
+	return a.o.Events.Remove(t) // readers find it in the store
 }

@@ -20,11 +20,11 @@ const (
 	maxFiles     = 64    // texts in a Result
 	maxFileChars = 8000  // of each
 	maxExtra     = 1000  // names of further files
-	maxScanned   = 50000 // entries looked at: an agent can make millions
+	maxScanned   = 50000 // entries that are read: an agent can make millions
 )
 
-// addFiles puts the text files of the workdir into the result, out of the stored home. Host tools never run on what an agent
-// left, and no link is followed: only the tar's regular files count.
+// addFiles adds the text files of the workdir to the result, from the stored home. It reads only regular files of the tar: host tools never run
+// on an agent's files, and no link is followed.
 func (a *Activities) addFiles(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Home))
 	if err != nil {
@@ -63,7 +63,7 @@ func filesOf(r io.Reader, texts map[string]string, extra *[]string) error {
 	return nil
 }
 
-// machinery says that a file belongs to a tool and not to the work.
+// machinery reports whether a file belongs to a tool and not to the work.
 func machinery(name string) bool {
 	for dir := range strings.SplitSeq(path.Dir(name), "/") {
 		switch dir {

@@ -8,9 +8,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Groups knows where groups stand.
+// Groups looks up the states of groups.
 type Groups interface {
-	// Group returns the state of a group; fault.NotFound when none has that id.
+	// Group returns the state of a group; fault.NotFound if none has that id.
 	Group(ctx context.Context, id string) (rollout.GroupState, error)
 }
 
@@ -19,7 +19,7 @@ func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout
 	return a.o.Store.Task(ctx, ref)
 }
 
-// StoreProducer writes how a producer ended. A retry writes the same again.
+// StoreProducer writes the final state of a producer. A retry writes the same again.
 func (a *Activities) StoreProducer(ctx context.Context, p rollout.ProducerState) error {
 	return a.o.Store.PutJSON(ctx, store.ProducerKey(p.ID), p)
 }
@@ -29,7 +29,7 @@ type LookInput struct {
 	GroupIDs []string `json:"group_ids"`
 }
 
-// GroupReports says where groups stand that their producer has no report of. One that does not exist is a lost one.
+// GroupReports returns reports about groups that have not reported to their producer. A group that does not exist is reported as lost.
 func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.GroupReport, error) {
 	reports := make([]rollout.GroupReport, 0, len(in.GroupIDs))
 	for _, id := range in.GroupIDs {
@@ -39,14 +39,14 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the group does not exist"})
 		case err != nil:
 			return nil, err
-		case g.Done() || len(g.Members) > 0: // a group that no worker has taken has no members yet
+		case g.Done() || len(g.Members) > 0: // a group that no worker has started has no members yet
 			reports = append(reports, g.Report())
 		}
 	}
 	return reports, nil
 }
 
-// StoreGroup writes how a group ended. A retry writes the same again.
+// StoreGroup writes the final state of a group. A retry writes the same again.
 func (a *Activities) StoreGroup(ctx context.Context, g rollout.GroupState) error {
 	return a.o.Store.PutJSON(ctx, store.GroupKey(g.ID), g)
 }

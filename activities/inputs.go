@@ -6,8 +6,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Inputs and outputs of the activities stand in workflow histories: fields are added, never renamed or removed. They are small;
-// what is large lies in the store.
+// Inputs and outputs of activities are part of workflow histories: add fields, never rename or remove one. They are small; large data is in
+// the store.
 
 // Target is embedded in every input.
 type Target = rollout.Target
@@ -16,13 +16,12 @@ type Target = rollout.Target
 type CreateSandboxInput struct {
 	Target
 	Sandbox rollout.Sandbox `json:"sandbox"`
-	// Upstream is what the model's endpoint is called; a new rollout waits while it is overburdened. "": it does not.
+	// Upstream is the name of the model endpoint; a new rollout waits while it is overloaded. "": no wait.
 	Upstream string `json:"upstream,omitempty"`
-	// Tries is how often the step may fail; coming back to wait for the endpoint is no failure. 0: the workflow is of a build whose
-	// retry policy counts both, so the step waits where it is.
+	// Tries is how often the step may fail; returning to wait for the endpoint is not a failure. 0: the workflow is from a build whose retry
+	// policy counts both, so the step waits inside the activity.
 	Tries int `json:"tries,omitempty"`
-	// Agent, ObeyProject and MaxOutput are those of RunAgent: a warm sandbox must have been started for them. Agent "": the sandbox
-	// is made.
+	// Agent, ObeyProject and MaxOutput are those of RunAgent. A warm sandbox must match them. Agent "": no warm sandbox is used.
 	Agent       string `json:"agent,omitempty"`
 	ObeyProject bool   `json:"obey_project,omitempty"`
 	MaxOutput   int    `json:"max_output,omitempty"`
@@ -32,10 +31,10 @@ type CreateSandboxInput struct {
 type Place struct {
 	rollout.Created
 	Queue     string    `json:"queue"`      // task queue of that host's own activities
-	StartedAt time.Time `json:"started_at"` // when the host took the work; before it the rollout was queued
-	// NoInstall says that every sandbox of the host has what the agent needs, so InstallOpencode has nothing to do.
+	StartedAt time.Time `json:"started_at"` // when the host took the work; until then the rollout was queued
+	// NoInstall: the agent needs no installation, so InstallOpencode has nothing to do.
 	NoInstall bool `json:"no_install,omitempty"`
-	// NoProxy says that RunAgent opens the route, so StartProxy has nothing to do.
+	// NoProxy: RunAgent opens the route, so StartProxy has nothing to do.
 	NoProxy bool `json:"no_proxy,omitempty"`
 }
 
@@ -45,7 +44,7 @@ type InstallInput struct {
 	Agent string `json:"agent"`
 }
 
-// InstallResult says what was done, for people.
+// InstallResult has the log of the installation, for people.
 type InstallResult struct {
 	Log string `json:"log,omitempty"`
 }
@@ -84,15 +83,15 @@ type AgentInput struct {
 	Network     *rollout.Network `json:"network,omitempty"`
 }
 
-// AgentResult is how the agent's work ended. What kept the agent from working at all is an error instead.
+// AgentResult is how the agent's work ended. A failure of the infrastructure is an error of RunAgent instead.
 type AgentResult struct {
 	Outcome   rollout.Outcome `json:"outcome"`
-	ExitCode  int             `json:"exit_code"` // -1 when it did not end by itself
+	ExitCode  int             `json:"exit_code"` // -1 if it did not end by itself
 	Error     string          `json:"error,omitempty"`
 	Turns     int             `json:"turns"`
 	SessionID string          `json:"session_id,omitempty"`
-	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be read
-	Held      time.Duration   `json:"held,omitempty"`            // as watch.Result has it
+	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be parsed
+	Held      time.Duration   `json:"held,omitempty"`            // see watch.Result
 }
 
 // AbortInput ends the agent's work at once.
@@ -110,25 +109,25 @@ type VerifyInput struct {
 	Timeout  time.Duration    `json:"timeout"` // script and commands together
 }
 
-// HoldInput asks that the sandbox take calls of a client that grades, after the agent has ended.
+// HoldInput asks for the sandbox to stay open for the calls of a client that grades, after the agent has ended.
 type HoldInput struct {
 	Target
 	Proxied bool         `json:"proxied"` // there is a gateway route
 	Mode    rollout.Mode `json:"mode"`
 }
 
-// Grade is what the verifier found. A verifier without a usable reward is an error of kind VerifierFailed instead.
+// Grade is the verifier's result. A verifier without a usable reward is an error of kind VerifierFailed instead.
 type Grade struct {
 	Reward float64 `json:"reward"` // finite
 }
 
-// CollectInput is what the workflow knows of the attempt when it has ended.
+// CollectInput is the workflow's data about an attempt that has ended.
 type CollectInput struct {
 	Target
 	Agent string `json:"agent"`
-	// Proxied says that there was a gateway route, and therefore is a trace to collect.
+	// Proxied: there was a gateway route, so there is a trace to collect.
 	Proxied bool `json:"proxied"`
-	// Final says that the rollout ends with this attempt; only then is its Result composed.
+	// Final: the rollout ends with this attempt, so its Result is composed.
 	Final bool `json:"final"`
 	Head  Head `json:"head"`
 }
@@ -143,11 +142,11 @@ type Head struct {
 	Reward     *float64              `json:"reward"`
 	Error      string                `json:"error,omitempty"`
 	ExitCode   int                   `json:"exit_code"`
-	AgentRan   bool                  `json:"agent_ran,omitempty"` // false: ExitCode is none, unless it is another than -1
+	AgentRan   bool                  `json:"agent_ran,omitempty"` // if false, ExitCode counts only if it is not -1
 	SessionID  string                `json:"session_id,omitempty"`
 	InstallLog string                `json:"install_log,omitempty"`
 	Malformed  int                   `json:"malformed_calls,omitempty"`
-	Held       time.Duration         `json:"held,omitempty"` // as AgentResult has it
+	Held       time.Duration         `json:"held,omitempty"` // see AgentResult
 	Attempts   []rollout.Attempt     `json:"attempts"`       // the one being collected is the last
 	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
 	Purpose    rollout.Purpose       `json:"purpose,omitempty"`
@@ -157,11 +156,11 @@ type Head struct {
 	EndedAt    time.Time             `json:"ended_at"`
 }
 
-// CollectResult points at what was collected.
+// CollectResult refers to the collected result.
 type CollectResult struct {
 	Result rollout.Ref   `json:"result"` // zero unless Final
 	Usage  rollout.Usage `json:"usage"`
 }
 
-// CloseInput names what is to be destroyed.
+// CloseInput identifies the attempt to clean up.
 type CloseInput struct{ Target }

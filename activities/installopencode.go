@@ -8,12 +8,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// maxInstallLog bounds what installing may say: it travels through the workflow's history.
+// maxInstallLog bounds the log of an installation, which goes into the workflow's history, in characters.
 const maxInstallLog = 2000
 
-// InstallOpencode makes the rollout's agent available in the sandbox, whichever agent that is; its name is what operators know.
+// InstallOpencode makes the rollout's agent, any agent, available in the sandbox. The name is kept for operators and histories.
 func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (InstallResult, error) {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return InstallResult{}, err
 	}
@@ -24,7 +24,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 		return InstallResult{}, err
 	}
 	installer := kind.Installer()
-	if installer == nil { // the workflow is of a build that asks for each agent
+	if installer == nil { // the workflow is from a build that ignores NoInstall
 		return InstallResult{Log: in.Agent + " needs no installation"}, nil
 	}
 	sb, release, err := a.attach(ctx, in.Target)

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// withNetwork opens the sandbox's network to the hosts until closed is called. Processes that are started in the returned sandbox find the
-// proxy by their environment. Without hosts nothing is opened.
+// withNetwork opens the sandbox's network to the hosts until closed is called. Processes started in the returned sandbox have the proxy in
+// their environment. Without hosts it opens nothing.
 func (a *Activities) withNetwork(ctx context.Context, t Target, sb *sandbox.Sandbox, phase string, hosts []string) (_ *sandbox.Sandbox, closed func(), err error) {
 	if len(hosts) == 0 {
 		return sb, func() {}, nil

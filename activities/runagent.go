@@ -15,16 +15,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// MaxTime is the longest that RunAgent takes, all its tries together, apart from the time in which no worker runs it.
+// MaxTime is the longest that RunAgent takes with all its retries, without the time in which no worker runs it.
 func (in *AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
 
-// RunAgent launches the agent on its task, or attaches to the one that runs, until it is done or one of its bounds ends it. The
-// agent's time counts from its first model call, however often the activity runs.
+// RunAgent launches the agent on its task, or attaches to the running one, and returns when it is done or a bound has ended it. The agent's
+// time counts from its first model call, however often the activity runs.
 //
-// A host has one goroutine here for each rollout in flight, so what it holds while it waits is on the heap, and its stack is small: what the SDK and
-// reflection take of it is nearly half of 16 KiB.
+// A host has one goroutine here for each running rollout, so large values are on the heap and its stack is small: the SDK and reflection take
+// nearly half of 16 KiB.
 func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult, error) {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +32,19 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 	a.phase(in.Target, rollout.PhaseAgent)
 	w, err := a.openAgent(ctx, in)
 	if err != nil {
-		return a.usedUp(ctx, in.Target, err)
+		return a.lostToMemory(ctx, in.Target, err)
 	}
 	defer w.close()
 	res, err := a.watcher.Run(ctx, &w.job)
 	if err != nil {
-		return a.usedUp(ctx, in.Target, err)
+		return a.lostToMemory(ctx, in.Target, err)
 	}
 	return a.agentResult(ctx, in.Target, res)
 }
 
-// usedUp makes the loss of a sandbox whose memory ran out the end of an agent that had called its model: an attempt that is lost counts for nothing, which a
-// policy could choose. Any other error stays as it is.
-func (a *Activities) usedUp(ctx context.Context, t Target, err error) (*AgentResult, error) {
+// lostToMemory turns the loss of a sandbox that ran out of memory into outcome agent_failed, if the agent had called its model. Otherwise a
+// policy could discard an attempt by exhausting memory. It returns any other error unchanged.
+func (a *Activities) lostToMemory(ctx context.Context, t Target, err error) (*AgentResult, error) {
 	b, backendErr := a.backend(t)
 	if backendErr != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (a *Activities) usedUp(ctx context.Context, t Target, err error) (*AgentRes
 	return &AgentResult{Outcome: rollout.AgentFailed, ExitCode: -1, Error: why.Error(), Turns: route.Turns}, nil
 }
 
-// agentWork is what RunAgent works with.
+// agentWork is the state of one RunAgent.
 type agentWork struct {
 	in      *AgentInput
 	sb      *sandbox.Sandbox
@@ -71,14 +71,14 @@ type agentWork struct {
 	closers []func() // in the order in which they were opened
 }
 
-// close frees what was opened, the last first.
+// close calls the closers in reverse order.
 func (w *agentWork) close() {
 	for _, f := range slices.Backward(w.closers) {
 		f()
 	}
 }
 
-// openAgent opens what the agent works with, until it is closed.
+// openAgent opens the resources of the agent. The caller must call close.
 func (a *Activities) openAgent(ctx context.Context, in *AgentInput) (*agentWork, error) {
 	w := &agentWork{in: in}
 	if err := a.prepareAgent(ctx, w); err != nil {
@@ -88,7 +88,7 @@ func (a *Activities) openAgent(ctx context.Context, in *AgentInput) (*agentWork,
 	return w, nil
 }
 
-// prepareAgent attaches to the sandbox and makes the job of the watch. What it has opened is in w when it fails, too.
+// prepareAgent attaches to the sandbox and makes the job of the watch. After an error the opened resources are in w as well.
 func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
 	in := w.in
 	kind, err := a.o.Agents.Get(in.Agent)
@@ -135,7 +135,7 @@ func (a *Activities) attachAgent(ctx context.Context, w *agentWork) error {
 	return nil
 }
 
-// bindTools gives an agent on the host its tools: those of an episode, or the policy's.
+// bindTools sets the tools of an agent on the host: those of an episode, or the policy's.
 func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
 	if w.in.Agent == rollout.AgentInteractive {
 		open, closeEpisode, err := a.openEpisode(ctx, w.sb, w.in, false)
@@ -154,16 +154,16 @@ func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
 	return err
 }
 
-// agentResult is the watch's result as the workflow gets it.
+// agentResult converts the watch's result for the workflow.
 func (a *Activities) agentResult(ctx context.Context, t Target, res *watch.Result) (*AgentResult, error) {
-	causes, err := a.ranOut(ctx, t, rollout.PhaseAgent)
+	causes, err := a.recordCauses(ctx, t, rollout.PhaseAgent)
 	if res.Error != "" && len(causes) > 0 {
 		res.Error += "; " + rollout.CausesInWords(causes)
 	}
 	return &AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
 }
 
-// openBeforeLaunch opens the route of an agent on the host that was not launched yet. A launched one has its route. Where the gateway has lost it, a
+// openBeforeLaunch opens the route of an agent on the host before its first launch. A launched agent has a route; if the gateway has lost it, a
 // new one would lack the turns so far.
 func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput) error {
 	_, err := agent.AttachProcess(ctx, sb)
@@ -173,12 +173,12 @@ func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, 
 	return err
 }
 
-// toolEnv is what the tools of a rollout work with.
+// toolEnv is the environment of the rollout's tools.
 func (a *Activities) toolEnv(t Target, sb *sandbox.Sandbox) tool.Env {
 	return tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(t.RolloutID, t.Attempt)}
 }
 
-// openEpisode lets the tool service take calls in the sandbox until close is called.
+// openEpisode lets the tool service accept calls in the sandbox until closeIt is called.
 func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
 	config := in.Episode.Filled()
 	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
@@ -191,7 +191,7 @@ func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *A
 	}
 	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
 	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since}
-	if !scoring { // what a grader does is no work of the policy
+	if !scoring { // a grader's calls are not the policy's steps
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))
 	}
 	open, end, err := a.o.Episodes.Open(o)

@@ -16,10 +16,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// RunSetup stages the task's files, then runs its setup commands one by one. The first that fails, or outlasts the time for
-// all of them, is a fault.SetupFailed.
+// RunSetup stages the task's files, then runs its setup commands one by one. A command that fails, or exceeds the time for all commands, is a
+// fault.SetupFailed.
 func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	}
 	defer offline()
 	results, failed := a.runSetup(ctx, sb, in)
-	causes, err := a.ranOut(ctx, in.Target, rollout.PhaseSetup)
+	causes, err := a.recordCauses(ctx, in.Target, rollout.PhaseSetup)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
 
-// stageFiles unpacks the files, unless a command has started already: it may have changed them.
+// stageFiles unpacks the files, unless a command has started, which may have changed them.
 func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 	if begun, err := shell.Started(ctx, sb, setupName(0)); err != nil || begun {
 		return err
@@ -77,7 +77,7 @@ func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in Set
 	return fault.Wrap(fault.KindOf(err), err, "stage the task's files")
 }
 
-// runSetup returns the results so far and why it stopped.
+// runSetup returns the results so far and the error that stopped it.
 func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
 	results := []rollout.CommandResult{}
 	budget := &shell.Budget{Total: in.Timeout}
@@ -96,13 +96,13 @@ func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in Setup
 		command(log, rollout.StageSetup, i+1, cmd, &res)
 		if st.TimedOut || st.ExitCode != 0 {
 			return results, fault.New(fault.SetupFailed, "setup command %d of %d (%s): %s%s",
-				i+1, len(in.Commands), text.Head(cmd, 120), shell.Why(st, in.Timeout), said(res))
+				i+1, len(in.Commands), text.Head(cmd, 120), shell.Why(st, in.Timeout), outputTail(res))
 		}
 	}
 	return results, nil
 }
 
-// withCauses adds what ran out to an error.
+// withCauses adds resource causes to an error.
 func withCauses(err error, causes []rollout.ResourceCause) error {
 	if len(causes) == 0 {
 		return err
@@ -112,8 +112,8 @@ func withCauses(err error, causes []rollout.ResourceCause) error {
 
 func setupName(i int) string { return fmt.Sprintf("setup-%d", i+1) }
 
-// said is the end of what a failed command wrote.
-func said(res rollout.CommandResult) string {
+// outputTail is the end of a failed command's output.
+func outputTail(res rollout.CommandResult) string {
 	out := cmp.Or(strings.TrimSpace(res.Stderr), strings.TrimSpace(res.Stdout))
 	if out == "" {
 		return ""

@@ -11,10 +11,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// RunVerifier grades what the agent left. A stored grade is returned as it is. A verifier that gives no usable reward is a
-// fault.VerifierFailed.
+// RunVerifier grades the workspace, or returns the stored grade. A verifier without a usable reward is a fault.VerifierFailed.
 func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, error) {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return Grade{}, err
 	}
@@ -44,7 +43,7 @@ func (a *Activities) grader(t Target) *grading.Grader {
 	}
 }
 
-// leased makes and finds sandboxes for grading an attempt.
+// leased creates and finds sandboxes for grading an attempt, and renews their leases.
 type leased struct {
 	a      *Activities
 	target Target
@@ -82,10 +81,10 @@ func (l leased) create(ctx context.Context, t rollout.Target, id string, s rollo
 	return sb, l.a.leases.Keep(ctx, sb), nil
 }
 
-// HoldSandbox keeps the sandbox of an agent that has ended, and lets a client that grades call any tool in it, until it is cancelled. The
-// trace so far is stored first, so that the client can read it.
+// HoldSandbox keeps the sandbox of an ended agent open until it is cancelled, and lets the client that grades call any tool in it. It first
+// stores the trace so far, so that the client can read it.
 func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}

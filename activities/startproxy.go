@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served. RunAgent opens the route of an agent
-// that runs on the host, which has no channel.
+// StartProxy opens the gateway's route to the sandbox and returns when the gateway serves the model channel. An agent on the host has no
+// channel; RunAgent opens its route.
 func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
-	ctx, over, err := a.alone(ctx, in.Target)
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
@@ -28,10 +28,10 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	if err := a.open(ctx, in); err != nil {
 		return err
 	}
-	return a.attached(ctx, in.Target)
+	return a.awaitAttached(ctx, in.Target)
 }
 
-// open opens the attempt's route, or finds it open.
+// open opens the attempt's route, if it is not open.
 func (a *Activities) open(ctx context.Context, in ProxyInput) error {
 	route, err := a.route(in)
 	if err != nil {
@@ -43,8 +43,8 @@ func (a *Activities) open(ctx context.Context, in ProxyInput) error {
 	return a.inspect(ctx, in)
 }
 
-// inspect has the gateway probe the endpoint, beside the start of the agent. Where training is demanded it waits for the report, and
-// refuses an endpoint that is known to give less than training needs; one that gave no answer may give one later.
+// inspect makes the gateway probe the endpoint while the agent starts. For training it waits for the report and refuses an endpoint whose
+// capture level is too low. An endpoint that did not answer the probe is not refused, because it may answer later.
 func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
 	if !in.Model.Trainable() || in.Mode != rollout.TransparentProxy || !a.callsModel(in.Agent) {
 		return nil
@@ -60,19 +60,19 @@ func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
 	case err != nil:
 		a.loggerOf("StartProxy", in.Target).WarnContext(ctx, "endpoint not probed", "error", err)
 	case in.Model.Purpose == rollout.PurposeTrain && report.CaptureLevel != "" && report.CaptureLevel != rollout.CaptureTokens:
-		return fault.New(fault.UpstreamRefused, "training needs exact token ids and log probabilities, and the endpoint has capture level %q: %s",
+		return fault.New(fault.UpstreamRefused, "training needs exact token ids and log probabilities, but the endpoint has capture level %q: %s",
 			report.CaptureLevel, strings.Join(report.Findings, "; "))
 	}
 	return nil
 }
 
-// callsModel says whether an agent makes model calls. The endpoint of one that makes none may not even exist.
+// callsModel reports whether an agent makes model calls. For one that makes none the endpoint need not exist.
 func (a *Activities) callsModel(name string) bool {
 	kind, err := a.o.Agents.Get(name)
 	return err != nil || !kind.NoModel
 }
 
-// route is the attempt's route. Without the agent's name the calls of all processes count as the agent's.
+// route is the attempt's route. Without an agent's name the calls of all processes count as the agent's.
 func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
 	r := gateway.Route{
 		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
@@ -93,19 +93,19 @@ func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
 	return r, nil
 }
 
-// sandboxCheck is the time between two looks at a sandbox whose model channel is not served yet.
+// sandboxCheck is the pause between two checks of a sandbox whose model channel is not served yet.
 const sandboxCheck = 500 * time.Millisecond
 
-// attached waits until the gateway serves the channel. The gateway retries without end, so a sandbox that died is noticed here.
-func (a *Activities) attached(ctx context.Context, t Target) error {
+// awaitAttached waits until the gateway serves the channel. The gateway retries forever, so this checks whether the sandbox still exists.
+func (a *Activities) awaitAttached(ctx context.Context, t Target) error {
 	b, err := a.backend(t)
 	if err != nil {
 		return err
 	}
 	changes, stop := a.o.Gateway.Watch(t.SandboxID(), 0, 0)
 	defer stop()
-	look := time.NewTicker(sandboxCheck)
-	defer look.Stop()
+	check := time.NewTicker(sandboxCheck)
+	defer check.Stop()
 	for {
 		select {
 		case c := <-changes:
@@ -117,7 +117,7 @@ func (a *Activities) attached(ctx context.Context, t Target) error {
 			case c.Status.Ended != "":
 				return fault.New(fault.Aborted, "the route was ended: %s", c.Status.Ended)
 			}
-		case <-look.C:
+		case <-check.C:
 			if _, err := b.Attach(ctx, t.SandboxID()); err != nil {
 				return err
 			}

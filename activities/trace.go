@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// addTrace puts the turns, compact, and what they sum up to into the result. One whole turn is in memory at a time.
+// addTrace adds the compact turns and their sums to the result. Only one whole turn is in memory at a time.
 func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace))
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 	return nil
 }
 
-// turnsOf reads JSON lines of rollout.Turn to the end, and returns a line for people about each.
+// turnsOf reads JSON lines of rollout.Turn to the end, and returns one line for people about each turn.
 func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
 	var log strings.Builder
 	compact := trajectory.Compactor{Messages: messages}
@@ -56,7 +56,8 @@ func addFix(res *rollout.Result, fix string) {
 	}
 }
 
-// count sums whole replies, and the cost of all; as for the gateway's budgets, only the agent's own calls are turns.
+// count adds a turn to the usage: tokens of complete replies only, the cost of all calls. As in the gateway's budgets, only the agent's own
+// calls count as turns.
 func count(u *rollout.Usage, t rollout.Turn) {
 	u.CostUSD += t.Usage.CostUSD
 	if t.Broken != "" {

@@ -10,18 +10,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// attempt is one numbered try, and what became of it.
+// attempt is one numbered try and its result.
 type attempt struct {
 	target   activities.Target
 	place    activities.Place // zero: no sandbox was made
-	hostGone bool             // its host did not take a step in time: do not wait for it so long again
-	install  string           // what installing said, for people
-	proxied  bool             // a gateway route was asked for
+	hostGone bool             // its host did not take a step in time: later steps wait less for it
+	install  string           // log of the installation, for people
+	proxied  bool             // a gateway route was requested
 	agent    *activities.AgentResult
 	turns    int // model calls that were reported
 	grade    *activities.Grade
 
-	phase    rollout.Phase // where err came up
+	phase    rollout.Phase // in which err occurred
 	err      error
 	decision decision
 	result   rollout.Ref // of the rollout; zero until composed
@@ -29,7 +29,7 @@ type attempt struct {
 	ended    time.Time
 }
 
-// attempt makes attempt n, keeps its artifacts and cleans up after it.
+// attempt runs attempt n, collects its artifacts and cleans up.
 func (r *run) attempt(n int) *attempt {
 	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}, started: workflow.Now(r.ctx)}
 	r.current = a
@@ -45,7 +45,7 @@ func (r *run) attempt(n int) *attempt {
 	return a
 }
 
-// work goes through the steps until one fails or the rollout is to end early.
+// work runs the steps until one fails or the rollout ends early.
 func (r *run) work(a *attempt) error {
 	for _, step := range []func(*attempt) error{r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify} {
 		if r.cause.set() {
@@ -58,7 +58,7 @@ func (r *run) work(a *attempt) error {
 	return nil
 }
 
-// classify decides the attempt's outcome; lost is why its artifacts could not be collected.
+// classify sets the attempt's decision; lost is why its artifacts could not be collected.
 func (r *run) classify(a *attempt, lost error) {
 	a.decision = decide(finding{
 		cause: r.cause, phase: a.phase, err: a.err, agent: a.agent, lost: lost,
@@ -66,13 +66,13 @@ func (r *run) classify(a *attempt, lost error) {
 	})
 }
 
-// reclassify decides the last attempt again, after a retry was cancelled.
+// reclassify re-evaluates the last attempt after a retry was cancelled.
 func (r *run) reclassify(a *attempt) *attempt {
 	r.classify(a, nil)
 	return a
 }
 
-// reward is the grade, where the outcome may carry one.
+// reward is the grade; nil if the outcome carries none.
 func (a *attempt) reward() *float64 {
 	if a.grade == nil || !a.decision.outcome.MayCarryReward() {
 		return nil
@@ -80,7 +80,7 @@ func (a *attempt) reward() *float64 {
 	return &a.grade.Reward
 }
 
-// record is the attempt as a Result lists it.
+// record is the attempt's entry in a Result.
 func (a *attempt) record() rollout.Attempt {
 	return rollout.Attempt{
 		Number: a.target.Attempt, SandboxID: a.place.SandboxID, Host: a.place.Host, Turns: a.turns,
@@ -89,7 +89,7 @@ func (a *attempt) record() rollout.Attempt {
 	}
 }
 
-// failed records the phase of the error and returns it as a fault. A host that did not take the activity in time counts as gone.
+// failed records the phase of err and returns err as a fault. A host that did not take the activity in time counts as lost.
 func (a *attempt) failed(phase rollout.Phase, err error) error {
 	if err == nil {
 		return nil

@@ -13,15 +13,15 @@ import (
 
 const (
 	composeTry     = time.Minute
-	composeTimeout = 24 * time.Hour // a store that is down that long loses the result
+	composeTimeout = 24 * time.Hour // if the store is down for longer, the result is lost
 )
 
-// collect keeps the attempt's artifacts and, when the rollout ends with it, composes the result. What cannot be collected from
-// a reward's attempt takes the reward with it.
+// collect saves the attempt's artifacts and, if the rollout ends with it, composes the result. An attempt whose artifacts cannot be collected
+// has no reward.
 func (r *run) collect(a *attempt) {
 	r.finished = !a.decision.retry
 	if a.place.Queue == "" {
-		return // nothing was made; the result is composed without a host
+		return // no sandbox was created; the result is composed without a host
 	}
 	r.enter(rollout.PhaseCollecting)
 	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: r.finished, Head: r.head(a)}
@@ -37,11 +37,11 @@ func (r *run) collect(a *attempt) {
 	r.classify(a, lost)
 	r.attempts[len(r.attempts)-1] = a.record()
 	if a.decision.retry && r.finished {
-		r.finished, r.cause = false, r.late // another attempt follows after all, unless an abort came meanwhile
+		r.finished, r.cause = false, r.late // another attempt follows, unless an abort arrived meanwhile
 	}
 }
 
-// lost is why collecting failed. It does not replace the error of the attempt itself.
+// lost returns why collecting failed. It does not replace the error of the attempt itself.
 func (a *attempt) lost(err error) error {
 	if isScheduleToStartTimeout(err) {
 		a.hostGone = true
@@ -50,7 +50,7 @@ func (a *attempt) lost(err error) error {
 	return asFault(err)
 }
 
-// closeSandbox destroys what the attempt made. Where it cannot, the lease ends the sandbox and the janitor tidies up.
+// closeSandbox destroys the attempt's sandboxes and route. If it fails, the lease ends the sandbox and the janitor removes the rest.
 func (r *run) closeSandbox(a *attempt) {
 	if a.place.Queue == "" {
 		return
@@ -63,8 +63,8 @@ func (r *run) closeSandbox(a *attempt) {
 	}
 }
 
-// compose stores a result out of what the workflow knows and the store already holds, for an attempt that has no host to do
-// it: none was ever found, or it is gone. It is a local activity because every host may be full or away.
+// compose stores a result from the workflow's data and the store, for an attempt that has no host: none was found, or it was lost. It is a
+// local activity because every host may be full or down.
 func (r *run) compose(a *attempt) error {
 	ctx := workflow.WithLocalActivityOptions(r.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout:    composeTry,
@@ -94,7 +94,8 @@ func (r *run) head(a *attempt) activities.Head {
 	return h
 }
 
-// composeRetries has no bound of its own: composeTimeout is the bound.
+// composeRetries has no limit; composeTimeout bounds the retries.
+
 func composeRetries() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// finding is what the workflow knows about the end of an attempt.
+// finding is the workflow's data about the end of an attempt.
 type finding struct {
 	cause   cause                   // an abort, or the rollout's deadline
 	phase   rollout.Phase           // of err
@@ -26,8 +26,8 @@ type decision struct {
 	retry   bool       // another attempt follows
 }
 
-// decide classifies the end of an attempt. Several things may have gone wrong at once; the order of the cases is their priority: an
-// abort, then the infrastructure, then the task, and the agent's own doing last, because only that may train a model.
+// decide classifies the end of an attempt. Several failures may coincide; the order of the cases is their priority: an abort, the
+// infrastructure, the task, and last the agent, because only the agent's own outcome may train a model.
 func decide(f finding) decision {
 	switch {
 	case f.cause.aborted:
@@ -38,7 +38,7 @@ func decide(f finding) decision {
 		return decideError(f)
 	case f.agent.Outcome == rollout.Aborted: // an operator ended the route at the gateway
 		return decision{outcome: rollout.Aborted, kind: fault.Aborted, text: f.agent.Error}
-	case f.lost != nil: // a reward without its trace trains nothing
+	case f.lost != nil: // a reward without its trace is useless for training
 		return infra(f, fault.KindOf(f.lost), "collect: "+f.lost.Error())
 	}
 	out := decision{outcome: f.agent.Outcome, text: f.agent.Error}
@@ -60,7 +60,7 @@ func decideError(f finding) decision {
 	return infra(f, kind, fmt.Sprintf("%s: %s", f.phase, f.err))
 }
 
-// ungradable says whether grading failed because of the workspace or the verifier itself. Another attempt would not change that.
+// ungradable reports whether grading failed because of the workspace or the verifier itself, so that another attempt would fail as well.
 func ungradable(k fault.Kind) bool {
 	switch k {
 	case fault.VerifierFailed, fault.OutOfMemory, fault.OutOfDisk, fault.Invalid:
@@ -71,7 +71,7 @@ func ungradable(k fault.Kind) bool {
 }
 
 // infra is a failure of the infrastructure. Another attempt follows unless it would fail in the same way: the request is impossible, the
-// model endpoint refuses us, or no host had capacity within the queue's bound.
+// model endpoint refuses it, or no host had capacity within the queue's limit.
 func infra(f finding, kind fault.Kind, text string) decision {
 	hopeless := kind == fault.UpstreamRefused || kind == fault.Invalid || kind == fault.Unauthorized || kind == fault.Exhausted
 	return decision{outcome: rollout.InfraFailed, kind: kind, text: text, retry: f.another && !hopeless}

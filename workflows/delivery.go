@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// deliverTry bounds one try to deliver a group. A sink whose trainer hangs is tried again.
+// deliverTry bounds one try to deliver a group. A sink whose trainer hangs is retried.
 const deliverTry = 5 * time.Minute
 
-// DeliveryWorkflow delivers one finished group to one sink, however long the sink is away, and returns how that ended.
+// DeliveryWorkflow delivers one finished group to one sink, however long the sink is unavailable, and returns the result.
 func DeliveryWorkflow(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	if err := spec.Validate(); err != nil {
 		return rollout.Delivery{}, failure.ToTemporal(err)

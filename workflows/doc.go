@@ -1,6 +1,6 @@
-// Package workflows holds RolloutWorkflow, which is a rollout: it names the steps, bounds them, decides what their ends mean
-// and whether another attempt follows. It does nothing itself; every effect is an activity.
+// Package workflows has RolloutWorkflow, which is one rollout: it orders and bounds the steps, decides the outcome of an attempt, and whether
+// another attempt follows. Every effect is an activity.
 //
-// The steps of an attempt run on the queue of the host that made its sandbox. Work never hangs on the workflow's own context:
-// a cancellation is taken as a wish to abort, so that what there is can be collected and the sandbox closed.
+// The steps of an attempt run on the queue of the host that created its sandbox. Work does not use the workflow's own context: a cancellation
+// is an abort, after which artifacts are still collected and the sandbox is closed.
 package workflows

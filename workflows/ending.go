@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// abortTimeout bounds AbortAgent, and agentEndGrace what RunAgent then takes to notice and to save the transcript.
+	// abortTimeout bounds AbortAgent. agentEndGrace bounds the time in which RunAgent then notices and saves the transcript.
 	abortTimeout  = 30 * time.Second
 	agentEndGrace = 30 * time.Second
 )
 
-// cause is why work is to end early. The zero value: it is not.
+// cause is why the rollout ends early. The zero value is no cause.
 type cause struct {
 	aborted bool   // by a signal or a cancellation
-	overdue bool   // the rollout's own bound ran out
+	overdue bool   // the rollout's deadline has passed
 	reason  string // for people
 }
 
 func (c *cause) set() bool { return c.aborted || c.overdue }
 
-// listen receives what ends the rollout early, and progress, until the workflow ends. One coroutine waits for all of them: each takes a goroutine of its own, for
-// as long as the rollout is in flight. A cancellation is an abort. Operators send signals by hand: a payload that does not decode must not block the
-// next one, and an undecodable abort is an abort.
+// listen receives aborts, cancellations, the deadline and progress until the workflow ends. One coroutine waits for all of them, because each
+// coroutine costs a goroutine for the whole rollout. A cancellation is an abort. Operators send signals by hand: a payload that does not decode
+// must not block the next one, and an undecodable abort is an abort.
 func (r *run) listen(ctx, started workflow.Context) {
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 	progress := workflow.GetSignalChannel(ctx, rollout.SignalTurns)
@@ -35,11 +35,11 @@ func (r *run) listen(ctx, started workflow.Context) {
 	cancelled := func() bool { return !sawCancellation && started.Err() != nil }
 	overdue := func() bool { return !sawBound && r.bound != nil && r.bound.IsReady() }
 	changed := func() bool { return aborts.Len() > 0 || progress.Len() > 0 || cancelled() || overdue() }
-	for workflow.Await(ctx, changed) == nil { // errs only when ctx is cancelled: never
+	for workflow.Await(ctx, changed) == nil { // fails only if ctx is cancelled, which never happens
 		switch {
 		case aborts.Len() > 0:
 			var abort rollout.Abort
-			_ = aborts.ReceiveAsync(&abort) // false: it does not decode
+			_ = aborts.ReceiveAsync(&abort) // false: the payload does not decode
 			r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
 		case progress.Len() > 0:
 			var p rollout.Progress
@@ -56,7 +56,7 @@ func (r *run) listen(ctx, started workflow.Context) {
 	}
 }
 
-// reasonBytes bounds the reason of an abort. Several activities get it, and too large a payload would fail the workflow.
+// reasonBytes bounds the reason of an abort, in bytes. It is an input of several activities, and a too large payload would fail the workflow.
 const reasonBytes = 4000
 
 func reasonOf(a rollout.Abort) string {
@@ -66,7 +66,7 @@ func reasonOf(a rollout.Abort) string {
 	return cut(a.Reason, reasonBytes)
 }
 
-// cut is the beginning of s, of at most n bytes, between characters.
+// cut shortens s to at most n bytes, at a character boundary.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -74,21 +74,21 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// progress records what RunAgent reports. Reports of an earlier attempt are ignored.
+// progress records a report of RunAgent. Reports of an earlier attempt are ignored.
 func (r *run) progress(p rollout.Progress) {
 	if p.Attempt == r.state.Attempt {
 		r.state.Turns, r.state.SessionID, r.state.Waiting = p.Turns, p.SessionID, p.Waiting
 	}
 }
 
-// arm starts the rollout's own deadline, once: with the first sandbox, and short of the time that collecting needs.
+// arm starts the rollout's deadline, once, with the first sandbox. It leaves the time that collecting needs.
 func (r *run) arm() {
 	if r.bound == nil {
 		r.bound = workflow.NewTimerWithOptions(r.ctx, r.spec.Limits.Rollout-r.spec.Limits.Collect, workflow.TimerOptions{Summary: "bound of the rollout"})
 	}
 }
 
-// end has the phase under way end early. The first cause stays.
+// end ends the current phase early. The first cause is kept.
 func (r *run) end(ctx workflow.Context, c cause) {
 	switch {
 	case r.cause.set():
@@ -99,18 +99,18 @@ func (r *run) end(ctx workflow.Context, c cause) {
 	}
 	r.cause = c
 	if r.stop == nil {
-		return // between phases; the next one is not begun
+		return // between phases; no further phase begins
 	}
 	if r.state.Phase != rollout.PhaseAgent {
 		r.stop()
 		return
 	}
-	stop := r.stop // of this phase, whatever runs when AbortAgent is back
+	stop := r.stop // of this phase: another one may run when AbortAgent has returned
 	workflow.Go(ctx, func(ctx workflow.Context) { r.endAgent(ctx, c, stop) })
 }
 
-// endAgent stops the agent from the side: RunAgent then returns by itself, with the transcript saved. Its context is cancelled
-// only where that does not come about, for it would drop the activity without an answer.
+// endAgent stops the agent by AbortAgent: RunAgent then saves the transcript and returns by itself. Only if it does not return, its context is
+// cancelled, which loses the activity's result.
 func (r *run) endAgent(ctx workflow.Context, c cause, stop workflow.CancelFunc) {
 	in := activities.AbortInput{Target: r.current.target, Agent: r.spec.Agent, Reason: c.reason}
 	err := workflow.ExecuteActivity(r.onHost(ctx, step{timeout: abortTimeout, summary: c.reason}), r.acts.AbortAgent, in).Get(ctx, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// isScheduleToStartTimeout says whether err means that no worker started the activity in time.
+// isScheduleToStartTimeout reports whether no worker started the activity in time.
 func isScheduleToStartTimeout(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// GroupWorkflow runs the rollouts of a group as child workflows, all at the same time, and returns how they ended. It replaces a rollout
-// that infrastructure lost, and keeps every other one. It fails only when the specification is Invalid or its state could not be stored.
+// GroupWorkflow runs the rollouts of a group concurrently as child workflows, and returns how they ended. It replaces rollouts that the
+// infrastructure lost. It fails only if the specification is Invalid or its state could not be stored.
 func GroupWorkflow(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupState, error) {
 	spec, err := loaded(ctx, spec)
 	if err != nil {
@@ -38,11 +38,11 @@ type group struct {
 	acts  *activities.Activities // nil: only to name the methods
 	state rollout.GroupState
 
-	children map[int]workflow.ChildWorkflowFuture // the newest rollout of each member that runs
-	ending   *ending                              // why the group ends early; nil: it does not
+	children map[int]workflow.ChildWorkflowFuture // the newest rollout of each running member
+	ending   *ending                              // why the group ends early; nil if it does not
 }
 
-// ending is why a group ends before all its members have ended by themselves.
+// ending is why a group ends early.
 type ending struct {
 	aborted bool
 	reason  string
@@ -78,7 +78,7 @@ func newGroup(ctx workflow.Context, spec rollout.GroupSpec) (*group, error) {
 	return g, nil
 }
 
-// run starts all members, waits until each has ended and stores how.
+// run starts all members, waits until each has ended, and stores the state.
 func (g *group) run() (rollout.GroupState, error) {
 	g.arm()
 	members := workflow.NewWaitGroup(g.ctx)
@@ -101,7 +101,7 @@ func (g *group) run() (rollout.GroupState, error) {
 	return g.state, err
 }
 
-// outcome says how the group ended, and why it is not complete.
+// outcome returns how the group ended, and why it is not complete.
 func (g *group) outcome() (rollout.GroupOutcome, string) {
 	good := 0
 	why := ""
@@ -127,7 +127,7 @@ func (g *group) outcome() (rollout.GroupOutcome, string) {
 	}
 }
 
-// store writes the state to the store: Temporal forgets the workflow when its retention ends.
+// store writes the state to the store, because Temporal deletes the workflow after its retention.
 func (g *group) store() error {
 	ctx := workflow.WithLocalActivityOptions(g.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout: composeTry, ScheduleToCloseTimeout: composeTimeout, RetryPolicy: composeRetries(), Summary: string(g.state.Outcome),
@@ -135,7 +135,7 @@ func (g *group) store() error {
 	return workflow.ExecuteLocalActivity(ctx, g.acts.StoreGroup, g.state).Get(ctx, nil)
 }
 
-// label sets the search attributes that stay.
+// label sets the search attributes that do not change.
 func (g *group) label() {
 	updates := []temporal.SearchAttributeUpdate{
 		g.keys.Group.ValueSet(searchattr.Keyword(g.spec.ID)), g.keys.Model.ValueSet(searchattr.Keyword(g.spec.Member.Model.Name)),
@@ -147,7 +147,7 @@ func (g *group) label() {
 	g.upsert(updates...)
 }
 
-// finish sets the search attributes and details of the end.
+// finish sets the final search attributes and details.
 func (g *group) finish() {
 	s := rollout.StatisticsOf(g.state.Rewards())
 	updates := []temporal.SearchAttributeUpdate{g.keys.Phase.ValueSet(string(rollout.PhaseDone)), g.keys.Outcome.ValueSet(string(g.state.Outcome))}
@@ -158,7 +158,7 @@ func (g *group) finish() {
 	g.describe()
 }
 
-// describe writes the readable line on Temporal's page of the workflow.
+// describe sets the summary on Temporal's page of the workflow.
 func (g *group) describe() {
 	s := rollout.StatisticsOf(g.state.Rewards())
 	text := fmt.Sprintf("%d of %d members have ended, %d rollouts replaced, mean reward %g", g.state.Finished(), g.spec.Size, g.state.Replaced, s.Mean)

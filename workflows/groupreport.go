@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// loaded is the specification with the member that is stored, where it is.
+// loaded returns the specification with its member, loaded from the store if it is stored there.
 func loaded(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupSpec, error) {
 	if spec.From == nil {
 		return spec, nil
@@ -26,7 +26,7 @@ func loaded(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupSpec, er
 	return spec, nil
 }
 
-// report sends the number of rollouts that have not ended to the producer, whenever it has changed. Changes during a report are one.
+// report sends the number of unfinished rollouts to the producer after each change. Changes during a report are sent together.
 func (g *group) report(ctx workflow.Context) {
 	left := g.spec.Size
 	for {
@@ -40,7 +40,7 @@ func (g *group) report(ctx workflow.Context) {
 	}
 }
 
-// lastReport reports the end. A producer that has ended gets none.
+// lastReport reports the end of the group.
 func (g *group) lastReport() { g.send(g.ctx, g.state.Report()) }
 
 // send blocks the coroutine of ctx until the producer has the report.
@@ -52,7 +52,7 @@ func (g *group) send(ctx workflow.Context, r rollout.GroupReport) {
 	}
 }
 
-// reportFailure tells the producer of a group that never began.
+// reportFailure reports a group that never began to the producer.
 func reportFailure(ctx workflow.Context, spec rollout.GroupSpec, why error) {
 	if spec.ReportTo == "" {
 		return

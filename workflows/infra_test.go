@@ -156,7 +156,7 @@ func TestNoRoomForTooLong(t *testing.T) {
 	}
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.InfraFailed, sum.Outcome)
-	require.Contains(t, sum.Error, "no host had room within 24h0m0s")
+	require.Contains(t, sum.Error, "no host had capacity within 24h0m0s")
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// member runs rollouts for one member until one ends otherwise than lost to infrastructure, or none may replace it.
+// member runs rollouts for one member until one is not lost to infrastructure, or no replacement is left.
 func (g *group) member(ctx workflow.Context, index int) {
 	m := &g.state.Members[index]
 	for n := 0; ; n++ {
@@ -31,7 +31,7 @@ func (g *group) member(ctx workflow.Context, index int) {
 	}
 }
 
-// rollout runs one rollout as a child workflow. again says that infrastructure lost it, so that another one may end otherwise.
+// rollout runs one rollout as a child workflow. again reports that the infrastructure lost it, so that a replacement may succeed.
 func (g *group) rollout(ctx workflow.Context, index, replacement int) (end rollout.Summary, again bool) {
 	if g.ending != nil {
 		return rollout.Summary{Outcome: rollout.Aborted, Error: g.ending.reason}, false
@@ -48,7 +48,7 @@ func (g *group) rollout(ctx workflow.Context, index, replacement int) (end rollo
 	return end, !fault.Is(asFault(err), fault.Invalid)
 }
 
-// childOptions give the child the id, attributes and summary that a rollout has when a client starts it.
+// childOptions give the child the same id, attributes and summary as a rollout that a client starts.
 func (g *group) childOptions(ctx workflow.Context, spec rollout.Spec) workflow.Context {
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: rollout.WorkflowID(spec.ID), WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -58,10 +58,10 @@ func (g *group) childOptions(ctx workflow.Context, spec rollout.Spec) workflow.C
 	return workflow.WithChildOptions(ctx, options)
 }
 
-// hopelessAfter is how many members must fail in the same way, and none end otherwise, until the group is given up.
+// hopelessAfter is how many members must fail in the same way, and none in another, before the group is ended.
 const hopelessAfter = 2
 
-// stopWhenHopeless ends the group when its task cannot be set up or graded: every further member would cost the same and fail.
+// stopWhenHopeless ends the group if its task cannot be set up or graded, because every further member would fail as well.
 func (g *group) stopWhenHopeless(ctx workflow.Context) {
 	var first *rollout.Member
 	ended := 0
@@ -109,7 +109,7 @@ func (g *group) arm() {
 	})
 }
 
-// end aborts the rollouts that run and starts no other. The first reason stays.
+// end aborts the running rollouts and starts no others. The first reason is kept.
 func (g *group) end(ctx workflow.Context, why ending) {
 	if g.ending != nil {
 		return
@@ -122,7 +122,7 @@ func (g *group) end(ctx workflow.Context, why ending) {
 	}
 }
 
-// abort has one rollout end. One that has ended meanwhile needs no abort.
+// abort aborts one rollout. It is no error if the rollout has ended meanwhile.
 func (g *group) abort(ctx workflow.Context, index int, child workflow.ChildWorkflowFuture) {
 	err := child.SignalChildWorkflow(ctx, rollout.SignalAbort, rollout.Abort{Reason: g.ending.reason}).Get(ctx, nil)
 	var unknown *temporal.UnknownExternalWorkflowExecutionError

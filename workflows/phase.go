@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// begin enters a phase of work and gives it a context that end cancels.
+// begin enters a phase and returns its context, which end cancels.
 func (r *run) begin(p rollout.Phase) workflow.Context {
 	r.enter(p)
 	ctx, cancel := workflow.WithCancel(r.ctx)
@@ -21,13 +21,13 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 	return ctx
 }
 
-// enter says that phase p begins now, to everyone who looks: the state, Temporal's list, its page of the workflow.
+// enter records that phase p begins: in the state, the search attributes and Temporal's page of the workflow.
 func (r *run) enter(p rollout.Phase) {
 	r.stop, r.state.Waiting = nil, ""
 	r.turnTo(p, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	if r.labelled && p == rollout.PhaseQueued && r.state.Attempt == 1 {
-		return // it was started so
+		return // the attributes of the start have this phase
 	}
 	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
 	if p == rollout.PhaseDone {
@@ -38,7 +38,7 @@ func (r *run) enter(p rollout.Phase) {
 	r.upsert(updates...)
 }
 
-// turnTo ends the timing of the current phase at that time and begins the timing of p.
+// turnTo ends the timing of the current phase at at and begins the timing of p.
 func (r *run) turnTo(p rollout.Phase, at time.Time) {
 	if n := len(r.state.Phases); n > 0 {
 		r.state.Phases[n-1].End = &at
@@ -49,8 +49,8 @@ func (r *run) turnTo(p rollout.Phase, at time.Time) {
 	}
 }
 
-// placed notes where the attempt runs, and tells the wait for room from the making of the sandbox. The host's clock may differ
-// from Temporal's, so its time counts only where it makes sense.
+// placed records where the attempt runs, and splits the phase into the wait for capacity and the creation of the sandbox. The host's clock may
+// differ from Temporal's, so its time is used only if it is plausible.
 func (r *run) placed(p activities.Place) {
 	r.state.SandboxID, r.state.Host = p.SandboxID, p.Host
 	at, now := p.StartedAt, workflow.Now(r.ctx)
@@ -60,7 +60,7 @@ func (r *run) placed(p activities.Place) {
 	r.turnTo(rollout.PhaseCreating, at)
 }
 
-// label sets the attributes that stay.
+// label sets the search attributes that do not change.
 func (r *run) label() {
 	r.upsert(r.keys.AtStart(r.spec)...)
 }
@@ -79,7 +79,7 @@ func (r *run) upsert(updates ...temporal.SearchAttributeUpdate) {
 	}
 }
 
-// details is the readable line on Temporal's page of the workflow.
+// details is the summary on Temporal's page of the workflow.
 func (r *run) details() string {
 	s := r.state
 	switch {

@@ -17,8 +17,8 @@ const (
 	lookTry    = 2 * time.Minute
 )
 
-// PoolWorkflow looks after a pool until it is down: one look each Spec.Every, and one at once when an operator changes the spec. A look that
-// fails changes nothing, and the next one begins from what is then.
+// PoolWorkflow scales a pool until it is down: every Spec.Every, and at once when an operator changes the spec. A failed step changes
+// nothing; the next one observes again.
 func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
 	if err := workflow.SetQueryHandler(ctx, pool.QueryStatus, func() (pool.Status, error) { return in.Last, nil }); err != nil {
 		return in.Last, err
@@ -38,7 +38,7 @@ func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
 	return in.Last, workflow.NewContinueAsNewError(ctx, pool.WorkflowName, in)
 }
 
-// latestSpec takes all signals that arrived.
+// latestSpec receives all pending signals and keeps the last spec.
 func latestSpec(specs workflow.ReceiveChannel, in *pool.Input) {
 	for {
 		var s pool.Spec
@@ -78,14 +78,14 @@ func endPool(ctx workflow.Context, s pool.Spec) error {
 	return workflow.ExecuteActivity(onPool(ctx, 0), pool.ActivityEnd, s).Get(ctx, nil)
 }
 
-// onPool is the context of an activity of at most so many tries; 0: any number.
+// onPool is the context of an activity with at most tries tries; 0: no limit.
 func onPool(ctx workflow.Context, tries int32) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: lookTry, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: tries, MaximumInterval: time.Minute},
 	})
 }
 
-// RegisterPool registers the workflow of pools, which has a queue of its own.
+// RegisterPool registers PoolWorkflow, which has its own queue.
 func RegisterPool(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{Name: pool.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
 }

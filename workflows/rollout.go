@@ -16,10 +16,10 @@ import (
 	"github.com/rolloutd/rolloutd/workflows/producer"
 )
 
-// retryPause times the attempt's number is waited before the next one: what broke may need a moment.
+// retryPause, multiplied by the attempt's number, is the pause before the next attempt.
 const retryPause = 2 * time.Second
 
-// Register makes w run rollouts and groups of them.
+// Register registers the workflows of rollouts and groups.
 func Register(w worker.WorkflowRegistry) {
 	pinned, upgraded := workflow.VersioningBehaviorPinned, workflow.VersioningBehaviorAutoUpgrade
 	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName, VersioningBehavior: pinned})
@@ -29,8 +29,8 @@ func Register(w worker.WorkflowRegistry) {
 	RegisterPool(w)
 }
 
-// RolloutWorkflow runs one rollout to its end and returns where the result lies. It fails only when the spec is Invalid, or when
-// even an empty result could not be stored; all else that goes wrong is an outcome.
+// RolloutWorkflow runs one rollout to its end and returns the reference of its result. It fails only if the spec is Invalid or no result could
+// be stored; every other failure is an outcome.
 func RolloutWorkflow(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	r, err := setup(ctx, spec)
 	if err != nil {
@@ -50,18 +50,18 @@ type run struct {
 
 	current  *attempt
 	attempts []rollout.Attempt
-	cause    cause               // why work is to end early, once it is
-	late     cause               // the same, come when the result was being collected already
-	stop     workflow.CancelFunc // ends the phase under way; nil between phases
-	bound    workflow.Future     // timer of the rollout's own deadline; nil: it is not running
-	labelled bool                // it was started with its attributes; clients of earlier builds leave them to the workflow
-	score    *rollout.Score      // of a client, where the verifier is external; nil: not given yet
-	finished bool                // the last attempt is being collected: an abort has no effect any more
+	cause    cause               // why the rollout ends early
+	late     cause               // a cause that arrived while the result was being collected
+	stop     workflow.CancelFunc // ends the current phase; nil between phases
+	bound    workflow.Future     // timer of the rollout's deadline; nil: not running
+	labelled bool                // it was started with its search attributes; clients of earlier builds leave them to the workflow
+	score    *rollout.Score      // from a client, for an external verifier; nil: none yet
+	finished bool                // the last attempt is being collected: an abort has no effect
 }
 
 // setup validates the specification, begins to receive signals and sets the search attributes.
 func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
-	spec.Limits = spec.Limits.Filled() // a client in another language may send a part of them
+	spec.Limits = spec.Limits.Filled() // a client in another language may send only some of them
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	return r, nil
 }
 
-// run makes attempts until one ends the rollout.
+// run runs attempts until one ends the rollout.
 func (r *run) run() (rollout.Summary, error) {
 	r.log.Info("rollout started", "task", r.spec.Task.ID, "model", r.spec.Model.Name, "agent", r.spec.Agent)
 	for n := 1; ; n++ {
@@ -103,9 +103,9 @@ func (r *run) run() (rollout.Summary, error) {
 	}
 }
 
-// pause waits before the next attempt, unless the rollout is to end.
+// pause waits before the next attempt, unless the rollout ends early.
 func (r *run) pause(n int) {
-	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set) // errs only when r.ctx is cancelled: never
+	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set) // fails only if r.ctx is cancelled, which never happens
 }
 
 // finish records the final outcome and the result's reference.
@@ -132,17 +132,17 @@ func rewardText(reward *float64) string {
 	return strconv.FormatFloat(*reward, 'g', -1, 64)
 }
 
-// tries is how often an activity may fail within its deadline. The bound is there for failures that are a bug of rolloutd.
+// tries is how often an activity may fail within its deadline. It bounds retries of failures that are a bug of rolloutd.
 const tries = 20
 
-// retryPolicy is that of every activity but CreateSandbox.
+// retryPolicy is the retry policy of every activity except CreateSandbox.
 func retryPolicy() *temporal.RetryPolicy {
 	p := uncounted()
 	p.MaximumAttempts = tries
 	return p
 }
 
-// uncounted leaves it to the activity to count its tries.
+// uncounted is a retry policy without a limit, for an activity that counts its own tries.
 func uncounted() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
 }

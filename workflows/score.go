@@ -10,8 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// acceptScores takes the score of a client while the rollout waits for one. The same score again is accepted, so that a client may repeat
-// its request.
+// acceptScores accepts a client's score while the rollout waits for one. The same score is accepted again, so that a client may retry.
 func (r *run) acceptScores(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, rollout.UpdateScore, func(_ workflow.Context, s rollout.Score) error {
 		if r.score == nil {
@@ -27,14 +26,14 @@ func (r *run) checkScore(s rollout.Score) error {
 	case err != nil:
 	case r.score != nil && *r.score == s:
 	case r.score != nil:
-		err = fault.New(fault.Conflict, "the rollout was scored already: %g", r.score.Score)
+		err = fault.New(fault.Conflict, "the rollout already has the score %g", r.score.Score)
 	case r.state.Phase != rollout.PhaseScoring:
-		err = fault.New(fault.Conflict, "the rollout awaits no score: it is %s", r.state.Phase)
+		err = fault.New(fault.Conflict, "the rollout does not wait for a score: it is in phase %s", r.state.Phase)
 	}
 	return failure.ToTemporal(err)
 }
 
-// awaitScore holds the sandbox until a client has graded the work. Without a score in time the verifier has failed.
+// awaitScore keeps the sandbox open until a client has graded the work. Without a score in time the outcome is verifier_failed.
 func (r *run) awaitScore(a *attempt) error {
 	ctx := r.begin(rollout.PhaseScoring)
 	bound := r.spec.Limits.Verifier

@@ -60,7 +60,7 @@ func TestScore(t *testing.T) {
 	require.NoError(t, first.err)
 	require.False(t, early.done)
 	require.True(t, fault.Is(early.err, fault.Conflict), early.err)
-	require.ErrorContains(t, early.err, "awaits no score")
+	require.ErrorContains(t, early.err, "does not wait for a score")
 	require.NotContains(t, w.calls, "RunVerifier")
 }
 

@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	// hostReturn is the schedule-to-start timeout of a host's activities, after which it counts as gone: a worker's restart fits, and it is
-	// shorter than the lease of a sandbox. goneReturn is what a host gets that already did.
+	// hostReturn is the schedule-to-start timeout of a host's activities, after which the host counts as lost. It is longer than a worker's
+	// restart and shorter than the lease of a sandbox. goneReturn is the same for a host that counts as lost.
 	hostReturn = 2 * time.Minute
 	goneReturn = 10 * time.Second
 	// heartbeat is the heartbeat timeout, after which an activity is retried.
 	heartbeat = 20 * time.Second
-	// createHeartbeat is the same for CreateSandbox, which no worker that comes back takes over before it has made its sandbox.
+	// createHeartbeat is the heartbeat timeout of CreateSandbox. It is shorter, because takeover does not cover a CreateSandbox whose sandbox
+	// does not exist yet.
 	createHeartbeat = 10 * time.Second
 
 	createTries    = 10 * time.Minute
 	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
 	proxyTimeout   = time.Minute
-	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
+	// slack is the time for launching, staging and saving, in addition to the task's limit.
 	slack = 2 * time.Minute
-	// gradingSlack is the same for grading, which saves the workspace, restores it in another sandbox, and may run the verifier once more without
-	// it. A slow disk or store must not fail a grading that is right.
+	// gradingSlack is the same for grading, which saves the workspace, restores it in another sandbox, and may run the verifier again without
+	// it. A slow disk or store must not fail a grading.
 	gradingSlack = 10 * time.Minute
 	closeTimeout = 2 * time.Minute
 )
 
-// step is how an activity of a host runs.
+// step has the options of an activity on a host.
 type step struct {
-	timeout time.Duration // of all its tries, waiting for the host apart
+	timeout time.Duration // of all its tries, without the wait for the host
 	summary string        // for people, in the Temporal UI
 }
 
@@ -54,13 +55,13 @@ func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 	})
 }
 
-// do runs an activity on the host, as a phase.
+// do runs an activity on the host as a phase.
 func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any) error {
 	ctx := r.begin(phase)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
 }
 
-// create waits for a host with room, and for a model endpoint that can bear another rollout, and has the sandbox made.
+// create waits for a host with capacity and for a model endpoint that can take another rollout, and creates the sandbox.
 func (r *run) create(a *attempt) error {
 	l := r.spec.Limits
 	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
@@ -68,8 +69,8 @@ func (r *run) create(a *attempt) error {
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,
 		HeartbeatTimeout:       createHeartbeat,
-		RetryPolicy:            uncounted(), // it comes back often while the model endpoint is paused
-		WaitForCancellation:    true,        // a sandbox made all the same must be known, so that it is closed
+		RetryPolicy:            uncounted(), // the activity returns often while the model endpoint is paused
+		WaitForCancellation:    true,        // the sandbox may be created despite the cancellation, and must then be closed
 		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
 	})
 	in := activities.CreateSandboxInput{
@@ -79,7 +80,7 @@ func (r *run) create(a *attempt) error {
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if isScheduleToStartTimeout(err) {
 		a.phase = rollout.PhaseQueued
-		return fault.New(fault.Exhausted, "no host had room within %s", l.Queue)
+		return fault.New(fault.Exhausted, "no host had capacity within %s", l.Queue)
 	}
 	if err := a.failed(rollout.PhaseCreating, err); err != nil {
 		return err
@@ -104,12 +105,12 @@ func (r *run) openProxy(a *attempt) error {
 	if a.place.NoProxy {
 		return nil
 	}
-	a.proxied = true // whether it works or not: a route may be there
+	a.proxied = true // even after an error a route may exist
 	in := activities.ProxyInput{Target: a.target, Agent: r.spec.Agent, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
 	return r.do(a, rollout.PhaseProxy, step{timeout: proxyTimeout, summary: r.spec.Model.Name}, r.acts.StartProxy, in, nil)
 }
 
-// prepare is the task's own setup, where it has one.
+// prepare runs the task's setup, if it has one.
 func (r *run) prepare(a *attempt) error {
 	t := r.spec.Task
 	if len(t.Files) == 0 && t.FilesRef == nil && len(t.Setup) == 0 {
@@ -136,20 +137,20 @@ func (r *run) runAgent(a *attempt) error {
 	return nil
 }
 
-// agentInput is the input of RunAgent. It is made apart from the wait for it, on whose stack it would take 2 KiB for each rollout in flight.
+// agentInput is the input of RunAgent. A separate function keeps its 2 KiB off the stack that waits for RunAgent in each running rollout.
 func (r *run) agentInput(a *attempt) *activities.AgentInput {
 	s := &r.spec
 	in := &activities.AgentInput{
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
 	}
-	if s.Agent == rollout.AgentOracle { // no other agent may come near it
+	if s.Agent == rollout.AgentOracle { // no other agent may see the solution
 		in.Solution = s.Task.Solution
 	}
 	return in
 }
 
-// verify grades what the agent left, where there is a verifier and the agent's end may carry a reward.
+// verify grades the workspace, if there is a verifier and the agent's outcome may carry a reward.
 func (r *run) verify(a *attempt) error {
 	_, v := r.spec.Task.Split()
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {

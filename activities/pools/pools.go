@@ -23,10 +23,10 @@ type Job interface {
 	Close()
 }
 
-// Hosts are the hosts of the deployment, and the marks that drain them.
+// Hosts lists and drains the hosts of the deployment.
 type Hosts interface {
 	Hosts(ctx context.Context) (fleet.Page, error)
-	// Mark drains a host or resumes it. One that does not run yet obeys when it starts.
+	// Mark drains a host or resumes it. A host that is not running applies it at its start.
 	Mark(ctx context.Context, host string, on bool) error
 }
 
@@ -35,7 +35,7 @@ type Activities struct {
 	Job     func(pool.Spec) (Job, error) // the caller closes it
 	Hosts   Hosts
 	Backlog func(ctx context.Context, queue string) (pool.Backlog, error)
-	End     func(ctx context.Context, name string) error // removes the schedule of a pool; that it is gone is no error
+	End     func(ctx context.Context, name string) error // removes the schedule of a pool; a missing one is no error
 	Log     *slog.Logger
 }
 
@@ -45,7 +45,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.EndPool, activity.RegisterOptions{Name: pool.ActivityEnd})
 }
 
-// ScalePool looks at a pool and makes what the look decides. Its changes are safe to repeat, and to lose: the next look decides again.
+// ScalePool observes a pool and applies the resulting plan. Changes may be repeated or lost: the next run plans again.
 func (a *Activities) ScalePool(ctx context.Context, in pool.Input) (pool.Status, error) {
 	status, err := a.scale(ctx, in)
 	return status, failure.ToTemporal(err)
@@ -71,7 +71,7 @@ func (a *Activities) scale(ctx context.Context, in pool.Input) (pool.Status, err
 		return pool.Status{}, err
 	}
 	if plan.Why != "" && plan.Why != in.Last.Did {
-		a.Log.InfoContext(ctx, "pool", "pool", in.Spec.Name, "did", plan.Why, "target", plan.Target, "waiting", o.Backlog.Count)
+		a.Log.InfoContext(ctx, "pool changed", "pool", in.Spec.Name, "why", plan.Why, "target", plan.Target, "waiting", o.Backlog.Count)
 	}
 	if err := a.do(ctx, o, plan, job); err != nil {
 		return pool.Status{}, err
@@ -95,7 +95,8 @@ func (a *Activities) observe(ctx context.Context, in pool.Input, job Job) (o poo
 	return o, err
 }
 
-// do sets marks before it changes the job: a host that leaves takes no sandbox meanwhile.
+// do marks hosts before it changes the job, so that a host that is removed takes no new sandbox.
+
 func (a *Activities) do(ctx context.Context, o pool.Observation, plan pool.Plan, job Job) error {
 	for _, m := range []struct {
 		hosts []string

@@ -16,15 +16,15 @@ import (
 
 const (
 	deliveriesAtOnce = 4
-	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is tried again
+	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is retried
 	deliverPause     = time.Minute     // after an error that Temporal does not retry
 
-	// heartbeat is how long a worker that was killed holds a delivery. Heartbeats also tell a worker that the activity is cancelled.
+	// heartbeat is how long a delivery stays with a killed worker. Heartbeats also inform a worker of a cancellation.
 	heartbeat = 20 * time.Second
 
 	statusTry     = 30 * time.Second
 	statusTimeout = 2 * time.Minute
-	// The sink is asked at these intervals while it is asked for something that does not change.
+	// Bounds of the pause between two requests for the sink's status, which grows while the status does not change.
 	leastWait = time.Second
 	mostWait  = 30 * time.Second
 
@@ -52,7 +52,7 @@ func (p *producer) deliver() {
 	}
 }
 
-// deliverOne delivers a group, however long the sink is away. When this run ends, the next one delivers it, under the same key.
+// deliverOne delivers a group, however long the sink is unavailable. If this run ends first, the next one delivers it under the same key.
 func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
@@ -80,7 +80,7 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	p.changed = true
 }
 
-// undeliverable says that no later try can deliver the group: no group or no sink has that name.
+// undeliverable reports whether no retry can deliver the group, because the group or the sink does not exist.
 func undeliverable(err error) bool {
 	kind := fault.KindOf(failure.FromTemporal(err))
 	return kind == fault.NotFound || kind == fault.Invalid
@@ -112,7 +112,7 @@ func (p *producer) count(d rollout.Delivery, err error) {
 	p.step()
 }
 
-// watchSink asks the sink what it can take, whenever that could let something start. The interval grows while the answer stays.
+// watchSink requests the sink's status while it could let a group start. The pause grows while the status does not change.
 func (p *producer) watchSink(ctx workflow.Context) {
 	wait := leastWait
 	for {
@@ -130,7 +130,7 @@ func (p *producer) watchSink(ctx workflow.Context) {
 			p.sinkError, p.asked = failure.FromTemporal(err).Error(), true
 		default:
 			p.status, p.known, p.sinkError = status, true, ""
-			p.since -= since // what was delivered while the sink was asked may be in its answer or not
+			p.since -= since // the status may or may not include deliveries during the request
 			p.step()
 		}
 		p.changed = true
@@ -155,7 +155,7 @@ func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
 	return status, err
 }
 
-// closeSink says to the sink that no more groups come from this producer. Its error is logged only: everything is delivered.
+// closeSink tells the sink that no more groups follow from this producer. It only logs an error, because everything is delivered.
 func (p *producer) closeSink() {
 	ctx := workflow.WithActivityOptions(p.ctx, workflow.ActivityOptions{
 		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
@@ -166,7 +166,7 @@ func (p *producer) closeSink() {
 	}
 }
 
-// step notes the step of training: the trainer's own, or that of the rollouts that were delivered.
+// step updates the training step: the trainer's own, or the number that follows from the delivered rollouts.
 func (p *producer) step() {
 	step := p.status.Step
 	if p.status.BatchSize == 0 && step == 0 {
@@ -175,7 +175,7 @@ func (p *producer) step() {
 	p.state.Step = max(p.state.Step, step)
 }
 
-// lookForLost looks up groups that have not reported for long: their last report may be lost, or an operator has terminated them.
+// lookForLost looks up groups that have not reported for lookAfter: their last report may be lost, or an operator has terminated them.
 func (p *producer) lookForLost(ctx workflow.Context) {
 	for {
 		_, err := workflow.AwaitWithTimeout(ctx, lookEvery, func() bool { return p.anyStale() })
@@ -208,12 +208,12 @@ func (p *producer) lookForLost(ctx workflow.Context) {
 	}
 }
 
-// anyStale says whether a group is to be looked up now.
+// anyStale reports whether a group must be looked up.
 func (p *producer) anyStale() bool {
 	return slices.ContainsFunc(p.state.Running, func(g rollout.RunningGroup) bool { return g.ReportedAt.IsZero() })
 }
 
-// silent are running groups without a report for long, those first that are to be looked up now.
+// silent returns the running groups without a recent report; those that must be looked up come first.
 func (p *producer) silent() []string {
 	now := workflow.Now(p.ctx)
 	var ids []string

@@ -9,7 +9,7 @@ import (
 // keptEvaluations bounds the evaluations in the state.
 const keptEvaluations = 50
 
-// evaluate begins the evaluation that is due and starts its groups. They go before those of training.
+// evaluate begins the evaluation that is due and starts its groups, before training groups.
 func (p *producer) evaluate() {
 	e := p.spec.Eval
 	if e == nil || !p.known || p.state.Phase != rollout.ProducerRunning {
@@ -30,13 +30,14 @@ func (p *producer) evaluate() {
 	}
 }
 
-// evalDue says whether the step has reached one at which no evaluation was made. The steps between two looks at the trainer count as one.
+// evalDue reports whether training has reached a step whose evaluation has not run. Several due evaluations between two status requests count
+// as one.
 func (p *producer) evalDue() bool {
 	done := p.state.Evaluated
 	return len(done) == 0 || p.state.Step-p.state.Step%p.spec.Eval.Every > done[len(done)-1].Step
 }
 
-// evaluated counts a group of the evaluation that runs.
+// evaluated counts a finished group of the running evaluation.
 func (p *producer) evaluated(r rollout.GroupReport) {
 	now := p.state.Evaluation
 	if now == nil {

@@ -46,7 +46,7 @@ func (p *producer) listen(ctx workflow.Context) {
 	})
 }
 
-// change applies what an operator asks for. Bounds that cannot hold are ignored: the edge has refused them.
+// change applies an operator's change. Invalid bounds are ignored, because the edge has refused them.
 func (p *producer) change(c rollout.ProducerChange) {
 	if p.finishing {
 		return
@@ -72,7 +72,7 @@ func (p *producer) enter(phase rollout.ProducerPhase) {
 	p.upsert(p.keys.Phase.ValueSet(string(phase)))
 }
 
-// end aborts the groups that run. The first reason stays.
+// end aborts the running groups. The first reason is kept.
 func (p *producer) end(reason string) {
 	if p.finishing || p.state.Phase == rollout.ProducerAborting {
 		return
@@ -93,7 +93,7 @@ func (p *producer) abortAll(reason string) {
 	}
 }
 
-// abortGroup has one group end. One that has ended meanwhile is found by its report or by the next look.
+// abortGroup aborts one group. If it has ended meanwhile, its report or the next lookup shows that.
 func (p *producer) abortGroup(ctx workflow.Context, id string) {
 	err := workflow.SignalExternalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: p.abort}).Get(ctx, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *producer) abortGroup(ctx workflow.Context, id string) {
 	}
 }
 
-// report takes what a group says of itself. A group that has ended is on its way to the sink, or counted.
+// report handles a report of a group. A group that has ended is put into the outbox or counted as not delivered.
 func (p *producer) report(r rollout.GroupReport) {
 	i := p.state.Find(r.GroupID)
 	if i < 0 {
@@ -120,7 +120,7 @@ func (p *producer) report(r rollout.GroupReport) {
 	p.settle(ended, r)
 }
 
-// stale makes the next look include a group.
+// stale makes the next lookup include a group.
 func (p *producer) stale(id string) {
 	if i := p.state.Find(id); i >= 0 {
 		p.state.Running[i].ReportedAt = time.Time{}
@@ -128,10 +128,10 @@ func (p *producer) stale(id string) {
 	}
 }
 
-// maxTries bounds the groups of one place in the sequence.
+// maxTries bounds the groups that are started for one place in the sequence.
 const maxTries = 3
 
-// settle decides what becomes of a group that has ended.
+// settle filters a group that has ended, or repeats its task.
 func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
 	counts := &p.state.Counts
 	switch {
@@ -150,7 +150,7 @@ func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
 	}
 }
 
-// filter puts a group into the outbox, or counts why it is not delivered.
+// filter puts a group into the outbox, or counts the reason why it is not delivered.
 func (p *producer) filter(g rollout.RunningGroup, rewards []float64) {
 	why := ""
 	switch f := p.spec.Filter; {

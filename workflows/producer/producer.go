@@ -1,8 +1,8 @@
-// Package producer holds ProducerWorkflow: it keeps as many groups of a task set in flight as the trainer behind a sink can take, and
-// delivers those that end.
+// Package producer has ProducerWorkflow. It runs as many groups of a task set at once as the trainer behind a sink can take, and delivers the
+// finished ones.
 //
 // Groups are abandoned children: they outlive a run of the producer, which continues as new when its history is long, and report to it by
-// signals. A group whose report was lost is looked up. All that must survive is in rollout.ProducerState.
+// signals. A group whose report was lost is looked up. All state that must survive is in rollout.ProducerState.
 package producer
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// Workflow runs a producer to its end and returns its last state. It fails only when the specification is Invalid or its state could not be
+// Workflow runs a producer to its end and returns its last state. It fails only if the specification is Invalid or the state could not be
 // stored.
 func Workflow(ctx workflow.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
 	p, err := begin(ctx, spec)
@@ -42,19 +42,19 @@ type producer struct {
 	order     []int // of the tasks in the epoch
 	epoch     int   // of order; -1: none yet
 	starting  int   // groups whose start is not confirmed
-	changed   bool  // something has happened since the last decision
+	changed   bool  // the state has changed since the last decision
 	handingOn bool  // this run ends and another continues
-	finishing bool  // the outcome is decided: changes and aborts come too late
+	finishing bool  // the outcome is decided: changes and aborts have no effect
 	abort     string
 
 	io        workflow.Context // of activities and timers: cancelled when this run ends
 	stopIO    workflow.CancelFunc
 	tasks     workflow.WaitGroup // of coroutines that use io
-	delivered map[string]bool    // groups whose delivery runs
+	delivered map[string]bool    // groups that are being delivered
 
 	status    delivery.Status
 	known     bool // status is set
-	asked     bool // the sink is to be asked
+	asked     bool // the sink's status is to be requested
 	since     int  // groups delivered since the status was known
 	sinkError string
 }
@@ -77,7 +77,7 @@ func begin(ctx workflow.Context, spec rollout.ProducerSpec) (*producer, error) {
 	}
 	p.label()
 	p.listen(ctx)
-	if p.state.Phase == rollout.ProducerAborting { // the run before may not have reached all groups
+	if p.state.Phase == rollout.ProducerAborting { // the previous run may not have reached all groups
 		p.abortAll(p.state.Error)
 	}
 	p.spawn(p.watchSink)
@@ -85,7 +85,7 @@ func begin(ctx workflow.Context, spec rollout.ProducerSpec) (*producer, error) {
 	return p, nil
 }
 
-// initial is the state of the first run, or that of the run before.
+// initial is a new state for the first run, or the state of the previous run.
 func initial(spec rollout.ProducerSpec, now time.Time) rollout.ProducerState {
 	if spec.From != nil {
 		s := *spec.From
@@ -99,7 +99,7 @@ func initial(spec rollout.ProducerSpec, now time.Time) rollout.ProducerState {
 	}
 }
 
-// spawn runs a coroutine that uses p.io until that is cancelled.
+// spawn runs f as a coroutine with p.io, which ends when that is cancelled.
 func (p *producer) spawn(f func(workflow.Context)) {
 	p.tasks.Add(1)
 	workflow.Go(p.io, func(ctx workflow.Context) {
@@ -108,7 +108,7 @@ func (p *producer) spawn(f func(workflow.Context)) {
 	})
 }
 
-// run decides after each change what to start, until the producer has ended or its history is long.
+// run starts work after each change, until the producer has ended or its history is long.
 func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
 	for {
 		p.changed = false
@@ -126,8 +126,7 @@ func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
 	}
 }
 
-// handOn ends this run and continues in another one with the same state. Deliveries that run are ended first: two at once could reach a
-// trainer twice.
+// handOn continues as new with the same state. It first ends running deliveries, because two at once could deliver a group twice.
 func (p *producer) handOn(ctx workflow.Context) error {
 	p.handingOn = true
 	p.stopIO()
@@ -140,14 +139,14 @@ func (p *producer) handOn(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, rollout.ProducerWorkflowName, next)
 }
 
-// ended says whether nothing is left to do.
+// ended reports whether nothing is left to do, and the outcome.
 func (p *producer) ended() (rollout.ProducerOutcome, bool) {
 	if len(p.state.Running) > 0 || p.starting > 0 {
 		return "", false
 	}
 	switch {
 	case p.state.Phase == rollout.ProducerAborting:
-		return rollout.ProducerAborted, true // what is not delivered is listed in the state
+		return rollout.ProducerAborted, true // the state lists the groups that are not delivered
 	case len(p.state.Outbox) > 0:
 		return "", false
 	case p.state.Phase == rollout.ProducerDraining:
@@ -158,7 +157,7 @@ func (p *producer) ended() (rollout.ProducerOutcome, bool) {
 	return rollout.ProducerCompleted, true
 }
 
-// finish closes the sink and stores the last state: Temporal forgets the workflow when its retention ends.
+// finish closes the sink and stores the last state, because Temporal deletes the workflow after its retention.
 func (p *producer) finish(outcome rollout.ProducerOutcome) (rollout.ProducerState, error) {
 	p.finishing = true
 	p.stopIO()
@@ -177,10 +176,10 @@ func (p *producer) finish(outcome rollout.ProducerOutcome) (rollout.ProducerStat
 
 const (
 	storeTry     = time.Minute
-	storeTimeout = 24 * time.Hour // a store that is down that long loses the last state
+	storeTimeout = 24 * time.Hour // if the store is down for longer, the last state is lost
 )
 
-// label sets the search attributes that stay.
+// label sets the search attributes that do not change.
 func (p *producer) label() {
 	updates := []temporal.SearchAttributeUpdate{p.keys.Phase.ValueSet(string(p.state.Phase))}
 	if p.spec.Name != "" {
@@ -195,7 +194,7 @@ func (p *producer) upsert(updates ...temporal.SearchAttributeUpdate) {
 	}
 }
 
-// describe writes the readable lines on Temporal's page of the workflow.
+// describe sets the summary on Temporal's page of the workflow.
 func (p *producer) describe() {
 	s, c := p.state, p.state.Counts
 	workflow.SetCurrentDetails(p.ctx, fmt.Sprintf("%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",

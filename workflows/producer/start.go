@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// advance starts deliveries, the groups of an evaluation and those of training, as the bounds allow.
+// advance starts deliveries, evaluation groups and training groups, within the bounds.
 func (p *producer) advance() {
 	p.deliver()
 	p.evaluate()
@@ -23,13 +23,13 @@ func (p *producer) advance() {
 	}
 }
 
-// mayStart says whether a group of training may start, and notes in the state why it may not.
+// mayStart reports whether a training group may start, and records in the state why not.
 func (p *producer) mayStart() bool {
 	p.state.Waiting = p.obstacle()
 	return p.state.Waiting == ""
 }
 
-// obstacle is why no group of training starts; "" if one may.
+// obstacle is why no training group may start; "" if one may.
 func (p *producer) obstacle() string {
 	s := &p.state
 	switch {
@@ -57,7 +57,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// noRoom says why the sink takes no further group. Running and undelivered groups take its room already.
+// noRoom is why the sink takes no further group; "" if it does. Running and undelivered groups count as used room.
 func (p *producer) noRoom() string {
 	ahead := p.training() + len(p.state.Outbox)
 	why := ""
@@ -78,7 +78,7 @@ func (p *producer) noRoom() string {
 	return why + because(p.sinkError)
 }
 
-// offpolicyRoom is how many groups may run or wait at the producer by the off-policy depth; false: any number.
+// offpolicyRoom is how many groups may run or wait at the producer within the off-policy depth; false: no limit.
 func (p *producer) offpolicyRoom() (int, bool) {
 	b := p.state.Bounds.MaxBatchesOffpolicy
 	if b == 0 {
@@ -86,11 +86,11 @@ func (p *producer) offpolicyRoom() (int, bool) {
 	}
 	queued := p.status.Queued + p.since*p.spec.GroupSize
 	if p.status.BatchSize == 0 {
-		queued = 0 // the sink has no trainer that could say what it has used
+		queued = 0 // the sink has no trainer that reports what it has used
 	}
 	room := (b*p.batch() - queued) / p.spec.GroupSize
 	if queued == 0 {
-		room = max(room, 1) // a batch smaller than a group would stop all
+		room = max(room, 1) // a batch smaller than a group must not stop the producer
 	}
 	return room, true
 }
@@ -106,7 +106,7 @@ func (p *producer) batch() int {
 	return p.spec.GroupSize
 }
 
-// training counts the running groups that are not of an evaluation.
+// training counts the running training groups.
 func (p *producer) training() int {
 	n := 0
 	for i := range p.state.Running {
@@ -117,12 +117,12 @@ func (p *producer) training() int {
 	return n
 }
 
-// atTheEnd says whether each task of each epoch has started.
+// atTheEnd reports whether each task of each epoch has started.
 func (p *producer) atTheEnd() bool {
 	return len(p.state.Again) == 0 && p.spec.Epochs > 0 && p.state.Cursor.Number >= int64(p.spec.Epochs)*int64(p.spec.Tasks.Len)
 }
 
-// totalSteps is the number of steps after which the trainer ends; 0: not known, or none.
+// totalSteps is the number of steps after which the trainer ends; 0: unknown or unlimited.
 func (p *producer) totalSteps() int {
 	if p.state.Bounds.TotalSteps > 0 {
 		return p.state.Bounds.TotalSteps
@@ -130,13 +130,13 @@ func (p *producer) totalSteps() int {
 	return p.status.TotalSteps
 }
 
-// enoughSteps says whether what is delivered and on its way is enough for all steps.
+// enoughSteps reports whether the delivered and running groups suffice for all steps.
 func (p *producer) enoughSteps() bool {
 	total := p.totalSteps()
 	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
 }
 
-// covered counts the rollouts that the trainer has used, has queued, or gets from so many groups on their way.
+// covered counts the rollouts that the trainer has used, has queued, or will get from the given number of running groups.
 func (p *producer) covered(groups int) int64 {
 	coming := int64(groups) * int64(p.spec.GroupSize)
 	if p.status.BatchSize == 0 {
@@ -145,21 +145,21 @@ func (p *producer) covered(groups int) int64 {
 	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(p.since)*int64(p.spec.GroupSize) + coming
 }
 
-// exhausted says whether no group of training is to start any more. Nothing of training is on its way when it is called.
+// exhausted reports whether no further training group will start. The caller has checked that none is running.
 func (p *producer) exhausted() bool {
 	if p.atTheEnd() {
 		return true
 	}
 	if total := p.totalSteps(); total == 0 || p.spec.Eval != nil && p.state.Step < total {
-		return false // without a bound, or the last evaluation is to come
+		return false // unlimited, or the last evaluation is still due
 	}
 	if p.status.BatchSize > 0 && p.since > 0 {
-		return false // what was delivered while the sink was asked may count twice: it is asked again
+		return false // deliveries during the status request may count twice: request it again
 	}
 	return p.known && p.enoughSteps()
 }
 
-// next is the place of the next group: a task that runs again, or the next of the order.
+// next is the place of the next group: a task to repeat, or the next one in the order.
 func (p *producer) next() rollout.Cursor {
 	if len(p.state.Again) > 0 {
 		c := p.state.Again[0]
@@ -181,7 +181,7 @@ func (p *producer) taskAt(c rollout.Cursor) rollout.TaskRef {
 	return rollout.TaskRef{Set: p.spec.Tasks, Index: p.order[c.Number%n]}
 }
 
-// start starts a group of training.
+// start starts a training group.
 func (p *producer) start(c rollout.Cursor) {
 	ref := p.taskAt(c)
 	g := rollout.GroupSpec{
@@ -209,7 +209,7 @@ func (p *producer) startGroup(g rollout.GroupSpec, r rollout.RunningGroup) {
 	workflow.Go(p.ctx, func(ctx workflow.Context) { p.confirm(ctx, g.ID, child) })
 }
 
-// confirm waits until a group has started. One that has its id already is the group itself: an earlier run of the producer began it.
+// confirm waits until a group has started. A running workflow of that id is the group itself, started by an earlier run of the producer.
 func (p *producer) confirm(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
 	err := child.GetChildWorkflowExecution().Get(ctx, nil)
 	p.starting--

@@ -39,5 +39,5 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	if err != nil {
 		return err
 	}
-	return fault.New(fault.Conflict, "the rollout awaits no score: it is %s", state.Phase)
+	return fault.New(fault.Conflict, "the rollout does not wait for a score: it is in phase %s", state.Phase)
 }
