@@ -24,11 +24,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// smallRequest is what a request may hold without asking for memory that it shares with others, in bytes: most requests fit.
+// smallRequest is the memory of a request without a share of the common memory, in bytes: most requests fit.
 const smallRequest = 16 << 10
 
-// Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
-// WebSockets are none of that one's business any more.
+// Server is the edge, an http.Handler. Call Shutdown before closing its http.Server, which does not track WebSockets.
 type Server struct {
 	o         Options
 	env       *env.Env
@@ -93,7 +92,7 @@ func New(o Options) (*Server, error) {
 	return s, s.mount(table, harborEnv)
 }
 
-// parts are what the servers of environments differ in.
+// parts are the differences between the servers of environments.
 type parts struct {
 	base      string // path below which the server is mounted; "": the root
 	table     *tools.Table
@@ -128,7 +127,7 @@ func newServer(o Options, of parts) (*Server, error) {
 	if s.described, err = s.document().Encode(); err != nil {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
-	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
+	// Small shared buffers: most connections are idle, and a large frame bypasses them.
 	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
@@ -145,8 +144,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// Shutdown ends every session without touching their rollouts: WebSockets are closed with code 1012, calls that wait are
-// answered. It returns when all WebSockets are closed, or with ctx's error.
+// Shutdown ends every session without affecting their rollouts: it closes WebSockets with code 1012 and answers waiting calls. It returns
+// when all WebSockets are closed, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	all := []*Server{s}
 	for _, m := range s.mounted {
@@ -173,7 +172,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// enter counts a WebSocket in, unless the server is stopping. The caller calls s.sockets.Done.
+// enter registers a WebSocket, unless the server is stopping. The caller calls s.sockets.Done.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,10 +183,10 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// leaveTime bounds the end of an episode whose client has closed its session. One that is not ended so ends when it is idle.
+// leaveTime bounds the end of an episode whose client has closed its session. After a failure the episode ends when it is idle.
 const leaveTime = 10 * time.Second
 
-// sessionEnded aborts what was to end with the session. A server that stops is no reason: its clients have not left.
+// sessionEnded aborts the rollouts that end with the session, unless the server is stopping: then its clients have not left.
 func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	s.o.Logger.Debug("session ended", "session", ended.ID, "cause", cause)
 	if s.stop.Err() != nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// isStandardMCP tells a client of the Model Context Protocol from an OpenEnv client on the same route: its transport obliges
-// the former to accept an event stream, and the latter never names one.
+// isStandardMCP distinguishes a client of the Model Context Protocol from an OpenEnv client on the same route: the former must accept an
+// event stream, the latter never does.
 func isStandardMCP(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
@@ -35,14 +35,14 @@ func isStandardMCP(r *http.Request) bool {
 // standardHandlers are the handlers of the MCP library for one list of tools.
 type standardHandlers struct {
 	mu    sync.Mutex
-	tools *play.Tool // the first of the list that they are of, in an environment of interactive episodes
+	tools *play.Tool // first tool of their list, in an environment of interactive episodes
 	made  map[standardForm]http.Handler
 }
 
-// standardForm is how a handler of the MCP library answers.
+// standardForm is the form of a handler's answers.
 type standardForm struct {
-	events    bool // in streams of events, in which there is room for notifications of progress; else in objects
-	handshake bool // to clients that begin with initialize alone: later versions of the protocol have no sessions, and an episode needs one
+	events    bool // in event streams, which can carry progress notifications; else in objects
+	handshake bool // only for clients that begin with initialize: later versions of the protocol have no sessions, and an episode needs one
 }
 
 // firstWithoutSessions is the first version of the protocol that has no sessions. Versions are dates.
@@ -55,7 +55,7 @@ func (f standardForm) versions() []string {
 	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= firstWithoutSessions })
 }
 
-// standardFor returns the handler of the tools as they are now.
+// standardFor returns the handler of the current tools.
 func (s *Server) standardFor(ctx context.Context, form standardForm) (http.Handler, error) {
 	var first *play.Tool
 	if s.env.Play != nil {
@@ -63,7 +63,7 @@ func (s *Server) standardFor(ctx context.Context, form standardForm) (http.Handl
 		if err != nil {
 			return nil, err
 		}
-		first = &list[0] // submit is always there
+		first = &list[0] // submit is always included
 	}
 	h := &s.standard
 	h.mu.Lock()
@@ -98,10 +98,10 @@ func (s *Server) standardMCP(list []reply.StepTool, form standardForm) http.Hand
 	})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: !form.events, Logger: s.o.Logger,
-			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
+			MaxRequestBodyBytes: -1}) // its input was read within our own bounds
 }
 
-// addStandard adds a tool. The library panics over a definition that it does not take, which a server outside the sandboxes may have sent.
+// addStandard adds a tool. The library panics on an invalid definition, which a server outside the sandboxes may have sent.
 func (s *Server) addStandard(server *mcp.Server, t reply.StepTool) {
 	defer func() {
 		if refused := recover(); refused != nil {
@@ -111,11 +111,11 @@ func (s *Server) addStandard(server *mcp.Server, t reply.StepTool) {
 	server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 }
 
-// maxStandard bounds a request of the protocol proper, in bytes: its library takes some twenty-five times as much to decode it.
+// maxStandard bounds a request of the protocol proper, in bytes: the library needs about twenty-five times as much memory to decode it.
 const maxStandard = 4 << 20
 
-// serveStandard answers a request of the protocol proper, whose body has been read; release is called once the library has read it too,
-// for a call may take long. ctx is for its calls alone: the library gives no answer once a request's own context has ended, and does
+// serveStandard answers a request of the protocol proper, whose body has been read. It calls release when the library has read it too,
+// since a call may take long. ctx is only for the calls: the library gives no answer after the request's own context has ended, and does
 // not end a call with it.
 func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte, release func()) {
 	if len(body) > maxStandard {
@@ -152,8 +152,8 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	handler.ServeHTTP(withSplicer(w, r))
 }
 
-// standardSession finds the session of a request: nil where its client has none from initialize, or names another. A client that begins gets its id;
-// it opens no episode yet, since many clients only list the tools. The caller calls done after the request.
+// standardSession returns the session of a request; nil: its client has none from initialize, or names another. A client that begins gets
+// its id but no episode yet, since many clients only list the tools. The caller calls done after the request.
 func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h underway.Head) (_ *session.Session, done func(), err error) {
 	id, done := r.Header.Get(underway.SessionHeader), func() {}
 	switch {
@@ -171,7 +171,7 @@ func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h under
 	return nil, done, nil
 }
 
-// cancellable returns the context of the call that a request makes, under whose name it can be cancelled, and cancels calls.
+// cancellable returns the context of a request's call, which can be cancelled by the request's id, and handles cancellations.
 func (s *Server) cancellable(ctx context.Context, r *http.Request, h underway.Head) (_ context.Context, over func()) {
 	switch h.Method {
 	case "notifications/cancelled":
@@ -182,11 +182,11 @@ func (s *Server) cancellable(ctx context.Context, r *http.Request, h underway.He
 	return ctx, func() {}
 }
 
-// progressToken is how a request asks for notifications of progress.
+// progressToken is the member by which a request asks for progress notifications.
 const progressToken = `"progressToken"`
 
-// progress notifies a client that asked for it, at once and then at the interval of pings, that its call is under way: many bound the silence. The
-// returned function ends it.
+// progress notifies a client that asked for it, at once and then at the ping interval, that its call is in progress: many clients bound
+// the silence. The returned function ends it.
 func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
@@ -201,7 +201,7 @@ func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop fun
 			elapsed := time.Since(begun).Seconds()
 			note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed, Message: fmt.Sprintf("%s: %.0f s", r.Params.Name, elapsed)}
 			if r.Session.NotifyProgress(ctx, note) != nil {
-				return // the client is gone, which ends the call, too
+				return // the client is gone, which also ends the call
 			}
 			select {
 			case <-ctx.Done():
@@ -223,14 +223,14 @@ func (f atEnd) Read([]byte) (int, error) {
 
 type callKey struct{}
 
-// calling is what a call of the library needs of its request.
+// calling is the part of a request that a call of the library needs.
 type calling struct {
-	ctx     context.Context  // of the call alone
-	named   string           // the session that the request names by its URL or by X-Session-Id
+	ctx     context.Context  // of the call only
+	named   string           // the session named by the URL or by X-Session-Id
 	session *session.Session // of its initialize; nil: none
 }
 
-// tied is the library's context of a call, ended with the one that serveStandard was given.
+// tied returns the library's context of a call, which also ends with serveStandard's.
 func tied(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	calls := own.ctx
@@ -239,8 +239,7 @@ func tied(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// standardCall runs a tool. What goes wrong in it is a result for the model to read, except that there is no such tool,
-// which the library has seen to.
+// standardCall runs a tool. A failure is a result for the model to read, except for an unknown tool, which the library has refused.
 func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	args, err := standardArgs(r.Params.Arguments)
 	if err != nil {
@@ -278,8 +277,8 @@ func standardArgs(raw []byte) (map[string]any, error) {
 	return args, nil
 }
 
-// standardPlay makes a call in the interactive episode of the session that the request names, by its header X-Session-Id or the parameter
-// session_id of its URL, else of the client's own.
+// standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id or the parameter session_id
+// of the URL, else of the client's own.
 func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[string]any, limit time.Duration) (*mcp.CallToolResult, error) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
@@ -307,7 +306,7 @@ func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[s
 
 func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Session, func(), error) {
 	if own.session != nil {
-		return own.session, func() {}, nil // serveStandard lets go of it
+		return own.session, func() {}, nil // serveStandard releases it
 	}
 	return s.env.Begun(ctx, own.named, false)
 }

@@ -24,8 +24,8 @@ const (
 	webHome = "/web/"
 )
 
-// webRoutes are the page for people and the routes that it uses, as the reference has them. An environment behind them is a
-// session like any other: the one that a request names, else one for all requests of the caller that name none.
+// webRoutes are the page for people and the routes that it uses, as in the reference. They use the session that a request names, else one
+// shared session of the caller.
 func (s *Server) webRoutes() []api.Route {
 	refuses := api.Unserved(http.StatusNotFound, http.StatusConflict)
 	bodied := api.Unread(append(refuses, http.StatusUnprocessableEntity)...)
@@ -49,7 +49,7 @@ func toWeb(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-// webSession finds the session of a request, and makes it if need be; done must be called after it.
+// webSession returns the session of a request, creating it if needed; done must be called after it.
 func (s *Server) webSession(r *http.Request) (sess *session.Session, done func(), err error) {
 	id := cmp.Or(env.SessionOf(r), "web of "+access.CallerOf(r.Context()).Name)
 	return s.env.Begun(r.Context(), id, false)
@@ -110,7 +110,7 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// readWebStep reads {"action": …}; what has no action is one, as a chat box would send it.
+// readWebStep reads {"action": …}; a body without an action is one, as a chat box would send it.
 func readWebStep(data []byte) (env.Action, issue.List) {
 	obj, found := dict(data)
 	if len(found) > 0 {
@@ -151,10 +151,10 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, s.env.State(sess))
 }
 
-// maxShown bounds a result that the page's log holds, in bytes.
+// maxShown bounds a result in the page's log, in bytes.
 const maxShown = 2 << 20
 
-// log adds a step to what the session's page shows, without the keys that its arguments may hold.
+// log adds a step to the log of the session's page, without keys in its arguments.
 func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
 	if !a.List {

@@ -13,11 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// uiProtocol is the subprotocol that a page names beside the one that carries its token: browsers want one of those that they
-// offer to be taken, and it must not be the token.
+// uiProtocol is the subprotocol that a page offers besides the one with its token: browsers require that one of the offered ones is
+// chosen, and it must not be the token.
 const uiProtocol = "rolloutd.ui"
 
-// webUpdates shows the web session to a page: once when it connects and after each reset and step. It ignores what the page sends.
+// webUpdates sends the web session to a page: when it connects and after each reset and step. It ignores the page's messages.
 func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		httpio.WriteDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
@@ -29,7 +29,7 @@ func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	done() // watching does not use a session: one without steps ends
+	done() // watching is not a use of the session, which may idle out
 	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, Subprotocols: []string{uiProtocol}}
 	ws, err := up.Upgrade(w, r, nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) show(ctx context.Context, ws *websocket.Conn, sess *session.Ses
 	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(s.o.PingInterval))
 }
 
-// changes waits for the next change, pinging the client the while; false when there is none to come.
+// changes waits for the next change and pings the client meanwhile; false: there is none to come.
 func (s *Server) changes(ctx context.Context, ws *websocket.Conn, changed, cleared <-chan struct{}) bool {
 	ping := time.NewTicker(s.o.PingInterval)
 	defer ping.Stop()
@@ -92,7 +92,7 @@ func (s *Server) changes(ctx context.Context, ws *websocket.Conn, changed, clear
 		case <-ctx.Done():
 			return false
 		case <-ping.C:
-			_ = ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.o.PingInterval)) // the reader sees what is wrong
+			_ = ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.o.PingInterval)) // the reader reports the error
 		}
 	}
 }

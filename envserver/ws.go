@@ -23,22 +23,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// attachWait is how long a client that reconnects to its session waits for its old connection to be gone.
+// attachWait bounds the wait of a reconnecting client for the end of its old connection.
 const attachWait = 2 * time.Second
 
-// protocol is what the two WebSocket routes differ in.
+// protocol is the differences between the two WebSocket routes.
 type protocol struct {
-	// refuse makes the frame that says why there is no session, failed the one that says that a request met a bug of ours.
+	// refuse returns the frame with the reason for no session; failed returns the frame for a request that met a bug of ours.
 	refuse func(error) any
 	failed func(message string) any
-	// handle answers one frame in a session: with what is to be encoded, an encoded, a later, an overtakable or a goodbye.
+	// handle answers one frame in a session: with a value to encode, an encoded, a later, an overtakable or a goodbye.
 	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
-// later is a reply that needs the engine or the store. It is made while the connection is read on.
+// later is a reply that needs the engine or the store. The connection is read while it is made.
 type later func(context.Context) any
 
-// overtakable is a later whose reply names its request: a client that no longer waits for it is not misled by it.
+// overtakable is a later whose reply names its request, so that it cannot mislead a client that no longer waits for it.
 type overtakable later
 
 // goodbye ends the connection.
@@ -48,7 +48,7 @@ func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
 	s.socket(w, r, protocol{refuse: refusal, failed: failedFrame, handle: s.messages()})
 }
 
-// socket begins one connection: one session from its beginning to its end.
+// socket runs one connection: one session from beginning to end.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	if !s.enter() {
 		httpio.WriteDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
@@ -59,18 +59,18 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	if err != nil {
 		return // the upgrader has answered
 	}
-	// The request's own context ends with this handler, not with the client, once the connection is taken over.
+	// After the upgrade the request's own context ends with this handler, not with the client.
 	sess, err := s.open(s.stop, access.CallerOf(r.Context()).Name, env.SessionOf(r))
 	if err != nil {
 		s.linger(r.Context(), ws, p, err)
 		return
 	}
 	ctx := access.WithCaller(s.traced(r), access.CallerOf(r.Context()))
-	// The request, its buffers and the stack on which it was read are more than all that a session at rest needs: they are let go.
+	// Release the request, its buffers and the stack on which it was read: they are larger than everything that an idle session needs.
 	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
 }
 
-// traced is the context of a connection. A client can say once, when it connects, which trace its calls belong to.
+// traced returns the context of a connection. A client can name the trace of its calls only when it connects.
 func (s *Server) traced(r *http.Request) context.Context {
 	parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header)))
 	if !parent.IsValid() {
@@ -81,13 +81,13 @@ func (s *Server) traced(r *http.Request) context.Context {
 
 // converse runs a connection to its end.
 func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, sess *session.Session) {
-	defer func() { // here is no HTTP server to outlive a bug
+	defer func() { // no HTTP server would recover the panic
 		if v := recover(); v != nil {
 			s.env.LogPanic(v, debug.Stack())
 		}
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
-	defer s.env.Keep(s.stop, sess) // before it is let go, so that the next client finds it whole
+	defer s.env.Keep(s.stop, sess) // before it is released, so that the next client finds all of it
 	wsio.Run(ctx, ws, s.wsOptions(ctx, p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
@@ -109,7 +109,7 @@ func (p protocol) turnAway(err error) wsio.Answer {
 	return a
 }
 
-// open gives a connection its session: a new one, or the one it names.
+// open returns a connection's session: a new one, or the one it names.
 func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, error) {
 	if id != "" {
 		ctx, cancel := context.WithTimeout(ctx, attachWait)
@@ -121,12 +121,12 @@ func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, 
 	return sess, err
 }
 
-// answer encodes what the protocol says to a frame.
+// answer encodes the protocol's answer to a frame.
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case goodbye:
 		sess.Leave()
-		s.env.Keep(s.stop, sess) // before it is said, for the client may answer by coming again
+		s.env.Keep(s.stop, sess) // before the answer, since the client may then come again
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:
 		return wsio.Answer{Later: s.inTime(p, reply)}
@@ -144,7 +144,7 @@ func (s *Server) inTime(p protocol, reply later) func(context.Context) wsio.Answ
 	}
 }
 
-// guard makes a panic the error of one frame, with an id that is in the log.
+// guard turns a panic into the error of one frame, with an id that is in the log.
 func (s *Server) guard(p protocol, work func() any) (reply any) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -159,14 +159,14 @@ func (p protocol) encode(v any) wsio.Answer {
 		return wsio.Answer{Reply: [][]byte{ready}}
 	}
 	out, err := reply.Encode(v)
-	if err != nil { // every reply is made of plain values
+	if err != nil { // every reply consists of plain values
 		out, _ = reply.Encode(p.refuse(err))
 	}
 	return wsio.Answer{Reply: out.Pieces, Holds: out.Text}
 }
 
-// linger tells a client why it gets no session, and keeps the connection for a while: the Python client sends its first
-// request before it reads, and would not see the reason on a connection that is closed already.
+// linger sends a client the reason for no session, and keeps the connection open for a while: the Python client sends its first request
+// before it reads, and would not see the reason on a closed connection.
 func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why error) {
 	refuse, err := pyjson.Encode(p.refuse(why))
 	if err != nil || ws.WriteMessage(websocket.TextMessage, refuse) != nil {

@@ -20,7 +20,7 @@ type Action struct {
 	RequestID string
 }
 
-// ReadAction validates an action; anything but list_tools is read as a tool call, whose type may be left out.
+// ReadAction validates an action. Anything but list_tools is a tool call, whose type may be missing.
 func ReadAction(data map[string]any) (Action, issue.List) {
 	a := Action{List: data["type"] == "list_tools"}
 	c := issue.Check(data)
@@ -40,7 +40,7 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 	return a, append(found, m.Found(false)...)
 }
 
-// Reset begins a new episode or, with attach, goes on with one that the client was in on a connection it lost.
+// Reset begins a new episode or, with attach, continues one from a lost connection of the client.
 func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (reply.ResetResponse, error) {
 	if r.Attach {
 		if err := e.Sessions.Rejoin(ctx, sess, r.EpisodeID); err != nil {
@@ -65,7 +65,7 @@ type ResetArgs struct {
 	Args      map[string]any // all of them
 }
 
-// ReadReset reads the parameters of a reset; none of them is required.
+// ReadReset reads the parameters of a reset; all are optional.
 func ReadReset(data map[string]any) ResetArgs {
 	r := ResetArgs{Args: data}
 	r.EpisodeID, _ = data["episode_id"].(string)
@@ -73,15 +73,15 @@ func ReadReset(data map[string]any) ResetArgs {
 	return r
 }
 
-// Keep saves what has changed. A session that cannot be kept now goes on; the next change tries again.
+// Keep saves the session's changes. After a failure the session continues, and the next change tries again.
 func (e *Env) Keep(ctx context.Context, sess *session.Session) {
 	if err := sess.Keep(ctx); err != nil {
 		e.log.Warn("session not kept", "session", sess.ID, "error", err)
 	}
 }
 
-// Step carries out an action in a session. limit bounds the answer unless the action brings its own. A call that fails is an observation; an
-// error says that the tools cannot be listed.
+// Step carries out an action in a session. limit bounds the answer unless the action has its own. A failed call is an observation; an
+// error means that the tools cannot be listed.
 func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) (reply.StepResponse, error) {
 	if e.Play == nil { // of an episode calls alone count
 		sess.Stepped()
@@ -104,7 +104,7 @@ func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit t
 	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}, nil
 }
 
-// ListTools is the observation of the action list_tools. It fails where the tools of an interactive episode cannot be listed now.
+// ListTools returns the observation of the action list_tools. It fails if the tools of an interactive episode cannot be listed now.
 func (e *Env) ListTools(ctx context.Context) (o reply.ToolsObservation, err error) {
 	if e.Play == nil {
 		return e.ownTools(), nil
@@ -116,7 +116,7 @@ func (e *Env) ListTools(ctx context.Context) (o reply.ToolsObservation, err erro
 	return o, err
 }
 
-// ownTools are those of the table.
+// ownTools returns those of the table.
 func (e *Env) ownTools() (o reply.ToolsObservation) {
 	for _, t := range e.Tools.List() {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
@@ -124,7 +124,7 @@ func (e *Env) ownTools() (o reply.ToolsObservation) {
 	return o
 }
 
-// AsCaller is the session as the tools see it: none where it could keep no promise.
+// AsCaller returns the session for the tools; nil if the session ends with the request.
 func AsCaller(sess *session.Session) tools.Session {
 	if sess.Transient {
 		return nil
@@ -132,7 +132,7 @@ func AsCaller(sess *session.Session) tools.Session {
 	return sess
 }
 
-// CallAction is the action that calls a tool; list_tools is understood, too, but the reference does not describe it.
+// CallAction is the action that calls a tool. list_tools is accepted too, but the reference does not describe it.
 type CallAction struct {
 	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds"`
 	Type      string         `json:"type" const:"call_tool" default:"call_tool"`

@@ -18,10 +18,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
-// unknownTool is the label of tools that do not exist; their names are the client's invention.
+// unknownTool is the metric label of tools that do not exist, since their names are arbitrary.
 const unknownTool = "unknown"
 
-// Call runs a tool for any transport, with its metrics, its span if it does not only read, and, for a bug of ours, its line in the log.
+// Call runs a tool for any transport, with its metrics, a span unless it only reads, and a log line for a bug of ours.
 func (e *Env) Call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	name := c.Tool
 	tool, ok := e.Tools.Find(name)
@@ -58,8 +58,8 @@ func outcome(err error) string {
 	}
 }
 
-// Limit bounds the answer to a JSON-RPC call: by timeout_s in its _meta, where the protocol has what is not the tool's, else by
-// the server's own limit.
+// Limit returns the bound of the answer to a JSON-RPC call: timeout_s in its _meta, the protocol's place for data outside of the tool,
+// else the server's limit.
 func (e *Env) Limit(meta map[string]any) (time.Duration, error) {
 	c := issue.Check(meta)
 	asked, ok := c.Positive("timeout_s")
@@ -72,7 +72,7 @@ func (e *Env) Limit(meta map[string]any) (time.Duration, error) {
 	return max(e.stepTimeout, 0), nil
 }
 
-// SecondsLimit turns a client's timeout into a limit; absurdly long ones are as good as none.
+// SecondsLimit converts a client's timeout; an absurdly long one is no limit.
 func SecondsLimit(s float64) time.Duration {
 	if s > float64(1<<31) {
 		return 0
@@ -80,7 +80,7 @@ func SecondsLimit(s float64) time.Duration {
 	return max(time.Duration(s*float64(time.Second)), 1)
 }
 
-// LogPanic writes a panic to the log and returns the id under which it is found there.
+// LogPanic logs a panic and returns its id in the log.
 func (e *Env) LogPanic(v any, stack []byte) string {
 	id := uuid.NewString()
 	e.log.Error("panic", "error_id", id, "panic", fmt.Sprint(v), "stack", string(stack))

@@ -1,2 +1,2 @@
-// Package env is the environment that every transport serves: sessions, actions and tool calls.
+// Package env is the environment behind every transport: sessions, actions and tool calls.
 package env

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// Options are what an environment is made of; all are required but Play, Registerer and MetricsOf.
+// Options configures an environment; all are required except Play, Registerer and MetricsOf.
 type Options struct {
 	Tools       *tools.Table
 	Play        *play.Player // of an environment of interactive episodes; nil: the tools are those of the table
@@ -24,7 +24,7 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Env is what every transport serves: it resets, steps and calls tools in sessions. It is safe for concurrent use.
+// Env resets, steps and calls tools in sessions, for every transport. It is safe for concurrent use.
 type Env struct {
 	Tools       *tools.Table
 	Play        *play.Player
@@ -35,7 +35,7 @@ type Env struct {
 	stepTimeout time.Duration
 }
 
-// New makes an environment and registers its metrics.
+// New returns an environment and registers its metrics.
 func New(o Options) (*Env, error) {
 	e := &Env{Tools: o.Tools, Play: o.Play, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
 	if o.MetricsOf != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// sessionHeader names the session of a request; a query parameter or a body's field session_id does the same.
+// sessionHeader names the session of a request, as the query parameter or body field session_id does.
 const sessionHeader = "X-Session-Id"
 
-// SessionOf is the id of the session that a request names outside its body; "" when it names none.
+// SessionOf returns the id of the session that a request names outside its body; "": none.
 func SessionOf(r *http.Request) string {
 	return cmp.Or(r.Header.Get(sessionHeader), r.URL.Query().Get("session_id"))
 }
 
-// SessionFor finds the session that an HTTP request names, and one that ends with the request where it names none.
+// SessionFor returns the session that an HTTP request names, or a new one that ends with the request.
 func (e *Env) SessionFor(ctx context.Context, id string) (*session.Session, func(), error) {
 	if id != "" {
 		return e.Sessions.Use(ctx, access.CallerOf(ctx).Name, id)
@@ -28,7 +28,7 @@ func (e *Env) SessionFor(ctx context.Context, id string) (*session.Session, func
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
-// Begun is sessionFor of a reset: it makes the session that a client names for the first time.
+// Begun is SessionFor for a reset: it creates the session that a client names for the first time.
 func (e *Env) Begun(ctx context.Context, id string, attach bool) (*session.Session, func(), error) {
 	if id == "" && attach {
 		return nil, nil, fault.Field("session_id", "needed to attach: without one the session ends with this request")
@@ -54,7 +54,7 @@ func (e *Env) Open(ctx context.Context) (*session.Session, error) {
 	return sess, nil
 }
 
-// CountRefused counts a session that was refused because no slot was free; err is why it was refused, if it was.
+// CountRefused counts err if it refused a session because no slot was free.
 func (e *Env) CountRefused(err error) {
 	var full *session.CapacityError
 	if errors.As(err, &full) {

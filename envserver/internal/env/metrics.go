@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the edge; the sessions gauge reads the sets themselves, so that it cannot drift.
+// metrics are the edge's metrics. The sessions gauge reads the sets, so that it cannot drift.
 type metrics struct {
 	mu   sync.Mutex
 	sets []func() int // numbers of open sessions

@@ -1,4 +1,4 @@
-// Package play plays interactive episodes in sessions: a reset opens one, a step calls one of its tools, and submit ends it.
+// Package play runs interactive episodes in sessions: a reset opens one, a step calls one of its tools, and submit ends it.
 package play
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Tasks picks the tasks of episodes; taskset.Set has them.
 type Tasks interface {
-	// Pick returns the arguments of a task: the one of that id, or the one that the seed picks where the id is empty. An unknown id is a
+	// Pick returns the arguments of a task: that of the id, or if it is empty the one that the seed selects. An unknown id is a
 	// fault.Invalid of field "task_id".
 	Pick(id string, seed int64) (map[string]any, error)
 }
@@ -34,7 +34,7 @@ type Options struct {
 	Table    *tools.Table
 	Tools    func(context.Context) ([]Tool, error) // of the policy
 	Defaults map[string]any                        // arguments of start_rollout
-	Tasks    Tasks                                 // nil: a task is in the arguments of the reset
+	Tasks    Tasks                                 // nil: the task is in the arguments of the reset
 	Logger   *slog.Logger
 }
 
@@ -44,7 +44,7 @@ type Tool struct {
 	InputSchema       *jsonschema.Schema
 }
 
-// Player plays episodes. Beside the list of tools it keeps no state: that is in the session and on the host. It is safe for concurrent use.
+// Player runs episodes. It caches only the list of tools: the state is in the session and on the host. It is safe for concurrent use.
 type Player struct {
 	o     Options
 	tools *toolList
@@ -53,21 +53,22 @@ type Player struct {
 // New makes a Player.
 func New(o Options) *Player { return &Player{o, newToolList(o.Tools, o.Logger)} }
 
-// Tools are those of the policy, submit the last. The same slice is the same list. An error is a fault.Unavailable: they cannot be listed now.
+// Tools returns those of the policy, submit last. An unchanged list is the same slice. The error is a fault.Unavailable: the tools cannot
+// be listed now.
 func (p *Player) Tools(ctx context.Context) ([]Tool, error) { return p.tools.get(ctx) }
 
-// Knows says whether the policy has a tool of that name, as far as is known.
+// Knows reports whether the policy is known to have a tool of that name.
 func (p *Player) Knows(name string) bool { return hasTool(p.tools.current(), name) }
 
 func hasTool(list []Tool, name string) bool {
 	return slices.ContainsFunc(list, func(t Tool) bool { return t.Name == name })
 }
 
-// anotherBegan is why an episode ends that its client did not submit.
+// anotherBegan is the reason of an episode's end by the start of another.
 const anotherBegan = "a reset began another episode"
 
-// Reset begins the session's episode of that id, "" for a new one, and closes the one that was open, unless another client has joined it. args are those of start_rollout, seed and task_id.
-// Of resets and of attachments made at once, one runs after the other. It returns the episode with its id.
+// Reset begins the session's episode of that id, "" for a new one, and closes the open one unless another client has joined it. args are
+// those of start_rollout, seed and task_id. Concurrent resets and attachments run in turn. It returns the episode with its id.
 func (p *Player) Reset(ctx context.Context, sess *session.Session, episodeID string, args map[string]any) (string, *session.Playing, error) {
 	left := sess.Playing()
 	if sess.Holds(ctx) {
@@ -109,7 +110,7 @@ func (p *Player) open(ctx context.Context, sess *session.Session, args map[strin
 	return p.join(ctx, sess, playing)
 }
 
-// arguments are the environment's own, those of the task, and those of the client, the later over the earlier.
+// arguments merges the environment's arguments, the task's and the client's; later ones take precedence.
 func (p *Player) arguments(args map[string]any) (map[string]any, error) {
 	merged, err := asSent(p.o.Defaults)
 	if err != nil {
@@ -152,7 +153,8 @@ func asSent(args map[string]any) (map[string]any, error) {
 	return sent, nil
 }
 
-// episodeOver is the environment's configuration of the episode with what a client may change: its bounds, not its tools.
+// episodeOver returns the environment's configuration of the episode with the client's changes: it may change the bounds, but not the
+// tools.
 func episodeOver(own, given any) any {
 	all := map[string]any{}
 	if own, ok := own.(map[string]any); ok {
@@ -185,7 +187,7 @@ func seedOf(v any) int64 {
 	}
 }
 
-// Rejoin makes the session the client of the episode that it took over from a lost connection.
+// Rejoin makes the session the client of an episode from a lost connection.
 func (p *Player) Rejoin(ctx context.Context, sess *session.Session) (*session.Playing, error) {
 	done, err := sess.Opening(ctx)
 	if err != nil {
@@ -203,7 +205,7 @@ func (p *Player) Rejoin(ctx context.Context, sess *session.Session) (*session.Pl
 	return joined, err
 }
 
-// join waits until the episode takes calls, and makes the session the one whose calls are taken.
+// join waits until the episode accepts calls, and makes the session the one whose calls are accepted.
 func (p *Player) join(ctx context.Context, sess *session.Session, playing session.Playing) (*session.Playing, error) {
 	if _, err := p.o.Episodes.Ready(ctx, playing.RolloutID); err != nil {
 		return nil, p.explain(ctx, playing.RolloutID, err)
@@ -216,7 +218,7 @@ func (p *Player) join(ctx context.Context, sess *session.Session, playing sessio
 	return &playing, sess.Play(ctx, playing)
 }
 
-// explain says of a rollout that takes no calls how it ended.
+// explain returns how a rollout that accepts no calls has ended.
 func (p *Player) explain(ctx context.Context, id string, err error) error {
 	if !fault.Is(err, fault.Conflict) {
 		return err
@@ -228,7 +230,7 @@ func (p *Player) explain(ctx context.Context, id string, err error) error {
 	return fault.New(fault.SetupFailed, "the episode did not begin: %s: %s", res.Outcome, *res.Error)
 }
 
-// Leave ends an episode whose client goes away for good; nil: none is open.
+// Leave ends the episode of a client that left for good; nil: none is open.
 func (p *Player) Leave(ctx context.Context, playing *session.Playing, why string) {
 	if playing == nil || playing.Done {
 		return
@@ -245,7 +247,7 @@ type Step struct {
 	Args map[string]any
 }
 
-// Outcome is what a step came to.
+// Outcome is the result of a step.
 type Outcome struct {
 	Result *episode.Result // nil: the call failed
 	Err    error           // why; nil where Result is not
@@ -283,7 +285,7 @@ func (p *Player) Step(ctx context.Context, sess *session.Session, step Step) Out
 	return p.call(ctx, sess, *playing, call)
 }
 
-// opened is the session's episode, which is opened if there is none.
+// opened returns the session's episode, and opens one if there is none.
 func (p *Player) opened(ctx context.Context, sess *session.Session) (*session.Playing, error) {
 	if playing := sess.Playing(); playing != nil {
 		return playing, nil
@@ -360,7 +362,7 @@ func (p *Player) progress(ctx context.Context, sess *session.Session, rolloutID 
 	}
 }
 
-// ended says whether a call was refused because the episode is over, rather than because of who made it or how.
+// ended reports whether a call was refused because the episode is over, rather than because of its caller or form.
 func (p *Player) ended(ctx context.Context, playing session.Playing, err error) bool {
 	if !fault.Is(err, fault.Conflict) {
 		return false
@@ -369,7 +371,7 @@ func (p *Player) ended(ctx context.Context, playing session.Playing, err error) 
 	return err == nil && status.Ended != "" || fault.Is(err, fault.Conflict)
 }
 
-// finish waits for the grade, and says how the episode ended.
+// finish waits for the grade, and returns how the episode ended.
 func (p *Player) finish(ctx context.Context, sess *session.Session, playing session.Playing) (done Outcome, how string) {
 	res, err := p.o.Rollouts.Wait(ctx, playing.RolloutID)
 	if err != nil {

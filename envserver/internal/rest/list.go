@@ -63,10 +63,10 @@ func pageLimit(q url.Values) (int, error) {
 	return limit, nil
 }
 
-// parameters are those of a request. One that cannot be read, is not known or is given again would do nothing, and the answer would be
-// another than was asked for: all such are refused.
+// parameters returns those of a request. It refuses parameters that are unreadable, unknown or repeated: they would have no effect, and
+// the answer would not be what was asked for.
 func parameters(r *http.Request, known ...string) (url.Values, error) {
-	q, err := url.ParseQuery(r.URL.RawQuery) // URL.Query leaves out what it cannot read
+	q, err := url.ParseQuery(r.URL.RawQuery) // URL.Query skips unreadable ones
 	if err != nil {
 		return nil, fault.Field("query", "%v: want values escaped, as %%25 and %%3B", err)
 	}

@@ -31,7 +31,7 @@ func (a *API) networkLog(w http.ResponseWriter, r *http.Request) {
 	pourLog(w, left, err)
 }
 
-// verifierLog is the output of the verifier's script and of its commands. A verifier may have either, both or none.
+// verifierLog serves the output of the verifier's script and of its commands. A verifier may have either, both or none.
 func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := a.head(r)
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	pourLog(w, left.joined(), err)
 }
 
-// transcript is a command as a terminal shows it, then its errors and its exit status.
+// transcript returns a command as in a terminal, then its errors and its exit status.
 func transcript(c rollout.CommandResult) string {
 	return fmt.Sprintf("$ %s\n%s%sexit status %d\n", c.Cmd, lines(c.Stdout), lines(c.Stderr), c.ExitCode)
 }
@@ -61,7 +61,7 @@ func lines(text string) string {
 	return text + "\n"
 }
 
-// pourLog answers with a log, or with why there is none.
+// pourLog answers with a log, or with the reason why there is none.
 func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
 	if err != nil {
 		httpio.WriteRefusal(w, err)
@@ -74,10 +74,10 @@ func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
 	})
 }
 
-// pour answers with what write writes.
+// pour answers with the output of write.
 func pour(w http.ResponseWriter, kind api.Media, write func(io.Writer) error) {
 	w.Header().Set("Content-Type", string(kind))
 	if err := write(w); err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
+		panic(http.ErrAbortHandler) // the answer has begun: abort, so that the client sees that it is incomplete
 	}
 }

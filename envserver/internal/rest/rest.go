@@ -37,11 +37,11 @@ type API struct {
 	Uploads    Uploads // nil: clients cannot send files ahead
 	Bodies     httpio.Bodies
 	Exports    *exports.Room
-	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
+	// Context returns the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
 
-// Routes are rollouts as plain resources, for people and scripts, beside what OpenEnv has.
+// Routes returns the routes of rollouts as plain resources.
 func (a *API) Routes() []api.Route {
 	all := []api.Route{
 		api.Post("/rollouts", a.postRollout, &api.Operation{ID: "start_rollout", Tag: tag, Summary: "Start a rollout; the body is the arguments of the tool start_rollout",
@@ -65,13 +65,13 @@ func (a *API) Routes() []api.Route {
 	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
 }
 
-// about is a route that tells of one rollout.
+// about returns a route that describes one rollout.
 func about(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
 	return api.Get("/rollouts/{id}"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary,
 		Reads: rolloutRequest{}, Answers: answers, Refuses: api.Unserved(http.StatusNotFound)})
 }
 
-// left is a route to what a rollout leaves, which is not there until it is done.
+// left returns a route to data of a finished rollout.
 func left(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
 	rt := about(path, handle, id, summary, answers)
 	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusConflict)
@@ -106,7 +106,7 @@ func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, state, err)
 }
 
-// done is the state of the rollout that a request names, if it is done; what a running one will leave is not there yet.
+// done returns the state of the rollout that a request names, if it has finished.
 func (a *API) done(r *http.Request) (rollout.State, error) {
 	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !state.Done() {
@@ -115,7 +115,7 @@ func (a *API) done(r *http.Request) (rollout.State, error) {
 	return state, err
 }
 
-// head is the head of the result of a rollout that is done.
+// head returns the head of the result of a finished rollout.
 func (a *API) head(r *http.Request) (rollout.Result, error) {
 	state, err := a.done(r)
 	if err != nil {

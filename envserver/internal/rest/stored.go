@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// leftBy reads what the finished rollout that a request names left under the names, one after another. Names that it left nothing
-// under are passed over, unless all are.
+// leftBy reads the blobs of the finished rollout that a request names, one after another. It skips names without a blob, unless there is
+// none at all.
 func (a *API) leftBy(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
 	state, err := a.done(r)
 	if err != nil {
@@ -27,7 +27,7 @@ func leftNothing(id, what string) error {
 	return fault.New(fault.NotFound, "rollout %s left no %s", id, what)
 }
 
-// artifacts opens what the rollout stored under the names. It leaves out names without a blob.
+// artifacts opens the rollout's blobs of the names. It skips names without a blob.
 func (a *API) artifacts(ctx context.Context, id string, names ...string) (left parts, err error) {
 	for _, name := range names {
 		part, err := a.Rollouts.Open(ctx, id, name)

@@ -18,18 +18,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Uploads keeps files that clients send before the rollouts that use them; each owner has its own.
+// Uploads stores files that clients send before the rollouts that use them; each owner has separate files.
 type Uploads interface {
-	// Put stores a file; fault.Invalid where its SHA-256 is not the digest, fault.Exhausted where it is too large.
+	// Put stores a file; fault.Invalid: its SHA-256 is not the digest; fault.Exhausted: it is too large.
 	Put(ctx context.Context, owner, digest string, r io.Reader) (size int64, err error)
-	// Size is the size of a file that is kept for some time yet; fault.NotFound for others.
+	// Size returns the size of a file that is kept for some time yet; fault.NotFound: there is none.
 	Size(ctx context.Context, owner, digest string) (int64, error)
 }
 
 const (
-	// maxUploads bounds the files that arrive at once.
+	// maxUploads bounds the files received in parallel.
 	maxUploads = 8
-	// slowestUpload is the rate, in bytes a second, below which the sending of a file is ended.
+	// slowestUpload is the rate, in bytes per second, below which a transfer is aborted.
 	slowestUpload = 256 << 10
 )
 

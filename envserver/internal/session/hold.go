@@ -2,8 +2,8 @@ package session
 
 import "context"
 
-// Close ends a session on request of an HTTP caller. One that a WebSocket is attached to ends when that lets go, and closing
-// is true; one that a WebSocket owns is not the caller's to close.
+// Close ends a session at the request of an HTTP caller. If a WebSocket is attached, the session ends when the WebSocket releases it, and
+// closing is true. A caller cannot close a session that a WebSocket owns.
 func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err error) {
 	if _, err := t.find(ctx, owner, id, false); err != nil {
 		return false, err
@@ -31,8 +31,8 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 	return closing, err
 }
 
-// Attach gives a session to a WebSocket, which must Release it: one made over HTTP, or one that is kept. While another
-// WebSocket has it, Attach waits until ctx ends: a client that reconnects may come before its old connection is seen to be gone.
+// Attach gives a session, made over HTTP or stored, to a WebSocket, which must Release it. While another WebSocket has the session,
+// Attach waits until ctx ends: a client may reconnect before its old connection is known to be gone.
 func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 	for {
 		restored, err := t.find(ctx, owner, id, true)
@@ -54,7 +54,7 @@ func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 	}
 }
 
-// take attaches to the session if it is free; otherwise it returns a channel that closes when it may have become so.
+// take attaches to the session if it is free; otherwise it returns a channel that closes when it may be free.
 func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	return e.s, nil, nil
 }
 
-// Release is the end of a WebSocket: its own session ends with cause, an attached one goes back to HTTP.
+// Release ends a WebSocket's use: its own session ends with cause, an attached one is free for HTTP again.
 func (t *Set) Release(s *Session, cause error) {
 	t.mu.Lock()
 	e := t.m[s.ID]

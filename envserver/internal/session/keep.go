@@ -13,34 +13,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Keeper keeps sessions beyond this process, for all replicas alike. Keys are safe file names.
+// Keeper stores sessions beyond this process, shared by all replicas. Keys are safe file names.
 type Keeper interface {
-	// Load returns what was saved under key last; fault.NotFound when nothing is there.
+	// Load returns the latest saved value of key; fault.NotFound: none.
 	Load(ctx context.Context, key string) ([]byte, error)
 	Save(ctx context.Context, key string, data []byte) error
-	// Delete forgets a key; one that is not there is no error.
+	// Delete deletes a key. A missing one is not an error.
 	Delete(ctx context.Context, key string) error
 }
 
-// nameAgain is how long an episode's record stays as it is while its session goes on changing: records that are not written for
-// long are taken for forgotten ones, and deleted.
+// nameAgain is the age at which an unchanged episode record is written again while its session changes: old records are deleted as
+// abandoned.
 const nameAgain = time.Hour
 
-// keepTimeout bounds one access to the Keeper: a session is worth less than the step that waits for it.
+// keepTimeout bounds one access to the Keeper, so that it does not delay a step for long.
 const keepTimeout = 10 * time.Second
 
-// record is a session as it is kept. Field names are a stored format.
+// record is the stored form of a session. Field names are a stored format.
 type record struct {
 	ID      string   `json:"id"`
-	Version int      `json:"version"` // grows with every change that is kept
+	Version int      `json:"version"` // grows with every stored change
 	State   State    `json:"state"`
 	Counted []string `json:"counted,omitempty"`
 	Watched []string `json:"watched,omitempty"`
 	Playing *Playing `json:"playing,omitempty"`
 }
 
-// sessionKey and episodeKey hold the owner, so that an id is of no use to another client, and are hashes, so that an id may
-// be any text.
+// sessionKey and episodeKey include the owner, so that an id is of no use to another client, and are hashes, so that an id may be any
+// text.
 func sessionKey(owner, id string) string { return "session-" + digest(owner, id) }
 func episodeKey(owner, id string) string { return "episode-" + digest(owner, id) }
 
@@ -49,13 +49,13 @@ func digest(owner, id string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// snapshot is the session as it would be kept; s.mu is held.
+// snapshot returns the session's record; s.mu is held.
 func (s *Session) snapshot() record {
 	return record{ID: s.ID, Version: s.version, State: s.state.clone(),
 		Counted: slices.Sorted(maps.Keys(s.counted)), Watched: slices.Sorted(maps.Keys(s.watched)), Playing: s.playing}
 }
 
-// adopt makes the session what the record says; s.mu is held.
+// adopt sets the session to the record; s.mu is held.
 func (s *Session) adopt(r record) {
 	s.state, s.version, s.counted, s.watched, s.playing = r.State, r.Version, set(r.Counted), set(r.Watched), r.Playing
 	s.yielded = false
@@ -70,7 +70,7 @@ func set(keys []string) map[string]bool {
 	return m
 }
 
-// Keep saves the session if it has changed since it was kept last. Episodes name the session that began or joined them last.
+// Keep saves the session if it has changed since the last save. The record of an episode names the session that began or joined it last.
 func (s *Session) Keep(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
@@ -107,7 +107,7 @@ func (s *Session) save(ctx context.Context, r record, name bool) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "write session %s", s.ID)
 	}
-	// The caller's context may have ended with its client; what happened is kept all the same.
+	// The caller's context may have ended with its client; the change is saved anyway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
 	if err := s.keeper.Save(ctx, sessionKey(s.Owner, s.ID), data); err != nil || !name {
@@ -116,7 +116,7 @@ func (s *Session) save(ctx context.Context, r record, name bool) error {
 	return s.keeper.Save(ctx, episodeKey(s.Owner, r.State.EpisodeID), []byte(s.ID))
 }
 
-// forget deletes what is kept of a session that was closed for good. A call that is still under way keeps nothing of it any more.
+// forget deletes the record of a session that was closed for good. A call in progress does not save it again.
 func (s *Session) forget(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
@@ -135,7 +135,7 @@ func (s *Session) forget(ctx context.Context) error {
 	return err
 }
 
-// Holds says whether no other session, of any replica, has joined the episode since this one began or joined it.
+// Holds reports whether no other session, of any replica, has joined the episode since this one began or joined it.
 func (s *Session) Holds(ctx context.Context) bool {
 	episode := s.State().EpisodeID
 	if !s.has(episode) {
@@ -145,7 +145,7 @@ func (s *Session) Holds(ctx context.Context) bool {
 	return err != nil || id == s.ID
 }
 
-// latest is the id of the session that was the last to begin or to join an episode, as it is kept.
+// latest returns the stored id of the session that was the last to begin or join an episode.
 func latest(ctx context.Context, k Keeper, owner, episode string) (id string, err error) {
 	if k == nil {
 		return "", &UnknownEpisodeError{episode}
@@ -162,7 +162,7 @@ func latest(ctx context.Context, k Keeper, owner, episode string) (id string, er
 	return string(kept), nil
 }
 
-// load reads what is kept of a session; an UnknownError when nothing is.
+// load reads the record of a session; an UnknownError: there is none.
 func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	if t.o.Keeper == nil {
 		return record{}, &UnknownError{id}
@@ -180,8 +180,7 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	return read(data, id)
 }
 
-// read decodes what is kept of a session. Other bytes in its place are an error, so that no client continues in a session that never
-// existed.
+// read decodes the record of a session. Invalid bytes are an error, so that no client continues in a session that never existed.
 func read(data []byte, id string) (r record, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, fault.Wrap(fault.Internal, err, "read session %s", id)

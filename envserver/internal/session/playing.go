@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Playing is the interactive episode of a session. A value that was given out does not change.
+// Playing is the interactive episode of a session. A returned value does not change.
 type Playing struct {
 	RolloutID   string   `json:"rollout_id"`
 	TaskID      string   `json:"task_id,omitempty"`
@@ -18,15 +18,15 @@ type Playing struct {
 	Outcome     string   `json:"outcome,omitempty"`
 }
 
-// Playing is the interactive episode; nil where none is open.
+// Playing returns the interactive episode; nil: none is open.
 func (s *Session) Playing() *Playing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.playing
 }
 
-// Opening lets one call at a time open an episode: those that are made at once must find the one that the first of them opens. The
-// caller calls done.
+// Opening lets one call at a time open an episode, so that concurrent calls use the one that the first of them opens. The caller calls
+// done.
 func (s *Session) Opening(ctx context.Context) (done func(), err error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -36,7 +36,7 @@ func (s *Session) Opening(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Play makes p the interactive episode, and keeps the session.
+// Play sets the interactive episode and saves the session.
 func (s *Session) Play(ctx context.Context, p Playing) error {
 	s.mu.Lock()
 	s.playing = &p
@@ -45,8 +45,8 @@ func (s *Session) Play(ctx context.Context, p Playing) error {
 	return s.Keep(ctx)
 }
 
-// Progress changes the episode of that rollout, and keeps the session. It does nothing where another episode has followed: a call that ends late says
-// nothing about that one.
+// Progress changes the episode of that rollout and saves the session. It does nothing if another episode has followed: a late call does
+// not concern that one.
 func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*Playing)) error {
 	s.mu.Lock()
 	if s.playing == nil || s.playing.RolloutID != rolloutID {
@@ -61,14 +61,14 @@ func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*P
 	return s.Keep(ctx)
 }
 
-// Leave notes that the client closes the session, rather than that its connection is lost.
+// Leave records that the client closes the session, as opposed to losing its connection.
 func (s *Session) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
 }
 
-// Left says whether the client has closed the session.
+// Left reports whether the client has closed the session.
 func (s *Session) Left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package session
 
 import "context"
 
-// Prefixed is a Keeper that keeps what it is given in another under keys with a prefix, which must be a safe file name.
+// Prefixed returns a Keeper that stores in k under keys with a prefix, which must be a safe file name.
 func Prefixed(prefix string, k Keeper) Keeper { return prefixed{prefix, k} }
 
 type prefixed struct {

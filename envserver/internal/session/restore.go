@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// find makes sure that the session of an id is in the set, restoring it from what is kept when this process does not have it:
-// after its connection dropped, on another replica, after a restart. A restored session takes a slot like any other, owned by
-// a WebSocket or not, and is returned.
+// find loads the session of an id into the set if this process does not have it: after its connection was lost, on another replica, after
+// a restart. It returns a restored session, which takes a slot like any other, whether a WebSocket owns it or not.
 func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored *Session, err error) {
 	t.mu.Lock()
 	e := t.m[id]
@@ -28,7 +27,7 @@ func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored 
 	s.dirty, s.keptEpisode = false, r.State.EpisodeID
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.m[id] != nil { // somebody was quicker
+	if t.m[id] != nil { // another caller was faster
 		return nil, nil
 	}
 	if err := t.add(s, owned); err != nil {
@@ -37,8 +36,8 @@ func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored 
 	return s, nil
 }
 
-// refresh takes over what another replica kept since this one looked last; only of sessions that no WebSocket holds, for the
-// holder knows best. A session that was closed elsewhere ends here, too.
+// refresh loads changes that another replica has stored, for a session without a WebSocket: with one, this process has the latest state.
+// A session that was closed elsewhere ends here too.
 func (t *Set) refresh(ctx context.Context, id string) error {
 	t.mu.Lock()
 	e := t.m[id]
@@ -55,7 +54,7 @@ func (t *Set) refresh(ctx context.Context, id string) error {
 	if err == nil {
 		e.s.catchUp(r)
 	}
-	return nil // what we have is better than nothing where the store does not answer
+	return nil // the store does not answer: use the present state
 }
 
 func (t *Set) heldOrOwned(e *entry) bool {
@@ -89,19 +88,19 @@ func (s *Session) catchUp(r record) {
 	}
 }
 
-// UnknownEpisodeError says that no session of the client is in the episode.
+// UnknownEpisodeError means that no session of the client is in the episode.
 type UnknownEpisodeError struct{ ID string }
 
 func (e *UnknownEpisodeError) Error() string { return "Unknown episode_id: " + e.ID }
 
-// Rejoin makes s go on with an episode that another session of the same owner was in: one whose connection was lost, here or
-// on another replica. What is to end with that session now ends with s.
+// Rejoin lets s continue an episode of another session of the same owner, whose connection was lost, here or on another replica. The
+// rollouts that would end with that session now end with s.
 func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 	id, err := latest(ctx, t.o.Keeper, s.Owner, episode)
 	if s.has(episode) && (id == "" || id == s.ID) {
 		return nil
 	}
-	if old := t.inEpisode(s.Owner, episode, id); old != nil { // better than nothing where the store does not answer
+	if old := t.inEpisode(s.Owner, episode, id); old != nil { // the store does not answer
 		s.takeOver(old.yield())
 		return nil
 	}
@@ -119,7 +118,7 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 	return err
 }
 
-// inEpisode is the session of that id, or of any where it is "", that has the episode; nil: none of this process.
+// inEpisode returns the session of that id, or any if it is "", that has the episode; nil: none in this process.
 func (t *Set) inEpisode(owner, episode, id string) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,14 +130,14 @@ func (t *Set) inEpisode(owner, episode, id string) *Session {
 	return nil
 }
 
-// has says whether the session is in an episode that no other has taken over.
+// has reports whether the session is in an episode that no other has taken over.
 func (s *Session) has(episode string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.EpisodeID == episode && !s.yielded
 }
 
-// yield gives the session's record away together with what was to end with it.
+// yield returns the session's record with the rollouts that would end with it, and gives both up.
 func (s *Session) yield() record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *Session) takeOver(r record) {
 	s.changed()
 }
 
-// Begin takes a slot for a session under an id of the client's own choice, or finds the one that has it.
+// Begin takes a slot for a session under the client's own id, or returns the session with that id.
 func (t *Set) Begin(ctx context.Context, owner, id string) error {
 	_, err := t.find(ctx, owner, id, false)
 	var unknown *UnknownError

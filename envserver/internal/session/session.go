@@ -1,5 +1,5 @@
-// Package session holds the OpenEnv sessions of one server: what each remembers, how many there may be, and who holds
-// them. One Session is one environment to a client, whichever transport it comes by.
+// Package session holds the OpenEnv sessions of one server: their state, their maximum, and their holders. One Session is one environment
+// for a client, over any transport.
 package session
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ErrClosed is the cause with which a session's context ends.
+// ErrClosed is the cause of a session's end by Close.
 var ErrClosed = errors.New("the session was closed")
 
-// State is what a client sees of its session.
+// State is the state of a session for its client.
 type State struct {
 	EpisodeID         string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
 	StepCount         int      `json:"step_count" minimum:"0" default:"0" description:"steps since the last reset"`
@@ -26,13 +26,13 @@ type State struct {
 	LastReward        *float64 `json:"last_reward" description:"reward of the last result"`
 	LastTaskID        *string  `json:"last_task_id" description:"task of the last result"`
 	LastSandboxID     *string  `json:"last_sandbox_id" description:"sandbox of the last result"`
-	// Rollouts are those started in the episode, the latest maxRollouts of them, oldest first.
+	// Rollouts are the latest maxRollouts rollouts started in the episode, oldest first.
 	Rollouts []string `json:"rollouts,omitempty" description:"ids of the rollouts started since the last reset, the oldest first; absent where there are none"`
 
 	_ struct{} `title:"State" additionalProperties:"true"`
 }
 
-// maxRollouts bounds what a session remembers of a client that never resets.
+// maxRollouts bounds the rollouts of a client that never resets.
 const maxRollouts = 1000
 
 func (s State) clone() State {
@@ -43,9 +43,9 @@ func (s State) clone() State {
 // Session is one environment. It is safe for concurrent use.
 type Session struct {
 	ID string
-	// Owner is the client that the session belongs to; to others its id means nothing. Empty where all clients are one.
+	// Owner is the client of the session, whose id is unknown to others. Empty if all clients are one.
 	Owner string
-	// Transient says that the session lives for one request: nothing can be kept for it.
+	// Transient: the session lives for one request, and cannot be stored.
 	Transient bool
 
 	ctx    context.Context
@@ -70,7 +70,7 @@ type Session struct {
 	opening     chan struct{} // holds one token: that of the call that opens an episode; see Opening
 }
 
-// Transient makes a session that belongs to no Set: it takes no slot and lives until Close.
+// Transient returns a session outside of every Set: it takes no slot and lives until Close.
 func Transient() *Session {
 	s := newSession(uuid.NewString())
 	s.Transient = true
@@ -94,7 +94,7 @@ func (s *Session) Bind(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Reset begins a new episode; an empty id makes one up.
+// Reset begins a new episode; an empty id is replaced by a new one.
 func (s *Session) Reset(episodeID string) {
 	if episodeID == "" {
 		episodeID = uuid.NewString()
@@ -114,11 +114,11 @@ func (s *Session) Stepped() {
 	s.changed()
 }
 
-// Started records a rollout that is about to be started, before it is: a client that finds the session again must find all.
+// Started records a rollout before it is started, so that a client that finds the session again finds every rollout.
 func (s *Session) Started(ctx context.Context, rolloutID string) error {
 	s.mu.Lock()
 	if !slices.Contains(s.state.Rollouts, rolloutID) {
-		// A copy: states that were given out share the old one.
+		// A copy: returned states share the old one.
 		kept := s.state.Rollouts[max(0, len(s.state.Rollouts)-maxRollouts+1):]
 		s.state.Rollouts = append(slices.Clone(kept), rolloutID)
 		s.changed()
@@ -127,7 +127,7 @@ func (s *Session) Started(ctx context.Context, rolloutID string) error {
 	return s.Keep(ctx)
 }
 
-// Finished records a result that was handed to the client; the same rollout counts once.
+// Finished records a delivered result; the same rollout counts once.
 func (s *Session) Finished(r rollout.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,13 +146,13 @@ func orNil(s string) *string {
 	return &s
 }
 
-// changed notes a change of what a client sees or of what is kept. s.mu is held.
+// changed records a change of the visible or stored state. s.mu is held.
 func (s *Session) changed() {
 	s.dirty = true
 	s.changes++
 }
 
-// Changes is a number that differs whenever what a client sees of the session does.
+// Changes returns a number that differs after every change of the visible state.
 func (s *Session) Changes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Session) Watch(rolloutID string) {
 	s.changed()
 }
 
-// Unwatch takes a Watch back.
+// Unwatch undoes Watch.
 func (s *Session) Unwatch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *Session) Unwatch(rolloutID string) {
 	s.changed()
 }
 
-// Watched lists the rollouts that end with the session.
+// Watched returns the rollouts that end with the session.
 func (s *Session) Watched() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 
 // Options of a Set.
 type Options struct {
-	Max int // how many sessions at once
-	// Idle is how long a session made over HTTP may be unused before it ends; 0: without limit.
+	Max int // maximum of sessions
+	// Idle is the time without use after which a session made over HTTP ends; 0: never.
 	Idle time.Duration
-	// Ended is called for every session that has left the set, with its cause; sessions may end at the same time.
+	// Ended is called for every session that has left the set, with its cause, possibly concurrently.
 	Ended func(*Session, error)
-	// Keeper keeps sessions beyond this process; nil: they end with it.
+	// Keeper stores sessions beyond this process; nil: none.
 	Keeper Keeper
 }
 
-// Set is the sessions of a server. Slots are shared by all transports.
+// Set holds the sessions of a server. All transports share its slots.
 type Set struct {
 	o  Options
 	mu sync.Mutex
@@ -33,23 +33,23 @@ type Set struct {
 type entry struct {
 	s       *Session
 	owned   bool          // made by a WebSocket, ends with it
-	held    chan struct{} // closed when the WebSocket that has the session lets go; nil: none has it
-	closing bool          // was asked to close while held
-	busy    int           // calls under way
+	held    chan struct{} // closed when the session's WebSocket releases it; nil: none has it
+	closing bool          // closed by a caller while held
+	busy    int           // calls in progress
 	timer   *time.Timer
 }
 
-// NewSet makes an empty set.
+// NewSet returns an empty set.
 func NewSet(o Options) *Set { return &Set{o: o, m: map[string]*entry{}} }
 
-// Len is how many sessions there are.
+// Len returns the number of sessions.
 func (t *Set) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.m)
 }
 
-// Open takes a slot for a new session of owner. With owned set it belongs to a WebSocket and never idles out.
+// Open takes a slot for a new session of owner. If owned, it belongs to a WebSocket and never idles out.
 func (t *Set) Open(owner string, owned bool) (*Session, error) {
 	s := t.newSession(owner, uuid.NewString())
 	s.dirty = !owned // a connection that did nothing leaves nothing
@@ -90,7 +90,7 @@ func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(
 	}, nil
 }
 
-// expire ends an idle session; one that is in use is looked at again later.
+// expire ends an idle session; it checks one in use again later.
 func (t *Set) expire(e *entry) {
 	t.mu.Lock()
 	inUse := e.busy > 0 || e.held != nil
@@ -104,14 +104,14 @@ func (t *Set) expire(e *entry) {
 	}
 }
 
-// rearm gives a session its whole idle time again; t.mu is held.
+// rearm restarts a session's idle time; t.mu is held.
 func (t *Set) rearm(e *entry) {
 	if e.timer != nil && t.m[e.s.ID] == e {
 		e.timer.Reset(t.o.Idle)
 	}
 }
 
-// remove takes a session out of the set and says whether it was there; t.mu is held. The caller calls ended after unlocking.
+// remove removes a session and reports whether it was in the set; t.mu is held. The caller calls ended after unlocking.
 func (t *Set) remove(e *entry) bool {
 	there := t.m[e.s.ID] == e
 	delete(t.m, e.s.ID)
