@@ -32,8 +32,8 @@ func TestUnreachableEndpoint(t *testing.T) {
 	require.Empty(t, s.Trouble, "no call is under way")
 }
 
-// While an endpoint does not tokenise, its words are in the status, and the time is the endpoint's. After the time of a call it has failed.
-func TestTroubleOfAPrompt(t *testing.T) {
+// While an endpoint fails to tokenise, the status has its error, and the time counts as waiting. After the time of a call the failure is final.
+func TestPromptIsNotTokenised(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, _ *http.Request) {

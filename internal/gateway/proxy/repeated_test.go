@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// The same call asked twice at a time is made once.
-func TestTwinsShareACall(t *testing.T) {
+// Two concurrent requests for the same call make it once.
+func TestConcurrentRequestsShareACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, hang.serve)
@@ -30,7 +30,7 @@ func TestTwinsShareACall(t *testing.T) {
 	require.Equal(t, 1, h.status(t, "r1.1").Turns)
 }
 
-// A call that was answered is answered from its record, in either form, also after a restart, also after the end.
+// A repeated call is answered from its record, streamed or not, also after a restart and after the end.
 func TestAnsweredCallIsReplayed(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -49,7 +49,7 @@ func TestAnsweredCallIsReplayed(t *testing.T) {
 	require.Equal(t, 1, h.status(t, "r1.1").Turns)
 }
 
-// When the channel breaks under a call, the call goes on, and is found by the one who asks again.
+// A call continues when its channel breaks, and the repeated request joins it.
 func TestCallOutlivesItsChannel(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])

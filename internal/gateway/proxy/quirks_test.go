@@ -27,8 +27,8 @@ func strict(member string, status int, refusal, reply string) http.HandlerFunc {
 
 const objectReply = `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"logprobs":{"content":[{"token":"a","logprob":-1.0}]},"finish_reason":"stop","prompt_token_ids":[1,2],"token_ids":[5]}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`
 
-// An endpoint that wants its requests otherwise is asked otherwise, within the same try, and from then on at once.
-func TestEndpointsAreAskedAsTheyWant(t *testing.T) {
+// A detected quirk changes the request within the same try, and all later requests from the start.
+func TestRequestsFollowQuirks(t *testing.T) {
 	t.Parallel()
 	openAI := rollout.Model{Name: "o9", Logprobs: true, TopLogprobs: 5, MaxTokensCap: 100}
 	vllm := rollout.Model{Name: "q", Logprobs: true, TokenIDs: true}

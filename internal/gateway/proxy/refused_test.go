@@ -34,8 +34,8 @@ func raw(t *testing.T, channel, request string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// A sandbox can ask for what it likes: its channel leads to its own model and nowhere else.
-func TestTheChannelLeadsNowhereElse(t *testing.T) {
+// Whatever a sandbox requests, its channel reaches only its own model.
+func TestChannelReachesOnlyTheModel(t *testing.T) {
 	t.Parallel()
 	h, e, other := newHost(t), newEngine(t, says(goodReply)), newEngine(t, says(goodReply))
 	mine := h.open(t, h.route(e.URL))
@@ -76,8 +76,8 @@ func TestTheChannelLeadsNowhereElse(t *testing.T) {
 	}
 }
 
-// Whatever an engine sends, the agent gets a good reply or a plain error, and the record says what came.
-func TestStrangeReplies(t *testing.T) {
+// Whatever an engine sends, the agent gets a valid reply or a plain error, and the record has what arrived.
+func TestInvalidReplies(t *testing.T) {
 	t.Parallel()
 	const choice = `{"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"`
 	line := strings.Repeat("x", 50<<20)
