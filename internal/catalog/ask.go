@@ -16,7 +16,7 @@ type asked struct {
 	disable *bool
 }
 
-// argument is a value and the name under which the client gives it.
+// argument is a value and the client's name of it.
 type argument struct{ name, value string }
 
 func (c *Catalog) read(r Request) (asked, error) {
@@ -86,7 +86,7 @@ func first(values ...string) string {
 
 func names() string { return strings.Join(Names(), ", ") }
 
-// missing says what would supply the field: the argument, and the variable where there is one.
+// missing returns the ways to set the field: the argument, and the variable if there is one.
 func missing(what string, a asked, arg, env string) error {
 	where := "the endpoint"
 	if a.ep.name != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Request is what a client said about its model; the zero value of a field means it said nothing.
+// Request has a client's model arguments; a zero field was not given.
 type Request struct {
 	// Generation 1.
 	ModelKey string // "vllm://<repo>" or "hf-router://<repo>:<provider>"
@@ -49,8 +49,8 @@ func Names() []string {
 	return names
 }
 
-// Resolve returns the model and, apart from it, the plain API key: the caller seals it before it goes anywhere. The error
-// is a fault.Invalid that names the argument and the variable which would supply what is missing.
+// Resolve returns the model and, separately, the plain API key, which the caller must seal. The error is a fault.Invalid that names the
+// argument and the variable for the missing value.
 func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	if r.TopLogprobs < 0 {
 		return rollout.Model{}, "", fault.Field("top_logprobs", "must not be negative, got %d", r.TopLogprobs)

@@ -6,13 +6,13 @@ type endpoint struct {
 	baseURL  source
 	apiKey   source
 	model    source
-	logprobs bool // takes logprobs and top_logprobs
-	tokenIDs bool // takes vLLM's return_token_ids
+	logprobs bool // supports logprobs and top_logprobs
+	tokenIDs bool // supports vLLM's return_token_ids
 	// quiet: thinking is switched off unless the client asks for it.
 	quiet bool
 }
 
-// source is where a field comes from when no argument gives it; no fallback means that something must give it.
+// source is the source of a field without an argument; without a fallback the field is required.
 type source struct {
 	env      string
 	fallback string
@@ -72,7 +72,7 @@ func (c *Catalog) endpoint(name string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// direct is the row of an endpoint known by its URL alone. It takes no key from the environment.
+// direct returns the entry of an endpoint given only by URL. It takes no key from the environment.
 func direct() endpoint {
 	return endpoint{apiKey: source{fallback: noKey}, logprobs: true, tokenIDs: true}
 }

@@ -22,8 +22,8 @@ func (a asked) thinking(model string) *bool {
 	}
 }
 
-// canThink knows the models whose chat template has Qwen's enable_thinking switch: the hybrid Qwen 3 line, but not its
-// instruct-only and coder releases.
+// canThink reports whether the model's chat template has Qwen's enable_thinking switch: the hybrid Qwen 3 line, without its instruct-only
+// and coder releases.
 func canThink(model string) bool {
 	name := strings.ToLower(model)
 	if !strings.Contains(name, "qwen3") {

@@ -20,8 +20,8 @@ func normalizeAll(raw string) (string, error) {
 	return strings.Join(urls, ","), nil
 }
 
-// normalize checks a base URL and gives it the /v1 that OpenAI-compatible servers have. Credentials in a URL are refused:
-// the URL is not a secret and is shown to people.
+// normalize checks a base URL and adds the /v1 of OpenAI-compatible servers. It refuses credentials in a URL, since URLs are shown to
+// people.
 func normalize(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -51,7 +51,7 @@ func (c *Catalog) mayCall(argument, urls string) error {
 	return nil
 }
 
-// atHome says whether each URL of a list has the scheme, host and port of one in the list home.
+// atHome reports whether each URL of a list has the scheme, host and port of one in the list home.
 func atHome(urls, home string) bool {
 	for u := range strings.SplitSeq(urls, ",") {
 		if !slices.ContainsFunc(strings.Split(home, ","), func(h string) bool { return sameOrigin(u, h) }) {
@@ -61,7 +61,7 @@ func atHome(urls, home string) bool {
 	return true
 }
 
-// sameOrigin says whether two URLs have the same scheme, host and port.
+// sameOrigin reports whether two URLs have the same scheme, host and port.
 func sameOrigin(a, b string) bool {
 	x, errX := url.Parse(strings.TrimSpace(a))
 	y, errY := url.Parse(strings.TrimSpace(b))

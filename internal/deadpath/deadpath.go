@@ -37,7 +37,7 @@ func dialer(connect, silence time.Duration) *net.Dialer {
 	}
 }
 
-// Listener makes TCP listeners whose connections fail once their path is dead.
+// Listener returns the configuration of TCP listeners whose connections fail once their path is dead.
 func Listener() *net.ListenConfig { return listener(Timeout) }
 
 func listener(silence time.Duration) *net.ListenConfig {
@@ -54,7 +54,7 @@ func HTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait}
 }
 
-// bound makes the kernel close a TCP socket whose peer acknowledged nothing for so long.
+// bound makes the kernel close a TCP socket whose peer has acknowledged nothing for that time.
 func bound(raw syscall.RawConn, silence time.Duration) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {

@@ -40,10 +40,10 @@ func ParseAllow(entries []string) (AllowList, error) {
 	return l, nil
 }
 
-// Empty says that nothing is allowed.
+// Empty reports whether nothing is allowed.
 func (l AllowList) Empty() bool { return !l.any && len(l.allowed) == 0 }
 
-// Allows says whether host, a name or an address, may be reached at port.
+// Allows reports whether host, a name or an address, may be reached at port.
 func (l AllowList) Allows(host string, port uint16) bool {
 	if l.any {
 		return true
@@ -61,7 +61,7 @@ func (l AllowList) Allows(host string, port uint16) bool {
 	})
 }
 
-// Covers says whether all that the entry allows is allowed.
+// Covers reports whether everything that the entry allows is allowed.
 func (l AllowList) Covers(entry string) bool {
 	one, err := ParseAllow([]string{entry})
 	if err != nil || one.any {
@@ -81,7 +81,7 @@ func (l AllowList) Covers(entry string) bool {
 	})
 }
 
-// coversHost says whether every host of o is one of p's.
+// coversHost reports whether every host of o is one of p's.
 func (p pattern) coversHost(o pattern) bool {
 	switch {
 	case p.prefix.IsValid() || o.prefix.IsValid():

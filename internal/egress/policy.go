@@ -37,8 +37,8 @@ func (p Policy) Setting(name string) Policy {
 	return p
 }
 
-// Parse makes a Policy that allows what patterns name. A pattern is an address (10.0.0.5), a range (10.0.0.0/8), a host name (gpu-1) or
-// the names below one (*.gpu.lan), each with or without a port (gpu-1:8000, [::1]:8000); without one it allows all ports.
+// Parse returns a Policy that allows the patterns. A pattern is an address (10.0.0.5), a range (10.0.0.0/8), a host name (gpu-1) or the
+// names below one (*.gpu.lan), each with an optional port (gpu-1:8000, [::1]:8000); without a port it allows all.
 func Parse(patterns []string) (Policy, error) {
 	var p Policy
 	for _, text := range patterns {
@@ -51,8 +51,8 @@ func Parse(patterns []string) (Policy, error) {
 	return p, nil
 }
 
-// CheckURL refuses, with a fault.Invalid, a URL whose host is a special address or a name known to mean one. What other names resolve to
-// is for CheckAddr.
+// CheckURL refuses, with a fault.Invalid, a URL whose host is a special address or a known name of one. CheckAddr checks the addresses of
+// other names.
 func (p Policy) CheckURL(u *url.URL) error { return p.CheckHost(u.Hostname(), portOf(u)) }
 
 // CheckHost is CheckURL for a host, a name or an address, and a port.

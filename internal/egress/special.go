@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// loopbackNames are what /etc/hosts has for this machine on common systems.
+// loopbackNames are the names of this machine in /etc/hosts on common systems.
 var loopbackNames = []string{"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
 
-// metadataNames are what clouds call their metadata services.
+// metadataNames are the clouds' names of their metadata services.
 var metadataNames = []string{"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 
 // reserved are ranges of the IANA registries of special-purpose addresses that netip has no method for. They hold neighbors of this
@@ -26,7 +26,7 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 )
 
-// special says what kind of address this is where it is none of the public Internet's; "" where it is.
+// special returns the kind of an address outside of the public Internet; "": it is public.
 func special(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	bytes := addr.As16()
@@ -54,7 +54,7 @@ func special(addr netip.Addr) string {
 	return ""
 }
 
-// endsInNumber says whether some resolver would read a host as an IPv4 address, such as 127.1, 0x7f000001 or 2130706433.
+// endsInNumber reports whether some resolver would read a host as an IPv4 address, such as 127.1, 0x7f000001 or 2130706433.
 func endsInNumber(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	_, err := strconv.ParseUint(last, 0, 64)

@@ -1,5 +1,5 @@
-// Package intake bounds the memory of what comes from outside: requests of clients, replies of model endpoints. All that a process reads at
-// the same time shares one Memory, so that many large ones at once cannot take more than there is.
+// Package intake bounds the memory of input from outside: requests of clients, replies of model endpoints. All concurrent reads of a
+// process share one Memory.
 package intake
 
 import (
@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// ErrBusy says that all of the shared memory is held, or the part of it that those of the same name, or one member of them, may hold.
+// ErrBusy means that the shared memory is used up, or the part of it for one name or one member of a name.
 var ErrBusy = errors.New("the server is working on as many large requests as it can hold: try again")
 
-// TooLargeError says that a request is larger than its bound.
+// TooLargeError means that a request exceeds its bound.
 type TooLargeError struct{ Max int64 }
 
 func (e *TooLargeError) Error() string { return fmt.Sprintf("at most %d bytes are taken", e.Max) }
@@ -63,14 +63,14 @@ const reserve = 8
 // low is the part of a name's share that is left when newcomers should wait: 1/4. Large ones find no room before all is held.
 const low = 4
 
-// Low says whether little of what those of the share's name may hold is free.
+// Low reports whether little memory is free for the share's name.
 func (s Share) Low() bool {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	return s.room() < s.m.each/low
 }
 
-// room is what those of the share's name may still take, in bytes. The memory's lock is held.
+// room returns the free memory for the share's name, in bytes. The memory's lock is held.
 func (s Share) room() int64 {
 	if s.name == "" {
 		return s.m.free
@@ -78,7 +78,7 @@ func (s Share) room() int64 {
 	return min(s.m.free, s.m.each-s.m.held[s.name])
 }
 
-// Weighing is the share with each byte counted n times: for what is decoded into more than it is.
+// Weighing returns the share with each byte counted n times, for input that grows when it is decoded.
 func (s Share) Weighing(n int64) Share {
 	s.weight = n
 	return s
@@ -100,7 +100,7 @@ func (s Share) take(bytes, taken int64) bool {
 	return true
 }
 
-// leavesEnough says whether a member leaves enough to the others when its Part takes bytes more. The memory's lock is held.
+// leavesEnough reports whether a member leaves enough to the others if its Part takes that many more bytes. The memory's lock is held.
 func (s Share) leavesEnough(left, bytes, taken int64) bool {
 	held := s.m.members[s.member()]
 	return held+bytes <= left || held == taken && left >= s.m.each/reserve

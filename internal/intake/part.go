@@ -2,7 +2,7 @@ package intake
 
 import "sync"
 
-// Part is what one request or reply holds. A nil Part holds nothing and can be released. It is safe for concurrent use.
+// Part is the memory of one request or reply. A nil Part is empty and can be released. It is safe for concurrent use.
 type Part struct {
 	share Share
 
@@ -14,8 +14,7 @@ type Part struct {
 // Part is a new one, which holds nothing yet.
 func (s Share) Part() *Part { return &Part{share: s} }
 
-// Hold makes the part hold so many bytes in all, more or fewer than before. It never waits for memory: the error is ErrBusy, and the part
-// then holds what it held.
+// Hold sets the size of the part, in bytes. It does not wait for memory: after ErrBusy the part is unchanged.
 func (p *Part) Hold(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +40,7 @@ func (p *Part) hold(bytes int64) error {
 	return nil
 }
 
-// Release gives back what the part holds; it may be called more than once.
+// Release releases the part's memory; it may be called more than once.
 func (p *Part) Release() {
 	if p == nil {
 		return

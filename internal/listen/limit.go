@@ -63,7 +63,7 @@ func (l *Limited) Close() error {
 	return l.TCPListener.Close()
 }
 
-// evict closes the connection that has been at rest the longest, and says whether there was one.
+// evict closes the connection that has been idle the longest, and reports whether there was one.
 func (l *Limited) evict() bool {
 	l.mu.Lock()
 	first := l.rest.Front()
@@ -94,7 +94,7 @@ func (l *Limited) busy(c *conn, gone bool) {
 	l.drop(c)
 }
 
-// drop takes a connection out of those at rest; l.mu is held.
+// drop removes a connection from the idle ones; l.mu is held.
 func (l *Limited) drop(c *conn) {
 	if c.place != nil {
 		l.rest.Remove(c.place)
@@ -125,7 +125,7 @@ func (c *conn) Close() error {
 
 type connKey struct{}
 
-// ConnContext gives requests their connection, for Over and Trust.
+// ConnContext adds a request's connection to its context, for Over and Trust.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if mine, ok := c.(*conn); ok {
 		return context.WithValue(ctx, connKey{}, mine)
@@ -147,13 +147,13 @@ func Serving(ctx context.Context) {
 	}
 }
 
-// Over says whether a request came on a connection over the limit.
+// Over reports whether a request came on a connection over the limit.
 func Over(ctx context.Context) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	return ok && c.over
 }
 
-// Trust vouches for the connection of a request, whose client has shown a token: it is not closed to make room.
+// Trust protects the connection of a request with a valid token from being closed to make room.
 func Trust(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.from.mu.Lock()

@@ -1,4 +1,4 @@
-// Package listen opens TCP listeners whose errors say what to do.
+// Package listen opens TCP listeners whose errors include the remedy.
 package listen
 
 import (

@@ -11,7 +11,7 @@ type Cursor struct {
 	Bad   bool
 }
 
-// Peek returns the next byte that is no white space, without taking it; 0 at the end.
+// Peek returns the next byte that is not white space, without reading it; 0: the end.
 func (c *Cursor) Peek() byte {
 	for c.At < len(c.Src) {
 		switch ch := c.Src[c.At]; ch {
@@ -34,7 +34,7 @@ func (c *Cursor) Take(ch byte) bool {
 	return true
 }
 
-// End says whether nothing but white space is left and all that was read was well formed.
+// End reports whether only white space is left and everything read was well formed.
 func (c *Cursor) End() bool { return !c.Bad && c.Peek() == 0 && c.At == len(c.Src) }
 
 // Fields yields the raw keys of the object that comes next. The loop's body must step over each value.
@@ -83,7 +83,7 @@ func (c *Cursor) Elements(yield func(n int) bool) {
 	}
 }
 
-// String steps over a string and returns what is between its quotes, escapes as they stand.
+// String skips a string and returns the bytes between its quotes, with their escapes.
 func (c *Cursor) String() []byte {
 	if !c.Take('"') {
 		return nil
@@ -127,7 +127,7 @@ func farEnd(b []byte, at int) int {
 	}
 }
 
-// escaped says whether what follows s, inside a string, is escaped: s ends in an odd number of backslashes.
+// escaped reports whether the byte after s, inside a string, is escaped: s ends in an odd number of backslashes.
 func escaped(s []byte) bool {
 	n := len(s)
 	for n > 0 && s[n-1] == '\\' {

@@ -31,8 +31,7 @@ func AppendIDs(b []byte, ids []int32, spaced bool) []byte {
 	return append(b, ']')
 }
 
-// IDs appends the token ids of the array that comes next, and tells where they stand. Prompts have tens of thousands of
-// them: one tight loop.
+// IDs appends the token ids of the next array, and returns their position. Prompts have tens of thousands of ids, hence one tight loop.
 func (c *Cursor) IDs(dst []int32) ([]int32, Span) {
 	c.Peek()
 	span := Span{Start: c.At}
@@ -115,7 +114,7 @@ func (c *Cursor) halves(dst []int32) (_ []int32, digits int) {
 	return dst[:len(dst)+n], j - n // a comma behind each
 }
 
-// plainID says whether the first n of eight bytes, the first of them the lowest, are a number without a leading zero and with a comma behind it.
+// plainID reports whether the first n of eight bytes, the lowest first, are a number without a leading zero, followed by a comma.
 func plainID(b uint64, n int) bool {
 	return uint(n-1) < 7 && byte(b>>(8*n)) == ',' && (n == 1 || byte(b) != '0')
 }
@@ -189,7 +188,7 @@ func parseID(b []byte, at int) (id uint64, end int) {
 	return id, at
 }
 
-// width is how many digits it takes to write the number that stands from start to end.
+// width returns the number of digits of the number from start to end.
 func width(b []byte, start, end int) int {
 	for end-start > 1 && b[start] == '0' {
 		start++

@@ -4,7 +4,7 @@ package rawjson
 // less than a thousand, and a value that readers refuse must not make the enclosing one unreadable.
 const maxNesting = 256
 
-// Nestable says whether a JSON text is nested so little that every reader takes it, also within a few levels more.
+// Nestable reports whether a JSON text is nested so little that every reader accepts it, also a few levels deeper.
 func Nestable(raw []byte) bool {
 	depth := 0
 	for i := 0; i < len(raw); {
@@ -13,7 +13,7 @@ func Nestable(raw []byte) bool {
 		switch ch {
 		case '"':
 			if i = endOfString(raw, i); i < 0 {
-				return true // it is no JSON, which is for others to say
+				return true // not JSON, which other code reports
 			}
 		case '{', '[':
 			if depth++; depth > maxNesting {

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Object is a JSON object whose members can be set and removed one by one. All other bytes stay as they are, in their order.
+// Object is a JSON object whose members can be set and removed. All other bytes and their order are kept.
 type Object struct {
 	src     []byte
 	first   int // where what is inside the brace begins
@@ -24,7 +24,7 @@ type member struct {
 	gone       bool
 }
 
-// maxMembers bounds the members of an Object: each takes memory beside its text, and no API has as many.
+// maxMembers bounds the members of an Object: each takes memory besides its text, and no API has that many.
 const maxMembers = 4096
 
 // usualMembers is as many members as most objects have, and as most get.
@@ -115,7 +115,7 @@ type Removed struct {
 	Value []byte
 }
 
-// Keep takes out every member whose key is not to be kept, in one pass, and returns them in their order.
+// Keep removes every member whose key is not to be kept, in one pass, and returns the removed ones in order.
 func (o *Object) Keep(keep func(key string) bool) []Removed {
 	var out []Removed
 	for i := range o.members {
@@ -128,7 +128,7 @@ func (o *Object) Keep(keep func(key string) bool) []Removed {
 	return out
 }
 
-// Remove takes every member of that key out.
+// Remove removes every member of that key.
 func (o *Object) Remove(key string) {
 	for i := range o.members {
 		o.members[i].gone = o.members[i].gone || o.members[i].key == key
@@ -136,7 +136,7 @@ func (o *Object) Remove(key string) {
 	o.added = slices.DeleteFunc(o.added, func(m member) bool { return m.key == key })
 }
 
-// Bytes is the object as it stands now.
+// Bytes returns the current object.
 func (o *Object) Bytes() []byte {
 	out := append(make([]byte, 0, o.size()), o.src[:o.first]...)
 	bare := len(out)

@@ -2,7 +2,7 @@ package rawjson
 
 import "encoding/json"
 
-// IsObject says whether a reply is one JSON object, and no stream of events.
+// IsObject reports whether a reply is one JSON object, as opposed to a stream of events.
 func IsObject(raw []byte) bool {
 	c := Cursor{Src: raw}
 	return c.Peek() == '{'
@@ -47,7 +47,7 @@ func AppendQuote(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
-// plain says whether a JSON string holds s as it is.
+// plain reports whether s needs no escapes in a JSON string.
 func plain[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if ch := s[i]; ch < ' ' || ch > '~' || ch == '"' || ch == '\\' || ch == '<' || ch == '>' || ch == '&' {
@@ -57,7 +57,7 @@ func plain[T string | []byte](s T) bool {
 	return true
 }
 
-// IsPlain says whether raw is one of the values that are JSON at a glance: a bare word, a number of digits, or a string of plain characters.
+// IsPlain reports whether raw is obviously a JSON value: a literal, a number of digits, or a string of plain characters.
 func IsPlain(raw []byte) bool {
 	switch string(raw) {
 	case "true", "false", "null":

@@ -40,8 +40,8 @@ func (c *Cursor) SkipIDs() []byte {
 // maxDepth bounds how deep a value may be nested that is stepped over. A level costs a byte, and no recursion.
 const maxDepth = 1 << 20
 
-// skipNested steps over an object or array by its brackets and strings alone: what is inside is somebody else's to judge. It is
-// where most of a reply goes by, so its loop is a tight one.
+// skipNested skips an object or array by its brackets and strings only, without checking its contents. Most of a reply passes here, hence
+// the tight loop.
 func (c *Cursor) skipNested() {
 	var open [64]byte
 	stack, b, i := open[:0], c.Src, c.At
@@ -54,7 +54,7 @@ func (c *Cursor) skipNested() {
 				c.Bad = true
 				return
 			}
-		case ch < '[': // digits, commas, colons: most of what stands between strings
+		case ch < '[': // digits, commas, colons: most bytes between strings
 		case ch == '{' || ch == '[':
 			if len(stack) == maxDepth {
 				c.Bad = true
@@ -93,7 +93,7 @@ out:
 	return c.Src[start:c.At]
 }
 
-// Null steps over a null, and says whether there was one.
+// Null skips a null, and reports whether there was one.
 func (c *Cursor) Null() bool {
 	if c.Peek() != 'n' {
 		return false

@@ -112,7 +112,7 @@ func (k Key) derive(info string) []byte {
 	return out
 }
 
-// Box encrypts for one purpose; what is sealed for one purpose does not open for another.
+// Box encrypts for one purpose; other purposes cannot decrypt the result.
 type Box struct {
 	aead    cipher.AEAD
 	purpose []byte

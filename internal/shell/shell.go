@@ -29,9 +29,8 @@ type Budget struct {
 // Spend counts time for which a command kept the ones that follow from starting.
 func (b *Budget) Spend(d time.Duration) { b.spent += d }
 
-// Run runs argv as the named process in the workdir, with the environment env, and returns its status once it has ended.
-// A process of that name which runs already, or has run, is waited for instead. A command for which no time is left is not
-// started: its status says TimedOut and has no StartedAt.
+// Run runs argv as the named process in the workdir, with the environment env, and returns its final status. If a process of that name
+// runs or has run, it waits for that one. It does not start a command without time left: the status then has TimedOut and no StartedAt.
 func Run(ctx context.Context, sb *sandbox.Sandbox, name string, p wire.Process, b *Budget) (wire.Status, error) {
 	st, err := sb.Status(ctx, name)
 	if fault.Is(err, fault.NotFound) {
@@ -87,7 +86,7 @@ func Started(ctx context.Context, sb *sandbox.Sandbox, name string) (bool, error
 	return err == nil, err
 }
 
-// Why says in words how a command failed.
+// Why returns why a command failed.
 func Why(st wire.Status, budget time.Duration) string {
 	switch {
 	case st.TimedOut:

@@ -26,9 +26,9 @@ const (
 
 // Options of a Proxy.
 type Options struct {
-	Allow egress.AllowList // what the task may reach
-	Max   egress.AllowList // what the operator lets any task reach
-	// Addresses says which special addresses (loopback, private) the operator allows. Without it none is reached, by whatever name.
+	Allow egress.AllowList // hosts that the task may reach
+	Max   egress.AllowList // hosts that the operator lets any task reach
+	// Addresses are the special addresses (loopback, private) that the operator allows; nil: none, under any name.
 	Addresses egress.Policy
 	// Record gets an entry for each connection when it has ended. It is called by several goroutines.
 	Record func(Entry)
