@@ -25,7 +25,7 @@ import (
 // A list of programs that execute code would let an unknown one run the agent's code as the verifier. The list of judges errs
 // the other way: an unknown tool runs as the agent's user, who can read what the agent made.
 
-// judges only read and compare what they are given.
+// judges are programs that only read and compare their inputs.
 var judges = []string{
 	"[", "awk", "b2sum", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date", "diff", "dirname", "egrep", "expand", "expr",
 	"fgrep", "fmt", "fold", "gawk", "grep", "head", "hexdump", "join", "jq", "ls", "mawk", "md5sum", "mktemp", "nl", "od", "paste",
@@ -53,7 +53,7 @@ func commandArgs(command string) []string {
 		return []string{"-c", command}
 	}
 	file, err := parsed(command)
-	if err != nil { // not bash that the parser knows: all of it runs as the agent's user
+	if err != nil { // the parser cannot read it: all of it runs as the agent's user
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
 	functions := wrapper
@@ -67,7 +67,7 @@ func parsed(command string) (*syntax.File, error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
 }
 
-// parses tells whether a command is bash that the parser knows.
+// parses reports whether the parser can read a command as bash.
 func parses(command string) bool {
 	_, err := parsed(command)
 	return err == nil
@@ -79,7 +79,7 @@ type prefix struct {
 	text   string
 }
 
-// prefixes are those of all programs of the command, in order.
+// prefixes returns the prefixes of all programs of the command, in order.
 func prefixes(file *syntax.File, command string) []prefix {
 	functions := map[string]bool{}
 	var calls []*syntax.CallExpr
@@ -104,13 +104,13 @@ func prefixes(file *syntax.File, command string) []prefix {
 	return all
 }
 
-// prefixOf is what a program with its arguments gets before it, if anything.
+// prefixOf is the prefix of a program, if it needs one.
 func prefixOf(words []*syntax.Word, functions map[string]bool, command string) (prefix, bool) {
 	if len(words) == 0 {
 		return prefix{}, false // assignments alone
 	}
 	drop := "__as_agent "
-	if name := words[0].Lit(); name == "exec" || name == "command" { // which take no function
+	if name := words[0].Lit(); name == "exec" || name == "command" { // these do not run functions
 		if len(words) == 1 || strings.HasPrefix(words[1].Lit(), "-") {
 			return prefix{}, false
 		}

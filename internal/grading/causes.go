@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// ReadCauses returns the bounds that the attempt's sandboxes reached, as far as they are recorded.
+// ReadCauses returns the recorded resource limits that the attempt's sandboxes reached.
 func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollout.ResourceCause, error) {
 	var causes []rollout.ResourceCause
 	err := s.JSON(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Resources), &causes)
@@ -41,10 +41,10 @@ func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 	return nil
 }
 
-// blameVerifier finds out whose doing it is that grading reached a bound of its sandbox and gave no reward, or that commands failed. The
-// verifier runs again without the agent's work: if it reaches the same bound there, or cannot even be staged, it is at fault. The agent cannot
-// reach that sandbox, so it cannot turn a reward of 0 into none.
-func (g *Grader) blameVerifier(ctx context.Context, job Job, record Record, err error) error {
+// checkVerifier decides whether the verifier itself reached a limit of its sandbox, after a grading without a reward or with failed commands.
+// It runs the verifier again without the agent's work: if that reaches the same limit, or cannot be staged, the verifier is at fault. The agent
+// cannot reach that sandbox, so it cannot turn a reward of 0 into null.
+func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
 	if !doubtful(job, record, err) {
 		return err
 	}
@@ -64,8 +64,8 @@ func (g *Grader) blameVerifier(ctx context.Context, job Job, record Record, err 
 	return err
 }
 
-// doubtful says whether a bound of the sandbox may have decided the reward: the submission counts as failed, or a command failed. A
-// script that wrote its reward has decided by itself.
+// doubtful reports whether a limit of the sandbox may have determined the reward: the submission or a command failed. A reward that the script
+// wrote is not doubtful.
 func doubtful(job Job, record Record, err error) bool {
 	var f *failure
 	if err != nil {
@@ -75,11 +75,11 @@ func doubtful(job Job, record Record, err error) bool {
 	return len(record.Causes) > 0 && !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
 }
 
-// controlReserve is the time of the activity that the control leaves for what follows it.
+// controlReserve is the part of the activity's time that the control run leaves for the steps after it.
 const controlReserve = 30 * time.Second
 
-// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the bounds that it reached there. It has what is
-// left of the time of ctx; without time nothing is found.
+// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the limits that it reached there. It uses the
+// remaining time of ctx; if none is left, it returns no causes.
 func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCause, error) {
 	total := job.Timeout
 	if end, ok := ctx.Deadline(); ok {
@@ -110,8 +110,7 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 	return sandbox.Causes(use, rollout.PhaseVerifying, nil), nil
 }
 
-// runControl runs script and commands to their ends. A command that cannot be started, because earlier ones left too many processes, is
-// left out.
+// runControl runs script and commands. It skips a command that cannot start because earlier ones left too many processes.
 func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *shell.Budget) error {
 	if v.Script != "" {
 		if _, err := shell.Run(ctx, sb, scriptProcess, asScript(), b); err != nil {

@@ -8,12 +8,12 @@ import (
 
 // failure ends grading with a record instead of an error.
 //
-// The reward is null only where the cause is provably not the agent's work: a reward of 0 that could be turned into null would
-// take the negative signal from training, and pay for trying again.
+// The reward is null only if the cause is provably not the agent's work. If an agent could turn a reward of 0 into null, training would lose
+// the negative signal and retry the attempt.
 type failure struct {
 	why      string
 	verifier bool // the verifier is at fault: reward null; else the submission is: reward 0
-	bound    bool // a bound of the sandbox was reached, by whichever of the two
+	bound    bool // the submission or the verifier reached a limit of the sandbox
 }
 
 func (f *failure) Error() string { return f.why }
@@ -37,9 +37,9 @@ func blameBounds(err error, what string) error {
 	}
 }
 
-// blame makes an error that the agent's work caused a failure of the submission. Its kind tells: files that cannot be packed,
-// unpacked or read, a full disk, exhausted memory, processes that cannot be killed. A lost sandbox, an unreachable host or a
-// failing store is not of these kinds.
+// blame converts an error that the agent's work caused into a failure of the submission. It decides by the kind: files that cannot be packed,
+// unpacked or read, a full disk, exhausted memory, processes that cannot be killed. A lost sandbox, an unreachable host or a failing store
+// has another kind.
 func blame(err error, what string) error {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Timeout:

@@ -1,5 +1,5 @@
-// Package grading grades what an agent left behind: it stages the verifier's files in a sandbox that holds the agent's work,
-// runs the verifier there and reads the reward.
+// Package grading grades an agent's work: it stages the verifier's files in a sandbox with the work, runs the verifier there and reads the
+// reward.
 package grading
 
 import (
@@ -16,9 +16,9 @@ import (
 
 // Sandboxes finds and makes sandboxes. The lease of a returned sandbox is renewed until release is called.
 type Sandboxes interface {
-	// Attach finds a living sandbox. One that is gone is a fault.SandboxLost, or a fault.OutOfMemory; see sandbox.Backend.OfMemory.
+	// Attach finds a sandbox. A lost one is a fault.SandboxLost, or a fault.OutOfMemory; see sandbox.Backend.OfMemory.
 	Attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error)
-	// CreateVerifier makes the sandbox in which an attempt is graded, or finds the one it made before.
+	// CreateVerifier creates the sandbox in which an attempt is graded, or finds the existing one.
 	CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateControl is the same for the sandbox in which the verifier runs without the agent's work.
 	CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
@@ -35,7 +35,7 @@ type Grader struct {
 	Command func(number int, command string, res *rollout.CommandResult)
 }
 
-// Job is what is to be graded, and how.
+// Job describes one grading.
 type Job struct {
 	rollout.Target
 	Sandbox  rollout.Sandbox
@@ -43,22 +43,22 @@ type Job struct {
 	Timeout  time.Duration // of script and commands together
 }
 
-// Record is what the store keeps of a grading under store.Grading, with a reward or without.
+// Record is the result of a grading, stored under store.Grading.
 type Record struct {
 	Reward   *float64                `json:"reward"`
 	Error    string                  `json:"error,omitempty"` // why there is no reward
-	Grading  rollout.Grading         `json:"grading"`         // no status: written by a version that had none
+	Grading  rollout.Grading         `json:"grading"`         // without a status if an earlier version wrote it
 	Script   *rollout.CommandResult  `json:"script,omitempty"`
 	Commands []rollout.CommandResult `json:"commands"`
-	Stdout   string                  `json:"stdout"` // of the script, cut as a Result carries it
+	Stdout   string                  `json:"stdout"` // of the script, shortened for a Result
 	Stderr   string                  `json:"stderr"`
-	// Causes are the bounds that the verifier's sandbox reached.
+	// Causes are the resource limits that the verifier's sandbox reached.
 	Causes []rollout.ResourceCause `json:"resource_causes,omitempty"`
 }
 
-// Grade returns the attempt's record: the one in the store, or a new one, which it stores. The agent's processes are dead
-// before the verifier starts. What the agent left may keep the verifier from giving a reward: the record then says so, and its
-// reward is 0. An error means that grading could not be done for a reason that is not the agent's.
+// Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes are dead before the verifier
+// starts. If the agent's work prevents a reward, the record has the reason and reward 0. An error means that grading failed for a reason
+// outside the agent's work.
 func (g *Grader) Grade(ctx context.Context, job Job) (Record, error) {
 	record, err := ReadRecord(ctx, g.Store, job.Target)
 	if err == nil || !fault.Is(err, fault.NotFound) {
@@ -89,10 +89,10 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 		defer release()
 		err = g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
 	}
-	return record, record.end(g.blameVerifier(ctx, job, record, err))
+	return record, record.end(g.checkVerifier(ctx, job, record, err))
 }
 
-// end makes the failures of the submission and of the verifier part of the record, and returns every other error.
+// end puts failures of the submission and of the verifier into the record, and returns every other error.
 func (r *Record) end(err error) error {
 	var f *failure
 	switch {
@@ -108,7 +108,7 @@ func (r *Record) end(err error) error {
 	return nil
 }
 
-// GradingOf is how the record's reward came about in a rollout that ended with that outcome.
+// GradingOf is the status of the grading in a rollout that ended with outcome o.
 func (r Record) GradingOf(o rollout.Outcome) rollout.Grading {
 	switch {
 	case !o.MayCarryReward() && o != rollout.VerifierFailed:

@@ -19,7 +19,7 @@ const (
 // that strconv reads: hexadecimal, underscores, inf and nan.
 var decimal = regexp.MustCompile(`^-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$`)
 
-// parseReward returns the number in a reward file, or why there is none in the range of the verifier.
+// parseReward returns the number in a reward file, or why it has no number in the verifier's range.
 func parseReward(file string, v rollout.Verifier) (reward float64, problem string) {
 	number := strings.TrimSpace(file)
 	if len(number) > maxReward || !decimal.MatchString(number) {

@@ -71,7 +71,7 @@ func asCommand(command string) wire.Process {
 
 func commandProcess(i int) string { return fmt.Sprintf("verify-%d", i+1) }
 
-// firstProcess is the one whose start means that grading has begun.
+// firstProcess is the name of the verifier's first process. Its start means that grading has begun.
 func firstProcess(v rollout.Verifier) string {
 	if v.Script != "" {
 		return scriptProcess
@@ -119,14 +119,14 @@ func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, re
 	return timedOut(job, "the test script")
 }
 
-// report tells of a command that begins or, with a result, has ended.
+// report reports the begin of a command or, with a result, its end.
 func (g *Grader) report(number int, cmd string, res *rollout.CommandResult) {
 	if g.Command != nil {
 		g.Command(number, cmd, res)
 	}
 }
 
-// timedOut is the failure of a verifier whose time was up.
+// timedOut is the failure of a verifier that reached its time limit.
 func timedOut(job Job, what string) error {
 	if job.Verifier.OnTimeout == rollout.TimeoutNull {
 		return verifierFailed("%s did not end within the verifier's %s", what, job.Timeout)
@@ -134,7 +134,7 @@ func timedOut(job Job, what string) error {
 	return submissionFailed("%s did not end within the verifier's %s", what, job.Timeout)
 }
 
-// runCommands runs every command. One for which the time did not suffice has failed.
+// runCommands runs every command. A command that exceeds the time has failed.
 func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
 	for i, cmd := range job.Verifier.Commands {
 		g.report(i+1, cmd, nil)
@@ -162,9 +162,9 @@ func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, 
 	return nil
 }
 
-// runCommand runs one command. The work that earlier commands ran may keep it from starting, with processes that take all there
-// are, or by removing the workdir. Then it is started again without those processes, in a workdir. That takes time of the verifier's: the work must not
-// be able to take all that grading has. A connection that breaks is not the work's doing, and the command may run: the activity is tried again.
+// runCommand runs one command. Work that earlier commands ran may keep it from starting: by using up all processes, or by removing the workdir.
+// It is then started again without those processes, in a new workdir, within the verifier's time. After a broken connection the command may be
+// running, so the activity is retried.
 func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
 	began := time.Now()
 	st, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
@@ -182,7 +182,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 	return st, blame(err, "start a verify command")
 }
 
-// readReward sets the record's reward. The reward file counts only where there is a test script, which wins over commands.
+// readReward sets the record's reward. The reward file counts only with a test script, and takes precedence over commands.
 func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if job.Verifier.Script == "" {
 		return g.readCommands(ctx, sb, record)
@@ -202,8 +202,8 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 	return nil
 }
 
-// noReward handles a script that wrote no reward. Where commands follow a script that succeeded, they give it. Otherwise the
-// submission made the script end early, unless bash cannot even parse the script.
+// noReward handles a script that wrote no reward. If the script succeeded and commands follow, they determine the reward. Otherwise the
+// submission has failed, unless bash cannot parse the script.
 func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
 		return g.readCommands(ctx, sb, record)

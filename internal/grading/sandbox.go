@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// verifierSandbox returns the sandbox in which the attempt is graded, prepared: it holds the agent's files and the verifier's,
-// and no process of the agent. A sandbox in which the verifier was started already is returned as it is.
+// verifierSandbox returns the prepared sandbox in which the attempt is graded. It has the files of the agent and of the verifier, and no process
+// of the agent. A sandbox in which the verifier has started is returned unchanged.
 func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (*sandbox.Sandbox, func(), error) {
 	sb, release, err := g.openSandbox(ctx, job)
 	if err != nil {
@@ -46,7 +46,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 	saving.Wait()
 	if saveErr != nil {
 		if err == nil {
-			release() // the attempt's end destroys it
+			release() // CloseSandbox destroys it
 		}
 		return nil, nil, blame(saveErr, "save the workspace")
 	}
@@ -108,8 +108,8 @@ func (g *Grader) linkHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Ta
 	}))
 }
 
-// fillVerifierHome gives the verifier's home the packages that setup left, and links by the names that scripts use below ~.
-// Nothing of the agent's is in it. Where users are not separate the agent could write there before: it is emptied first.
+// fillVerifierHome fills the verifier's home with the packages from setup and with links for the names that scripts use below ~. It contains
+// nothing of the agent. Without separate users the agent could write there before, so it is emptied first.
 func (g *Grader) fillVerifierHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
 	sb = sb.As(wire.VerifierUser)
 	info, err := sb.Info(ctx)
@@ -133,7 +133,7 @@ func (g *Grader) fillVerifierHome(ctx context.Context, sb *sandbox.Sandbox, t ro
 	return g.restorePackages(ctx, sb, t, wire.VerifierHome+strings.TrimPrefix(rollout.Packages, rollout.Home))
 }
 
-// restorePackages unpacks what setup installed for the user; without setup there is nothing.
+// restorePackages unpacks the packages that setup installed for the user; it does nothing without setup.
 func (g *Grader) restorePackages(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target, folder string) error {
 	err := g.restore(ctx, sb, t, store.Packages, folder)
 	if fault.Is(err, fault.NotFound) {
@@ -205,7 +205,7 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }
 
-// lost decides on an error that is the loss of the sandbox in which the verifier runs. Where its memory ran out, grading has reached a bound.
+// lost handles the loss of the verifier's sandbox. If the sandbox ran out of memory, grading has reached a limit.
 func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, err error) error {
 	if !fault.Is(err, fault.SandboxLost) {
 		return err

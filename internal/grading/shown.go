@@ -2,12 +2,12 @@ package grading
 
 import "mvdan.cc/sh/v3/syntax"
 
-// shown has a test that fails print its words as bash expanded them, the first 200 characters of each, to stderr.
+// shown makes a failing test print its expanded words to stderr, the first 200 characters of each.
 const shown = `__shown() { builtin "$@" && return; local s=$? a; ` +
 	`for a; do a=${a:0:200}; [[ $a =~ ^[][A-Za-z0-9_./=!-]+$ ]] || a=${a@Q}; printf '%s ' "$a"; done >&2; ` +
 	`printf 'exited with %d\n' "$s" >&2; return "$s"; }; test() { __shown test "$@"; }; [() { __shown [ "$@"; }; `
 
-// bareTest says whether a command is one call of test or [ and nothing else, which fails without a word.
+// bareTest reports whether a command is a single call of test or [, which fails without output.
 func bareTest(file *syntax.File) bool {
 	if len(file.Stmts) != 1 {
 		return false

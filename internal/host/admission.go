@@ -28,7 +28,7 @@ const (
 	mostReturn  = 10 * time.Second
 )
 
-// Readiness says whether a model endpoint takes another rollout: nil, a fault.Exhausted with the reason, or an error.
+// Readiness reports whether a model endpoint takes another rollout: nil, a fault.Exhausted with the reason, or an error.
 type Readiness interface {
 	Ready(ctx context.Context, upstream string) error
 }
@@ -92,7 +92,7 @@ func (a *Admission) stay(ctx context.Context, upstream string, mayReturn bool, b
 		case a.timeLeft(ctx) <= 0:
 			return failure.Final(why)
 		case mayReturn && time.Since(begun) > longestStay:
-			return a.giveBack(ctx, upstream, leastReturn, before, why)
+			return a.returnSlot(ctx, upstream, leastReturn, before, why)
 		case now.Why != why.Error():
 			now.Why = why.Error()
 			activity.RecordHeartbeat(ctx, now)
@@ -105,9 +105,9 @@ func (a *Admission) stay(ctx context.Context, upstream string, mayReturn bool, b
 	return why
 }
 
-// giveBack ends the activity with an error that Temporal retries after pause at the earliest. The heartbeat tells the next try that
-// this one did not fail.
-func (a *Admission) giveBack(ctx context.Context, upstream string, pause time.Duration, before rollout.Waiting, why error) error {
+// returnSlot ends the activity with an error that Temporal retries after pause at the earliest. The heartbeat records that this try did not
+// fail.
+func (a *Admission) returnSlot(ctx context.Context, upstream string, pause time.Duration, before rollout.Waiting, why error) error {
 	left := a.timeLeft(ctx)
 	if left <= 0 {
 		return failure.Final(why)
@@ -120,7 +120,7 @@ func (a *Admission) giveBack(ctx context.Context, upstream string, pause time.Du
 // key names what it waits for; why is shown to people.
 func (a *Admission) Return(ctx context.Context, key string, why error) error {
 	before := previousWait(ctx)
-	return a.giveBack(ctx, key, min(leastReturn<<min(before.Returns, 8), mostReturn), before, why)
+	return a.returnSlot(ctx, key, min(leastReturn<<min(before.Returns, 8), mostReturn), before, why)
 }
 
 // timeLeft is how long the activity may still wait.

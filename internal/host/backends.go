@@ -30,7 +30,7 @@ func (b Backends) List(ctx context.Context) ([]driver.Info, error) {
 	return all, errors.Join(errs...)
 }
 
-// Destroy ends the sandbox on whichever backend it is; one that is gone is no error.
+// Destroy destroys the sandbox on its backend. A missing sandbox is no error.
 func (b Backends) Destroy(ctx context.Context, id string) error {
 	var errs []error
 	for _, name := range b.Names() {
@@ -39,8 +39,7 @@ func (b Backends) Destroy(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// ServeModel serves the model calls of the sandbox on whichever backend it is; see sandbox.Backend. A sandbox that no backend has is a
-// fault.SandboxLost.
+// ServeModel serves the model calls of the sandbox on its backend; see sandbox.Backend. A sandbox that no backend has is a fault.SandboxLost.
 func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	err := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
 	for _, name := range b.Names() {

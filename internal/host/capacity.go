@@ -63,7 +63,7 @@ func NewCapacity(o CapacityOptions) *Capacity {
 	return &Capacity{o: o, released: make(chan struct{})}
 }
 
-// Tuner makes the tuner of a create queue's worker: its activity slots are the capacity, all else is the SDK's default.
+// Tuner makes the tuner of a create queue's worker. Its activity slots are the capacity; the rest are the SDK's defaults.
 func (c *Capacity) Tuner() (worker.WorkerTuner, error) {
 	const many = 1000 // the SDK's own defaults
 	plain, err := worker.NewFixedSizeSlotSupplier(many)
@@ -110,7 +110,7 @@ func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
 	c.signal()
 }
 
-// signal wakes all who wait for room. The lock is held.
+// signal wakes all waiters. The caller holds the lock.
 func (c *Capacity) signal() {
 	close(c.released)
 	c.released = make(chan struct{})
@@ -171,7 +171,7 @@ func (c *Capacity) used(living []driver.Info, claims []*claim) (n int, sum rollo
 	return n, sum
 }
 
-// sizeOf is what the sandbox was made with, or the default where that is not known.
+// sizeOf is the size of the sandbox, or the default if it is unknown.
 func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {
 	d := c.o.Default
 	return rollout.Resources{

@@ -10,16 +10,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// claim is what one CreateSandbox is about to use. Claims are in the order of their arrival.
+// claim is the capacity that one CreateSandbox is about to use. Claims are in order of arrival.
 type claim struct {
 	id   string // of the sandbox
 	size rollout.Resources
 }
 
-// Claim waits until the host can hold a sandbox of that size, whose activity has a slot. release is called when the sandbox is listed,
-// or is not made. Claims are granted in the order of arrival, and no slot is given out that an earlier claim waits for.
+// Claim waits until the host has capacity for a sandbox of the size; its activity already has a slot. The caller calls release when the sandbox
+// is listed or was not created. Claims are granted in order of arrival.
 //
-// The error is a fault.Exhausted when the host never can, is drained, or cannot within a minute: another host may. A nil Capacity grants all.
+// The error is a fault.Exhausted if the host is too small, is drained, or has no capacity within a minute. A nil Capacity grants all claims.
 func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources) (release func(), err error) {
 	if c == nil {
 		return func() {}, nil
@@ -67,7 +67,7 @@ func (c *Capacity) dequeue(mine *claim) {
 	}
 }
 
-// fits says whether the host can hold the claim beside what lives and the claims before it. A sandbox that lives already fits.
+// fits reports whether the host has capacity for the claim besides the living sandboxes and the earlier claims. A living sandbox fits.
 func (c *Capacity) fits(ctx context.Context, mine *claim) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // sweepTimeout bounds one sweep.
 const sweepTimeout = 2 * time.Minute
 
-// Sandboxes are what the janitor lists and destroys; *sandbox.Backend is one.
+// Sandboxes lists and destroys sandboxes; *sandbox.Backend implements it.
 type Sandboxes interface {
 	Lister
 	Destroy(ctx context.Context, id string) error
@@ -120,7 +120,7 @@ func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
 	return j.Sandboxes.Destroy(ctx, info.ID)
 }
 
-// orphan says whether no running workflow uses the sandbox. A sandbox without our label is not ours.
+// orphan reports whether no running workflow uses the sandbox. A sandbox without our label is not ours.
 func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	id := info.Labels[driver.LabelRollout]
 	if id == "" || time.Since(info.CreatedAt) < j.Grace {
@@ -130,7 +130,7 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	return err == nil && !claimed, err
 }
 
-// claimed says whether the rollout's workflow is running, and in the attempt of that sandbox.
+// claimed reports whether the rollout's workflow is running in the attempt of that sandbox.
 func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
 	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// StartKind says what is being started. It is a label of the metrics.
+// StartKind is the kind of a start. It is a label of the metrics.
 type StartKind string
 
 const (
@@ -22,8 +22,8 @@ const (
 	StartImage StartKind = "image" // unpacking or mounting an image
 )
 
-// startBound is how long one start may hold its slot. A start that takes longer goes on without it, so that one that hangs does not
-// stop all others.
+// startBound is how long one start may hold its slot. A longer start continues without the slot, so that a hanging start does not block the
+// others.
 const startBound = 30 * time.Second
 
 // Starts bounds how many heavy starts a host works on at once. An agent needs a core for about a second to come up; 40 of them at
@@ -37,8 +37,8 @@ const startBound = 30 * time.Second
 //	}
 //	defer release() // or earlier: as soon as the start is over
 //
-// Slots are given in the order of arrival, whatever the kind. An activity that attaches to what already runs needs none. A nil
-// *Starts admits everyone. It is safe for concurrent use.
+// Slots are granted in order of arrival, for all kinds. An activity that attaches to a running agent needs none. A nil *Starts has no bound. It
+// is safe for concurrent use.
 type Starts struct {
 	slots   *semaphore.Weighted
 	n       int64
@@ -67,8 +67,8 @@ func NewStarts(n int, reg prometheus.Registerer) *Starts {
 	}
 }
 
-// Acquire waits for a slot, in the order of arrival, until ctx ends (fault.Unavailable). release gives it back; it may be called more
-// than once. A slot that is not released within 30 s is given back all the same.
+// Acquire waits for a slot, in order of arrival, until ctx ends (fault.Unavailable). release may be called more than once. A slot that is held
+// for 30 s is released automatically.
 func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), err error) {
 	if s == nil {
 		return func() {}, nil
@@ -96,8 +96,8 @@ func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), e
 // idlePause is the time between two looks of Idle.
 const idlePause = 100 * time.Millisecond
 
-// Idle waits until no start runs or waits, or until ctx ends (fault.Unavailable). It is for work that gives way to every start: such
-// work takes no slot, so that a start never waits for it.
+// Idle waits until no start runs or waits, or until ctx ends (fault.Unavailable). It is for work of lower priority than every start, which takes
+// no slot.
 func (s *Starts) Idle(ctx context.Context) error {
 	for s != nil && !s.slots.TryAcquire(s.n) {
 		if err := clock.Sleep(ctx, idlePause); err != nil {

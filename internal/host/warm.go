@@ -18,27 +18,27 @@ import (
 // takeTimeout bounds the check and the hand-over of a warm sandbox. A rollout that gets none is created a cold one.
 const takeTimeout = 3 * time.Second
 
-// WarmAgent is what a rollout wants of a warm sandbox: its agent, and the job as far as it is known before the sandbox is made.
+// WarmAgent describes the agent of a warm sandbox: its name, and the part of the job that is known before the sandbox exists.
 type WarmAgent struct {
 	Name string
 	Job  agent.Job
 }
 
-// WarmSandboxes makes, checks and gives away the warm sandboxes of a backend; WarmBackend is one.
+// WarmSandboxes creates, checks and hands over the warm sandboxes of a backend; WarmBackend implements it.
 type WarmSandboxes interface {
-	// Key names the jobs for which one warm agent is as good as another; "" is none.
+	// Key identifies the jobs that can share a warm agent; "": the agent cannot be warmed.
 	Key(a WarmAgent) string
 	// Living lists the ids of the living warm sandboxes with their keys, also of those that are not ready.
 	Living(ctx context.Context) (map[string]string, error)
-	// Start makes the sandbox and its agent ready. What it leaves after an error is for Destroy.
+	// Start creates the sandbox and starts its agent. After an error the caller calls Destroy.
 	Start(ctx context.Context, id string, a WarmAgent) error
-	// Ready renews the lease of a warm sandbox, and says whether its agent waits for a job and answers.
+	// Ready renews the lease of a warm sandbox, and reports whether its agent waits for a job and responds.
 	Ready(ctx context.Context, id, key string) (bool, error)
 	HandOver(ctx context.Context, from, to string, s rollout.Sandbox, labels map[string]string) error
 	Destroy(ctx context.Context, id string) error
 }
 
-// Room says how many sandboxes of default size fit on the host beside those of rollouts; *Capacity is one.
+// Room returns how many sandboxes of default size fit on the host besides those of rollouts; *Capacity implements it.
 type Room interface {
 	Spare(ctx context.Context) (int, error)
 }
@@ -57,11 +57,11 @@ type WarmOptions struct {
 // WarmPool keeps a few sandboxes in which an agent waits for its job, so that a rollout need not wait for the agent's start, or for its
 // sandbox where the agent needs nothing in it.
 //
-// It starts sandboxes for the kind of job that was asked for last, one at a time, while no rollout's agent is starting. They take
-// only room and CPU time that rollouts leave. One that was given to a rollout is the rollout's and never comes back.
+// It starts sandboxes for the kind of job that was requested last, one at a time, while no rollout's agent is starting. They use only room and
+// CPU time that rollouts leave. A sandbox that was handed to a rollout never returns to the pool.
 //
-// All it knows can be learned from the sandboxes: a restarted worker finds those that wait, and destroys the half-made. Sandboxes of
-// a worker that is not restarted end with their leases. A nil pool has no sandboxes. It is safe for concurrent use.
+// Its state follows from the sandboxes: a restarted worker finds the ready ones and destroys the incomplete ones. Sandboxes of a worker that is
+// not restarted end with their leases. A nil pool has no sandboxes. It is safe for concurrent use.
 type WarmPool struct {
 	o       WarmOptions
 	log     *slog.Logger
@@ -95,8 +95,8 @@ func NewWarmPool(o WarmOptions) *WarmPool {
 	}
 }
 
-// Take gives a ready sandbox for a to a rollout, under the id to, with the sizes of s. Without one it says false: the rollout's sandbox
-// has to be made, as always. A sandbox that lives under the id already is left alone.
+// Take hands a ready sandbox for a to a rollout, under the id to, with the sizes of s. It returns false if there is none, or if a sandbox of
+// that id exists.
 func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.Sandbox, labels map[string]string) bool {
 	if p == nil || p.o.Size == 0 {
 		return false
@@ -142,14 +142,14 @@ func (p *WarmPool) handOver(ctx context.Context, w warmSandbox, to string, s rol
 	return p.o.Sandboxes.HandOver(ctx, w.id, to, s, labels)
 }
 
-// MakeRoom destroys warm sandboxes that have no room beside the rollouts' any more.
+// MakeRoom destroys warm sandboxes whose room the rollouts need.
 func (p *WarmPool) MakeRoom(ctx context.Context) {
 	if p == nil || !p.any() {
 		return
 	}
 	spare, err := p.o.Room.Spare(ctx)
 	if err != nil {
-		return // the host cannot list its sandboxes: nothing is made either
+		return // the host cannot list its sandboxes, so the creation fails as well
 	}
 	p.shrink(spare)
 	p.collect(ctx)

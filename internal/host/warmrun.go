@@ -16,8 +16,7 @@ const (
 	settleTime = 200 * time.Millisecond
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
-	// warmTimeout bounds one start. A warm sandbox gets the CPU time that is left, so on a busy host it takes long, and one that is
-	// given up has used that time for nothing.
+	// warmTimeout bounds one start. It is long because warm starts have low priority on a busy host, and cancelling one wastes its CPU time.
 	warmTimeout = 10 * time.Minute
 	// firstRetry, doubled with each failure up to lastRetry, is the pause after a start that failed.
 	firstRetry = 15 * time.Second
@@ -69,14 +68,14 @@ func (p *WarmPool) check(ctx context.Context) {
 	dead := map[string]bool{}
 	for _, w := range p.snapshot() {
 		if ready, err := p.o.Sandboxes.Ready(ctx, w.id, w.key); (err != nil || !ready) && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "warm sandbox is not ready any more", "sandbox", w.id, "error", err)
+			p.log.WarnContext(ctx, "warm sandbox is not ready", "sandbox", w.id, "error", err)
 			dead[w.id] = true
 		}
 	}
 	p.discard(func(w warmSandbox) bool { return dead[w.id] })
 }
 
-// tend brings the pool to what is wanted.
+// tend starts and drops sandboxes until the pool has the wanted ones.
 func (p *WarmPool) tend(ctx context.Context, retry *retryPause) {
 	for ctx.Err() == nil {
 		spare, err := p.o.Room.Spare(ctx)
@@ -131,7 +130,7 @@ func (p *WarmPool) setStop(stop context.CancelFunc) {
 	p.stop = stop
 }
 
-// close destroys what waits. Rollouts find an empty pool.
+// close destroys the ready sandboxes and empties the pool.
 func (p *WarmPool) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

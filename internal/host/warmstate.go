@@ -16,7 +16,7 @@ type asked struct {
 	rival string
 }
 
-// ask notes what a rollout wants.
+// ask records the kind of warm sandbox that a rollout requests.
 func (p *WarmPool) ask(key string, a WarmAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,21 +66,21 @@ func (p *WarmPool) push(w warmSandbox) {
 	p.waiting.Set(float64(len(p.ready)))
 }
 
-// drop leaves a sandbox for collect.
+// drop marks a sandbox for destruction by collect.
 func (p *WarmPool) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.garbage = append(p.garbage, id)
 }
 
-// any says whether there is anything to destroy.
+// any reports whether a sandbox is marked for destruction.
 func (p *WarmPool) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready)+len(p.garbage) > 0 || p.stop != nil
 }
 
-// shrink drops what is beyond n sandboxes: the one that is starting first, then the oldest.
+// shrink drops all but n sandboxes: first the one that is starting, then the oldest.
 func (p *WarmPool) shrink(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *WarmPool) shrink(n int) {
 	p.waiting.Set(float64(len(p.ready)))
 }
 
-// discard drops the ready sandboxes that f names.
+// discard drops the ready sandboxes for which f is true.
 func (p *WarmPool) discard(f func(warmSandbox) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *WarmPool) discard(f func(warmSandbox) bool) {
 	p.waiting.Set(float64(len(p.ready)))
 }
 
-// collect destroys what was dropped. What cannot be destroyed is tried again at the next look.
+// collect destroys the dropped sandboxes. A failure is retried at the next look.
 func (p *WarmPool) collect(ctx context.Context) {
 	p.mu.Lock()
 	ids := p.garbage

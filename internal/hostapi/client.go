@@ -66,7 +66,7 @@ func (c *Client) Events(ctx context.Context, host string, t rollout.Target, afte
 		return err
 	}
 	defer res.Body.Close()
-	quiet := time.AfterFunc(silence, func() { cancel(errors.New("the host fell silent")) })
+	quiet := time.AfterFunc(silence, func() { cancel(errors.New("the host sent nothing for too long")) })
 	defer quiet.Stop()
 	stream := bufio.NewReaderSize(res.Body, 4<<10)
 	for {

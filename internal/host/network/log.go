@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxLog bounds the log of a sandbox, in bytes. Connections beyond it are made and not logged one by one.
+// maxLog bounds the log of a sandbox, in bytes. Connections beyond it are not logged one by one.
 const maxLog = 8 << 20
 
 // connLog appends entries to the log of a sandbox, one line each. A worker that is killed loses no entry of an ended connection.
