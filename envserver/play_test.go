@@ -66,6 +66,9 @@ func (p calls) Call(ctx context.Context, id string, c episode.Call) (episode.Ans
 		p.both.Done()
 		p.both.Wait()
 	}
+	if len(c.ID) > 200 {
+		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to 200 bytes")
+	}
 	_, err := p.Ready(ctx, id)
 	return episode.Answer{Result: episode.Result{Content: "done"}}, err
 }
@@ -181,4 +184,13 @@ func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
 			require.Contains(t, do(http.MethodPost, "/reset?session_id=third", attach), `"rollout_id"`)
 		})
 	}
+}
+
+// A request_id may be as long as its schema says.
+func TestALongRequestID(t *testing.T) {
+	t.Parallel()
+	do := playing(t, &playFake{fake: newFake()})
+	do(http.MethodPost, "/reset", resetToWait)
+	out := do(http.MethodPost, "/step", `{"action":{"tool_name":"look"},"request_id":"`+strings.Repeat("ü", 255)+`"}`)
+	require.Contains(t, out, `"data":"done"`)
 }

@@ -3,6 +3,8 @@ package env
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -127,8 +129,17 @@ func (e *Env) playStep(ctx context.Context, sess *session.Session, a Action, lim
 	return r
 }
 
-// RequestID is the id of a call that its client named, so that the call can be made again.
-func RequestID(named string) string { return "request-" + named }
+// maxCallID is the longest id of a call that is made of its client's name as it is, in bytes; episode.Call takes no longer one.
+const maxCallID = 200
+
+// RequestID is the id of a call that its client named, so that the call can be made again. A long name is hashed.
+func RequestID(named string) string {
+	if id := "request-" + named; len(id) <= maxCallID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(named))
+	return "request-sha256-" + hex.EncodeToString(sum[:])
+}
 
 // RequestIDOf is the RequestID that the metadata of a call names; "" for none.
 func RequestIDOf(metadata map[string]any) string {
