@@ -28,7 +28,7 @@ const (
 type Options struct {
 	Allow egress.AllowList // hosts that the task may reach
 	Max   egress.AllowList // hosts that the operator lets any task reach
-	// Addresses are the special addresses (loopback, private) that the operator allows; nil: none, under any name.
+	// Addresses are the special addresses (loopback, private) that the operator allows; the zero value: none, under any name.
 	Addresses egress.Policy
 	// Record gets an entry for each connection when it has ended. It is called by several goroutines.
 	Record func(Entry)
