@@ -37,16 +37,16 @@ type call struct {
 func parseCalls(text string, lenient bool) []call {
 	var calls []call
 	for {
-		open, fake := strings.Index(text, callOpen), strings.Index(text, responseOpen)
+		before, after, found := strings.Cut(text, callOpen) // each byte is looked at once, however many blocks there are
 		switch {
-		case fake >= 0 && (open < 0 || fake < open) && !lenient:
+		case !lenient && strings.Contains(before, responseOpen):
 			return append(calls, call{Malformed: "a message must not contain " + responseOpen + ": tool results come in the next message; what follows it was ignored"})
-		case open < 0:
+		case !found:
 			return calls
 		case len(calls) == maxCalls:
 			return append(calls, call{Malformed: fmt.Sprintf("more than %d tool calls in one message; the others were ignored", maxCalls)})
 		}
-		body, rest, closed := callBody(text[open+len(callOpen):])
+		body, rest, closed := callBody(after)
 		if c, ok := parseCall(body, closed); ok && !(lenient && c.Malformed != "") {
 			calls = append(calls, c)
 		}

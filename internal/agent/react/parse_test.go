@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,6 +79,22 @@ func TestParseCalls(t *testing.T) {
 	many := react.Parse(strings.Repeat(`<tool_call>{"name":"x"}</tool_call>`, 1000), false)
 	require.Len(t, many, 129)
 	require.NotEmpty(t, many[128].Malformed)
+}
+
+// A policy that repeats itself costs no more than the bytes that it writes.
+func TestParseManyBlocks(t *testing.T) {
+	t.Parallel()
+	spent := func(blocks int) time.Duration {
+		text := strings.Repeat("<tool_call></tool_call>", blocks)
+		least := time.Hour
+		for range 3 {
+			began := time.Now()
+			require.Empty(t, react.Parse(text, false))
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	require.Less(t, spent(40_000), 30*spent(4_000), "ten times the blocks")
 }
 
 // Whatever a policy writes: no panic, bounded calls, and every call that is run has a name and an object.
