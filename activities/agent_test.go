@@ -114,7 +114,7 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	require.Len(t, reports(), 1)
 }
 
-// A second run, after its worker was killed, attaches to the agent that is at work.
+// A second run, after its worker was killed, attaches to the agent that is running.
 func TestAgentIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	h := working(t, 3)
@@ -180,7 +180,7 @@ func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 
 	again, err := h.RunAgent(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, rollout.AgentTimeout, again.Outcome, "a third run comes to the same, though the agent is dead now")
+	require.Equal(t, rollout.AgentTimeout, again.Outcome, "a third run has the same outcome although the agent is dead")
 }
 
 // An agent that never calls its model is launched again, a bounded number of times, and then the attempt has no reward.

@@ -32,7 +32,7 @@ func (s *stall) wait(b *box) {
 	b.mu.Lock()
 }
 
-// A step that Temporal gives out again while the try before is at work, as after an outage of its own, must not prepare the
+// A step that Temporal retries while the previous try is running, as after an outage of its own, must not prepare the
 // place in which the new one grades already: the verifier would find no work, and the reward would be 0. What the try before asked
 // the sandbox for goes on after it has ended.
 func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {

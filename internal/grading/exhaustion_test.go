@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// exhaustion is one way for an agent to use up what there is, as a command of its shell. It prints "up" when it is at work.
+// exhaustion is one way for an agent to use up what there is, as a command of its shell. It prints "up" when it is running.
 type exhaustion struct {
 	name, script string
 	// needsCgroups is bounded by the cgroups alone: an ordinary user has none.
@@ -99,7 +99,7 @@ func TestExhaustion(t *testing.T) {
 	}
 }
 
-// greedy makes a sandbox in which e is at work.
+// greedy makes a sandbox in which e is running.
 func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Place {
 	t.Helper()
 	_, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
@@ -110,7 +110,7 @@ func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Pl
 	p.Eventually(func() bool {
 		head, err := p.Log(t.Context(), "greedy", "stdout", 0, 3)
 		return err == nil && string(head.Data) == "up\n"
-	}, e.name+" is at work")
+	}, e.name+" is running")
 	return p
 }
 

@@ -200,7 +200,7 @@ func TestWarmPoolKeepsKindsApart(t *testing.T) {
 	})
 }
 
-// A sandbox that died is noticed before it is given away, and while it waits.
+// A sandbox that died is noticed before it is handed over, and while it waits.
 func TestWarmPoolNoticesDeadOnes(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()

@@ -24,7 +24,7 @@ const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.
 // that something could be trained on, and in another attempt while there is one. An agent that takes its own time is out of time, and
 // graded. All run at the same time, and no other test beside them: eighteen agents start at once. What an agent may take grows with what a
 // rollout takes on this machine.
-func TestWhoIsToBlame(t *testing.T) {
+func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
 	lost := func(says string) ending { return ending{outcome: rollout.InfraFailed, attempts: 2, says: says} }
 	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}

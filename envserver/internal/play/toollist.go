@@ -81,7 +81,7 @@ func (l *toolList) state() (known []Tool, due bool, err error) {
 	return nil, due, l.err
 }
 
-// keep takes in the outcome of an attempt.
+// keep records the outcome of an attempt.
 func (l *toolList) keep(made []Tool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

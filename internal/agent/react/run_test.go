@@ -379,7 +379,7 @@ func TestHowItEnds(t *testing.T) {
 	require.Equal(t, "no further model calls: enough", st.Error)
 }
 
-// The worker dies at each event in turn, and the next one comes to the same end: each tool ran once, each call is one turn, and the prompts are
+// The worker dies at each event in turn, and the next one reaches the same end: each tool ran once, each call is one turn, and the prompts are
 // those of a run without a crash.
 func TestReplayAtEachEvent(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 )
 
-// No call waits for another's: of 64 episodes, and of 64 calls in one, all but the last call are at work when the last is answered.
+// No call waits for another's: of 64 episodes, and of 64 calls in one, all but the last call are running when the last is answered.
 func TestNoBarrier(t *testing.T) {
 	t.Parallel()
 	const many = 64

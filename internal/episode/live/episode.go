@@ -77,7 +77,7 @@ func newEpisode(path string, o Options) (*Episode, error) {
 	return e, nil
 }
 
-// recovered takes in a step of the log.
+// recovered applies a step of the log.
 func (e *Episode) recovered(s episode.Step, p place) {
 	switch s.Kind {
 	case episode.KindJoin:

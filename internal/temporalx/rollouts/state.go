@@ -144,7 +144,7 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 // unanswered says that no worker was there to answer the query.
 func unanswered(asking context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
-	var late *serviceerror.DeadlineExceeded // the server's clock may strike before ours
+	var late *serviceerror.DeadlineExceeded // the server may time out before us
 	return asking.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
