@@ -115,6 +115,8 @@ func (h *Hierarchy) limit1(name string, spec driver.Spec) error {
 	return errors.Join(
 		limitMemory1(at("memory"), spec.MemoryMiB<<20+sandboxdReserve),
 		limitMemory1(at("memory", workName), spec.MemoryMiB<<20),
+		limitSockets1(at("memory", sandboxdName)),
+		limitSockets1(at("memory", workName)),
 		write(at("pids", workName), "pids.max", strconv.Itoa(spec.PIDs)),
 		write(at("cpu", workName), "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
 		write(at("cpu", workName), "cpu.cfs_quota_us", strconv.Itoa(int(spec.CPU*cpuPeriod))),
@@ -145,6 +147,19 @@ func limitMemory1(at string, bytes int) error {
 		}
 	}
 	return nil
+}
+
+// maxSockets bounds what TCP sockets hold in each part of a sandbox, in bytes.
+const maxSockets = 64 << 20
+
+// limitSockets1 bounds TCP sockets, which version 1 does not count as memory: without it one sandbox could take what the kernel has for those of the
+// whole machine (tcp_mem).
+func limitSockets1(at string) error {
+	const file = "memory.kmem.tcp.limit_in_bytes"
+	if !exists(filepath.Join(at, file)) {
+		return nil
+	}
+	return write(at, file, strconv.Itoa(maxSockets))
 }
 
 func (h *Hierarchy) limit2(name string, spec driver.Spec) error {

@@ -75,7 +75,8 @@ func TestCgroupVersion1(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, map[string]string{
 		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
-		"memory/" + inner + "/memory.memsw.limit_in_bytes": "max",
+		"memory/" + inner + "/memory.memsw.limit_in_bytes":    "max",
+		"memory/" + inner + "/memory.kmem.tcp.limit_in_bytes": "max", "memory/rolloutd/a/sandboxd/memory.kmem.tcp.limit_in_bytes": "max",
 	})
 	c := cgroup.New(root)
 	require.Equal(t, 1, c.Version)
@@ -90,13 +91,15 @@ func TestCgroupVersion1(t *testing.T) {
 		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), e.Work[i])
 	}
 	requireFiles(t, root, map[string]string{
-		"memory/rolloutd/a/memory.limit_in_bytes":          "269484032",
-		"memory/" + inner + "/memory.limit_in_bytes":       "1048576",
-		"memory/" + inner + "/memory.memsw.limit_in_bytes": "1048576",
-		"pids/" + inner + "/pids.max":                      "9",
-		"cpu/" + inner + "/cpu.cfs_quota_us":               "50000",
-		"cpu/" + inner + "/cpu.cfs_period_us":              "100000",
-		"cpu/rolloutd/a/cpu.shares":                        "1024",
+		"memory/rolloutd/a/memory.limit_in_bytes":                   "269484032",
+		"memory/" + inner + "/memory.limit_in_bytes":                "1048576",
+		"memory/" + inner + "/memory.memsw.limit_in_bytes":          "1048576",
+		"memory/" + inner + "/memory.kmem.tcp.limit_in_bytes":       "67108864",
+		"memory/rolloutd/a/sandboxd/memory.kmem.tcp.limit_in_bytes": "67108864",
+		"pids/" + inner + "/pids.max":                               "9",
+		"cpu/" + inner + "/cpu.cfs_quota_us":                        "50000",
+		"cpu/" + inner + "/cpu.cfs_period_us":                       "100000",
+		"cpu/rolloutd/a/cpu.shares":                                 "1024",
 	})
 	plant(t, root, map[string]string{
 		"pids/" + inner + "/pids.events":                 "max 6\n",

@@ -124,6 +124,26 @@ print(n)'`)
 	require.Equal(t, "64\n", ran.Stdout, ran.Stderr)
 }
 
+// What nobody reads from the connections of a sandbox stays within its memory.
+func TestMemoryBySockets(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ran := place(t, driver.Spec{MemoryMiB: 160}).Bash(`exec python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+held, sent, piece = [], 0, bytes(1 << 16)
+while sent < 160 << 20 and len(held) < 200:
+    client = socket.create_connection(server.getsockname())
+    held.append((client, server.accept()[0]))
+    for end in held[-1]:
+        end.setblocking(False)
+        try:
+            while True: sent += end.send(piece)
+        except OSError: pass
+print("unbounded" if sent >= 160 << 20 else "")'`)
+	require.NotContains(t, ran.Stdout, "unbounded") // where sockets count as memory, the kernel may kill it
+}
+
 // The CPU quota holds: two busy loops on half a core take half a core.
 func TestCPUQuota(t *testing.T) {
 	t.Parallel()
