@@ -2,9 +2,11 @@ package scripted_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +57,21 @@ func newBench(t *testing.T, id string) *bench {
 	return b
 }
 
+// demoTasks are the tasks of examples/ and of the sets in it.
+func demoTasks(t *testing.T) (ids []string) {
+	t.Helper()
+	root := os.DirFS(filepath.Join("..", "..", "examples"))
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
+		paths, err := fs.Glob(root, pattern)
+		require.NoError(t, err)
+		for _, path := range paths {
+			ids = append(ids, strings.TrimSuffix(path, ".yaml"))
+		}
+	}
+	require.NotEmpty(t, ids)
+	return ids
+}
+
 func put(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -100,6 +117,48 @@ func (b *bench) solve(t *testing.T, s *server) string {
 	}
 	require.Fail(t, "no end after 20 turns")
 	return ""
+}
+
+// toolCall is a call as the scripted model writes it for agents that list their tools in the system prompt.
+var toolCall = regexp.MustCompile(`(?s)<tool_call>\n(.*?)\n</tool_call>`)
+
+// solveHermes is solve for such an agent: calls and their results are texts.
+func (b *bench) solveHermes(t *testing.T, s *server) string {
+	t.Helper()
+	messages := []object{{"role": "system", "content": "<tools>[]</tools>"}, user(b.Instruction)}
+	for range 20 {
+		choice, _ := s.ask(t, messages...)
+		content := choice["message"].(object)["content"].(string)
+		calls := toolCall.FindAllStringSubmatch(content, -1)
+		if len(calls) == 0 {
+			return content
+		}
+		messages = append(messages, choice["message"].(object))
+		for _, c := range calls {
+			messages = append(messages, user("<tool_response>"+b.useHermes(t, c[1])+"</tool_response>"))
+		}
+	}
+	require.Fail(t, "no end after 20 turns")
+	return ""
+}
+
+func (b *bench) useHermes(t *testing.T, text string) string {
+	t.Helper()
+	var call struct {
+		Name      string            `json:"name"`
+		Arguments map[string]string `json:"arguments"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &call))
+	switch call.Name {
+	case "terminal":
+		out, _ := b.bash(t, call.Arguments["command"])
+		return out
+	case "write_file":
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir(), call.Arguments["path"]), []byte(call.Arguments["content"]), 0o644))
+	default:
+		require.Fail(t, "unknown tool", call.Name)
+	}
+	return "done"
 }
 
 func (b *bench) use(t *testing.T, call object) string {
@@ -154,7 +213,7 @@ func (b *bench) grade(t *testing.T) float64 {
 // The solution that a demo task comes with earns the full reward.
 func TestSolutionsOfDemoTasks(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats", "small/count", "small/sort", "small/upper"} {
+	for _, id := range demoTasks(t) {
 		b := newBench(t, id)
 		require.NotEmpty(t, b.Solution)
 		for _, command := range b.Solution {
@@ -165,19 +224,22 @@ func TestSolutionsOfDemoTasks(t *testing.T) {
 	}
 }
 
-// The scripted model solves each demo task, and the one with the deliberate mistake shows it on the way.
+// The scripted model solves each demo task for OpenCode and for the agent react, and the one with the deliberate mistake shows it on the way.
 func TestDemoTasksAreSolved(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats", "small/count", "small/sort", "small/upper"} {
-		t.Run(id, func(t *testing.T) {
-			t.Parallel()
-			s, b := serve(t, ""), newBench(t, id)
-			require.NotEmpty(t, b.solve(t, s))
-			require.Equal(t, 1.0, b.grade(t))
-			if id == "binary_search" {
-				require.Contains(t, string(s.log.sent(t)[3].Request), "IndexError")
-			}
-		})
+	solvers := map[string]func(*bench, *testing.T, *server) string{"opencode": (*bench).solve, "react": (*bench).solveHermes}
+	for agent, solve := range solvers {
+		for _, id := range demoTasks(t) {
+			t.Run(agent+"/"+id, func(t *testing.T) {
+				t.Parallel()
+				s, b := serve(t, ""), newBench(t, id)
+				require.NotEmpty(t, solve(b, t, s))
+				require.Equal(t, 1.0, b.grade(t))
+				if id == "binary_search" {
+					require.Contains(t, string(s.log.sent(t)[3].Request), "IndexError")
+				}
+			})
+		}
 	}
 }
 
