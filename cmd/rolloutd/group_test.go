@@ -21,6 +21,16 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := map[string]any{"group_id": "g", "size": 2, "members": []any{member("g-0", "completed"), member("g-1", "")}}
 		switch {
+		case r.URL.Path == "/mcp": // no rollout is known
+			writeUnknown(w, r)
+			return
+		case r.URL.Path == "/rollouts/g/events", r.URL.Path == "/rollouts/g/trace", r.URL.Path == "/rollouts/g/trajectory":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"detail":"no rollout","kind":"NotFound"}`))
+			return
+		case r.URL.Path == "/groups/g/abort":
+			_ = json.NewEncoder(w).Encode(map[string]any{"group_id": "g", "aborted": looks.Load() == 0})
+			return
 		case r.Method == http.MethodPost && r.URL.Path == "/groups":
 			_ = json.NewDecoder(r.Body).Decode(asked) // what cannot be read is not what the test wants
 			w.WriteHeader(http.StatusAccepted)
@@ -29,7 +39,7 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 			return
 		case r.URL.Path == "/groups/g" && looks.Add(1) > 1:
 			g["members"], g["outcome"] = []any{member("g-0", "completed"), member("g-1", outcome)}, "complete"
-			g["statistics"], g["pass_at_k"] = map[string]any{"mean": 1, "std": 0}, map[string]any{"1": 1, "2": 1}
+			g["statistics"], g["pass_at_k"] = map[string]any{"n": 2, "mean": 1, "std": 0}, map[string]any{"1": 1, "2": 1}
 		case r.URL.Path == "/groups/g/trajectory", r.URL.Path == "/rollouts/r1/trajectory":
 			_, _ = w.Write([]byte(r.URL.String()))
 			return
@@ -38,6 +48,14 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, asked
+}
+
+// writeUnknown answers a tool call of a rollout that does not exist.
+func writeUnknown(w http.ResponseWriter, r *http.Request) {
+	var req struct{ Params struct{ Name string } }
+	_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+	text := map[string]string{"get_state": `{"status":"unknown"}`, "abort_rollout": `{"aborted":false,"reason":"unknown"}`}[req.Params.Name]
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}})
 }
 
 func TestRunAGroup(t *testing.T) {
@@ -63,6 +81,41 @@ func TestDetachedGroup(t *testing.T) {
 	require.Zero(t, code, errText)
 	require.Equal(t, "g\n", out)
 	require.InDelta(t, 2, (*asked)["group_size"], 0)
+}
+
+// The id that a detached group prints is taken where a rollout's is, or the error says what to do.
+func TestCommandsTakeTheIDOfAGroup(t *testing.T) {
+	t.Parallel()
+	url, _ := serveGroup(t, "completed")
+	run := func(args ...string) (code int, out, errText string) {
+		return rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, args...)
+	}
+	code, out, errText := run("abort", "g")
+	require.Zero(t, code, errText)
+	require.Equal(t, "aborting group g; show its result:  rolloutd show g\n", out)
+
+	code, out, errText = run("show", "g")
+	require.Zero(t, code, errText)
+	require.Equal(t, "group g is running: 1 of 2 rollouts have ended\n  g-1  running\n  g-0  completed, reward 1\n", out)
+	code, out, errText = run("show", "g", "--wait")
+	require.Zero(t, code, errText)
+	require.Contains(t, out, "pass@k    1: 1  2: 1")
+	code, out, errText = run("show", "g", "--json")
+	require.Zero(t, code, errText)
+	require.Contains(t, out, `"outcome":"complete"`)
+
+	code, _, errText = run("abort", "g")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "not aborted: already done")
+	for command, want := range map[string]string{
+		"tail":       "if that is a group, list its rollouts:  rolloutd ls --group g",
+		"trace":      "if that is a group, list its rollouts:  rolloutd ls --group g",
+		"trajectory": "if that is a group:  rolloutd trajectory --group g",
+	} {
+		code, _, errText = run(command, "g")
+		require.Equal(t, 1, code)
+		require.Contains(t, errText, want)
+	}
 }
 
 func TestTrajectoryCommand(t *testing.T) {

@@ -29,6 +29,11 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 			ts.events(w, r)
 			return
 		}
+		if strings.HasPrefix(r.URL.Path, "/groups/") {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"detail":"no group","kind":"NotFound"}`)
+			return
+		}
 		var req struct {
 			Params struct {
 				Name      string
@@ -214,7 +219,7 @@ func TestShow(t *testing.T) {
 	ts = serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"unknown"}`})
 	code, _, errText := rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `has no rollout "r1"; if that is a group, list its rollouts:  rolloutd ls --group r1`)
+	require.Contains(t, errText, `has no rollout or group "r1"`)
 }
 
 func TestAbort(t *testing.T) {
@@ -230,7 +235,7 @@ func TestAbort(t *testing.T) {
 	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"unknown"}`})
 	code, _, errText = rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `has no rollout "r1"; if that is a group, list its rollouts:  rolloutd ls --group r1`)
+	require.Contains(t, errText, `has no rollout or group "r1"`)
 }
 
 func TestRolesRefuseABadConfiguration(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ func showCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show ID",
 		Aliases: []string{"state"},
-		Short:   "Show a rollout's state, or its result once it is done",
-		Long:    "Show prints the result of a rollout that is done, and the state of a running one.\n\n" + cli.ExitCodes,
+		Short:   "Show the state of a rollout or a group, or its result once it is done",
+		Long:    "Show prints the result of a rollout or a group that is done, and the state of a running one.\n\n" + cli.ExitCodes,
 		Args:    rolloutID,
 		GroupID: groupRollouts,
 	}
@@ -47,9 +48,9 @@ func showCommand(s std) *cobra.Command {
 		}
 		switch {
 		case st.Unknown():
-			return noRollout(c, args[0])
+			return f.showGroup(ctx, s, c, args[0], wait, state)
 		case state || !st.Done() && !wait:
-			return printState(s, st, state || f.json)
+			return printState(s, st, func() { cli.State(s.out, st) }, state || f.json)
 		}
 		r, raw, err := cli.Follow(ctx, c, args[0], s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
@@ -57,39 +58,66 @@ func showCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// noRollout is the error for an id that the server does not know. It may be a group's, which run prints.
-func noRollout(c *client.Client, id string) error {
-	return fault.New(fault.NotFound, "%s has no rollout %q; if that is a group, list its rollouts:  rolloutd ls --group %[2]s", c.Address(), id)
+// showGroup shows a group as show shows a rollout.
+func (f *runFlags) showGroup(ctx context.Context, s std, c *client.Client, id string, wait, state bool) error {
+	g, err := c.Group(ctx, id)
+	switch {
+	case err != nil:
+		return hint(noRolloutOrGroup(c, id, err), c)
+	case state || !g.Done() && !wait:
+		return printState(s, g, func() { cli.GroupState(s.out, g) }, state || f.json)
+	}
+	g, err = cli.FollowGroup(ctx, c, g, s.err)
+	return f.finishGroup(s.out, g, hint(err, c))
+}
+
+// noRolloutOrGroup is the error for an id that is not a rollout's, given the error of the group with that id.
+func noRolloutOrGroup(c *client.Client, id string, err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.New(fault.NotFound, "%s has no rollout or group %q", c.Address(), id)
+	}
+	return err
+}
+
+// needsRollout adds to the error for an unknown id what to do if the id is a group's, which run --detach prints, too.
+func needsRollout(err error, id string) error {
+	if fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("%w; if that is a group, list its rollouts:  rolloutd ls --group %s", err, id)
+	}
+	return err
 }
 
 // printState writes a state as text or as JSON.
-func printState(s std, st client.State, asJSON bool) error {
+func printState(s std, state any, text func(), asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(s.out)
 		enc.SetIndent("", "  ")
-		return enc.Encode(st)
+		return enc.Encode(state)
 	}
-	cli.State(s.out, st)
+	text()
 	return nil
 }
 
 func abortCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "abort ID", Short: "End a rollout; its results so far are kept", Args: rolloutID, GroupID: groupRollouts,
+		Use: "abort ID", Short: "End a rollout or a group; the results so far are kept", Args: rolloutID, GroupID: groupRollouts,
 	}
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := connect()
+		c, kind := connect(), "rollout"
 		a, err := c.Abort(cmd.Context(), args[0])
+		if err == nil && a.Unknown() {
+			kind = "group"
+			a, err = c.AbortGroup(cmd.Context(), args[0])
+			err = noRolloutOrGroup(c, args[0], err)
+		}
 		switch {
 		case err != nil:
 			return hint(err, c)
-		case a.Unknown():
-			return noRollout(c, args[0])
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}
-		fmt.Fprintf(s.out, "aborting rollout %s; show its result:  rolloutd show %[1]s\n", args[0])
+		fmt.Fprintf(s.out, "aborting %s %s; show its result:  rolloutd show %[2]s\n", kind, args[0])
 		return nil
 	}
 	return cmd

@@ -185,14 +185,19 @@ func (f *runFlags) printStarted(out io.Writer, answer any, id string) error {
 func (f *runFlags) runGroup(ctx context.Context, s std, c *client.Client, args map[string]any) error {
 	args["group_size"] = f.groupSize
 	g, err := cli.RunGroup(ctx, c, args, s.err)
-	if err = waitError(hint(err, c)); err != nil {
+	return f.finishGroup(s.out, g, hint(err, c))
+}
+
+// finishGroup is finish for a group.
+func (f *runFlags) finishGroup(out io.Writer, g client.Group, err error) error {
+	if err = waitError(err); err != nil {
 		return err
 	}
 	if f.json {
-		err = json.NewEncoder(s.out).Encode(g)
+		err = json.NewEncoder(out).Encode(g)
 	} else {
-		fmt.Fprintln(s.out)
-		cli.GroupTable(s.out, g)
+		fmt.Fprintln(out)
+		cli.GroupTable(out, g)
 	}
 	if code := cli.GroupExitCode(g.GroupState); err == nil && code != cli.ExitOK {
 		return exitError(code)

@@ -20,7 +20,7 @@ func tailCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		f := &cli.Follower{Server: c, Out: s.out, Pause: tailPause, Verbose: true}
-		return hint(f.Follow(cmd.Context(), args[0]), c)
+		return hint(needsRollout(f.Follow(cmd.Context(), args[0]), args[0]), c)
 	}
 	return cmd
 }

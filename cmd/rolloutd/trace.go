@@ -21,7 +21,7 @@ func traceCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
-		return hint(writeTo(s.out, path, fetch), c)
+		return hint(needsRollout(writeTo(s.out, path, fetch), args[0]), c)
 	}
 	return cmd
 }

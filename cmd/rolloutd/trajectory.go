@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func trajectoryCommand(s std) *cobra.Command {
@@ -25,7 +28,11 @@ func trajectoryCommand(s std) *cobra.Command {
 			of = "groups"
 		}
 		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], format, subagents, w) }
-		return hint(writeTo(s.out, path, fetch), c)
+		err := writeTo(s.out, path, fetch)
+		if !group && fault.Is(err, fault.NotFound) {
+			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, args[0])
+		}
+		return hint(err, c)
 	}
 	return cmd
 }

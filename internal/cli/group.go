@@ -13,12 +13,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// RunGroup submits a group and follows it to its end. It waits while the server is unreachable, since the group does not need it.
+// RunGroup submits a group and follows it to its end.
 func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (client.Group, error) {
 	g, err := c.StartGroup(ctx, args)
 	if err != nil {
 		return g, err
 	}
+	return FollowGroup(ctx, c, g, progress)
+}
+
+// FollowGroup follows a group to its end. It waits while the server is unreachable, since the group does not need it.
+func FollowGroup(ctx context.Context, c *client.Client, g client.Group, progress io.Writer) (client.Group, error) {
 	fmt.Fprintf(progress, "group %s of %d rollouts\n", g.ID, g.Size)
 	f := followMembers(ctx, c)
 	defer f.stop()
@@ -30,7 +35,7 @@ func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progre
 		}
 		f.follow(g.Members)
 		if err := f.wait(ctx, g.Members); err != nil {
-			fmt.Fprintf(progress, "the group continues; its state:  GET %s/groups/%s\n", c.Address(), id)
+			fmt.Fprintf(progress, "the group continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n", id)
 			return g, err
 		}
 		next, err := c.Group(ctx, id)
@@ -53,6 +58,17 @@ func showEnded(w io.Writer, g client.Group, shown map[string]bool) {
 	}
 }
 
+// GroupState writes the state of a running group.
+func GroupState(w io.Writer, g client.Group) {
+	fmt.Fprintf(w, "group %s is running: %d of %d rollouts have ended\n", g.ID, g.Finished(), g.Size)
+	for _, m := range g.Members {
+		if m.Outcome == "" {
+			fmt.Fprintf(w, "  %s  running\n", m.RolloutID)
+		}
+	}
+	showEnded(w, g, map[string]bool{})
+}
+
 func rewardOf(r *float64) string {
 	if r == nil {
 		return "none"
@@ -68,8 +84,10 @@ func GroupTable(w io.Writer, g client.Group) {
 	row("group", "%s", g.ID)
 	row("outcome", "%s", g.Outcome)
 	row("rewards", "%s", rewards(g.Members))
-	row("mean", "%.4g ± %.4g", g.Statistics.Mean, g.Statistics.Std)
-	row("pass@k", "%s", passAtK(g.PassAtK))
+	if g.Statistics.N > 0 {
+		row("mean", "%.4g ± %.4g", g.Statistics.Mean, g.Statistics.Std)
+		row("pass@k", "%s", passAtK(g.PassAtK))
+	}
 	if g.Replaced > 0 {
 		row("replaced", "%d rollouts that infrastructure lost", g.Replaced)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -39,6 +40,19 @@ func (c *Client) Group(ctx context.Context, id string) (Group, error) {
 		return Group{}, err
 	}
 	return c.group(reply)
+}
+
+// AbortGroup requests the end of a group and of its rollouts.
+func (c *Client) AbortGroup(ctx context.Context, id string) (Aborted, error) {
+	reply, err := c.do(ctx, http.MethodPost, "/groups/"+url.PathEscape(id)+"/abort", strings.NewReader("{}"))
+	if err != nil {
+		return Aborted{}, err
+	}
+	a := Aborted{Reason: "already done"} // where it is not aborted; the answer has none
+	if err := json.Unmarshal(reply, &a); err != nil {
+		return Aborted{}, noServer(c.Address(), fmt.Errorf("decode the answer: %w", err))
+	}
+	return a, nil
 }
 
 func (c *Client) group(reply []byte) (Group, error) {
