@@ -24,7 +24,7 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 		case r.URL.Path == "/mcp": // no rollout is known
 			writeUnknown(w, r)
 			return
-		case r.URL.Path == "/rollouts/g/events", r.URL.Path == "/rollouts/g/trace", r.URL.Path == "/rollouts/g/trajectory":
+		case r.URL.Path == "/rollouts/g/trace", r.URL.Path == "/rollouts/g/trajectory":
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = w.Write([]byte(`{"detail":"no rollout","kind":"NotFound"}`))
 			return

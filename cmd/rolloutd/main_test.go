@@ -254,7 +254,7 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 	vars := map[string]string{"ROLLOUTD_DTAA": "/nowhere", "ROLLOUTD_SERVR": "http://127.0.0.1:1"}
 	for _, args := range [][]string{
 		{"serve"}, {"worker"}, {"gateway"}, {"model"}, {"doctor"}, {"upstream", "show", "vllm"},
-		{"run", taskFile(t, "instruction: x\n")}, {"ls"}, {"show", "r1"}, {"trace", "r1"}, {"abort", "r1"},
+		{"run", taskFile(t, "instruction: x\n")}, {"ls"}, {"show", "r1"}, {"tail", "r1"}, {"trace", "r1"}, {"abort", "r1"},
 	} {
 		code, out, errText := rolloutd(t.Context(), vars, args...)
 		require.Equal(t, 1, code, args)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // tailPause is waited before a server is asked again that did not answer.
@@ -19,8 +20,15 @@ func tailCommand(s std) *cobra.Command {
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
+		st, err := c.State(cmd.Context(), args[0]) // a server that is not there is reported at once, not waited for
+		switch {
+		case err != nil:
+			return hint(err, c)
+		case st.Unknown():
+			return needsRollout(fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0]), args[0])
+		}
 		f := &cli.Follower{Server: c, Out: s.out, Pause: tailPause, Verbose: true}
-		return hint(needsRollout(f.Follow(cmd.Context(), args[0]), args[0]), c)
+		return hint(f.Follow(cmd.Context(), args[0]), c)
 	}
 	return cmd
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -13,6 +14,9 @@ const maxDetail = 400
 // indent stands before the later lines of a text.
 const indent = "             "
 
+// readable undoes in JSON the escapes of characters that need none outside of HTML. A backslash that is escaped itself is passed over.
+var readable = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
+
 // detail prints what the agent says and does, and the task's commands.
 func (f *Follower) detail(e rollout.Event) {
 	switch e.Kind {
@@ -22,7 +26,7 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventToolStart:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {
-			f.line(t.At, joined(" ", "  "+plain(t.Tool), plain(short(string(t.Input), maxDetail))))
+			f.line(t.At, joined(" ", "  "+plain(t.Tool), plain(short(readable.Replace(string(t.Input)), maxDetail))))
 		}
 	case rollout.EventToolOutput, rollout.EventToolEnd:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {

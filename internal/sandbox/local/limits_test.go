@@ -124,7 +124,7 @@ print(n)'`)
 	require.Equal(t, "64\n", ran.Stdout, ran.Stderr)
 }
 
-// What nobody reads from the connections of a sandbox stays within its memory.
+// Unread data in the connections of a sandbox stays within its memory.
 func TestMemoryBySockets(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

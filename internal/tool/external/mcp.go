@@ -112,7 +112,7 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 		return mcpResult(res), nil
 	case errors.As(err, &refused):
 		return tool.Failed(bounded("the MCP server refused the call: "+refused.Message, maxMessage/2)), nil
-	case ctx.Err() != nil: // the call is cancelled, the session stays
+	case ctx.Err() != nil: // the call is canceled, the session stays
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 	}
 	s.drop(session)
