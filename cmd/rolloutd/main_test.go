@@ -127,7 +127,7 @@ func TestRunRefusesWithoutARequest(t *testing.T) {
 
 func TestWithoutAServerTheErrorSaysHowToStartOne(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
+	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"tail", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", "http://127.0.0.1:1")...)
 		require.Equal(t, 1, code)
 		require.Contains(t, errText, "start one with:  rolloutd-dev", args[0])
@@ -141,7 +141,7 @@ func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 		_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
 	}))
 	t.Cleanup(srv.Close)
-	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
+	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"tail", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
 		require.Equal(t, 1, code)
 		require.Equal(t, "rolloutd: Temporal: late\n", errText, args[0])
