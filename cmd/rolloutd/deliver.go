@@ -19,7 +19,7 @@ func deliverCommand(s std) *cobra.Command {
 	var spec rollout.DeliverySpec
 	detach := false
 	cmd := &cobra.Command{
-		Use: "deliver GROUP_ID --sink NAME", Short: "Deliver a finished group to a sink", Args: cli.Arguments("GROUP_ID"), GroupID: groupRollouts,
+		Use: "deliver GROUP_ID --sink NAME", Short: "Deliver a finished group to a sink", Args: cli.Arguments("GROUP_ID"), GroupID: groupTraining,
 		Long: "Deliver records the delivery and waits until the sink has acknowledged the group. The server goes on without the\ncommand, until the sink is there; rolloutd deliveries lists what is undelivered.",
 	}
 	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
@@ -72,7 +72,7 @@ func deliveriesCommand(s std) *cobra.Command {
 	var state string
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "deliveries", Short: "List deliveries of groups, those that have not ended first", Args: cli.Arguments(), GroupID: groupRollouts,
+		Use: "deliveries", Short: "List deliveries of groups, those that have not ended first", Args: cli.Arguments(), GroupID: groupTraining,
 	}
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "only deliveries to this sink")
 	cmd.Flags().StringVar(&state, "state", "", "only pending, delivered, refused or skipped deliveries")

@@ -23,10 +23,11 @@ import (
 func doctorCommand(s std) *cobra.Command {
 	f := settings{s: s}
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check whether rollouts can run on this machine, and how to fix what prevents it",
-		Long:  "Doctor changes nothing. It exits with 1 if rollouts cannot run on this machine.",
-		Args:  cli.Arguments(),
+		Use:     "doctor",
+		Short:   "Check whether rollouts can run on this machine, and how to fix what prevents it",
+		Long:    "Doctor changes nothing. It exits with 1 if rollouts cannot run on this machine.",
+		Args:    cli.Arguments(),
+		GroupID: groupHosts,
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -13,7 +13,7 @@ import (
 func hostsCommand(s std) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "hosts", Short: "List the hosts: slots, warm sandboxes, load, version, last sign of life", Args: cli.Subcommands, GroupID: groupRollouts,
+		Use: "hosts", Short: "List the hosts: slots, warm sandboxes, load, version, last sign of life", Args: cli.Subcommands, GroupID: groupHosts,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the hosts as JSON")
 	connect := serverFlag(cmd, s)

@@ -18,7 +18,7 @@ import (
 )
 
 func imageCommand(s std) *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Pull, import, build, list and remove the OCI images of this host", GroupID: groupRollouts}
+	cmd := &cobra.Command{Use: "image", Short: "Pull, import, build, list and remove the OCI images of this host", GroupID: groupHosts}
 	cmd.AddCommand(imagePullCommand(s), imageImportCommand(s), imageBuildCommand(s), imageLsCommand(s), imageRmCommand(s))
 	return cmd
 }

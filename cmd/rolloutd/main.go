@@ -61,15 +61,23 @@ func command(s std) *cobra.Command {
 		Version:       daemon.Version,
 	}
 	cli.Strict(root)
-	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
+	root.AddGroup(
+		&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"},
+		&cobra.Group{ID: groupTraining, Title: "Training:"}, &cobra.Group{ID: groupHosts, Title: "Hosts:"},
+	)
 	root.AddCommand(roles(s)...)
-	root.AddCommand(runCommand(s), tasksCommand(s), imageCommand(s), produceCommand(s), lsCommand(s), showCommand(s), tailCommand(s), traceCommand(s), trajectoryCommand(s), abortCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s), hostsCommand(s), poolCommand(s), doctorCommand(s), versionCommand(s))
+	root.AddCommand(runCommand(s), tasksCommand(s), lsCommand(s), showCommand(s), tailCommand(s), traceCommand(s), trajectoryCommand(s), abortCommand(s))
+	root.AddCommand(produceCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s))
+	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), doctorCommand(s))
+	root.AddCommand(versionCommand(s))
 	return root
 }
 
 const (
 	groupRoles    = "roles"
 	groupRollouts = "rollouts"
+	groupTraining = "training"
+	groupHosts    = "hosts"
 )
 
 func versionCommand(s std) *cobra.Command {

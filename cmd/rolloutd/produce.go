@@ -31,7 +31,7 @@ type produceFlags struct {
 func produceCommand(s std) *cobra.Command {
 	var f produceFlags
 	cmd := &cobra.Command{
-		Use: "produce", Short: "Produce groups of a task set for a trainer", Args: cli.Arguments(), GroupID: groupRollouts,
+		Use: "produce", Short: "Produce groups of a task set for a trainer", Args: cli.Arguments(), GroupID: groupTraining,
 		Long: "Produce keeps as many groups of a task set in flight as the trainer behind a sink can take, delivers those that end, and\n" +
 			"follows the producer to its end. The producer runs on the server: Ctrl-C and --detach leave it running.",
 		Example: "  rolloutd produce --tasks examples --group-size 4 --endpoint scripted --sink disk\n  rolloutd produce show ID",

@@ -121,7 +121,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 				return hint(err, c)
 			}
 		}
-		fmt.Fprintf(s.out, "%d tasks, %d problems\n", len(chosen), broken)
+		fmt.Fprintf(s.out, "tasks: %d, problems: %d\n", len(chosen), broken)
 		if broken > 0 {
 			return exitError(cli.ExitError)
 		}

@@ -55,10 +55,10 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 	require.Equal(t, 1, code, errText)
 	require.Contains(t, out, dir+"/b.yaml: limits.turn: unknown argument")
 	require.Contains(t, out, dir+"/c.yaml: line 1: instruction: must not be empty")
-	require.Contains(t, out, "3 tasks, 2 problems")
+	require.Contains(t, out, "tasks: 3, problems: 2")
 	code, out, errText = rolloutd(t.Context(), nil, "tasks", "check", dir, "--task", "a")
 	require.Zero(t, code, errText)
-	require.Equal(t, "1 tasks, 0 problems\n", out)
+	require.Equal(t, "tasks: 1, problems: 0\n", out)
 	code, _, errText = rolloutd(t.Context(), nil, "tasks", "check", "../../examples")
 	require.Zero(t, code, errText)
 }
@@ -106,7 +106,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	require.Equal(t, 1, code, errText)
 	for _, want := range []string{
 		"unsolved.yaml: oracle: the solution earns 0.5 of 1", "without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
-		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "6 tasks, 5 problems",
+		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 6, problems: 5",
 	} {
 		require.Contains(t, out, want)
 	}

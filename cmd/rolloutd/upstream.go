@@ -16,10 +16,11 @@ import (
 // upstreamCommand pauses a gateway's calls while a trainer replaces the model's weights.
 func upstreamCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "upstream",
-		Args:  cli.Subcommands,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Short: "Pause, drain and resume the calls to a model endpoint",
+		Use:     "upstream",
+		Args:    cli.Subcommands,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Short:   "Pause, drain and resume the calls to a model endpoint",
+		GroupID: groupTraining,
 		Long: "While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
 			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.",
 	}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/spelling"
 )
 
 // prefix begins the names of rolloutd's own variables. Other programs own all others.
@@ -37,7 +39,7 @@ func (e Environ) Check() error {
 			continue
 		}
 		hint := "docs/configuration.md lists them"
-		if near := nearest(name, prefix, names); near != "" {
+		if near := spelling.Nearest(name, prefix, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		errs = append(errs, fmt.Errorf("%s: unknown variable; %s", name, hint))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/spelling"
 )
 
 // Gateway has the settings of the gateway role.
@@ -106,7 +107,7 @@ func (g Gateway) validate(p *problems) {
 func (p *problems) endpoint(path, name string) {
 	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of an endpoint given only by URL")
 	names := append(catalog.Names(), DefaultUpstream)
-	near := nearest(name, "", names)
+	near := spelling.Nearest(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
 	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name, "there is no such endpoint; did you mean %s?", near)
 }

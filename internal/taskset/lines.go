@@ -129,7 +129,7 @@ func rewordJSON(err error) error {
 	}
 	msg := strings.TrimPrefix(err.Error(), "json: ")
 	if field, ok := strings.CutPrefix(msg, "unknown field "); ok {
-		return fmt.Errorf("field %s: no such field of a task", strings.Trim(field, `"`))
+		return errors.New(unknownField(strings.Trim(field, `"`)))
 	}
 	return errors.New(msg)
 }

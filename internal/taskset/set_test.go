@@ -85,7 +85,7 @@ not json
 	for i, want := range map[int]string{
 		2: `set.jsonl:4: id: "one" is the name of the task at`,
 		3: "set.jsonl:5: instruction: want string, got number",
-		4: "set.jsonl:6: field verfy: no such field of a task",
+		4: "set.jsonl:6: field verfy: no such field of a task; did you mean verify?",
 		5: "set.jsonl:7: invalid character",
 		6: "set.jsonl:8: instruction: must not be empty",
 	} {

@@ -7,9 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/spelling"
 )
 
 // maxSize bounds a task file, in bytes.
@@ -59,9 +63,26 @@ func ReadYAML(r io.Reader) (Task, error) {
 func rewordYAML(err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
-	msg = strings.ReplaceAll(msg, " in type taskset.Task", ": no such field of a task")
-	msg = strings.ReplaceAll(msg, " not found:", ":")
+	msg = unknownYAML.ReplaceAllStringFunc(msg, func(found string) string { return unknownField(unknownYAML.FindStringSubmatch(found)[1]) })
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
+}
+
+// unknownYAML is the decoder's error for a field that Task does not have.
+var unknownYAML = regexp.MustCompile(`field (\S+) not found in type taskset\.Task`)
+
+// unknownField is the error text for a field that tasks do not have. It names the field that may be meant.
+func unknownField(name string) string {
+	var known []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Task]()) {
+		if tag := f.Tag.Get("yaml"); tag != "-" {
+			known = append(known, tag)
+		}
+	}
+	msg := fmt.Sprintf("field %s: no such field of a task", name)
+	if near := spelling.Nearest(name, "", known); near != "" {
+		msg += "; did you mean " + near + "?"
+	}
+	return msg
 }
 
 // lines returns the line of each top-level field.

@@ -66,8 +66,9 @@ eval_sampling: {temperature: 0, stop: [END]}
 func TestErrorsNameTheLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                           "empty",
-		"instruction: x\nverfy: [a]\n":               "line 2: field verfy: no such field of a task",
+		"":                             "empty",
+		"instruction: x\nverfy: [a]\n": "line 2: field verfy: no such field of a task; did you mean verify?",
+		"instruction: x\nverfy: [a]\ncolour: red\n":  "line 2: field verfy: no such field of a task; did you mean verify?; line 3: field colour: no such field of a task",
 		"instruction: [x]\n":                         "line 1",
 		"id: a\ninstruction: ' '\n":                  "line 2: instruction",
 		"id: a\n":                                    "instruction: must not be empty",

@@ -59,7 +59,7 @@ func summary(fails, warns int) string {
 	case fails > 0:
 		return fmt.Sprintf("rolloutd cannot run rollouts on this machine: %d FAIL above", fails)
 	case warns > 0:
-		return fmt.Sprintf("rolloutd can run on this machine, with the limits above: %d warn", warns)
+		return fmt.Sprintf("rolloutd can run on this machine, with limits: %d warn above", warns)
 	default:
 		return "rolloutd can run on this machine"
 	}

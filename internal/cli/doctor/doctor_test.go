@@ -29,7 +29,7 @@ func TestPrintSaysWhetherItRuns(t *testing.T) {
 		want     []string
 	}{
 		{[]driver.Finding{ok}, true, []string{"ok    a ", "rolloutd can run on this machine"}},
-		{[]driver.Finding{ok, warn}, true, []string{"warn  b ", "fix: do b", "with the limits above: 1 warn"}},
+		{[]driver.Finding{ok, warn}, true, []string{"warn  b ", "fix: do b", "with limits: 1 warn above"}},
 		{[]driver.Finding{fail, warn}, false, []string{"FAIL  c ", "fix: do c", "cannot run rollouts on this machine: 1 FAIL"}},
 	} {
 		var out strings.Builder

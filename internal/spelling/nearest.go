@@ -1,4 +1,5 @@
-package config
+// Package spelling finds the name that a misspelt one may mean.
+package spelling
 
 import (
 	"strings"
@@ -6,8 +7,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// nearest returns the known name that is closest to an unknown one, or "" if none is close. It ignores the common prefix.
-func nearest(name, prefix string, known []string) string {
+// Nearest returns the known name that is closest to an unknown one, or "" if none is close. It ignores the common prefix.
+func Nearest(name, prefix string, known []string) string {
 	name = strings.TrimPrefix(name, prefix)
 	best, near := "", max(2, len(name)/3)+1
 	for _, k := range known {
