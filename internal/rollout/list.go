@@ -30,7 +30,7 @@ type Filter struct {
 // MaxDetail bounds a page with Filter.Detail.
 const MaxDetail = 100
 
-// Validate refuses what no rollout can have: a misspelt outcome would list nothing, as if there were none of it.
+// Validate refuses what no rollout can have: a misspelled outcome would list nothing, as if there were none of it.
 func (f Filter) Validate() error {
 	switch {
 	case f.Status != "" && f.Status != StatusRunning && f.Status != StatusDone:

@@ -1,4 +1,4 @@
-// Package spelling finds the name that a misspelt one may mean.
+// Package spelling finds the name that a misspelled one may mean.
 package spelling
 
 import (

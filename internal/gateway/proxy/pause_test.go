@@ -198,16 +198,16 @@ func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
 		_, err := h.trainer.Pause(t.Context(), name, time.Hour)
 		require.NoError(t, err, name)
 	}
-	misspelt := func() error {
+	misspelled := func() error {
 		_, err := h.trainer.Upstream(t.Context(), "vlmm")
 		_, errPause := h.trainer.Pause(t.Context(), "vlmm", time.Hour)
 		_, errResume := h.trainer.Resume(t.Context(), "vlmm", "")
 		require.Equal(t, err == nil, errPause == nil && errResume == nil)
 		return err
 	}
-	require.ErrorContains(t, misspelt(), "want vllm, openai, or host:port")
+	require.ErrorContains(t, misspelled(), "want vllm, openai, or host:port")
 	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
-	require.NoError(t, misspelt(), "rollouts ask for it, so there is a host of that name")
+	require.NoError(t, misspelled(), "rollouts ask for it, so there is a host of that name")
 }
 
 // A trainer names the weights when it resumes. Each turn has the name of its weights: of the new ones after a drain, of both where a call was under way, and after a

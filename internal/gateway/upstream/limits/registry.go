@@ -84,7 +84,7 @@ func (g *Registry) admit(name string) *Admission {
 	return a
 }
 
-// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelt name is a fault.NotFound: otherwise
+// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelled name is a fault.NotFound: otherwise
 // the trainer would replace the weights during calls.
 func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
