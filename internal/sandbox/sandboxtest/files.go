@@ -154,13 +154,13 @@ func remove(t *testing.T, h Harness) {
 	require.True(t, h.Root || p.Remove(t.Context(), "/usr/bin/env") != nil)
 }
 
-// Deeper than there are descriptors to hold.
+// Deeper than there are descriptors to hold. A folder with a name of sandboxd's own does not stop it.
 func removeDeep(t *testing.T, h Harness) {
 	p := h.place(t)
-	made := p.Bash(`p=$(printf 'd/%.0s' $(seq 1900)); mkdir -p /home/user/top/$p; cd /home/user/top/$p && mkdir -p $p && : > file`)
+	made := p.Bash(`p=$(printf 'd/%.0s' $(seq 1900)); mkdir -p /home/user/top/$p; cd /home/user/top/$p && mkdir -p $p && : > file; mkdir -p /home/user/.rolloutd-removed-1/x`)
 	require.Zero(t, made.ExitCode, made.Stderr)
 	require.NoError(t, p.Remove(t.Context(), "/home/user/top"))
-	require.Equal(t, "workdir\n", p.Bash("ls -A /home/user").Stdout)
+	require.Equal(t, ".rolloutd-removed-1\nworkdir\n", p.Bash("ls -A /home/user").Stdout)
 }
 
 func outOfDisk(t *testing.T, h Harness) {

@@ -1,8 +1,8 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -27,9 +27,8 @@ func removeTree(d *dir, name string) error {
 }
 
 type remover struct {
-	top   *dir
-	todo  []string
-	moved int
+	top  *dir
+	todo []string
 }
 
 func (r *remover) remove(d *dir, name string, depth int) error {
@@ -87,8 +86,7 @@ func (r *remover) empty(d *dir, depth int) error {
 }
 
 func (r *remover) hoist(d *dir, name string) error {
-	r.moved++
-	fresh := tempPrefix + "removed-" + strconv.Itoa(r.moved)
+	fresh := tempPrefix + rand.Text() // a name that the tree's owner cannot take first
 	if err := unix.Renameat(d.fd, name, r.top.fd, fresh); err != nil {
 		return err
 	}
