@@ -101,6 +101,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.eventually(`document.activeElement.id === "token-text"`)
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
 	b.says("#name", "opencode_env")
+	b.eventually(`document.title === "Playground – rolloutd"`)
 	b.says("#readme", "README")
 	b.run(chromedp.SendKeys("#field-instruction", "do <b>it</b>"), chromedp.SendKeys("#field-endpoint", "vllm\r"))
 	b.says("#status", "completed, reward 0.5")

@@ -23,6 +23,7 @@ async function open() {
   rollout.stop();
   producers.stop();
   complain("");
+  document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
     const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${page.replace(/s?$/, "s")}`);

@@ -11,7 +11,6 @@ export async function playground() {
   if ($("fields").hasChildNodes()) return;
   const about = await get("web/metadata");
   $("name").textContent = about.name;
-  document.title = about.name;
   $("description").textContent = about.description;
   show("readme", about.readme_content !== null);
   $("readme").querySelector("pre").textContent = about.readme_content ?? "";
