@@ -10,10 +10,13 @@ import (
 // TokenPurpose derives the token of the tool service from the deployment's key.
 const TokenPurpose = "tool service"
 
+// MaxCallID bounds the id of a call, in bytes.
+const MaxCallID = 200
+
 // Call is one call of a tool. A call repeated under its ID is answered from the step log and runs nothing. The same ID with another
 // tool or other arguments is a fault.Conflict.
 type Call struct {
-	ID        string          `json:"id"` // 1 to 200 bytes
+	ID        string          `json:"id"` // 1 to MaxCallID bytes
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; empty stands for {}
 	// Client is who calls. Once a client has joined an episode, calls of another are a fault.Conflict; "" is not checked.

@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -129,12 +130,9 @@ func (e *Env) playStep(ctx context.Context, sess *session.Session, a Action, lim
 	return r
 }
 
-// maxCallID is the longest id of a call that is made of its client's name as it is, in bytes; episode.Call takes no longer one.
-const maxCallID = 200
-
 // RequestID is the id of a call that its client named, so that the call can be made again. A long name is hashed.
 func RequestID(named string) string {
-	if id := "request-" + named; len(id) <= maxCallID {
+	if id := "request-" + named; len(id) <= episode.MaxCallID {
 		return id
 	}
 	sum := sha256.Sum256([]byte(named))

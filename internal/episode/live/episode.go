@@ -57,9 +57,6 @@ type call struct {
 	err    error         // it did not run to its end, and may be made again
 }
 
-// maxID bounds the id of a call, in bytes.
-const maxID = 200
-
 func newEpisode(path string, o Options) (*Episode, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Episode{o: o, ctx: ctx, end: cancel, calls: map[string]*call{}, last: time.Now(), over: make(chan struct{})}
@@ -99,8 +96,8 @@ const submitted = "it was submitted"
 
 // Call makes a call, or attaches to the call of that id, and returns its answer. When ctx ends the call goes on.
 func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, error) {
-	if c.ID == "" || len(c.ID) > maxID {
-		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to %d bytes", maxID)
+	if c.ID == "" || len(c.ID) > episode.MaxCallID {
+		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to %d bytes", episode.MaxCallID)
 	}
 	mine, err := e.begin(c)
 	if err != nil {
