@@ -37,7 +37,7 @@ func (b *backlog) shut() {
 
 // put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame. A frame of a client that
 // has left is dropped.
-func (b *backlog) put(f frame) bool {
+func (b *backlog) put(f frame, t *turns) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.isOpen && !b.isLeft && b.full(len(f.data)) {
@@ -52,6 +52,7 @@ func (b *backlog) put(f frame) bool {
 	if !b.isOpen {
 		return false
 	}
+	f.turn = t.arrive()
 	b.frames = append(b.frames, f)
 	b.bytes += len(f.data)
 	return true

@@ -3,8 +3,8 @@ package wsio_test
 import (
 	"context"
 	"testing"
-	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
@@ -37,7 +37,7 @@ func TestClientThatGaveUp(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
 	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
-	c, _ := serve(t, wsio.Options{GiveUp: time.Nanosecond, GaveUp: gaveUp}, l.answer)
+	c, _ := serve(t, wsio.Options{GiveUp: -1, GaveUp: gaveUp}, l.answer)
 	for range 2 {
 		send(t, c, "long")
 		send(t, c, "next")
@@ -46,6 +46,30 @@ func TestClientThatGaveUp(t *testing.T) {
 		send(t, c, "last")
 		require.Equal(t, "re last", read(t, c))
 	}
+}
+
+// A client that gives up on a request whose turn has not come never gets its late answer either.
+func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
+	t.Parallel()
+	gaveUp := context.Canceled
+	l := long{ended: make(chan error, 1)}
+	stuck := make(chan struct{})
+	c, _ := serve(t, wsio.Options{GiveUp: -1, GaveUp: gaveUp}, func(frame []byte) wsio.Answer {
+		if string(frame) != "stuck" {
+			return l.answer(frame)
+		}
+		return wsio.Answer{Later: func(context.Context) wsio.Answer { // takes its time to end
+			<-stuck
+			return wsio.Answer{Reply: [][]byte{[]byte("re stuck")}}
+		}}
+	})
+	c.SetPongHandler(func(string) error { close(stuck); return nil }) // the server has read every request before it
+	for _, frame := range []string{"stuck", "long", "quick", "next"} {
+		send(t, c, frame)
+	}
+	require.NoError(t, c.WriteMessage(websocket.PingMessage, nil))
+	require.Equal(t, "re next", read(t, c))
+	require.Equal(t, gaveUp, <-l.ended)
 }
 
 // A client that sends ahead waits for every answer, in order, and however long that takes.
@@ -66,7 +90,7 @@ func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 func TestNamedReplyMayComeLate(t *testing.T) {
 	t.Parallel()
 	l := long{release: make(chan struct{}), ended: make(chan error, 1), named: true}
-	c, over := serve(t, wsio.Options{GiveUp: time.Nanosecond}, l.answer)
+	c, over := serve(t, wsio.Options{GiveUp: -1}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
 	require.Equal(t, "re next", read(t, c))

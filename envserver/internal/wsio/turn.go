@@ -6,54 +6,73 @@ import (
 	"time"
 )
 
-// turns is the answer under way, and what the client's way of sending says of it.
+// turns is the last request that has no answer yet, and what the client's way of sending says about it.
 //
 // A client that gives up on an answer closes the connection, or sends its next request while the answer is outstanding. What came before
-// distinguishes the second from pipelining: a client that never sent ahead, and sends now, at least Options.GiveUp after the request
-// under way, no longer waits. The late answer must not reach it, for it takes the next message for the answer to its latest request.
+// distinguishes the second from pipelining: a client that never sent ahead, and sends now, at least Options.GiveUp after its last
+// request, no longer waits. The late answer must not reach it, for it takes the next message for the answer to its latest request.
 type turns struct {
 	mu        sync.Mutex
-	now       *turn // nil: none that takes long
+	last      *turn // nil: every request is answered
 	pipelines bool  // the client sends ahead: it waits for every answer
 }
 
-// turn is one answer that takes long.
+// turn is one request that takes long, or that waits for one that does. Its fields are guarded by turns.mu; ctx, cancel and named do not
+// change once started is set.
 type turn struct {
-	began     time.Time
-	ctx       context.Context // of the answer's Later
+	arrived   time.Time
+	started   bool // its answer is under way
+	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	named     bool // its reply names the request
-	abandoned bool // the client no longer waits; guarded by turns.mu
+	abandoned bool // the client no longer waits
+	passed    bool // the requests after it do not wait for its worker
 }
 
-func (t *turns) begin(one *turn) {
+// arrive notes a request that is not answered at once.
+func (t *turns) arrive() *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now = one
+	t.last = &turn{arrived: time.Now()}
+	return t.last
 }
 
-// end says whether the client still waits for the answer. From here on it is sent, whatever the client does.
-func (t *turns) end(one *turn) (wanted bool) {
+// start makes the context of the answer to a request. It reports whether the client still waits.
+func (t *turns) start(ctx context.Context, one *turn, named bool) (wanted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.now == one {
-		t.now = nil
-	}
+	one.ctx, one.cancel = context.WithCancelCause(ctx)
+	one.started, one.named = true, named
 	return !one.abandoned
 }
 
-// next notes that a frame has come, and returns the answer under way where the client no longer waits for it; nil: there is none.
+// end reports whether the client still waits for the answer, which from now on is sent whatever the client does, and whether the requests
+// after it went past it.
+func (t *turns) end(one *turn) (wanted, passed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == one {
+		t.last = nil
+	}
+	return !one.abandoned, one.passed
+}
+
+// next notes that a request has come. It returns the answer under way that the client no longer waits for; nil: there is none.
 func (t *turns) next(giveUp time.Duration) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	one := t.now
+	one := t.last
 	switch {
 	case one == nil || t.pipelines:
 		return nil
-	case time.Since(one.began) < giveUp:
+	case time.Since(one.arrived) < giveUp:
 		t.pipelines = true
 		return nil
 	}
-	t.now, one.abandoned = nil, true
+	t.last, one.abandoned = nil, true
+	if !one.started { // its worker sees it
+		return nil
+	}
+	one.passed = one.named
 	return one
 }

@@ -45,7 +45,7 @@ type Options struct {
 	Gone error
 	// GaveUp is that cause when the client sends its next request, GiveUp or more after the one under way, and has never sent ahead.
 	GaveUp error
-	GiveUp time.Duration // default 1 s
+	GiveUp time.Duration // default 1 s; negative: every client that sends its next request has given up
 }
 
 // Handler answers one frame. It must be quick: nothing is read meanwhile.
@@ -56,6 +56,7 @@ type frame struct {
 	data    []byte
 	err     error
 	release func() // gives its memory back; nil where there is an error
+	turn    *turn  // nil: it is answered at once
 }
 
 // Answer is what becomes of a frame.
@@ -121,7 +122,7 @@ func (c *conn) read() {
 		if late := c.turns.next(c.o.GiveUp); late != nil {
 			c.overtake(late)
 		}
-		if !c.backlog.put(frame) {
+		if !c.backlog.put(frame, &c.turns) {
 			c.take(frame)
 		}
 		c.received.Store(true) // not before: it may have waited for room
@@ -187,44 +188,60 @@ func (c *conn) take(f frame) {
 		c.working, c.cancel = context.WithCancelCause(c.life)
 	}
 	c.backlog.open()
-	one := c.begin(c.working, a)
+	one := c.turns.arrive()
+	c.turns.start(c.working, one, a.Named)
 	c.worker.Go(func() { c.work(one, a) })
 }
 
 // work gives an answer, and answers what was queued meanwhile until nothing is, or until another worker has the backlog.
 func (c *conn) work(one *turn, a Answer) {
-	ctx := c.working
-	for {
-		wanted := true
-		if one != nil {
-			a = a.Later(one.ctx)
-			wanted = c.turns.end(one)
-			one.cancel(nil)
-		}
-		if ctx.Err() == nil && (wanted || one.named) {
-			c.say(a)
-		}
-		if !wanted && one.named {
-			return
-		}
+	for c.finish(one, a) {
 		next, more := c.backlog.next()
 		if !more {
 			return
 		}
-		if a, one = (Answer{}), nil; c.ending.Load() || ctx.Err() != nil {
-			next.drop()
-		} else if a = c.answer(next); a.Later != nil {
-			one = c.begin(ctx, a)
-		}
+		one, a = next.turn, c.begin(next)
 	}
 }
 
-// begin makes an answer that takes long the one under way.
-func (c *conn) begin(ctx context.Context, a Answer) *turn {
-	one := &turn{began: time.Now(), named: a.Named}
-	one.ctx, one.cancel = context.WithCancelCause(ctx)
-	c.turns.begin(one)
-	return one
+// begin answers a frame from the backlog. An answer that takes long, which finish then makes, has its context.
+func (c *conn) begin(f frame) Answer {
+	if c.ending.Load() || c.working.Err() != nil {
+		f.drop()
+		return Answer{}
+	}
+	a := c.answer(f)
+	if a.Later == nil {
+		return a
+	}
+	wanted := c.turns.start(c.working, f.turn, a.Named)
+	switch {
+	case wanted:
+	case a.Named: // the requests after it do not wait
+		c.worker.Go(func() { c.finish(f.turn, a) })
+		return Answer{}
+	default:
+		f.turn.cancel(c.o.GaveUp)
+	}
+	return a
+}
+
+// finish makes an answer that takes long, and sends the answer unless the client no longer waits for it. It reports whether the worker has
+// the backlog still.
+func (c *conn) finish(one *turn, a Answer) bool {
+	named := a.Named
+	if a.Later != nil {
+		a = a.Later(one.ctx)
+		defer one.cancel(nil)
+	}
+	wanted, passed := c.turns.end(one)
+	if !wanted && !named {
+		a.Reply = nil
+	}
+	if c.working.Err() == nil {
+		c.say(a)
+	}
+	return !passed
 }
 
 // say sends a reply, and the goodbye.
