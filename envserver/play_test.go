@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
@@ -22,7 +23,7 @@ import (
 // playFake is an engine whose rollouts take calls.
 type playFake struct {
 	*fake
-	starting chan struct{} // each start takes one; nil: none waits
+	starting chan struct{} // closed when rollouts may start; nil: none waits
 	late     chan struct{} // closed when calls of "hang" may end
 	both     sync.WaitGroup
 }
@@ -136,17 +137,15 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			go func() {
 				out := do(http.MethodPost, "/reset", `{"instruction":"`+waits+`","episode_id":"`+id+`","task_id":"task-`+id+`"}`)
-				require.Contains(t, out, `"episode_id":"`+id+`"`)
-				require.Contains(t, out, `"task_id":"task-`+id+`"`)
+				assert.Contains(t, out, `"episode_id":"`+id+`"`)
+				assert.Contains(t, out, `"task_id":"task-`+id+`"`)
 				answers <- out
 			}()
 		}
 		synctest.Wait()
-		p.starting <- struct{}{}
-		p.starting <- struct{}{}
-		<-answers
-		last := <-answers
-		require.Contains(t, last, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
+		close(p.starting)
+		both := <-answers + <-answers
+		require.Contains(t, both, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
 		require.Equal(t, 1, p.running())
 	})
 }

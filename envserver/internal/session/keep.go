@@ -96,6 +96,7 @@ func (s *Session) Keep(ctx context.Context) error {
 		s.dirty = true
 		return err
 	}
+	s.stored = true
 	if name {
 		s.keptEpisode, s.named = episode, time.Now()
 	}

@@ -24,7 +24,7 @@ func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored 
 	}
 	s := t.newSession(owner, id)
 	s.adopt(r)
-	s.dirty, s.keptEpisode = false, r.State.EpisodeID
+	s.dirty, s.stored, s.keptEpisode = false, true, r.State.EpisodeID
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.m[id] != nil { // another caller was faster
@@ -45,9 +45,10 @@ func (t *Set) refresh(ctx context.Context, id string) error {
 	if t.o.Keeper == nil || e == nil || t.heldOrOwned(e) {
 		return nil
 	}
+	stored := e.s.isStored() // before the load: the first save may end meanwhile
 	r, err := t.load(ctx, e.s.Owner, id)
 	var unknown *UnknownError
-	if errors.As(err, &unknown) && e.s.kept() {
+	if errors.As(err, &unknown) && stored {
 		t.drop(e)
 		return err
 	}
@@ -73,10 +74,10 @@ func (t *Set) drop(e *entry) {
 	}
 }
 
-func (s *Session) kept() bool {
+func (s *Session) isStored() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version > 0
+	return s.stored
 }
 
 func (s *Session) catchUp(r record) {
@@ -166,8 +167,11 @@ func (t *Set) Begin(ctx context.Context, owner, id string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.m[id] != nil { // another client's
-		return err
+	if e := t.m[id]; e != nil { // another call was faster
+		if e.s.Owner != owner {
+			return err
+		}
+		return nil
 	}
 	return t.add(t.newSession(owner, id), false)
 }

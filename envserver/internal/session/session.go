@@ -62,7 +62,8 @@ type Session struct {
 	keeper      Keeper        // nil: nothing is kept
 	keeping     sync.Mutex    // held while saving; taken before mu
 	version     int           // of what was kept last
-	dirty       bool          // changed since
+	stored      bool          // it was saved at least once, or loaded
+	dirty       bool          // changed since the last save
 	changes     int           // counts what changed; see Changes
 	keptEpisode string        // the episode that was kept last
 	named       time.Time     // when it was
