@@ -60,19 +60,19 @@ func (b Bound) kind() reflect.Type { return reflect.TypeFor[Limits]().Field(b.fi
 const MaxBound = 100 * 24 * time.Hour
 
 const (
-	// mostAttempts keeps a workflow's history, which an attempt makes some hundred events longer, below what Temporal takes.
-	mostAttempts = 100
-	// longestRollout holds the parts of all attempts at their longest, and does not overflow.
-	longestRollout = 6 * mostAttempts * MaxBound
+	// maxAttempts keeps a workflow's history below Temporal's limit: each attempt adds some hundred events.
+	maxAttempts = 100
+	// maxRollout has room for all attempts with every part at MaxBound, and does not overflow a time.Duration.
+	maxRollout = 6 * maxAttempts * MaxBound
 )
 
 // Max is the largest value of the bound; infinite where it has none.
 func (b Bound) Max() float64 {
 	switch {
 	case b.Name == "limits.attempts":
-		return mostAttempts
+		return maxAttempts
 	case b.Name == "limits.rollout_s":
-		return longestRollout.Seconds()
+		return maxRollout.Seconds()
 	case b.Seconds():
 		return MaxBound.Seconds()
 	default:

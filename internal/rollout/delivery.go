@@ -41,7 +41,7 @@ func CheckSink(name string) error {
 
 const maxSinkName = 40
 
-// DeliveryState says where a delivery stands. It is a closed set.
+// DeliveryState is the state of a delivery. It is a closed set.
 type DeliveryState string
 
 const (
@@ -63,17 +63,17 @@ func DeliveryStates() []DeliveryState {
 // Known says whether s is one of the states.
 func (s DeliveryState) Known() bool { return slices.Contains(DeliveryStates(), s) }
 
-// Delivery is a group's way to one sink. It stands in stored histories and in the store.
+// Delivery is the delivery of one group to one sink. It is part of stored histories and of objects in the store.
 type Delivery struct {
 	Sink    string        `json:"sink"`
 	GroupID string        `json:"group_id"`
-	Key     string        `json:"key"` // idempotency key: the same for every try, and for no other group
+	Key     string        `json:"key"` // idempotency key: the same for every try, another one for every group
 	TaskID  string        `json:"task_id"`
 	Owner   string        `json:"owner,omitempty"`
 	State   DeliveryState `json:"state"`
 	// Reason is why the group is skipped or refused, or the error of the last try while it is pending.
 	Reason   string     `json:"reason,omitempty"`
-	Tries    int        `json:"tries"` // that failed
+	Tries    int        `json:"tries"` // failed ones
 	Rollouts int        `json:"rollouts"`
 	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
 	Stale    bool       `json:"stale,omitempty"`    // beyond DeliverySpec.MaxVersionLag: skipped, or delivered with a mark

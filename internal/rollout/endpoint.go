@@ -7,14 +7,14 @@ type LogprobsMode string
 
 const (
 	LogprobsUnknown   LogprobsMode = ""
-	LogprobsProcessed LogprobsMode = "processed" // the one that was sampled from
-	LogprobsRaw       LogprobsMode = "raw"       // the model's own, before the temperature and truncation
+	LogprobsProcessed LogprobsMode = "processed" // the distribution that tokens are sampled from
+	LogprobsRaw       LogprobsMode = "raw"       // the model's own distribution, before temperature and truncation
 )
 
 // EndpointReport is what a probe found of a model endpoint. The zero value: nothing is known. It is stored with results: fields are
 // added, never renamed or removed.
 type EndpointReport struct {
-	// CaptureLevel is the best that a rollout can have; "" where the endpoint gave no usable answer.
+	// CaptureLevel is the best level that a rollout on the endpoint can have; "" where the endpoint gave no usable answer.
 	CaptureLevel CaptureLevel `json:"capture_level,omitempty"`
 	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
 	// ToolSupport says whether the endpoint makes tool calls; nil: not known.
@@ -23,12 +23,12 @@ type EndpointReport struct {
 	Findings    []string `json:"findings,omitempty"`    // such as "[WARN] no_prompt_ids: …"
 }
 
-// Raw says that the log probabilities are not those of the tokens that were sampled.
+// Raw says whether the log probabilities do not belong to the distribution that tokens are sampled from.
 func (r EndpointReport) Raw() bool {
 	return r.LogprobsMode == LogprobsRaw && r.CaptureLevel != CaptureTokens
 }
 
-// Level is the capture level of a rollout whose turns have the captured one.
+// Level is the capture level of a rollout whose turns have the level captured.
 func (r EndpointReport) Level(captured CaptureLevel) CaptureLevel {
 	if r.Raw() && captured == CaptureTokens {
 		return CaptureLogprobs
@@ -36,8 +36,8 @@ func (r EndpointReport) Level(captured CaptureLevel) CaptureLevel {
 	return captured
 }
 
-// For is the report on a rollout of the model. Raw log probabilities are those of sampling at temperature 1 without truncation, so that a
-// rollout which pins both may be trained on; so may any where raw is what the trainer wants.
+// For is the report for a rollout of the model. Raw log probabilities are those of sampling at temperature 1 without truncation, so a
+// rollout that pins both may be trained on. With allowRaw, every rollout may.
 func (r EndpointReport) For(m Model, allowRaw bool) EndpointReport {
 	if r.LogprobsMode != LogprobsRaw || r.CaptureLevel != CaptureTokens || allowRaw || m.Training() && m.Sampling.atOne() {
 		return r
@@ -56,7 +56,7 @@ type Translate string
 
 const (
 	TranslateNone Translate = ""                 // calls go upstream in the agent's API
-	TranslateChat Translate = "chat_completions" // where engines give token ids
+	TranslateChat Translate = "chat_completions" // calls go upstream as chat completions, for which engines return token ids
 )
 
 func (t Translate) validate() error {

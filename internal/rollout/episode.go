@@ -20,14 +20,14 @@ type Episode struct {
 // DefaultIdle is how long an episode may be without a call.
 const DefaultIdle = 15 * time.Minute
 
-// EpisodeAttempts is how many attempts an episode has: its steps cannot be made again in another sandbox.
+// EpisodeAttempts is how many attempts an episode has: its steps cannot be repeated in another sandbox.
 const EpisodeAttempts = 1
 
-// SubmitTool is the name of the tool that ends an episode and has it graded.
+// SubmitTool is the name of the tool that ends an episode and starts its grading.
 const SubmitTool = "submit"
 
-// MaxEpisodeSteps is how many tool calls an episode, or the agent react, makes at most. A sandbox knows 20,000 calls by their ids; those that
-// this leaves are for a client that grades.
+// MaxEpisodeSteps is how many tool calls an episode, or the agent react, makes at most. A sandbox remembers 20,000 call ids;
+// the rest is reserved for a client that grades.
 const MaxEpisodeSteps = 16_000
 
 // Filled returns e with every empty field set. A nil e stands for the defaults.

@@ -11,8 +11,8 @@ type EventKind string
 const (
 	EventPhase      EventKind = "phase"       // PhaseEvent: a phase begins
 	EventAttempt    EventKind = "attempt"     // AttemptEvent: an attempt has ended
-	EventAgent      EventKind = "agent"       // AgentEvent: a launch of the agent works
-	EventText       EventKind = "text"        // TextEvent: what the agent says
+	EventAgent      EventKind = "agent"       // AgentEvent: the agent has started to work
+	EventText       EventKind = "text"        // TextEvent: a text of the agent
 	EventThinking   EventKind = "thinking"    // TextEvent
 	EventToolStart  EventKind = "tool_start"  // ToolEvent
 	EventToolOutput EventKind = "tool_output" // ToolEvent: output since the event before
@@ -42,10 +42,10 @@ func EventID(attempt int, n int64) int64 {
 	return int64(attempt)*attemptEvents + min(max(n, 0), attemptEvents-2)
 }
 
-// LastEventID is the id of the event after all events of an attempt.
+// LastEventID is the largest id of an attempt, after those of EventID.
 func LastEventID(attempt int) int64 { return int64(attempt)*attemptEvents + attemptEvents - 1 }
 
-// EventPlace is the attempt and the number of an event's id.
+// EventPlace splits an event's id into the attempt and the number.
 func EventPlace(id int64) (attempt int, n int64) {
 	return int(id / attemptEvents), id % attemptEvents
 }
@@ -75,14 +75,14 @@ type AttemptEvent struct {
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 }
 
-// AgentEvent says that the agent works on its task.
+// AgentEvent says that the agent has started to work on its task.
 type AgentEvent struct {
 	Stamp
 	Launch    int    `json:"launch"`
 	SessionID string `json:"serve_session_id,omitempty"`
 }
 
-// TextEvent is a text of the agent, whole.
+// TextEvent is one whole text of the agent.
 type TextEvent struct {
 	Stamp
 	SessionID string `json:"serve_session_id,omitempty"` // absent: the agent's own
@@ -97,7 +97,7 @@ type ToolEvent struct {
 	CallID    string          `json:"call_id"`
 	Tool      string          `json:"tool"`
 	Input     json.RawMessage `json:"input,omitempty"`  // of the start
-	Output    string          `json:"output,omitempty"` // of the end: whole, with its middle left out where it is long
+	Output    string          `json:"output,omitempty"` // of the end: all output; a long one lacks its middle
 	Error     string          `json:"error,omitempty"`
 	Status    string          `json:"status,omitempty"` // of the end: completed or error
 	Bytes     int             `json:"bytes,omitempty"`  // of the whole input or output, where it is cut
@@ -138,7 +138,7 @@ type GradeEvent struct {
 	Grading
 }
 
-// WaitingEvent says why nothing happens; an empty reason: it is over.
+// WaitingEvent says why the rollout waits; an empty reason: it no longer waits.
 type WaitingEvent struct {
 	Stamp
 	Waiting string `json:"waiting"`

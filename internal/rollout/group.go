@@ -22,13 +22,13 @@ const (
 type GroupSpec struct {
 	ID   string `json:"id"`
 	Size int    `json:"size"`
-	// MaxReplacements bounds the rollouts that replace others which infrastructure lost, in the whole group.
+	// MaxReplacements bounds, for the whole group, the rollouts that replace those lost to infrastructure.
 	MaxReplacements int `json:"max_replacements"`
 	// Deadline bounds the group from its start; members that run then are aborted. 0: the members' own bounds only.
 	Deadline time.Duration `json:"deadline,omitempty"`
-	// Member is what each rollout is asked for. Its ID and GroupID are set by MemberSpec.
+	// Member is the specification of each rollout. Its ID and GroupID are set by MemberSpec.
 	Member Spec `json:"member"`
-	// From is where Member is stored; nil: it is here. Owner and Model.SealedKey are taken from Member in either case.
+	// From is where Member is stored; nil: Member is complete. Owner and Model.SealedKey are taken from Member in either case.
 	From *TaskRef `json:"from,omitempty"`
 	// ReportTo is the id of the workflow that gets a signal "report" whenever rollouts have ended; "": none does.
 	ReportTo string `json:"report_to,omitempty"`
@@ -134,7 +134,7 @@ func (g GroupState) Rewards() []float64 {
 // Member is one of a group's rollouts.
 type Member struct {
 	Index     int      `json:"index"`      // from 0
-	RolloutID string   `json:"rollout_id"` // of the newest one
+	RolloutID string   `json:"rollout_id"` // of the newest rollout
 	Outcome   Outcome  `json:"outcome,omitempty"`
 	Reward    *float64 `json:"reward"`
 	Error     string   `json:"error,omitempty"`

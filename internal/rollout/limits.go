@@ -9,11 +9,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// attemptOverhead is reserved per attempt for making the sandbox, installing the agent and opening the model channel when
-// Limits.Rollout is derived, beside the time of one call that is open when the agent's time is up.
+// attemptOverhead is what a derived Limits.Rollout reserves per attempt for creating the sandbox, installing the agent and opening the
+// model channel. The call that is open when the agent's time is up is reserved apart.
 const attemptOverhead = 2 * time.Minute
 
-// leastHeld is by how much an agent's time may be extended where Limits.Held is derived: trainers replace weights and restart engines in less.
+// leastHeld is the smallest derived Limits.Held: trainers replace weights and restart engines in less time.
 const leastHeld = 30 * time.Minute
 
 // DefaultLimits returns the bounds of a rollout that asks for none. Call, FirstCall, Quiet, Held and Rollout are left zero: they
@@ -49,9 +49,9 @@ func (l Limits) Filled() Limits {
 	return l
 }
 
-// Validate reports every bound that cannot hold, by the names of the tool's arguments. Zero bounds are derived and always fit.
+// Validate reports every invalid bound by the name of the tool's argument. Zero bounds are derived and always fit.
 func (l Limits) Validate() error {
-	problems := l.absurd()
+	problems := l.outOfRange()
 	if len(problems) == 0 {
 		problems = l.Filled().misnested()
 	}
@@ -62,8 +62,8 @@ func (l Limits) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: field, Msg: strings.Join(problems, "; ")}
 }
 
-// absurd lists the bounds below zero, which no default can stand in for, and those beyond the largest that can be kept.
-func (l Limits) absurd() []string {
+// outOfRange lists the bounds that are negative, not finite or above their maximum.
+func (l Limits) outOfRange() []string {
 	var problems []string
 	for _, b := range Bounds() {
 		switch v, most := b.Of(l), b.Max(); {
@@ -76,7 +76,7 @@ func (l Limits) absurd() []string {
 	return problems
 }
 
-// misnested lists the ways in which a filled set cannot hold.
+// misnested lists the bounds of a filled set that do not nest.
 func (l Limits) misnested() []string {
 	var problems []string
 	if l.Call >= l.Agent {
@@ -92,7 +92,7 @@ func (l Limits) misnested() []string {
 	return problems
 }
 
-// attempt is how long one attempt may take, apart from what the infrastructure needs.
+// attempt is how long one attempt may take, without the time that the infrastructure needs.
 func (l Limits) attempt() time.Duration { return l.Setup + l.Agent + l.Verifier + l.Collect }
 
 func or(d, fallback time.Duration) time.Duration {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// What a filter's status may be; none is both.
+// Values of Filter.Status; an empty status selects both.
 const (
 	StatusRunning = "running"
 	StatusDone    = "done"
@@ -23,14 +23,14 @@ type Filter struct {
 	Outcome Outcome
 	Limit   int    // of one page
 	Cursor  string // Page.Next of the page before
-	// Detail has each rollout asked for its attempt, its turns and why it waits, which a list has not.
+	// Detail queries each rollout for its attempt, its turns and why it waits, which a list does not have.
 	Detail bool
 }
 
 // MaxDetail bounds a page with Filter.Detail.
 const MaxDetail = 100
 
-// Validate refuses what no rollout can have: a misspelled outcome would list nothing, as if there were none of it.
+// Validate refuses values that no rollout can have: a misspelled outcome would otherwise give an empty list.
 func (f Filter) Validate() error {
 	switch {
 	case f.Status != "" && f.Status != StatusRunning && f.Status != StatusDone:
@@ -47,7 +47,7 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// OutcomeNames lists the outcomes for people.
+// OutcomeNames lists the outcomes for messages.
 func OutcomeNames() string {
 	names := make([]string, len(Outcomes()))
 	for i, o := range Outcomes() {
@@ -56,7 +56,7 @@ func OutcomeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Page is a part of a list: those that run first, then by their end, latest first. Next is empty on the last one.
+// Page is a part of a list: running rollouts first, then ended ones, the latest end first. Next is empty on the last page.
 type Page struct {
 	Rollouts []State `json:"rollouts"`
 	Next     string  `json:"next,omitempty"`

@@ -38,7 +38,7 @@ type ProducerSpec struct {
 	Bounds    ProducerBounds `json:"bounds"`
 	Shuffle   *uint64        `json:"shuffle,omitempty"`    // seed of the order, another one in each epoch; nil: the order of the set
 	Epochs    int            `json:"epochs,omitempty"`     // 0: without bound
-	BatchSize int            `json:"batch_size,omitempty"` // rollouts of a training step where the sink does not say; 0: those of a group
+	BatchSize int            `json:"batch_size,omitempty"` // rollouts of a training step where the sink does not give a number; 0: those of a group
 	Filter    GroupFilter    `json:"filter"`
 	Eval      *EvalSpec      `json:"eval,omitempty"`
 
@@ -59,11 +59,11 @@ type GroupFilter struct {
 	EqualScores bool `json:"equal_scores,omitempty"` // those of two rollouts or more whose rewards are all equal: they have no advantage
 	MaxTokens   int  `json:"max_tokens,omitempty"`   // those with a training sequence of this many tokens or more; 0: none
 	MinRollouts int  `json:"min_rollouts,omitempty"` // those with fewer rewards; 0: the sink decides
-	// MaxVersionLag drops those with a token to train on that weights more than this many versions before the trainer's step sampled; nil: none.
+	// MaxVersionLag drops those with a trained token sampled by weights more than this many versions behind the trainer's step; nil: none.
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 	// MarkStale delivers those groups nevertheless, marked; see DeliverySpec.MarkStale.
 	MarkStale bool `json:"mark_stale,omitempty"`
-	// OneVersion drops those whose tokens to train on more than one version of the weights sampled, where the endpoint tells versions.
+	// OneVersion drops those whose trained tokens were sampled by more than one version of the weights, where the endpoint reports versions.
 	OneVersion bool `json:"one_version,omitempty"`
 }
 
@@ -207,7 +207,7 @@ const (
 type ProducerOutcome string
 
 const (
-	ProducerCompleted ProducerOutcome = "completed" // the end of the tasks or of the steps
+	ProducerCompleted ProducerOutcome = "completed" // all tasks or all steps are done
 	ProducerStopped   ProducerOutcome = "stopped"   // asked to stop; all its groups were delivered
 	ProducerAborted   ProducerOutcome = "aborted"
 	ProducerFailed    ProducerOutcome = "failed" // the workflow itself failed or was terminated
@@ -281,7 +281,7 @@ type RunningGroup struct {
 	ReportedAt time.Time `json:"reported_at"`
 }
 
-// Finished is a group that has ended and is on its way to the sink.
+// Finished is a group that has ended and is not yet delivered.
 type Finished struct {
 	GroupID  string `json:"group_id"`
 	Rollouts int    `json:"rollouts"` // with a reward
@@ -332,7 +332,7 @@ func (s ProducerState) Find(groupID string) int {
 	return slices.IndexFunc(s.Running, func(g RunningGroup) bool { return g.ID == groupID })
 }
 
-// GroupReport is the signal by which a group tells its producer that rollouts have ended.
+// GroupReport is the signal of a group to its producer that rollouts have ended.
 type GroupReport struct {
 	GroupID  string       `json:"group_id"`
 	Left     int          `json:"left"`
@@ -343,7 +343,7 @@ type GroupReport struct {
 	Replaced int          `json:"replaced,omitempty"`
 }
 
-// Report is what a producer needs to know of the group.
+// Report is the group's report to its producer.
 func (g GroupState) Report() GroupReport {
 	r := GroupReport{GroupID: g.ID, Left: g.Size - g.Finished(), Outcome: g.Outcome, Error: g.Error, Replaced: g.Replaced}
 	if !g.Done() {
@@ -359,7 +359,7 @@ func (g GroupState) Report() GroupReport {
 // ProducerChange is the signal that changes a running producer; fields that are absent stay as they are.
 type ProducerChange struct {
 	Paused              *bool `json:"paused,omitempty"`
-	Stop                bool  `json:"stop,omitempty"` // end when what runs is delivered
+	Stop                bool  `json:"stop,omitempty"` // end after all running groups are delivered
 	Concurrency         *int  `json:"concurrency,omitempty"`
 	MaxBatchesOffpolicy *int  `json:"max_batches_offpolicy,omitempty"`
 	TotalSteps          *int  `json:"total_steps,omitempty"`

@@ -38,7 +38,7 @@ const (
 	ToolsNative = "native" // the model API's own tools and tool_calls
 
 	MalformedRespond = "respond" // the policy gets an error and goes on
-	MalformedFinal   = "final"   // it is ignored; a message without another call is the final answer
+	MalformedFinal   = "final"   // the call is ignored; a message without a valid call is the final answer
 
 	ContinueAuto     = "auto"     // token ids where the endpoint can be prompted with them
 	ContinueTokens   = "tokens"   // token ids, or the agent fails
@@ -79,7 +79,7 @@ func (r *React) Filled() React {
 	return f
 }
 
-// validate reports the first field that cannot hold.
+// validate reports the first invalid field.
 func (r *React) validate() error {
 	f := r.Filled()
 	switch {

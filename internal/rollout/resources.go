@@ -63,7 +63,7 @@ func CreateQueue(backend string) string {
 type Cause string
 
 const (
-	OutOfMemory      Cause = "out_of_memory"      // the kernel killed processes, the memory of the sandbox being used up
+	OutOfMemory      Cause = "out_of_memory"      // the sandbox used up its memory and the kernel killed processes
 	OutOfDisk        Cause = "out_of_disk"        // file systems of the sandbox were full at the end of the phase
 	TooManyProcesses Cause = "too_many_processes" // the kernel refused further processes or threads
 )
@@ -80,7 +80,7 @@ type ResourceCause struct {
 	Folders []string `json:"folders,omitempty"`
 }
 
-// String says it in words.
+// String describes the cause for people.
 func (c ResourceCause) String() string {
 	switch c.Cause {
 	case OutOfMemory:

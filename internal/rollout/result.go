@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Result is what a client gets: the fields of both generations of the rollout tools, always present, and ours.
+// Result is what a client gets: the fields of both generations of the rollout tools, which are always present, and further fields.
 type Result struct {
 	// Both generations.
 	TaskID       string        `json:"task_id"`
@@ -30,13 +30,13 @@ type Result struct {
 	InstallLogTail string            `json:"install_log_tail"`
 
 	// Generation 2.
-	AgentExitCode *int              `json:"agent_exit_code"` // null: the agent never ran, or how it ended is not known
+	AgentExitCode *int              `json:"agent_exit_code"` // null: the agent never ran, or its exit code is not known
 	SetupResults  []CommandResult   `json:"setup_results"`
 	VerifyResults []CommandResult   `json:"verify_results"`
 	Files         map[string]string `json:"files"`
 	FilesExtra    []string          `json:"files_extra"`
 
-	// Ours.
+	// Further fields.
 	ID        string        `json:"rollout_id"`
 	GroupID   string        `json:"group_id,omitempty"`
 	Owner     string        `json:"owner,omitempty"` // see Spec.Owner
@@ -66,14 +66,14 @@ type Result struct {
 	Links        map[string]string `json:"links"`  // name → key in the store
 }
 
-// Head is the result without what an agent makes as large as it likes: its model calls and its files.
+// Head is the result without the parts that an agent can make large: its model calls and its files.
 func (r Result) Head() Result {
 	empty := NewResult(r.ID)
 	r.ProxyTurns, r.WorkdirFiles, r.Files = empty.ProxyTurns, empty.WorkdirFiles, empty.Files
 	return r
 }
 
-// NewResult is the result of a rollout about which nothing is known: no list or map is null, for clients of both generations
+// NewResult is the result of a rollout about which nothing is known. No list or map is null, since clients of both generations
 // iterate over them.
 func NewResult(id string) Result {
 	return Result{
@@ -95,7 +95,7 @@ type GradingStatus string
 const (
 	// Graded: the verifier ran to its end and gave the reward. Why names commands that did not end in time, if any.
 	Graded GradingStatus = "graded"
-	// FailedBySubmission: what the agent left kept the verifier from giving a reward; the reward is 0.
+	// FailedBySubmission: the agent's work kept the verifier from giving a reward; the reward is 0.
 	FailedBySubmission GradingStatus = "failed_by_submission"
 	// NoUsableReward: the verifier itself is at fault; the outcome is verifier_failed and the reward null.
 	NoUsableReward GradingStatus = "verifier_failed"
@@ -131,7 +131,7 @@ type Usage struct {
 	PromptTokens       int64   `json:"prompt_tokens"`
 	CachedPromptTokens int64   `json:"cached_prompt_tokens,omitempty"` // of PromptTokens: those that the endpoint says it had in its cache
 	CompletionTokens   int64   `json:"completion_tokens"`
-	CostUSD            float64 `json:"cost_usd,omitempty"` // where the model's price is known; broken tries included
+	CostUSD            float64 `json:"cost_usd,omitempty"` // where the model's price is known; failed tries included
 }
 
 // TurnKind says what a model call was for.
@@ -145,12 +145,12 @@ const (
 	KindForeign  TurnKind = "foreign" // not of the agent's own process or session; counts for budgets, is never trained on
 )
 
-// Branch says where in the tree of a rollout's conversations a model call stands.
+// Branch is the place of a model call in the tree of a rollout's conversations.
 type Branch string
 
 const (
 	BranchRoot      Branch = "root"      // the agent's own conversation, from its beginning
-	BranchCompacted Branch = "compacted" // the agent's own, begun anew from a summary of what was before
+	BranchCompacted Branch = "compacted" // the agent's own, restarted from a summary of the conversation before
 	BranchSubagent  Branch = "subagent"
 	BranchAuxiliary Branch = "auxiliary" // a title or a summary: a conversation of one call
 	BranchForeign   Branch = "foreign"   // a call that the agent's own session did not make
@@ -165,9 +165,9 @@ type Turn struct {
 	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
 	Branch             Branch          `json:"branch"`
 	Delivered          bool            `json:"delivered"`
-	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see sequence.Trains
+	Train              bool            `json:"train"` // whether a trainer should learn from it; see sequence.Trains
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
-	Broken             string          `json:"broken,omitempty"` // why the call has no whole reply; empty: it has
+	Broken             string          `json:"broken,omitempty"` // why the reply is not whole; empty: it is whole
 	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply
 	FinishReason       string          `json:"finish_reason"`
 	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
@@ -175,22 +175,22 @@ type Turn struct {
 	CompletionTokenIDs []int32         `json:"completion_token_ids"`
 	PerTokenLogps      []float64       `json:"per_token_logps"`
 	Usage              Usage           `json:"usage"`
-	QueuedS            float64         `json:"queued_s"` // of latency_s: until the endpoint might be asked
+	QueuedS            float64         `json:"queued_s"` // part of latency_s: the wait for permission to call the endpoint
 	LatencyS           float64         `json:"latency_s"`
 	FirstByteS         float64         `json:"first_byte_s"`
-	Timestamp          float64         `json:"timestamp"` // unix seconds at the call's begin
+	Timestamp          float64         `json:"timestamp"` // unix seconds at the start of the call
 	UpstreamStatus     int             `json:"upstream_status"`
 	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
 	UpstreamTries      int             `json:"upstream_tries"`
 	ModelVersion       string          `json:"model_version,omitempty"`
-	Engine             string          `json:"engine,omitempty"` // base URL of the one that was asked last, where the endpoint has several
+	Engine             string          `json:"engine,omitempty"` // base URL of the engine that was called last, where the endpoint has several
 	Request            json.RawMessage `json:"request"`          // as sent upstream
-	// Rewritten has the members that the agent had given otherwise: {"max_tokens":{"from":32000,"to":4096}}; without "from" it
-	// had not given them, without "to" they were left out.
+	// Rewritten has the members that the gateway changed in the agent's request: {"max_tokens":{"from":32000,"to":4096}}. Without "from"
+	// the gateway added the member, without "to" it removed the member.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
 	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as "response_format".
 	Constrained string `json:"constrained,omitempty"`
-	// SamplingParams are the sampling parameters as sent; RequestedSamplingParams those that the agent asked for, where it asked for others.
+	// SamplingParams are the sampling parameters as sent; RequestedSamplingParams are those that the agent asked for, where they differ.
 	SamplingParams          json.RawMessage `json:"sampling_params,omitempty"`
 	RequestedSamplingParams json.RawMessage `json:"requested_sampling_params,omitempty"`
 	// ParamFixes are changes of the request that the endpoint needed, such as "dropped top_k".
@@ -237,7 +237,7 @@ func (m *Mask) UnmarshalJSON(raw []byte) error {
 		}
 	}
 	if !isList || !ends {
-		return fault.New(fault.Invalid, "a mask is no list of zeros and ones")
+		return fault.New(fault.Invalid, "a mask must be a list of zeros and ones")
 	}
 	return nil
 }
@@ -251,11 +251,11 @@ func NewMask(prompt, completion int, train bool) Mask {
 	return m
 }
 
-// PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it
-// in its lineage that the agent got: the conversation was summarised or changed, or the chat template writes the past otherwise
-// than it was sampled. Turns on the two sides of a break are no one training sequence.
+// PrefixBreak says that a turn's prompt does not begin, token for token, with the prompt and completion of the previous delivered turn of
+// its lineage: the conversation was summarised or changed, or the chat template renders earlier replies differently from how they were
+// sampled. Turns on the two sides of a break do not form one training sequence.
 type PrefixBreak struct {
-	AfterTurn int `json:"after_turn"` // that turn
+	AfterTurn int `json:"after_turn"` // that previous turn
 	At        int `json:"at"`         // index of the first of the prompt's ids that differs
 }
 
@@ -270,7 +270,7 @@ func (f FinishReason) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(f))
 }
 
-// CompactTurn is a Turn as RolloutResult carries it: without tools and without the whole reply.
+// CompactTurn is a Turn as Result has it: without tools and without the whole reply.
 type CompactTurn struct {
 	Turn               int             `json:"turn"`
 	Kind               TurnKind        `json:"kind"`
@@ -311,7 +311,7 @@ type Price struct {
 	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
 }
 
-// Of is the cost of what was used, in US dollars. Writing to a cache, for which some charge more, costs what the prompt does.
+// Of is the cost of the usage, in US dollars. Prompt tokens written to a cache cost the same as others, although some endpoints charge more.
 func (p *Price) Of(u Usage) float64 {
 	if p == nil {
 		return 0

@@ -17,7 +17,7 @@ const (
 	PurposeEval  Purpose = "eval" // no turn is trained on
 )
 
-// RolloutType says what a rollout's turns are good for.
+// RolloutType says what a rollout's turns may be used for.
 type RolloutType string
 
 const (
@@ -25,7 +25,7 @@ const (
 	TypeEval  RolloutType = "eval"
 )
 
-// CaptureLevel is how much is known of the agent's turns.
+// CaptureLevel is how much was captured of the agent's turns.
 type CaptureLevel string
 
 const (
@@ -34,7 +34,7 @@ const (
 	CaptureText     CaptureLevel = "text"
 )
 
-// Type is what a rollout's turns are good for, by its purpose and what was captured of so many turns of the agent.
+// Type is the type of a rollout with this purpose, the capture level and the number of the agent's turns.
 func (p Purpose) Type(level CaptureLevel, turns int) RolloutType {
 	if p != PurposeEval && level == CaptureTokens || p == PurposeTrain && turns == 0 {
 		return TypeTrain
@@ -57,8 +57,8 @@ type Sampling struct {
 	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
 }
 
-// ForTraining returns s with every parameter that truncates or reweights the distribution at its neutral value, where it has
-// none: an engine otherwise takes its own defaults, which shift the log probabilities. s may be nil.
+// ForTraining returns s with a neutral value for every unset parameter that truncates or reweights the distribution: an engine would
+// take its own defaults, which shift the log probabilities. s may be nil.
 func (s *Sampling) ForTraining() *Sampling {
 	var out Sampling
 	if s != nil {
@@ -97,7 +97,7 @@ func (m Model) validSampling() error {
 	}
 }
 
-// neutral refuses what shifts log probabilities away from those of the policy.
+// neutral refuses parameters that shift log probabilities away from those of the policy.
 func (s *Sampling) neutral() error {
 	const field = "sampling"
 	if s.Temperature != nil && !(*s.Temperature > 0) {
@@ -135,7 +135,7 @@ func (s *Sampling) validate(field string) error {
 		name     string
 		v        *float64
 		min, max float64
-		above    bool // min itself is too little
+		above    bool // min itself is excluded
 	}{
 		{"temperature", s.Temperature, 0, maxTemperature, false}, {"top_p", s.TopP, 0, 1, true}, {"min_p", s.MinP, 0, 1, false},
 		{"repetition_penalty", s.RepetitionPenalty, 0, maxRepetition, true},

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Who the agent is in its image, beside names and ids of its accounts.
+// Values of Sandbox.User that are not the name or the id of an account.
 const (
 	UserRoot    = "root"
 	UserOfImage = "image" // the USER of the image
@@ -26,7 +26,7 @@ const WorkdirOfImage = "image"
 // maxGradePaths bounds the folders of a sandbox that are graded beside the home.
 const maxGradePaths = 16
 
-// CheckImage refuses what a sandbox cannot take from its image.
+// CheckImage refuses settings that do not fit a sandbox with the image, or one without.
 func (s Sandbox) CheckImage() error {
 	if s.Image == "" {
 		for field, set := range map[string]bool{
@@ -61,7 +61,7 @@ const (
 	BackendE2B    = "e2b"
 )
 
-// CheckBackend refuses what the backend does not have, before a rollout is queued.
+// CheckBackend refuses settings that the backend does not support, before a rollout is queued.
 func (s Sandbox) CheckBackend(backend string) error {
 	switch {
 	case backend != BackendE2B:
@@ -78,8 +78,8 @@ func (s Sandbox) CheckBackend(backend string) error {
 	return nil
 }
 
-// CheckGradePath refuses a folder that cannot go from the agent's sandbox to the verifier's: the verifier's programs come from the system's
-// folders, and others are not of the image.
+// CheckGradePath refuses a folder that cannot be copied from the agent's sandbox to the verifier's: the system's folders have the verifier's
+// programs, and some folders are not part of the image.
 func CheckGradePath(field, p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
 		return fault.Field(field, "want an absolute path such as /app; got %.100q", p)
@@ -105,7 +105,7 @@ func CheckGradePath(field, p string) error {
 	return nil
 }
 
-// Network is the hosts that a task's processes may reach: names (example.org), the names below one (*.example.org), with or without a
+// Network lists the hosts that a task's processes may reach: names (example.org), the names below one (*.example.org), with or without a
 // port. The setup may reach Allow and Setup, the agent Allow and Agent. Grading reaches nothing.
 type Network struct {
 	Allow []string `json:"allow,omitempty"`

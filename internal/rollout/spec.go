@@ -1,5 +1,5 @@
-// Package rollout holds the words of the domain: what is asked (Spec, Task), where it stands (State, Phase), and what came
-// of it (Result, Turn, Outcome). It imports nothing of ours but error kinds, and does nothing.
+// Package rollout has the types of the domain: the request (Spec, Task), its progress (State, Phase) and its result (Result, Turn,
+// Outcome). Of this module it imports only the error kinds, and it does no I/O.
 package rollout
 
 import (
@@ -17,8 +17,7 @@ const (
 	RewardFile  = VerifierDir + "/reward.txt"
 	AgentLogDir = Home + "/logs/agent"
 	AgentLog    = AgentLogDir + "/opencode.jsonl" // of OpenCode
-	// Packages is where Python looks for the user's packages, and runs what it finds there (usercustomize.py, *.pth) whatever
-	// it is started for.
+	// Packages is the folder of the user's Python packages. Python runs usercustomize.py and *.pth files in it at every start.
 	Packages = Home + "/.local/lib"
 	ModelURL = "http://127.0.0.1:7000/v1"
 )
@@ -59,7 +58,7 @@ type Task struct {
 	ObeyProject bool `json:"obey_project,omitempty"`
 }
 
-// Mode is how model calls travel.
+// Mode is how model calls reach the endpoint.
 type Mode string
 
 const (
@@ -71,7 +70,7 @@ const (
 type MessagesMode string
 
 const (
-	MessagesDelta MessagesMode = ""     // what the turn before in the lineage did not have, and system messages cut
+	MessagesDelta MessagesMode = ""     // messages that the previous turn of the lineage did not have; system messages are cut
 	MessagesFull  MessagesMode = "full" // all, in each turn
 	MessagesNone  MessagesMode = "none"
 )
@@ -98,8 +97,8 @@ type Model struct {
 	Translate Translate `json:"translate,omitempty"`
 }
 
-// Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, host and port of one given by its
-// URL alone, or name@host:port of one given by both. The last is a server of its own: what it does tells nothing of others.
+// Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalogue; host:port if only a URL was given;
+// name@host:port if both were given, which is a server apart from the one in the catalogue.
 func (m Model) Upstream() string {
 	switch {
 	case m.Endpoint == "":
@@ -114,7 +113,7 @@ func (m Model) Upstream() string {
 // ClientGiven says whether the base URL is a client's and not of the operator's configuration.
 func (m *Model) ClientGiven() bool { return m.Endpoint == "" || m.Own }
 
-// host is host and port of the base URL, which may be one that cannot be read.
+// host is the host and port of the base URL, or all of a URL that cannot be parsed.
 func (m Model) host() string {
 	u, err := url.Parse(m.BaseURL)
 	if err != nil {
@@ -123,7 +122,7 @@ func (m Model) host() string {
 	return u.Host
 }
 
-// Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout. The tags are all that is said of a
+// Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout. The tags define a
 // bound: its name in histories, its name as an argument (durations are in seconds there), and its description.
 type Limits struct {
 	Call     time.Duration `json:"call" arg:"limits.call_s" jsonschema:"seconds for one model call, retries included"`
@@ -140,7 +139,7 @@ type Limits struct {
 
 	Held time.Duration `json:"held,omitempty" arg:"limits.held_s" jsonschema:"seconds by which agent_timeout_s is extended at most, for model calls that the gateway held back and for time in which no worker ran an agent that runs in the worker"`
 
-	// Attempts are needed; 0 of the others sets no bound.
+	// Attempts is at least 1 when filled; 0 sets no bound for the others.
 	Attempts         int     `json:"attempts" arg:"limits.attempts" jsonschema:"tries when the infrastructure fails"`
 	Turns            int     `json:"turns,omitempty" arg:"limits.turns" jsonschema:"model calls of the agent"`
 	PromptTokens     int64   `json:"prompt_tokens,omitempty" arg:"limits.prompt_tokens" jsonschema:"prompt tokens, summed over all calls"`
@@ -148,15 +147,16 @@ type Limits struct {
 	Cost             float64 `json:"cost,omitempty" arg:"limits.cost" jsonschema:"US dollars, summed over all calls; the model's price must be known"`
 }
 
-// Sandbox is what the task asks of the place it runs in; zero values take the backend's defaults.
+// Sandbox is what the task asks of its sandbox; zero values take the backend's defaults.
 type Sandbox struct {
 	Backend   string  `json:"backend,omitempty"` // "local"
 	Image     string  `json:"image,omitempty"`
 	CPU       float64 `json:"cpu,omitempty"`        // cores
 	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
 	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
-	// User is who the agent is in an image: UserRoot, UserOfImage, an account of the image, or "" for the user 1000. Workdir is a folder of the image that is the workdir too, or
-	// WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are further folders that are graded.
+	// User is the agent's account in an image: UserRoot, UserOfImage, an account of the image, or "" for the user 1000. Workdir is a folder of
+	// the image that becomes the workdir, or WorkdirOfImage. ImageEnv starts processes with the image's environment. GradePaths are further
+	// folders that are graded.
 	User       string   `json:"user,omitempty"`
 	Workdir    string   `json:"workdir,omitempty"`
 	ImageEnv   bool     `json:"image_env,omitempty"`

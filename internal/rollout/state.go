@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Phase is where a rollout stands; each is one activity of the workflow.
+// Phase is the part of a rollout that is under way; each is one activity of the workflow.
 type Phase string
 
 const (
@@ -46,10 +46,10 @@ type State struct {
 // Done says whether the rollout has ended.
 func (s State) Done() bool { return s.Phase == PhaseDone }
 
-// Waiting is what the heartbeats of CreateSandbox tell Temporal once it waited for the model endpoint.
+// Waiting is the heartbeat detail of CreateSandbox once it has waited for the model endpoint.
 type Waiting struct {
-	Why string `json:"why,omitempty"` // of the latest look; empty: it waits no longer
-	// Returns is how many tries of the activity, by Temporal's count, only waited.
+	Why string `json:"why,omitempty"` // of the latest check; empty: the activity no longer waits
+	// Returns counts the tries of the activity, as Temporal counts them, that only waited.
 	Returns int `json:"returns"`
 }
 
@@ -88,7 +88,7 @@ type Abort struct {
 	Reason string `json:"reason"`
 }
 
-// Progress is what RunAgent tells its workflow now and then.
+// Progress is the payload of the signal that RunAgent sends to its workflow, throttled.
 type Progress struct {
 	Attempt   int    `json:"attempt"`
 	Turns     int    `json:"turns"`
@@ -96,7 +96,7 @@ type Progress struct {
 	Waiting   string `json:"waiting,omitempty"` // see State.Waiting
 }
 
-// Summary is the workflow's own result: small; the whole Result lies in the store.
+// Summary is the workflow's own result. It is small; the whole Result is in the store.
 type Summary struct {
 	ID      string   `json:"rollout_id"`
 	Outcome Outcome  `json:"outcome"`
@@ -126,7 +126,7 @@ func (t Target) SandboxID() string { return t.RolloutID + "." + strconv.Itoa(t.A
 // VerifierID is the id of the sandbox in which the attempt is graded.
 func (t Target) VerifierID() string { return t.SandboxID() + ".v" }
 
-// ControlID is the id of the sandbox in which the verifier runs without the agent's work, where it is in doubt what ran out.
+// ControlID is the id of the sandbox in which the verifier runs without the agent's work, to find out which of the two used up a resource.
 func (t Target) ControlID() string { return t.SandboxID() + ".c" }
 
 // Outcome says why a rollout (or one attempt of it) ended.
@@ -143,13 +143,13 @@ const (
 	InfraFailed     Outcome = "infra_failed"
 )
 
-// Outcomes are all there are.
+// Outcomes lists all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{Completed, AgentFailed, AgentTimeout, BudgetExhausted, Aborted, SetupFailed, VerifierFailed, InfraFailed}
 }
 
 // MayCarryReward says whether the outcome is of the policy's own doing. Any other outcome has reward null, never 0: a zero
-// for a broken machine would train the model on noise.
+// for an infrastructure failure would train the model on noise.
 func (o Outcome) MayCarryReward() bool {
 	switch o {
 	case Completed, AgentFailed, AgentTimeout, BudgetExhausted:

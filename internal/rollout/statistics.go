@@ -32,13 +32,13 @@ func StatisticsOf(rewards []float64) Statistics {
 	return s
 }
 
-// bounded is a reward as sums take it: those of larger ones would overflow.
+// bounded limits a reward so that sums do not overflow.
 func bounded(reward float64) float64 {
 	const most = 1e300
 	return max(-most, min(reward, most))
 }
 
-// deviation is the standard deviation. Its squares are of distances that are scaled to at most 1, so that they do not overflow.
+// deviation is the standard deviation. It scales distances to at most 1 before squaring, so that squares do not overflow.
 func deviation(rewards []float64, mean float64) float64 {
 	most, variance := 0.0, 0.0
 	for _, r := range rewards {

@@ -46,7 +46,7 @@ func (s Spec) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
 }
 
-// validImage refuses what no sandbox takes from its image, and grading where a user of the image could have changed the verifier's programs.
+// validImage applies Sandbox.CheckImage, and refuses grading in a sandbox in which the agent could have changed the verifier's programs.
 func (s Spec) validImage() error {
 	if s.Sandbox.User != "" && s.Task.Verifier.SameSandbox {
 		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", s.Sandbox.User)
@@ -54,7 +54,7 @@ func (s Spec) validImage() error {
 	return s.Sandbox.CheckImage()
 }
 
-// CheckID refuses what can be no rollout's id.
+// CheckID refuses an invalid rollout id.
 func CheckID(id string) error {
 	if !idPattern.MatchString(id) {
 		return fault.Field("rollout_id", "want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", id)
@@ -90,7 +90,7 @@ func (s Spec) validModel() error {
 	return s.Model.validate()
 }
 
-// validCost refuses a bound that nothing could be held against.
+// validCost refuses a bound on the cost without a price, and a negative price.
 func (s Spec) validCost() error {
 	if s.Limits.Cost > 0 && s.Model.Price == nil {
 		return fault.Field("limits.cost", "the price of model %q is not known: give the argument price, or have it configured (prices)", s.Model.Name)
@@ -101,7 +101,7 @@ func (s Spec) validCost() error {
 	return nil
 }
 
-// validate looks at files in the order of their names: workflows call it too.
+// validate checks files in the order of their names: workflows call it, so it must be deterministic.
 //
 //workflowcheck:ignore
 func (t Task) validate() error {
@@ -135,7 +135,7 @@ func (t Task) validate() error {
 	return verifier.validate()
 }
 
-// noneBlank refuses commands that say nothing: bash succeeds at them, and where they verify that would be a reward for nothing.
+// noneBlank refuses empty commands: they succeed in bash, so an empty verifier command would give a reward for nothing.
 func noneBlank(field string, commands []string) error {
 	for i, cmd := range commands {
 		if strings.TrimSpace(cmd) == "" {
@@ -145,7 +145,7 @@ func noneBlank(field string, commands []string) error {
 	return nil
 }
 
-// checkSize bounds what travels in the workflow's input, and what travels through the store.
+// checkSize bounds the parts of the task in the workflow's input, and those in the store.
 func (t Task) checkSize() error {
 	files, verifier := t.Split()
 	n, largest := t.inlineSize(verifier)
@@ -160,7 +160,7 @@ func (t Task) checkSize() error {
 	return t.FilesRef.checkArchive("files_ref")
 }
 
-// checkArchive refuses what is not the archive of a task's files: nothing else of the store is staged in a sandbox.
+// checkArchive refuses a key that is not of an archive of task files: nothing else in the store may be staged in a sandbox.
 func (r *Ref) checkArchive(field string) error {
 	if r != nil && !taskFilesKey.MatchString(r.Key) {
 		return fault.Field(field, "want the key of a task's archive, got %q", r.Key)
@@ -168,7 +168,7 @@ func (r *Ref) checkArchive(field string) error {
 	return nil
 }
 
-// inlineSize is the size of what travels in the workflow's input, and the argument that is the largest part of it.
+// inlineSize is the size of the task in the workflow's input, and the argument that is the largest part of it.
 func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 	most := -1
 	for _, part := range []struct {
@@ -202,7 +202,7 @@ var taskFilesKey = regexp.MustCompile(`^tasks/[0-9a-f]{64}\.tar$`)
 // TaskFilesKey is where the archive of a task's files is stored; digest is its SHA-256 in hex.
 func TaskFilesKey(digest string) string { return "tasks/" + digest + ".tar" }
 
-// FilePath is where a file of Task.Files lies in the sandbox: relative names are below Workdir. A name that leads out of
+// FilePath is the path of a file of Task.Files in the sandbox: relative names are below Workdir. A name that leads out of
 // Home, or names no file, is Invalid.
 func FilePath(name string) (string, error) {
 	full := name

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// TimeoutNull is the value of Verifier.OnTimeout for which a verifier whose time is up gives no reward.
+// TimeoutNull is the value of Verifier.OnTimeout that gives no reward when the verifier's time is up.
 const TimeoutNull = "null"
 
 // Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
@@ -24,7 +24,7 @@ type Verifier struct {
 	FilesRef *Ref `json:"files_ref,omitempty"`
 	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
 	RewardRange []float64 `json:"reward_range,omitempty"`
-	// OnTimeout says what becomes of the reward when the verifier's time is up. "": a command that did not end has failed, a
+	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
 	OnTimeout string `json:"on_timeout,omitempty"`
 	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
@@ -59,8 +59,8 @@ func TestFileName(name string) (string, error) {
 	return clean, nil
 }
 
-// Split separates what setup and the agent see of the task's files from the verifier with all of its files: what a client
-// uploads below TestsDir is the verifier's.
+// Split separates the files that setup and the agent see from the verifier with all of its files: files that a client uploads below
+// TestsDir belong to the verifier.
 //
 //workflowcheck:ignore
 func (t Task) Split() (files map[string]string, v Verifier) {
@@ -81,8 +81,8 @@ func (t Task) Split() (files map[string]string, v Verifier) {
 	return files, v
 }
 
-// SplitUploads separates what setup and the agent see of the task's uploads, by their path below Home, from those of the verifier, by
-// their path below TestsDir. The task must be valid.
+// SplitUploads separates the uploads that setup and the agent see, by path below Home, from those of the verifier, by path below
+// TestsDir. The task must be valid.
 //
 //workflowcheck:ignore
 func (t Task) SplitUploads() (files, tests map[string]string) {
@@ -98,7 +98,7 @@ func (t Task) SplitUploads() (files, tests map[string]string) {
 	return files, tests
 }
 
-// validate looks at files in the order of their names: workflows call it too.
+// validate checks files in the order of their names: workflows call it, so it must be deterministic.
 //
 //workflowcheck:ignore
 func (v Verifier) validate() error {
