@@ -18,8 +18,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// shortScript has the agent write one line.
+// shortScript has OpenCode or the ReACT agent write one line.
 const shortScript = `
+- match: write a line with opencode
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo one >> log.txt", description: "One"}}]
+    - text: Done.
 - match: write a line
   hermes: true
   turns:
@@ -52,7 +56,7 @@ func startHeldCall(t *testing.T) heldCall {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(body, []byte("uniq_id")) && came.CompareAndSwap(false, true) {
+		if (bytes.Contains(body, []byte("uniq_id")) || bytes.Contains(body, []byte(`"role":"tool"`))) && came.CompareAndSwap(false, true) {
 			close(h.reached)
 			select {
 			case <-h.release:
@@ -107,6 +111,30 @@ func TestTimeWithoutAWorker(t *testing.T) {
 			require.Less(t, result.ModelHeldS, result.WallS)
 		})
 	}
+}
+
+// OpenCode that ends in time while its worker is gone has completed its task, though the next worker comes after the end of its time.
+func TestAgentThatEndsWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	model := startHeldCall(t)
+	set := startApart(t, apartOptions{modelURL: model.url})
+	id := start(t, set.url, args{
+		"instruction": "write a line with opencode", "endpoint": "scripted", "agent_timeout_s": shortLimit.Seconds(),
+		"limits": args{"attempts": 1}, "on_timeout": "null", "verify": []string{`test "$(cat log.txt)" = one`},
+	})
+	select {
+	case <-model.reached:
+	case <-time.After(4 * time.Minute):
+		require.FailNow(t, "the agent has not called its model")
+	}
+	set.roles["worker"].kill()
+	close(model.release)
+	time.Sleep(noWorker)
+	set.start("worker")
+	result := finalize(t, set.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1)
 }
 
 // signal sends a signal to a role.

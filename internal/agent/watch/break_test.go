@@ -73,6 +73,10 @@ func (idle) Stop(context.Context) error { return nil }
 
 func (idle) Close() {}
 
+type unheard struct{}
+
+func (unheard) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+
 type unmeasured struct{}
 
 func (unmeasured) Inspect(context.Context, string) (driver.Usage, error) {
@@ -123,7 +127,7 @@ func watchIdle(ctx context.Context, t *testing.T, g *unreliable, began time.Time
 
 func watchAgent(ctx context.Context, t *testing.T, g *unreliable, a agent.Agent) (*watch.Result, error) {
 	t.Helper()
-	return watch.New(watch.Options{Gateway: g}).Run(ctx, &watch.Job{
+	return watch.New(watch.Options{Gateway: g, Signals: unheard{}}).Run(ctx, &watch.Job{
 		Kind: agent.Kind{Agent: a}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
 		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
 	})

@@ -49,13 +49,15 @@ func Decide(s State) Decision {
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
 	case s.Agent.Done && s.noCall() && !s.Agent.Overflowed:
 		return s.relaunch(fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s", s.Agent.ExitCode, s.Agent.Error))
+	case s.endedLate():
+		return s.timedOut()
 	case s.Agent.Done && s.Agent.Left:
 		return Decision{Action: End, Outcome: rollout.Aborted, Text: s.failure()}
 	case s.Agent.Answered():
 		return Decision{Action: End, Outcome: rollout.Completed}
 	case s.Agent.Done:
 		return failed(s.failure())
-	case !s.Now.Before(s.end()):
+	case s.timeUp():
 		return s.timedOut()
 	case s.noCall() && s.stalled():
 		return s.relaunch(fmt.Sprintf("no model call within %s of the agent's launch, and no progress towards one", s.Now.Sub(s.Launch.Began).Round(time.Second)))

@@ -24,6 +24,9 @@ const gatewayPatience = 3 * time.Minute
 // startGrace is the longest time between an agent's first launch and the begin of its time.
 const startGrace = 5 * time.Minute
 
+// attachGrace is how long a watch that attaches to an agent waits at most for its status. It covers a poll of OpenCode.
+const attachGrace = 15 * time.Second
+
 // State is the latest observation of an agent and its route. Times are by this process's clock.
 type State struct {
 	Limits  rollout.Limits
@@ -35,6 +38,8 @@ type State struct {
 	Progress time.Time     // when this launch last made progress; at first when it, or its watch, began
 	CPU      time.Duration // used by the sandbox since this launch
 	sampled  time.Time     // when CPU was measured
+
+	Attached time.Time // when this watch attached to the launch; zero: it began the launch
 
 	Alive time.Time // when something last changed
 	Spent time.Time // when the budget was first observed as spent; zero: it is not
@@ -60,7 +65,7 @@ func (s *State) observeLaunch(l agent.Launch) {
 }
 
 // observeAttach records that the launch was not watched until now, so its earlier progress is unknown.
-func (s *State) observeAttach(now time.Time) { s.Progress, s.sampled = now, now }
+func (s *State) observeAttach(now time.Time) { s.Attached, s.Progress, s.sampled = now, now, now }
 
 // observeAgent records a status of the agent.
 func (s *State) observeAgent(now time.Time, st agent.Status) {
@@ -117,6 +122,19 @@ func (s *State) observeCPU(now time.Time, used time.Duration, share float64) {
 
 // end is when the agent's time is up.
 func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
+
+// timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time waits for it first.
+func (s *State) timeUp() bool {
+	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
+}
+
+// endedLate reports whether an agent that was not watched at the end of its time called its model after that. The gateway's times count,
+// because an agent's own are the policy's.
+func (s *State) endedLate() bool {
+	return s.Agent.Done && s.attachedLate() && s.Route.LastCallAt.After(s.end())
+}
+
+func (s *State) attachedLate() bool { return s.Attached.After(s.end().Add(-attachGrace)) }
 
 // began is when the agent's time begins: at the first model call, since a busy host may take long to start the agent.
 func (s *State) began() time.Time {

@@ -319,7 +319,7 @@ func (w *watch) nextBound(now time.Time) time.Time {
 	if next := now.Add(sampleEvery); end.Before(next) && (s.Route.Holding || !now.Before(end)) { // the end moves, or an unanswered call decides
 		end = next
 	}
-	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet)}
+	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet), s.Attached.Add(attachGrace)}
 	if !s.Away.IsZero() {
 		bounds = append(bounds, now.Add(awayPause))
 	}
