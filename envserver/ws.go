@@ -92,8 +92,8 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 }
 
 func (s *Server) wsOptions(ctx context.Context, p protocol) wsio.Options {
-	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Within: s.o.BodyTimeout, Memory: s.memory.Of(access.CallerOf(ctx).Name),
-		Refuse: p.turnAway, Gone: tools.ErrGone, GaveUp: tools.ErrGaveUp, GiveUp: s.o.GiveUp}
+	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, MessageTimeout: s.o.BodyTimeout, Memory: s.memory.Of(access.CallerOf(ctx).Name),
+		Refuse: p.turnAway, ErrGone: tools.ErrGone, ErrGaveUp: tools.ErrGaveUp, GiveUpAfter: s.o.GiveUp}
 }
 
 // turnAway answers a frame that was not read, and ends the connection.
@@ -162,7 +162,7 @@ func (p protocol) encode(v any) wsio.Answer {
 	if err != nil { // every reply consists of plain values
 		out, _ = reply.Encode(p.refuse(err))
 	}
-	return wsio.Answer{Reply: out.Pieces, Holds: out.Text}
+	return wsio.Answer{Reply: out.Pieces, KeepAlive: out.Text}
 }
 
 // linger sends a client the reason for no session, and keeps the connection open for a while: the Python client sends its first request

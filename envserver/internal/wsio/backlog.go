@@ -2,89 +2,90 @@ package wsio
 
 import "sync"
 
-// Bounds of what a client may send ahead while an answer is under way. Beyond them nothing more is read.
+// Bounds of the frames that a client may send ahead while an answer is under way. The reader stops reading at them.
 const (
-	queued      = 64
-	queuedBytes = 32 << 20
+	maxQueued      = 64
+	maxQueuedBytes = 32 << 20
 )
 
-// backlog is the frames that wait for the worker. While there is no worker it is shut and takes none.
+// backlog is the queue of frames for the worker. Without a worker it takes no frames.
 type backlog struct {
-	mu     sync.Mutex
-	room   *sync.Cond // made with the first worker: most connections are at rest
-	isOpen bool
-	isFull bool // the reader waits for room
-	isLeft bool // see leave
-	frames []frame
-	bytes  int
+	mu          sync.Mutex
+	room        *sync.Cond // made with the first worker, since most connections are idle
+	hasWorker   bool
+	readerWaits bool // the reader waits for room
+	gone        bool // see markGone
+	frames      []frame
+	bytes       int
 }
 
-func (b *backlog) open() {
+func (b *backlog) attachWorker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.isOpen = true
+	b.hasWorker = true
 	if b.room == nil {
 		b.room = sync.NewCond(&b.mu)
 	}
 }
 
-// shut has the next frame go past the worker, which has an answer under way that was overtaken. Nothing is queued then.
-func (b *backlog) shut() {
+// detachWorker makes the reader answer the next frame itself, because the client no longer waits for the worker's answer. The queue is empty
+// at that time.
+func (b *backlog) detachWorker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.isOpen = false
+	b.hasWorker = false
 }
 
-// put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame. A frame of a client that
-// has left is dropped.
-func (b *backlog) put(f frame, t *turns) bool {
+// add queues a frame for the worker. It waits for room. It returns false if there is no worker; the caller then answers the frame. It drops
+// the frame of a client that has disconnected.
+func (b *backlog) add(f frame, r *requests) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.isOpen && !b.isLeft && b.full(len(f.data)) {
-		b.isFull = true
+	for b.hasWorker && !b.gone && b.full(len(f.data)) {
+		b.readerWaits = true
 		b.room.Wait()
 	}
-	b.isFull = false
-	if b.isLeft {
+	b.readerWaits = false
+	if b.gone {
 		f.drop()
 		return true
 	}
-	if !b.isOpen {
+	if !b.hasWorker {
 		return false
 	}
-	f.turn = t.arrive()
+	f.request = r.track()
 	b.frames = append(b.frames, f)
 	b.bytes += len(f.data)
 	return true
 }
 
-// blocked says that the reader waits for room, and so reads neither a pong nor the client's end.
-func (b *backlog) blocked() bool {
+// readerBlocked reports whether the reader waits for room. It then reads neither pongs nor the end of the connection.
+func (b *backlog) readerBlocked() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.isFull
+	return b.readerWaits
 }
 
-// leave ends the reader's wait for room, for good: the client is gone.
-func (b *backlog) leave() {
+// markGone records that the client has disconnected. The reader no longer waits for room.
+func (b *backlog) markGone() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isLeft = true; b.room != nil {
+	if b.gone = true; b.room != nil {
 		b.room.Signal()
 	}
 }
 
 func (b *backlog) full(more int) bool {
-	return len(b.frames) >= queued || len(b.frames) > 0 && b.bytes+more > queuedBytes
+	return len(b.frames) >= maxQueued || len(b.frames) > 0 && b.bytes+more > maxQueuedBytes
 }
 
-// next takes the frame that has waited longest. With none it shuts the backlog, and its caller is the worker no more.
-func (b *backlog) next() (f frame, more bool) {
+// take removes the oldest frame. If there is none it detaches the worker, which is the caller.
+func (b *backlog) take() (f frame, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.room.Signal() // there is one who waits: the reader
+	b.room.Signal() // only the reader waits
 	if len(b.frames) == 0 {
-		b.isOpen, b.frames = false, nil
+		b.hasWorker, b.frames = false, nil
 		return frame{}, false
 	}
 	f, b.frames = b.frames[0], b.frames[1:]

@@ -9,20 +9,21 @@ import (
 // closeWait bounds the closing handshake, and each of its writes.
 const closeWait = 2 * time.Second
 
-// farewell is the close frame that a client gets when Run's context ends.
-func (c *conn) farewell() {
+// closeOnShutdown closes the connection when Run's context ends.
+func (c *conn) closeOnShutdown() {
 	if c.o.CloseCode != 0 {
-		c.end(c.o.CloseCode, "")
+		c.sendClose(c.o.CloseCode, "")
 		return
 	}
-	c.end(closeRestart, "server shutting down")
+	c.sendClose(closeRestart, "server shutting down")
 }
 
-// end says goodbye and gives the client a moment to answer, or to take what is being written. The reader ends the connection.
-func (c *conn) end(code int, reason string) {
-	c.closing.Lock()
-	already := c.ending.Swap(true)
-	c.closing.Unlock()
+// sendClose sends a close frame, once. The client then has closeWait to answer it and to read what is being written. The reader ends the
+// connection.
+func (c *conn) sendClose(code int, reason string) {
+	c.closeMu.Lock()
+	already := c.closeSent.Swap(true)
+	c.closeMu.Unlock()
 	if already {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 )
 
-// long answers "long" when it is released, and everything else at once. The causes with which its context ended come by ended.
+// long answers "long" when it is released, and everything else at once. It sends the causes with which its context ended to ended.
 type long struct {
 	release chan struct{}
 	ended   chan error
@@ -37,7 +37,7 @@ func TestClientThatGaveUp(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
 	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
-	c, _ := serve(t, wsio.Options{GiveUp: -1, GaveUp: gaveUp}, l.answer)
+	c, _ := serve(t, wsio.Options{GiveUpAfter: -1, ErrGaveUp: gaveUp}, l.answer)
 	for range 2 {
 		send(t, c, "long")
 		send(t, c, "next")
@@ -48,17 +48,17 @@ func TestClientThatGaveUp(t *testing.T) {
 	}
 }
 
-// A client that gives up on a request whose turn has not come never gets its late answer either.
+// A client that gives up on a queued request never gets its answer either.
 func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
 	l := long{ended: make(chan error, 1)}
 	stuck := make(chan struct{})
-	c, _ := serve(t, wsio.Options{GiveUp: -1, GaveUp: gaveUp}, func(frame []byte) wsio.Answer {
+	c, _ := serve(t, wsio.Options{GiveUpAfter: -1, ErrGaveUp: gaveUp}, func(frame []byte) wsio.Answer {
 		if string(frame) != "stuck" {
 			return l.answer(frame)
 		}
-		return wsio.Answer{Later: func(context.Context) wsio.Answer { // takes its time to end
+		return wsio.Answer{Later: func(context.Context) wsio.Answer { // does not end with its context
 			<-stuck
 			return wsio.Answer{Reply: [][]byte{[]byte("re stuck")}}
 		}}
@@ -72,11 +72,11 @@ func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 	require.Equal(t, gaveUp, <-l.ended)
 }
 
-// A client that sends ahead waits for every answer, in order, and however long that takes.
+// A client that sends ahead waits for every answer, in order, for any time.
 func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	t.Parallel()
 	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
-	c, _ := serve(t, wsio.Options{GiveUp: patience}, l.answer)
+	c, _ := serve(t, wsio.Options{GiveUpAfter: patience}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
 	send(t, c, "last")
@@ -86,11 +86,11 @@ func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	}
 }
 
-// Where replies name their requests, the next request is answered at once and the late reply comes when it is there.
+// Where replies name their requests, the next request is answered at once, and the late reply is sent when it is ready.
 func TestNamedReplyMayComeLate(t *testing.T) {
 	t.Parallel()
 	l := long{release: make(chan struct{}), ended: make(chan error, 1), named: true}
-	c, over := serve(t, wsio.Options{GiveUp: -1}, l.answer)
+	c, over := serve(t, wsio.Options{GiveUpAfter: -1}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
 	require.Equal(t, "re next", read(t, c))

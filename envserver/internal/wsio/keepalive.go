@@ -9,11 +9,12 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// keepAlive pings the client, and cuts it off when nothing was received since the ping before: whether it is gone without a word
-// or takes no reply, as then it gets no ping either. It works by a timer rather than by a goroutine or a deadline that moves with
-// every frame, so that an idle connection and a quick step cost little. A client that sent more ahead of an answer
-// than is queued is not cut off for pongs that are not read meanwhile: that it is gone shows at the ping. The returned function stops it and waits for
-// a ping under way.
+// keepAlive pings the client and ends the connection when nothing was received since the previous ping. That detects a client that
+// disappeared, and a client that does not read its reply, because a ping waits behind the reply. It uses a timer instead of a goroutine or a
+// deadline that moves with every frame, so that an idle connection and a quick step cost little.
+//
+// While the backlog is full the server does not read pongs. The connection then ends only when a ping cannot be written. The returned
+// function stops the pings and waits for a ping under way.
 func (c *conn) keepAlive() (stop func()) {
 	c.received.Store(true)
 	c.ws.SetPongHandler(func(string) error { c.received.Store(true); return nil })
@@ -32,14 +33,14 @@ func (c *conn) keepAlive() (stop func()) {
 		}
 		waits := c.waits()
 		if !c.received.Swap(false) && !waits {
-			c.end(closeInternal, "keepalive ping timeout")
+			c.sendClose(closeInternal, "keepalive ping timeout")
 			return
 		}
-		// An error here shows at the reader, which is what ends the connection, unless it waits.
+		// The reader gets the same error and ends the connection, unless it waits for room in the backlog.
 		err := c.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(closeWait))
-		if waits && err != nil && !late(err) {
+		if waits && err != nil && !isTimeout(err) {
 			_ = c.ws.Close()
-			c.backlog.leave()
+			c.backlog.markGone()
 			return
 		}
 		timer.Reset(c.o.PingEvery)
@@ -52,18 +53,18 @@ func (c *conn) keepAlive() (stop func()) {
 	}
 }
 
-// waits says that the reader waits for room in the backlog, behind an answer that is being made and not written: one that the client
-// does not take is no reason to wait.
+// waits reports whether the reader waits for room in the backlog while an answer is computed. It is false while a reply is written: a client
+// that does not read its reply is not alive.
 func (c *conn) waits() bool {
-	if !c.backlog.blocked() || !c.writing.TryLock() {
+	if !c.backlog.readerBlocked() || !c.writeMu.TryLock() {
 		return false
 	}
-	c.writing.Unlock()
+	c.writeMu.Unlock()
 	return true
 }
 
-// late says that a read or a write ended at its deadline.
-func late(err error) bool {
+// isTimeout reports whether a read or a write ended at its deadline.
+func isTimeout(err error) bool {
 	var slow net.Error
 	return errors.As(err, &slow) && slow.Timeout()
 }

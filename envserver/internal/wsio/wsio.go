@@ -1,5 +1,5 @@
-// Package wsio runs one WebSocket connection: frames are read at all times, so that pings are answered and a client that
-// leaves is noticed, while they are answered strictly one after another. A connection at rest is one goroutine.
+// Package wsio runs one WebSocket connection. It reads frames at all times, so that it answers pings and detects a client that disconnects,
+// and answers them strictly one after another. An idle connection is one goroutine.
 package wsio
 
 import (
@@ -29,47 +29,47 @@ const (
 
 // Options of a connection.
 type Options struct {
-	// PingEvery is the time between pings, and how long a client has to answer one before it is cut off.
+	// PingEvery is the time between pings, and how long a client has to answer one before its connection ends.
 	PingEvery time.Duration
-	// MaxMessage is the largest message taken, in bytes.
+	// MaxMessage is the largest accepted message, in bytes.
 	MaxMessage int64
-	// Within is how long one may take to arrive after its first 16 KiB; 0: no bound.
-	Within time.Duration
-	// Memory is where frames are read into. A frame that it has no room for, or that is too large, is read to its end and dropped.
+	// MessageTimeout is how long a message may take to arrive after its first 16 KiB; 0: no bound.
+	MessageTimeout time.Duration
+	// Memory holds the frames. A frame that is too large, or for which there is no memory, is read to its end and dropped.
 	Memory intake.Share
-	// Refuse answers such a frame, in its turn.
+	// Refuse answers such a frame, in order.
 	Refuse func(error) Answer
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
 	CloseCode int
-	// Gone is the cause with which the context of an Answer's Later ends when the client leaves.
-	Gone error
-	// GaveUp is that cause when the client sends its next request, GiveUp or more after the one under way, and has never sent ahead.
-	GaveUp error
-	GiveUp time.Duration // default 1 s; negative: every client that sends its next request has given up
+	// ErrGone is the cause with which the context of Answer.Later ends when the client disconnects.
+	ErrGone error
+	// ErrGaveUp is that cause when a client that never sent ahead sends its next request GiveUpAfter or more after the one under way.
+	ErrGaveUp   error
+	GiveUpAfter time.Duration // default 1 s; negative: every client that sends its next request has given up
 }
 
-// Handler answers one frame. It must be quick: nothing is read meanwhile.
+// Handler answers one frame. It must be quick: the connection reads nothing meanwhile.
 type Handler func(frame []byte) Answer
 
-// frame is one message of the client, or why it was not taken.
+// frame is one message of the client, or the reason why it was refused.
 type frame struct {
 	data    []byte
 	err     error
-	release func() // gives its memory back; nil where there is an error
-	turn    *turn  // nil: it is answered at once
+	release func()   // releases its memory; nil where there is an error
+	request *request // nil: it is answered at once
 }
 
-// Answer is what becomes of a frame.
+// Answer is the reaction to a frame.
 type Answer struct {
-	// Reply is sent as one message, piece after piece; nil for none.
+	// Reply is sent as one message, piece after piece; nil: none.
 	Reply [][]byte
-	// Holds is what must not be collected until Reply is written.
-	Holds any
-	// Later, where set, makes the answer instead and may take its time. Its context ends with the connection.
+	// KeepAlive is what must not be collected until Reply is written.
+	KeepAlive any
+	// Later, where set, computes the answer and may take long. Its context ends with the connection.
 	Later func(context.Context) Answer
-	// Named: the reply names its request. A client that sends its next request meanwhile is answered at once, and gets this reply later.
+	// Named: the reply names its request. A client that sends its next request meanwhile gets that answer at once, and this reply later.
 	Named bool
-	// Close ends the connection with this code, after the reply; 0: it goes on.
+	// Close ends the connection with this code, after the reply; 0: the connection stays open.
 	Close int
 }
 
@@ -77,76 +77,76 @@ type conn struct {
 	ws     *websocket.Conn
 	o      Options
 	handle Handler
-	life   context.Context // Run's; what Later is called with is made from it
+	runCtx context.Context // Run's, the parent of workCtx
 
-	received atomic.Bool // since the last ping
-	ending   atomic.Bool // a close frame was sent, or tried
-	closing  sync.Mutex  // held to set ending, and to set a deadline where it is not set
+	received  atomic.Bool // since the last ping
+	closeSent atomic.Bool // a close frame was sent, or tried
+	closeMu   sync.Mutex  // guards setting closeSent, and setting a deadline while it is false
 
-	backlog backlog
-	turns   turns
-	writing sync.Mutex // of messages: a reply that was overtaken is written when it is there
-	worker  sync.WaitGroup
-	working context.Context // of the workers; nil before the first. The reader's own, as is cancel
-	cancel  context.CancelCauseFunc
+	backlog    backlog
+	requests   requests
+	writeMu    sync.Mutex // of messages: a late named reply is written from a goroutine of its own
+	worker     sync.WaitGroup
+	workCtx    context.Context // of the workers; nil before the first. Set by the reader, as is cancelWork
+	cancelWork context.CancelCauseFunc
 }
 
 // Run answers frames until the client leaves, an answer ends the connection, or ctx ends. It closes ws.
 func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
-	if o.GiveUp == 0 {
-		o.GiveUp = time.Second
+	if o.GiveUpAfter == 0 {
+		o.GiveUpAfter = time.Second
 	}
-	c := &conn{ws: ws, o: o, handle: h, life: ctx}
+	c := &conn{ws: ws, o: o, handle: h, runCtx: ctx}
 	stopPings := c.keepAlive()
-	stopWatch := context.AfterFunc(ctx, c.farewell)
+	stopWatch := context.AfterFunc(ctx, c.closeOnShutdown)
 	c.read()
 	stopWatch()
-	if c.cancel != nil {
-		c.cancel(o.Gone)
+	if c.cancelWork != nil {
+		c.cancelWork(o.ErrGone)
 	}
-	_ = ws.Close() // also ends a write that the client does not read
+	_ = ws.Close() // also unblocks a write that the client does not read
 	c.worker.Wait()
-	if c.cancel != nil {
-		c.cancel(nil)
+	if c.cancelWork != nil {
+		c.cancelWork(nil)
 	}
 	stopPings()
 }
 
-// read answers frames, or has them wait their turn, until the connection ends. The library has answered a close frame.
+// read answers or queues frames until the connection ends. The library answers a close frame.
 func (c *conn) read() {
 	for {
 		frame, err := c.frame()
 		if err != nil {
 			return
 		}
-		if late := c.turns.next(c.o.GiveUp); late != nil {
-			c.overtake(late)
+		if stale := c.requests.nextArrived(c.o.GiveUpAfter); stale != nil {
+			c.abandon(stale)
 		}
-		if !c.backlog.put(frame, &c.turns) {
-			c.take(frame)
+		if !c.backlog.add(frame, &c.requests) {
+			c.answerNow(frame)
 		}
-		c.received.Store(true) // not before: it may have waited for room
+		c.received.Store(true) // after add, which may have waited for room
 	}
 }
 
-// overtake lets the next frame go past an answer that the client no longer waits for. One that names its request is sent when it is
-// there; any other is ended and dropped, and its worker goes on with the next frame.
-func (c *conn) overtake(late *turn) {
-	if !late.named {
-		late.cancel(c.o.GaveUp)
+// abandon handles an answer that the client no longer waits for. An answer that names its request is sent when it is ready, and does not
+// delay the next frame. Any other answer is canceled and dropped, and its worker continues with the next frame.
+func (c *conn) abandon(stale *request) {
+	if !stale.named {
+		stale.cancel(c.o.ErrGaveUp)
 		return
 	}
-	c.backlog.shut()
+	c.backlog.detachWorker()
 }
 
-// frame reads the next frame. One that is not taken is read to its end all the same: a client that still sends reads no answer.
+// frame reads the next frame. It reads a refused frame to its end, because a client that still sends reads no answer.
 func (c *conn) frame() (frame, error) {
 	_, next, err := c.ws.NextReader()
 	if err != nil {
 		return frame{}, err
 	}
-	r := &bounded{r: next, c: c}
-	defer r.arrived()
+	r := &timedReader{r: next, c: c}
+	defer r.lift()
 	data, release, err := c.o.Memory.Read(r, c.o.MaxMessage)
 	var large *intake.TooLargeError
 	if errors.As(err, &large) || errors.Is(err, intake.ErrBusy) {
@@ -156,7 +156,7 @@ func (c *conn) frame() (frame, error) {
 	return frame{data: data, release: release}, err
 }
 
-// answer has a frame answered, and gives its memory back.
+// answer calls the handler with a frame and releases the frame's memory.
 func (c *conn) answer(f frame) Answer {
 	if f.err != nil {
 		return c.o.Refuse(f.err)
@@ -165,48 +165,48 @@ func (c *conn) answer(f frame) Answer {
 	return c.handle(f.data)
 }
 
-// drop gives the memory of a frame back that is not answered.
+// drop releases the memory of a frame that is not answered.
 func (f frame) drop() {
 	if f.release != nil {
 		f.release()
 	}
 }
 
-// take answers a frame on the reader's own goroutine, which saves a session at rest a second one and a quick answer the way
-// to it. An answer that takes long gets a goroutine, which then answers what comes meanwhile.
-func (c *conn) take(f frame) {
-	if c.ending.Load() { // what comes after the goodbye is only read to get at the client's own
+// answerNow answers a frame on the reader's goroutine, so that an idle session needs no second one and a quick answer no hand-over. An
+// answer that takes long gets a worker goroutine, which then also answers the frames that arrive meanwhile.
+func (c *conn) answerNow(f frame) {
+	if c.closeSent.Load() { // frames after our close frame are only read to reach the client's close frame
 		f.drop()
 		return
 	}
 	a := c.answer(f)
 	if a.Later == nil {
-		c.say(a)
+		c.send(a)
 		return
 	}
-	if c.working == nil {
-		c.working, c.cancel = context.WithCancelCause(c.life)
+	if c.workCtx == nil {
+		c.workCtx, c.cancelWork = context.WithCancelCause(c.runCtx)
 	}
-	c.backlog.open()
-	one := c.turns.arrive()
-	c.turns.start(c.working, one, a.Named)
-	c.worker.Go(func() { c.work(one, a) })
+	c.backlog.attachWorker()
+	req := c.requests.track()
+	c.requests.start(c.workCtx, req, a.Named)
+	c.worker.Go(func() { c.work(req, a) })
 }
 
-// work gives an answer, and answers what was queued meanwhile until nothing is, or until another worker has the backlog.
-func (c *conn) work(one *turn, a Answer) {
-	for c.finish(one, a) {
-		next, more := c.backlog.next()
+// work sends an answer and then answers the queued frames. It returns when the queue is empty or another worker has taken it over.
+func (c *conn) work(req *request, a Answer) {
+	for c.complete(req, a) {
+		next, more := c.backlog.take()
 		if !more {
 			return
 		}
-		one, a = next.turn, c.begin(next)
+		req, a = next.request, c.begin(next)
 	}
 }
 
-// begin answers a frame from the backlog. An answer that takes long, which finish then makes, has its context.
+// begin answers a frame from the backlog. For an answer that takes long it makes the context; complete computes the answer.
 func (c *conn) begin(f frame) Answer {
-	if c.ending.Load() || c.working.Err() != nil {
+	if c.closeSent.Load() || c.workCtx.Err() != nil {
 		f.drop()
 		return Answer{}
 	}
@@ -214,59 +214,59 @@ func (c *conn) begin(f frame) Answer {
 	if a.Later == nil {
 		return a
 	}
-	wanted := c.turns.start(c.working, f.turn, a.Named)
+	wanted := c.requests.start(c.workCtx, f.request, a.Named)
 	switch {
 	case wanted:
-	case a.Named: // the requests after it do not wait
-		c.worker.Go(func() { c.finish(f.turn, a) })
+	case a.Named: // later requests do not wait for it
+		c.worker.Go(func() { c.complete(f.request, a) })
 		return Answer{}
 	default:
-		f.turn.cancel(c.o.GaveUp)
+		f.request.cancel(c.o.ErrGaveUp)
 	}
 	return a
 }
 
-// finish makes an answer that takes long, and sends the answer unless the client no longer waits for it. It reports whether the worker has
-// the backlog still.
-func (c *conn) finish(one *turn, a Answer) bool {
+// complete computes an answer that takes long, and sends the answer unless the client no longer waits for it. It reports whether its worker
+// still serves the backlog.
+func (c *conn) complete(req *request, a Answer) bool {
 	named := a.Named
 	if a.Later != nil {
-		a = a.Later(one.ctx)
-		defer one.cancel(nil)
+		a = a.Later(req.ctx)
+		defer req.cancel(nil)
 	}
-	wanted, passed := c.turns.end(one)
+	wanted, bypassed := c.requests.end(req)
 	if !wanted && !named {
 		a.Reply = nil
 	}
-	if c.working.Err() == nil {
-		c.say(a)
+	if c.workCtx.Err() == nil {
+		c.send(a)
 	}
-	return !passed
+	return !bypassed
 }
 
-// say sends a reply, and the goodbye.
-func (c *conn) say(a Answer) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+// send writes the reply and, where the answer closes the connection, the close frame.
+func (c *conn) send(a Answer) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if a.Reply != nil {
 		err := c.write(a.Reply)
-		runtime.KeepAlive(a.Holds)
+		runtime.KeepAlive(a.KeepAlive)
 		if err != nil {
 			_ = c.ws.Close() // ends the reader
 			return
 		}
-		c.received.Store(true) // a long write is a sign of life, too
+		c.received.Store(true) // the client has read the reply, so it is alive
 	}
 	if a.Close != 0 {
-		c.end(a.Close, "")
+		c.sendClose(a.Close, "")
 	}
 }
 
-// stretch is how much of a large reply is written at a time, in bytes.
-const stretch = 64 << 10
+// chunkBytes is how much of a large reply is written at a time.
+const chunkBytes = 64 << 10
 
-// write sends one message. One of several pieces, which are not copied together, becomes several frames, and what the client
-// takes of them is a sign of life: it may be slow.
+// write sends one message. A message of several pieces is sent as several frames, so that the pieces need not be copied together. Each frame
+// that the client reads shows that it is alive, so a client may read slowly.
 func (c *conn) write(pieces [][]byte) error {
 	if len(pieces) == 1 {
 		return c.ws.WriteMessage(websocket.TextMessage, pieces[0])
@@ -276,7 +276,7 @@ func (c *conn) write(pieces [][]byte) error {
 		return err
 	}
 	for _, piece := range pieces {
-		for part := range slices.Chunk(piece, stretch) {
+		for part := range slices.Chunk(piece, chunkBytes) {
 			if _, err := w.Write(part); err != nil {
 				return err
 			}

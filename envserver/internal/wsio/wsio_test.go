@@ -18,23 +18,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// patience bounds what only a bug makes wait.
+// patience bounds waits that only a bug makes long.
 const patience = 5 * time.Minute
 
 const maxMessage = 1 << 20
 
 var errGone = errors.New("gone")
 
-// serve runs h for a client, which is returned with a channel that closes when Run has returned.
+// serve runs h for a client. It returns the client and a channel that closes when Run has returned.
 func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
 	return serveWatched(t, o, h, nil)
 }
 
-// serveWatched calls watch with each deadline that the server sets for reading; nil: there is no such function.
+// serveWatched calls watch, unless it is nil, with each read deadline that the server sets.
 func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30, 16<<10).Of("")
+	o.ErrGone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30, 16<<10).Of("")
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
@@ -80,7 +80,7 @@ func closed(t *testing.T, over <-chan struct{}) {
 	}
 }
 
-// mixed answers "slow…" when it is let, and all else at once.
+// mixed answers "slow…" when let has a token, and everything else at once.
 func mixed(let <-chan struct{}) wsio.Handler {
 	return func(frame []byte) wsio.Answer {
 		if !strings.HasPrefix(string(frame), "slow") {
@@ -96,7 +96,7 @@ func mixed(let <-chan struct{}) wsio.Handler {
 	}
 }
 
-// Whatever is quick and whatever is slow, and more of it than is queued: replies come in the order of their requests.
+// Replies come in the order of their requests, whether they are quick or slow, and also when there are more requests than the queue holds.
 func TestRepliesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	const frames = 300
@@ -110,7 +110,7 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 	}
 	go func() {
 		for i := range frames {
-			_ = c.WriteMessage(websocket.TextMessage, []byte(name(i))) // what fails shows at the reading
+			_ = c.WriteMessage(websocket.TextMessage, []byte(name(i))) // reading reports a failure
 			if i%2 == 0 {
 				let <- struct{}{}
 			}
@@ -121,7 +121,7 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 	}
 }
 
-// What a reply is made of comes as one message, whatever the sizes of its pieces.
+// A reply is one message, whatever the sizes of its pieces.
 func TestPiecesAreOneMessage(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("large", 10_000)
@@ -134,14 +134,14 @@ func TestPiecesAreOneMessage(t *testing.T) {
 	}
 }
 
-// A frame whose answer ends the connection ends it in its turn, and what comes after it is not answered.
-func TestCloseInItsTurn(t *testing.T) {
+// A frame whose answer ends the connection ends it in order: frames before it are answered, frames after it are not.
+func TestCloseInOrder(t *testing.T) {
 	t.Parallel()
 	let := make(chan struct{})
 	quick := mixed(let)
 	c, over := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
 		if string(frame) == "bye" {
-			return wsio.Answer{Reply: [][]byte{[]byte("farewell")}, Close: wsio.CloseNormal}
+			return wsio.Answer{Reply: [][]byte{[]byte("goodbye")}, Close: wsio.CloseNormal}
 		}
 		return quick(frame)
 	})
@@ -151,14 +151,14 @@ func TestCloseInItsTurn(t *testing.T) {
 	close(let)
 	require.Equal(t, "slow", read(t, c))
 	require.Equal(t, "before", read(t, c))
-	require.Equal(t, "farewell", read(t, c))
+	require.Equal(t, "goodbye", read(t, c))
 	_, _, err := c.ReadMessage()
 	require.True(t, websocket.IsCloseError(err, wsio.CloseNormal), "%v", err)
 	closed(t, over)
 }
 
-// A frame that is too large is refused in its turn, once it is sent. One that just fits is answered.
-func TestAFrameTooLargeIsAnswered(t *testing.T) {
+// A frame that is too large is refused in order, after it has arrived. A frame of exactly the maximum is answered.
+func TestFrameTooLargeIsAnswered(t *testing.T) {
 	t.Parallel()
 	let := make(chan struct{})
 	refuse := func(error) wsio.Answer { return wsio.Answer{Reply: [][]byte{[]byte("too large")}} }
@@ -173,8 +173,8 @@ func TestAFrameTooLargeIsAnswered(t *testing.T) {
 	}
 }
 
-// The client's end is the end of what is done for it.
-func TestLeavingEndsWhatIsUnderWay(t *testing.T) {
+// A client that disconnects ends the context of its answer.
+func TestDisconnectCancelsTheAnswer(t *testing.T) {
 	t.Parallel()
 	begun, cause := make(chan struct{}), make(chan error, 1)
 	c, over := serve(t, wsio.Options{}, func([]byte) wsio.Answer {
@@ -192,9 +192,8 @@ func TestLeavingEndsWhatIsUnderWay(t *testing.T) {
 	closed(t, over)
 }
 
-// A client that sends requests and takes no replies is half-open to a server, whose kernel goes on taking its part: it is cut off,
-// on whichever goroutine the reply is stuck.
-func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
+// The connection of a client that sends requests and reads no replies ends, whichever goroutine blocks on writing the reply.
+func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 16<<20) // more than the kernel holds
 	for name, h := range map[string]wsio.Handler{
@@ -212,12 +211,12 @@ func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 	}
 }
 
-// A reply of many megabytes is taken in stretches over several times the bound, and the pongs stand behind it, as those of a client
-// do that reads nothing but its reply: as long as some of it is taken, the client is alive, gets it whole, and the next one.
-func TestALargeReplyMayBeTakenSlowly(t *testing.T) {
+// A client may read a reply of many megabytes slowly, over several ping intervals, and send no pong meanwhile. As long as it reads some of
+// the reply, the connection stays open, and the client gets the whole reply and the next one.
+func TestLargeReplyMayBeReadSlowly(t *testing.T) {
 	t.Parallel()
 	const bounds = 3
-	s := slow{every: 3 * time.Second, stretch: 256 << 10}
+	s := slow{every: 3 * time.Second, step: 256 << 10}
 	c, _ := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
 	s.narrow(t, c)
 	send(t, c, "give")
@@ -226,16 +225,16 @@ func TestALargeReplyMayBeTakenSlowly(t *testing.T) {
 	taken := s.take(t, reply, bounds)
 	rest, err := io.Copy(io.Discard, reply)
 	require.NoError(t, err)
-	require.Positive(t, rest, "it was taken before the bound had passed several times")
+	require.Positive(t, rest, "the reply was read before several ping intervals had passed")
 	require.Equal(t, s.size(), taken+rest)
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
 }
 
-// One that took a reply for a while and then takes no more of it is gone all the same.
-func TestAClientThatStopsTakingAReplyIsCutOff(t *testing.T) {
+// The connection of a client that stops reading in the middle of a reply ends.
+func TestClientThatStopsReadingAReply(t *testing.T) {
 	t.Parallel()
-	s := slow{every: 2 * time.Second, stretch: 256 << 10}
+	s := slow{every: 2 * time.Second, step: 256 << 10}
 	c, over := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
 	s.narrow(t, c)
 	send(t, c, "give")

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 )
 
-// watched is a listener whose connections tell of each deadline for reading.
+// watched is a listener whose connections pass each read deadline to watch.
 type watched struct {
 	net.Listener
 	watch func(time.Time)
@@ -36,10 +36,10 @@ func (c *watchedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// A client that stalls within a large message, and is there all the same, is cut off; it gets the reason.
-func TestAMessageThatStalls(t *testing.T) {
+// The connection of a client that stalls within a large message ends, although it answers pings. The client gets the reason.
+func TestMessageThatStalls(t *testing.T) {
 	t.Parallel()
-	c, over := serve(t, wsio.Options{Within: time.Millisecond}, mixed(nil))
+	c, over := serve(t, wsio.Options{MessageTimeout: time.Millisecond}, mixed(nil))
 	w, err := c.NextWriter(websocket.TextMessage)
 	require.NoError(t, err)
 	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // no last frame follows
@@ -49,30 +49,30 @@ func TestAMessageThatStalls(t *testing.T) {
 	closed(t, over)
 }
 
-// The bound is set for large messages alone, and lifted when one has arrived.
-func TestTheBoundOfAMessageIsLifted(t *testing.T) {
+// Only large messages have a deadline, which is removed when the message has arrived.
+func TestMessageDeadlineIsRemoved(t *testing.T) {
 	t.Parallel()
 	var last atomic.Pointer[time.Time]
-	c, _ := serveWatched(t, wsio.Options{Within: patience}, mixed(nil), func(at time.Time) { last.Store(&at) })
+	c, _ := serveWatched(t, wsio.Options{MessageTimeout: patience}, mixed(nil), func(at time.Time) { last.Store(&at) })
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
 	last.Store(nil)
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
-	require.Nil(t, last.Load(), "a small message has no bound")
+	require.Nil(t, last.Load(), "a small message has no deadline")
 	large := strings.Repeat("x", 100_000)
 	send(t, c, large)
 	require.Equal(t, large, read(t, c))
 	require.NotNil(t, last.Load())
-	require.Zero(t, *last.Load(), "the bound is lifted")
+	require.Zero(t, *last.Load(), "the deadline is removed")
 }
 
-// A client may send more ahead of a long answer than is queued, and then gets every answer, although its pongs are not read meanwhile.
-func TestMoreThanIsQueuedAheadOfALongAnswer(t *testing.T) {
+// A client that sends more frames ahead of a long answer than the queue holds gets every answer, although the server reads no pongs meanwhile.
+func TestFullQueueBehindALongAnswer(t *testing.T) {
 	t.Parallel()
 	const frames, pings = 100, 2
 	let, pinged := make(chan struct{}), 0
-	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second, GiveUp: patience}, mixed(let))
+	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second, GiveUpAfter: patience}, mixed(let))
 	answer := c.PingHandler()
 	c.SetPingHandler(func(data string) error {
 		if pinged++; pinged == pings {
@@ -91,11 +91,11 @@ func TestMoreThanIsQueuedAheadOfALongAnswer(t *testing.T) {
 	require.GreaterOrEqual(t, pinged, pings)
 }
 
-// A client that leaves after it sent more ahead than is queued is noticed, and what is done for it ends.
-func TestAClientLeavesAQueueThatIsFull(t *testing.T) {
+// The server detects that a client with a full queue has disconnected, and cancels its answer.
+func TestClientDisconnectsWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	begun, cause := make(chan struct{}), make(chan error, 1)
-	c, over := serve(t, wsio.Options{PingEvery: time.Second, GiveUp: patience}, func(frame []byte) wsio.Answer {
+	c, over := serve(t, wsio.Options{PingEvery: time.Second, GiveUpAfter: patience}, func(frame []byte) wsio.Answer {
 		if string(frame) != "work" {
 			return wsio.Answer{Reply: [][]byte{frame}}
 		}
