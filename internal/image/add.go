@@ -66,12 +66,16 @@ func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string,
 		return record, err
 	}
 	if old, err := s.read(record.ID); err == nil {
-		return old, errors.Join(s.nameAll(old, names), s.touch(old.ID))
+		return s.addNames(old, names)
 	}
 	locks, err := s.lockLayers(ctx, record.Layers)
 	defer locks.close()
 	if err != nil {
 		return record, err
+	}
+	// Another process may have added the image during the wait, and a sandbox may hold its record: a new record would not be held.
+	if old, err := s.read(record.ID); err == nil {
+		return s.addNames(old, names)
 	}
 	if err := s.unpackAll(ctx, stop, record.Layers, layers, temp); err != nil {
 		return record, err
@@ -83,16 +87,17 @@ func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string,
 		return record, fault.Wrap(fault.Exhausted, err, "record image")
 	}
 	s.o.Logger.Info("added an image", "image", record.ID, "names", names, "bytes", record.Bytes)
-	return record, errors.Join(s.nameAll(record, names), s.touch(record.ID))
+	return s.addNames(record, names)
 }
 
-func (s *Store) nameAll(i Image, names []string) error {
+// addNames gives a recorded image further names, and notes that it was used now.
+func (s *Store) addNames(i Image, names []string) (Image, error) {
 	for _, full := range names {
 		if err := s.setName(full, i.ID); err != nil {
-			return fault.Wrap(fault.Exhausted, err, "record the name %s", full)
+			return i, fault.Wrap(fault.Exhausted, err, "record the name %s", full)
 		}
 	}
-	return nil
+	return i, s.touch(i.ID)
 }
 
 // describe reads the configuration of an image and checks that it can run here.

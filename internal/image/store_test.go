@@ -221,24 +221,40 @@ func TestNames(t *testing.T) {
 	nothingIn(t, s)
 }
 
-// Several stores over one folder add one image at the same time; it is there once, and whole.
+// Several stores over one folder add one image at the same time; it is there once, and whole. Each sandbox that uses it as soon as it is added
+// holds it.
 func TestConcurrentAdd(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "images")
 	path := archive(t, imageOf(t, []entry{file("a", "1")}, []entry{file("b", "22")}))
 	var all sync.WaitGroup
-	errs := make([]error, 6)
+	errs, uses := make([]error, 6), make([]*image.Use, 6)
 	for n := range errs {
 		s := open(t, image.Options{Dir: folder})
-		all.Go(func() { _, errs[n] = s.Import(t.Context(), path, "app") })
+		all.Go(func() {
+			if _, errs[n] = s.Import(t.Context(), path, "app"); errs[n] == nil {
+				uses[n], errs[n] = s.Use(t.Context(), "app")
+			}
+		})
 	}
 	all.Wait()
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	size, err := open(t, image.Options{Dir: folder}).Bytes()
+	s := open(t, image.Options{Dir: folder})
+	size, err := s.Bytes()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, size)
+	record, err := os.Stat(filepath.Join(folder, "images", strings.TrimPrefix(uses[0].Image.ID, "sha256:")+".json"))
+	require.NoError(t, err)
+	for _, u := range uses {
+		held, err := u.Lock.Stat()
+		require.NoError(t, err)
+		require.True(t, os.SameFile(record, held), "a sandbox holds a record that was replaced")
+		require.True(t, fault.Is(s.Remove(t.Context(), "app"), fault.Conflict))
+		require.NoError(t, u.Lock.Close())
+	}
+	require.NoError(t, s.Remove(t.Context(), "app"))
 }
 
 // What a crash left is cleared by the next process.
