@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 // pulls has a bucket for each pull queue: number → key. The payload is the file of that number; earlier releases stored it here, after
 // the key and a line break.
 var pulls = []byte("pulls")
+
+// leases has the end of the latest lease of a group in a pull queue: number → Unix time in nanoseconds. It goes with the group.
+var leases = []byte("leases")
 
 // Item is a group in a pull queue.
 type Item struct {
@@ -58,12 +62,13 @@ func (q *Queue) Push(name string, item Item) error {
 }
 
 // Pull returns the oldest groups of a pull queue that are neither acknowledged nor leased, at most most of them and, besides the first,
-// at most maxBytes. It leases them for a time; 0: the next call returns them again.
+// at most maxBytes. It leases them for a time; 0: the next call returns them again. It returns when the leases are synced.
 func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration) ([]Item, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.o.Now()
 	var out []Item
+	var leased [][]byte
 	err := q.db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(pulls).Bucket([]byte(name))
 		if b == nil {
@@ -73,7 +78,7 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 		c := b.Cursor()
 		for id, v := c.First(); id != nil && len(out) < most; id, v = c.Next() {
 			key, payload, inside := bytes.Cut(v, []byte("\n"))
-			if now.Before(q.leases[string(pullKey(name, string(key)))]) {
+			if end := tx.Bucket(leases).Get(id); end != nil && now.UnixNano() < int64(binary.BigEndian.Uint64(end)) {
 				continue
 			}
 			payload, err := q.pulled(id, payload, inside)
@@ -83,16 +88,26 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 			if size += int64(len(payload)); len(out) > 0 && size > maxBytes {
 				break
 			}
-			out = append(out, Item{string(key), payload})
+			out, leased = append(out, Item{string(key), payload}), append(leased, bytes.Clone(id))
 		}
 		return nil
 	})
-	for _, item := range out {
-		if lease > 0 {
-			q.leases[string(pullKey(name, item.Key))] = now.Add(lease)
+	if err == nil && lease > 0 && len(out) > 0 {
+		err = q.db.Update(func(tx *bbolt.Tx) error { return putLeases(tx, leased, now.Add(lease)) })
+	}
+	if err != nil {
+		return nil, unavailableOr(err)
+	}
+	return out, nil
+}
+
+func putLeases(tx *bbolt.Tx, ids [][]byte, end time.Time) error {
+	for _, id := range ids {
+		if err := tx.Bucket(leases).Put(id, number(uint64(end.UnixNano()))); err != nil {
+			return err
 		}
 	}
-	return out, unavailableOr(err)
+	return nil
 }
 
 // pulled returns a payload: a copy from the record, or from the file.
@@ -132,16 +147,13 @@ func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 				continue
 			}
 			q.files.drop(tx, binary.BigEndian.Uint64(id))
-			if err := b.Delete(id); err != nil {
+			if err := errors.Join(b.Delete(id), tx.Bucket(leases).Delete(id)); err != nil {
 				return err
 			}
 			n++
 		}
 		return nil
 	})
-	for _, key := range acked {
-		delete(q.leases, string(pullKey(name, key)))
-	}
 	return n, unavailableOr(err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
@@ -64,6 +65,41 @@ func TestPulledPayloads(t *testing.T) {
 	require.Empty(t, left)
 	require.NoError(t, q.Push("any", queue.Item{Key: "a", Payload: []byte(`{}`)}))
 	require.Empty(t, pulled(t, q), "what was acknowledged does not come again")
+	require.NoError(t, q.Close())
+}
+
+// A lease outlives a restart: otherwise a second trainer would get the groups that the first one trains on. One that has ended does not, nor
+// one of an answer that failed.
+func TestLeasesOfPulledGroups(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	q := open(t, path)
+	for _, key := range []string{"a", "b", "c"} {
+		require.NoError(t, q.Push("any", queue.Item{Key: key, Payload: []byte(`{"n":"` + key + `"}`)}))
+	}
+	items, err := q.Pull("any", 1, 1<<30, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, "a", items[0].Key)
+
+	files, err := filepath.Glob(path + ".groups/*.json")
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	require.NoError(t, os.Rename(files[2], path+".away"))
+	_, err = q.Pull("any", 3, 1<<30, time.Hour)
+	require.ErrorContains(t, err, "is missing")
+	require.NoError(t, os.Rename(path+".away", files[2]))
+
+	require.NoError(t, q.Close())
+	q = open(t, path)
+	require.Equal(t, []string{"b", "c"}, pulled(t, q))
+	require.NoError(t, q.Close())
+
+	q, err = queue.Open(queue.Options{Path: path, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "c"}, pulled(t, q))
+	n, err := q.AckPull("any", []string{"a", "b", "c"})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
 	require.NoError(t, q.Close())
 }
 

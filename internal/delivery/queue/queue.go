@@ -41,8 +41,6 @@ type Queue struct {
 	all   []group // queued and buffered ones, oldest first
 	// seen is the time of each environment's latest call.
 	seen map[int]time.Time
-	// leases are the ends of the leases of groups in pull queues.
-	leases map[string]time.Time
 }
 
 // state is everything but the groups, one record of the file.
@@ -90,7 +88,7 @@ func Open(o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "open %s", o.Path)
 	}
-	q := &Queue{db: db, files: files{o.Path + ".groups"}, o: o, seen: map[int]time.Time{}, leases: map[string]time.Time{}}
+	q := &Queue{db: db, files: files{o.Path + ".groups"}, o: o, seen: map[int]time.Time{}}
 	if err := q.load(); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read %s", o.Path)
 	}
@@ -123,7 +121,7 @@ func (q *Queue) load() error {
 
 func (q *Queue) read() error {
 	err := q.db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{payloads, groups, keys, order, about, pulls} {
+		for _, name := range [][]byte{payloads, groups, keys, order, about, pulls, leases} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
