@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -95,6 +96,47 @@ func (d *Dialect) restrict(o *Draft) {
 	if len(options.Keep(func(key string) bool { return !slices.Contains(promptOptions(), key) })) > 0 {
 		o.Set(templateOptions, options.Bytes())
 	}
+}
+
+// loosen removes "strict" from the tools: engines sample calls of strict tools under a grammar.
+func (d *Draft) loosen() {
+	tools, _ := d.Get("tools")
+	if !bytes.Contains(tools, []byte("strict")) && !bytes.Contains(tools, []byte(`\u`)) { // a key may be escaped
+		return
+	}
+	list, loosened := rawjson.Cursor{Src: tools}, []byte(nil)
+	if list.Peek() != '[' {
+		return
+	}
+	changed := false
+	for n := range list.Elements {
+		if n > 0 {
+			loosened = append(loosened, ',')
+		}
+		tool, strict := withoutStrict(list.Skip())
+		if o, err := rawjson.ParseObject(tool); err == nil {
+			if function, inner := withoutStrict(o.Or("function", "null")); inner {
+				o.Set("function", function)
+				tool, strict = o.Bytes(), true
+			}
+		}
+		loosened, changed = append(loosened, tool...), changed || strict
+	}
+	if !changed || !list.End() {
+		return
+	}
+	d.note("tools.strict", []byte("true"), nil)
+	d.Object.Set("tools", rawjson.AppendList(nil, loosened))
+}
+
+// withoutStrict returns a tool or function without the member "strict", and whether it was on.
+func withoutStrict(object []byte) ([]byte, bool) {
+	o, err := rawjson.ParseObject(object)
+	if err != nil || !on(o, "strict") {
+		return object, false
+	}
+	o.Remove("strict")
+	return o.Bytes(), true
 }
 
 // without removes the members that are not allowed.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Parameters that force tokens, change the template or the reply do not go upstream, however they are spelt; the record names them.
@@ -74,5 +76,31 @@ func TestConstrainedCallsAreNotTrained(t *testing.T) {
 		require.Equal(t, tc.want, turn.Constrained, tc.member)
 		require.Equal(t, tc.want == "", turn.Train, tc.member)
 		require.Contains(t, e.requests()[i].body, tc.member)
+	}
+}
+
+// Tools are not strict where their calls may be trained on, since engines would sample them under a grammar. Elsewhere they are the agent's.
+func TestStrictTools(t *testing.T) {
+	t.Parallel()
+	const loose = `{"type":"function","function":{"name":"a","strict":false,"parameters":{"strict":true}}}`
+	for path, tc := range map[string]struct{ strict, sent string }{
+		"chat/completions": {
+			`{"type":"function","function":{"str\u0069ct":true,"name":"b","strict":1}},` + loose, `[{"type":"function","function":{"name":"b"}},` + loose + `]`,
+		},
+		"responses": {`{"type":"function","name":"b","strict":true}`, `[{"type":"function","name":"b"}]`},
+	} {
+		h, e := newHost(t), newEngine(t, eachAPI(t, false))
+		r := h.route(e.URL)
+		ask := func(id string) {
+			r.ID, r.SandboxID = id, id
+			require.Equal(t, 200, sendTo(t.Context(), h.open(t, r)+"/v1/"+path, "", `{"input":"a","messages":[],"tools":[`+tc.strict+`]}`).status)
+		}
+		ask("r1.1")
+		r.Model.Purpose = rollout.PurposeEval
+		ask("r2.1")
+		require.Contains(t, e.requests()[0].body, `"tools":`+tc.sent)
+		require.Contains(t, e.requests()[1].body, `"tools":[`+tc.strict+`]`)
+		require.Contains(t, string(h.turns(t, "r1.1")[0].Rewritten), `"tools.strict":{"from":true}`)
+		require.NotContains(t, string(h.turns(t, "r2.1")[0].Rewritten), "strict")
 	}
 }
