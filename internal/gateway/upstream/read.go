@@ -57,7 +57,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 		events := s.Events()
 		broken := s.Advance(n)
-		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) { // keep-alive comments and blank lines are no growth
+		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) { // comments, pings and blank lines are no growth
 			t.progress.note(now)
 		}
 		if broken == nil {

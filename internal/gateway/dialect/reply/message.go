@@ -41,6 +41,8 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 	case "message_delta":
 		r.stop = rawjson.TextOf(rawjson.MemberOf(delta, "stop_reason"))
 		c.Require(r.messageUsage(usage))
+	case "ping":
+		r.pings++
 	case "message_stop":
 		r.FinishReason, r.over = r.stop, true
 	case "message":

@@ -29,6 +29,7 @@ type Reply struct {
 	// Odd: the reply may contain NaN or Infinity, which few JSON readers accept; see Finite.
 	Odd bool
 
+	pings   int     // events that only keep the connection alive
 	prompts int     // lists of the prompt's ids
 	several bool    // there was a second choice
 	named   []int32 // ids read from tokens of the form "token_id:<n>"

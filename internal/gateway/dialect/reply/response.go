@@ -28,6 +28,8 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 		return
 	}
 	switch string(kind) {
+	case "keepalive":
+		r.pings++
 	case "response.completed", "response.incomplete", "response.failed":
 		r.over = true
 		r.response(&response)

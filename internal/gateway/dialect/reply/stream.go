@@ -97,8 +97,8 @@ func (s *Stream) event(data []byte) error {
 	return err
 }
 
-// Events returns the number of events read so far; comments are none.
-func (s *Stream) Events() int { return s.events }
+// Events returns the number of events of the reply so far, without comments and events that only keep the connection alive.
+func (s *Stream) Events() int { return s.events - s.pings }
 
 // Done reports whether the stream's end mark came.
 func (s *Stream) Done() bool { return s.split.Done || s.over }
