@@ -4,7 +4,9 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -95,4 +97,11 @@ func (d *Dialect) forwarded(h http.Header) http.Header {
 		}
 	}
 	return out
+}
+
+// ContinuesStored reports whether the request names an earlier response or a conversation. A 404 is then about that, not about the
+// endpoint.
+func (a *Request) ContinuesStored() bool {
+	o, err := rawjson.ParseObject(a.Body)
+	return err == nil && a.API == reply.Responses && (on(o, "previous_response_id") || on(o, "conversation"))
 }

@@ -176,6 +176,23 @@ func TestAnAgentTeachesNothing(t *testing.T) {
 	}
 }
 
+// A 404 about an earlier response that the agent names says nothing of the endpoint. Any other 404 does.
+func TestUnknownEarlierResponse(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	e := newEngine(t, answers(http.StatusNotFound, `{"error":{"message":"Response with id 'resp_x' not found.","type":"invalid_request_error","code":404}}`))
+	url := h.open(t, h.route(e.URL)) + "/v1/"
+	for _, ask := range []string{`{"input":"a","previous_response_id":"resp_x"}`, `{"input":"a","conv\u0065rsation":{"id":"conv_x"}}`} {
+		require.Equal(t, http.StatusBadRequest, sendTo(t.Context(), url+"responses", "", ask).status)
+		require.Nil(t, h.status(t, "r1.1").Failure)
+	}
+	require.Contains(t, h.turns(t, "r1.1")[1].Broken, "rejected: ")
+	for _, ask := range [][2]string{{"responses", `{"input":"a","previous_response_id":null}`}, {"chat/completions", `{"messages":[],"previous_response_id":"resp_x"}`}} {
+		require.Equal(t, http.StatusBadRequest, sendTo(t.Context(), url+ask[0], "", ask[1]).status)
+		require.Equal(t, fault.UpstreamRefused, h.status(t, "r1.1").Failure.Kind)
+	}
+}
+
 // Tokens of responses are what few endpoints give: one that refuses any of what asks for them is asked without, and what the
 // agent asked for itself stays.
 func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {

@@ -100,7 +100,11 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	defer res.Body.Close()
 	if !answered(res.StatusCode) {
 		defer closeAfter(errorTime, res.Body).Stop()
-		return refusal(res, t)
+		out := refusal(res, t)
+		if res.StatusCode == http.StatusNotFound && a.ContinuesStored() {
+			out.Problem.Class = Rejected
+		}
+		return out
 	}
 	if a.ByGenerate {
 		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
