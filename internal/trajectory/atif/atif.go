@@ -84,7 +84,7 @@ func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
 	var before []json.RawMessage
 	err := turns.Each(trace, turns.Bounded, func(turn *rollout.Turn) error {
-		if turn.Broken != "" || turn.Kind != rollout.KindAgent {
+		if turn.Broken != "" || !turn.Delivered || turn.Kind != rollout.KindAgent {
 			return nil
 		}
 		if tokens += len(turn.PromptTokenIDs) + len(turn.CompletionTokenIDs); tokens > sequence.MaxTokens {

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/atif"
 )
 
-// A call that is made again with the same messages, as after a reply that the agent never got, repeats no message.
+// A call that is made again with the same messages repeats no message. A reply that the agent never got is no step.
 func TestTheSameMessagesTwice(t *testing.T) {
 	t.Parallel()
 	const opening = `{"role":"system","content":"s"},{"role":"user","content":"u"}`
@@ -18,7 +18,8 @@ func TestTheSameMessagesTwice(t *testing.T) {
 		return fmt.Sprintf(`{"turn":%d,"kind":"agent","delivered":true,"request":{"messages":[%s]},"response":{"choices":[{"message":{"role":"assistant","content":%q}}]}}`+"\n",
 			n, messages, content)
 	}
-	trace := turn(1, opening, "one") + turn(2, opening, "two") +
+	lost := strings.Replace(turn(1, opening, "lost"), `"delivered":true`, `"delivered":false`, 1)
+	trace := lost + turn(1, opening, "one") + turn(2, opening, "two") +
 		turn(3, opening+`,{"role":"assistant","content":"two"},{"role":"user","content":"more"}`, "three") +
 		turn(4, `{"role":"system","content":"s"},{"role":"user","content":"summary"}`, "four")
 	got, err := atif.Read(strings.NewReader(trace), "r")
