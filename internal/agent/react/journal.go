@@ -12,9 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Bounds of a transcript: of all its text, and of one tool's input and output in it, in bytes.
+// Bounds of a transcript, in bytes: of all its text, of what results of tools may use of it, and of one tool's input and output. The rest is
+// for the replies: a reply that the transcript does not have is not trained on.
 const (
 	maxTranscript = 24 << 20
+	maxResults    = maxTranscript / 2
 	maxToolText   = 64 << 10
 )
 
@@ -154,7 +156,7 @@ func (j *journal) addResult(i int, r tool.Result, began time.Time) {
 			continue
 		}
 		st := m.Parts[k].State
-		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(text.HeadUTF8(r.Content, maxToolText)), j.fit(text.HeadUTF8(r.Message, maxToolText)), r.Data
+		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(text.HeadUTF8(r.Content, maxToolText), maxResults), j.fit(text.HeadUTF8(r.Message, maxToolText), maxResults), r.Data
 		if r.Error {
 			st.Status = "error"
 		}
@@ -174,15 +176,16 @@ func (j *journal) message(number int, role string, began time.Time) *entry {
 // add appends a part to a message. The caller holds j.mu.
 func (j *journal) add(m *entry, p part) {
 	p.SessionID, p.MessageID, p.ID = j.session, m.Info.ID, fmt.Sprintf("%s_%d", m.Info.ID, len(m.Parts)+1)
-	p.Text = j.fit(p.Text)
+	p.Text = j.fit(p.Text, maxTranscript)
 	m.Parts = append(m.Parts, p)
 }
 
-// fit replaces a text that would make the transcript too long. The caller holds j.mu.
-func (j *journal) fit(s string) string {
-	if j.size += len(s); j.size > maxTranscript {
+// fit replaces a text that would make the transcript longer than most. The caller holds j.mu.
+func (j *journal) fit(s string, most int) string {
+	if j.size+len(s) > most {
 		return fmt.Sprintf("[%d bytes left out]", len(s))
 	}
+	j.size += len(s)
 	return s
 }
 
