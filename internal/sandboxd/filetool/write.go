@@ -77,10 +77,17 @@ func whole(path string) (string, error) {
 	return string(data), nil
 }
 
-// replace replaces the content at path atomically. It follows a link and keeps the mode.
+// replace replaces the content at path atomically. It follows a link, also to a file that does not exist yet, and keeps the mode.
 func replace(path, content string) error {
 	mode := fs.FileMode(0o644)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	target, err := filepath.EvalSymlinks(path)
+	if link, no := os.Readlink(path); no == nil && errors.Is(err, fs.ErrNotExist) {
+		if !filepath.IsAbs(link) {
+			link = filepath.Join(filepath.Dir(path), link)
+		}
+		return replace(link, content)
+	}
+	if err == nil {
 		path = target
 		st, err := os.Stat(path)
 		if err != nil {

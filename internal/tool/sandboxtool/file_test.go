@@ -29,6 +29,9 @@ func TestFiles(t *testing.T) {
 	require.Empty(t, b.call("read_file", args{"path": "empty"}).Content)
 	require.Equal(t, tool.Result{Data: json.RawMessage(`{"size":0}`)}, b.call("read_file", args{"path": "empty", "offset": 1, "limit": 10}))
 	require.Equal(t, "2\nthree é", b.call("read_file", args{"path": "a/b/f.txt", "offset": json.Number("2.0"), "limit": math.MaxInt}).Content)
+	b.bash("ln -s ../new a/next; ln -s next a/later")
+	b.call("write_file", args{"path": "a/later", "content": "x"})
+	require.Equal(t, "next ../new x", b.bash("echo $(readlink a/later a/next) $(cat new); rm a/later a/next new"))
 	b.bash("printf 'a a a' > many")
 	require.Equal(t, "Replaced 3 of 3 in many",
 		b.call("edit_file", args{"path": "many", "old_string": "a", "new_string": "b", "replace_all": true}).Content)
