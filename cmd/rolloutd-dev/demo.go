@@ -35,16 +35,16 @@ func (t *demoTier) begin() { close(t.ready) }
 func (t *demoTier) tier() tier.Tier {
 	return tier.Tier{Name: "demo", Start: func(context.Context) (tier.Running, error) {
 		ctx, cancel := context.WithCancelCause(context.Background()) // canceled by Stop
-		over := make(chan struct{})
+		ended := make(chan struct{})
 		go func() {
-			defer close(over)
+			defer close(ended)
 			select {
 			case <-t.ready:
 				t.run(ctx)
 			case <-ctx.Done():
 			}
 		}()
-		return tier.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-over; return nil }}, nil
+		return tier.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-ended; return nil }}, nil
 	}}
 }
 
@@ -76,7 +76,7 @@ func (t *demoTier) run(ctx context.Context) {
 		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
 }
 
-// sequences says how many training sequences the agent's turns make: a new one begins where a prompt does not continue the turn before it.
+// sequences describes the training sequences of the agent's turns: a new one begins where a prompt does not continue the turn before it.
 func sequences(turns []rollout.CompactTurn) string {
 	count, trained, sampled := 0, 0, 0
 	for _, turn := range turns {

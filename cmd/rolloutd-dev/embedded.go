@@ -42,7 +42,7 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 	}}
 }
 
-// uiPortTier takes the UI's port before the server that decrypts for the UI starts: it must know the UI's origin.
+// uiPortTier opens the UI's port before the server that decrypts for the UI starts, since that server must know the UI's origin.
 func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
 	return tier.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (tier.Running, error) {
 		var err error
@@ -52,7 +52,7 @@ func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
 		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
 		at("http://127.0.0.1:"+port, "http://localhost:"+port)
 		return tier.Running{Stop: func(context.Context) error {
-			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) { // as the UI leaves it
+			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) { // the UI has closed it
 				return err
 			}
 			return nil

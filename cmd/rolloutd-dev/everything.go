@@ -82,7 +82,7 @@ func temporalAlone(ctx context.Context, f *flags) error {
 	return explain(err, log.where)
 }
 
-// explain adds the path of the log, except to errors that say what to do; to those of a port it adds the flag that moves all of them.
+// explain adds the path of the log, except to errors that say what to do. To the error of a port in use it adds the flag that moves all ports.
 func explain(err error, log string) error {
 	var inUse *devserver.InUseError
 	var schema *devserver.SchemaError

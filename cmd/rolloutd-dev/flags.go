@@ -28,11 +28,11 @@ type flags struct {
 	demoAgent    string
 	codec        string
 	s            std
-	given        func(name string) bool // whether a flag is set
+	changed      func(name string) bool // whether a flag is set
 }
 
 func (f *flags) registerCommon(cmd *cobra.Command) {
-	f.given = cmd.Flags().Changed
+	f.changed = cmd.Flags().Changed
 	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
@@ -58,7 +58,7 @@ func (f *flags) load() (config.Config, error) {
 	if f.data != "" {
 		c.Data = f.data
 	}
-	if f.given("port") {
+	if f.changed("port") {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
 	}
 	if err := f.shiftPorts(&c); err != nil {
@@ -84,7 +84,7 @@ func (f *flags) shiftPorts(c *config.Config) error {
 		host, port, err := net.SplitHostPort(*a)
 		n, bad := strconv.ParseUint(port, 10, 16)
 		if err != nil || bad != nil {
-			continue // Validate says what is wrong with it
+			continue // Validate reports it
 		}
 		shifted, err := shift(uint16(n), f.portOffset)
 		errs = append(errs, err)

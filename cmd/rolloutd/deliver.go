@@ -20,7 +20,7 @@ func deliverCommand(s std) *cobra.Command {
 	detach := false
 	cmd := &cobra.Command{
 		Use: "deliver GROUP_ID --sink NAME", Short: "Deliver a finished group to a sink", Args: cli.Arguments("GROUP_ID"), GroupID: groupTraining,
-		Long: "Deliver records the delivery and waits until the sink has acknowledged the group. The server goes on without the\ncommand, until the sink is there; rolloutd deliveries lists what is undelivered.",
+		Long: "Deliver records the delivery and waits until the sink has acknowledged the group. The server continues without the\ncommand until the sink answers; rolloutd deliveries lists undelivered groups.",
 	}
 	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
 	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
@@ -46,17 +46,17 @@ func deliverCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// deliver submits the delivery and, unless detached, asks until it has ended.
+// deliver submits the delivery and, unless detached, requests its state until it has ended.
 func deliver(ctx context.Context, c *client.Client, spec rollout.DeliverySpec, detach bool, progress io.Writer) (rollout.Delivery, error) {
 	d, err := c.Deliver(ctx, spec)
-	said := ""
+	shown := ""
 	for {
 		if err != nil || d.Done() || detach {
 			return d, err
 		}
-		if d.Reason != said {
-			said = d.Reason
-			fmt.Fprintf(progress, "not delivered yet: %s\n", said)
+		if d.Reason != shown {
+			shown = d.Reason
+			fmt.Fprintf(progress, "not delivered yet: %s\n", shown)
 		}
 		select {
 		case <-ctx.Done():

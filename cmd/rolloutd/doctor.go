@@ -106,7 +106,7 @@ func e2bChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	return checker(e2b.New(o))
 }
 
-// checker is nil beside an error, which a driver's own pointer would not be.
+// checker returns nil with an error: a nil pointer to a driver in the interface would not be nil.
 func checker[D driver.Checker](d D, err error) (driver.Checker, error) {
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func checker[D driver.Checker](d D, err error) (driver.Checker, error) {
 	return d, nil
 }
 
-// emptyImage is an image with nothing in it, which leaves the images of the host alone.
+// emptyImage is an image without files, so that the check does not use the images of the host.
 type emptyImage struct{ dir string }
 
 // Use implements local.Images.
@@ -127,15 +127,15 @@ func (e emptyImage) Use(context.Context, string) (*image.Use, error) {
 	return &image.Use{Layers: []string{layer}, Lock: held}, err
 }
 
-// ports are what rolloutd-dev listens on.
+// ports lists the addresses that rolloutd-dev listens on.
 func ports(cfg config.Config) []doctor.Port {
 	return []doctor.Port{
-		{What: "port OpenEnv", Address: cfg.Serve.Listen, Setting: "ROLLOUTD_LISTEN"},
-		{What: "port gateway", Address: cfg.Gateway.Listen, Setting: "ROLLOUTD_GATEWAY_LISTEN"},
-		{What: "port trainer API", Address: cfg.Gateway.TrainerListen, Setting: "ROLLOUTD_TRAINER_LISTEN"},
-		{What: "port scripted model", Address: cfg.Model.Listen, Setting: "ROLLOUTD_MODEL_LISTEN"},
-		{What: "port metrics", Address: cfg.Telemetry.Listen, Setting: "ROLLOUTD_METRICS_LISTEN"},
-		{What: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port"},
+		{Name: "port OpenEnv", Address: cfg.Serve.Listen, Setting: "ROLLOUTD_LISTEN"},
+		{Name: "port gateway", Address: cfg.Gateway.Listen, Setting: "ROLLOUTD_GATEWAY_LISTEN"},
+		{Name: "port trainer API", Address: cfg.Gateway.TrainerListen, Setting: "ROLLOUTD_TRAINER_LISTEN"},
+		{Name: "port scripted model", Address: cfg.Model.Listen, Setting: "ROLLOUTD_MODEL_LISTEN"},
+		{Name: "port metrics", Address: cfg.Telemetry.Listen, Setting: "ROLLOUTD_METRICS_LISTEN"},
+		{Name: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port"},
 	}
 }
 

@@ -23,7 +23,7 @@ func imageCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// withImages makes run a command over the images of this host.
+// withImages makes cmd call run with the images of this host.
 func withImages(s std, cmd *cobra.Command, run func(ctx context.Context, images *image.Store, args []string) error) *cobra.Command {
 	f := settings{s: s}
 	f.register(cmd)

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// poolTimeout bounds a command, which asks Temporal and a server.
+// poolTimeout bounds the requests of a command.
 const poolTimeout = time.Minute
 
 func poolCommand(s std) *cobra.Command {

@@ -25,7 +25,7 @@ type produceFlags struct {
 	keepEqual, skipBroken, evalInstead, detach, js bool
 	markStale, oneVersion                          bool
 	sel                                            selectFlags
-	local                                          map[string]string // files to be sent before: paths by digest
+	local                                          map[string]string // files to upload first: paths by digest
 }
 
 func produceCommand(s std) *cobra.Command {
@@ -62,7 +62,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.offpolicy, "max-batches-offpolicy", 3, "batches that may be produced ahead of the trainer; 0: no bound")
 	fl.IntVar(&f.steps, "total-steps", 0, "training steps after which the producer ends")
 	fl.IntVar(&f.epochs, "epochs", 1, "passes over the tasks; 0: no bound (the default with --total-steps)")
-	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step where the sink does not say")
+	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step if the sink does not give the number")
 	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
 	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
 	fl.IntVar(&f.versionLag, "max-version-lag", 0, "do not deliver groups of weights more than this many versions before the trainer's step (default no bound)")
@@ -83,7 +83,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")
 	f.sel.register(cmd)
 	for _, name := range []string{"tasks", "sink", "group-size"} {
-		_ = cmd.MarkFlagRequired(name) // the flag is there
+		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
 	}
 }
 
@@ -120,7 +120,7 @@ func (f *produceFlags) arguments(cmd *cobra.Command, s std) (map[string]any, err
 	return args, f.addTasks(args)
 }
 
-// addTasks adds the tasks of a set on this machine, or the name of one of the server's.
+// addTasks adds the tasks of a set on this machine, or the name of a set on the server.
 func (f *produceFlags) addTasks(args map[string]any) error {
 	sel, err := f.sel.selection()
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 	for _, i := range chosen {
 		t, err := set.Task(i)
 		if err != nil && f.skipBroken {
-			continue // rolloutd tasks check names it
+			continue // rolloutd tasks check reports it
 		}
 		if err != nil {
 			return err
@@ -248,7 +248,7 @@ func producerChanges() []producerChange {
 	return []producerChange{
 		{name: "pause", short: "Start no further groups; those that run go on", path: "change", args: map[string]any{"paused": true}},
 		{name: "resume", short: "Start groups again, also with other bounds", path: "change", args: map[string]any{"paused": false}, bounds: true},
-		{name: "stop", short: "End the producer when what runs is delivered", path: "change", args: map[string]any{"stop": true}},
+		{name: "stop", short: "End the producer when its running groups are delivered", path: "change", args: map[string]any{"stop": true}},
 		{name: "abort", short: "End the producer and its groups now", path: "abort", args: map[string]any{"reason": "asked by rolloutd produce abort"}},
 	}
 }

@@ -58,7 +58,7 @@ func showCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// showGroup shows a group as show shows a rollout.
+// showGroup is the command show for a group.
 func (f *runFlags) showGroup(ctx context.Context, s std, c *client.Client, id string, wait, state bool) error {
 	g, err := c.Group(ctx, id)
 	switch {
@@ -79,7 +79,7 @@ func noRolloutOrGroup(c *client.Client, id string, err error) error {
 	return err
 }
 
-// needsRollout adds to the error for an unknown id what to do if the id is a group's, which run --detach prints, too.
+// needsRollout adds a hint to the error for an unknown id: it may be the id of a group, which run --detach prints, too.
 func needsRollout(err error, id string) error {
 	if fault.Is(err, fault.NotFound) {
 		return fmt.Errorf("%w; if that is a group, list its rollouts:  rolloutd ls --group %s", err, id)

@@ -123,13 +123,13 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 	return args, nil
 }
 
-// pin adds the parameters of --sampling to those of the task file, under the name that goes with the purpose.
+// pin adds the parameters of --sampling to those of the task file, under the argument for the purpose.
 func (f *runFlags) pin(args map[string]any) error {
 	if f.sampling == "" {
 		return nil
 	}
-	given := map[string]any{}
-	if err := json.Unmarshal([]byte(f.sampling), &given); err != nil {
+	pinned := map[string]any{}
+	if err := json.Unmarshal([]byte(f.sampling), &pinned); err != nil {
 		return fmt.Errorf("--sampling: want a JSON object such as {\"temperature\":0.7}: %w", err)
 	}
 	name := "sampling"
@@ -140,7 +140,7 @@ func (f *runFlags) pin(args map[string]any) error {
 	if all = maps.Clone(all); all == nil {
 		all = map[string]any{}
 	}
-	maps.Copy(all, given)
+	maps.Copy(all, pinned)
 	args[name] = all
 	return nil
 }
@@ -152,8 +152,8 @@ func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.Ca
 	if f.timeout <= 0 {
 		return detached, func() { stop(); cancel(nil) }
 	}
-	timed, over := context.WithTimeoutCause(detached, f.timeout, errTimeout)
-	return timed, func() { over(); stop(); cancel(nil) }
+	timed, cancelTimeout := context.WithTimeoutCause(detached, f.timeout, errTimeout)
+	return timed, func() { cancelTimeout(); stop(); cancel(nil) }
 }
 
 // submit starts a rollout, or a group of them, and prints its id, or the server's answer as JSON.
@@ -205,7 +205,7 @@ func (f *runFlags) finishGroup(out io.Writer, g client.Group, err error) error {
 	return err
 }
 
-// waitError is the exit code of a wait that ended early, as an error, or the error itself.
+// waitError converts the error of a wait that ended early into its exit code; it returns other errors unchanged.
 func waitError(err error) error {
 	switch {
 	case errors.Is(err, cli.ErrDetached):

@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// selectionFlags are the flags of run that only one set of tasks takes.
+// selectionFlags are the flags of run that apply to a single set of tasks only.
 var selectionFlags = []string{"task", "exclude", "shuffle", "shard", "limit"}
 
-// refuseFlags refuses flags that mean nothing for what is run.
+// refuseFlags refuses flags that do not apply to the argument what.
 func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
 	for _, name := range names {
 		if cmd.Flags().Changed(name) {

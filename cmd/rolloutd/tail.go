@@ -9,18 +9,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// tailPause is waited before a server is asked again that did not answer.
+// tailPause is the time between two requests to a server that does not answer.
 const tailPause = time.Second
 
 func tailCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail ID", Short: "Print what happens in a rollout, as it happens", Args: rolloutID, GroupID: groupRollouts,
-		Long: "Tail prints the events of a rollout from its beginning until it is done: phases, what the agent says, its tool calls, model\ncalls and the verifier's commands. The rollout does not need it: stop it with Ctrl-C.",
+		Long: "Tail prints the events of a rollout from its beginning until it is done: phases, texts and tool calls of the agent, model\ncalls and the verifier's commands. Ctrl-C stops it; the rollout continues.",
 	}
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
-		st, err := c.State(cmd.Context(), args[0]) // a server that is not there is reported at once, not waited for
+		st, err := c.State(cmd.Context(), args[0]) // Follow would wait for a server that does not answer
 		switch {
 		case err != nil:
 			return hint(err, c)

@@ -51,7 +51,7 @@ func tasksLsCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// listTask writes a line about a task; of a broken one it says why it is.
+// listTask writes a line about a task; for a broken one, its error.
 func listTask(w io.Writer, set *taskset.Set, i int, asJSON bool) error {
 	line := struct {
 		Name        string `json:"name"`
@@ -130,7 +130,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// trial runs each task with an agent that needs no model.
+// trial is a check that runs each task with an agent that needs no model.
 type trial struct {
 	agent string
 	judge func(cli.TaskResult) string

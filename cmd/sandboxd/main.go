@@ -2,7 +2,7 @@
 // whatever root file system the sandbox has.
 //
 //	sandboxd serve --control-fd N | --control-path PATH [flags]
-//	sandboxd probe HOST:PORT    tries what must not be possible, prints the findings as JSON
+//	sandboxd probe HOST:PORT    checks that forbidden operations fail, prints the findings as JSON
 //	sandboxd stage              the step between the host and bwrap; see package stage
 //	sandboxd child              the step between sandboxd and a process that it starts; see package child
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1:])
 	case "probe":
 		if len(args) != 2 {
-			return fmt.Errorf("probe wants one address")
+			return fmt.Errorf("probe: want one address")
 		}
 		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
 	case stage.Command:
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 		return child.Run()
 	case wire.FileTool:
 		if len(args) != 2 {
-			return fmt.Errorf("file wants one tool")
+			return fmt.Errorf("file: want one tool")
 		}
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case attach.Command:

@@ -56,7 +56,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.StringVar(&f.id, "id", "", "id of the sandbox")
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
-	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
+	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.Func("cgroup-folder-fd", "inherited descriptor of the cgroup of version 2 that started processes are forked into, instead; 0: none", f.openCgroup)
 	fs.Func("reclaim-fd", "inherited descriptor of the file through which memory of started processes is swapped out; 0: none", f.openReclaim)
@@ -154,7 +154,7 @@ func serve(ctx context.Context, args []string) error {
 		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")
-			os.Exit(expiredStatus) // with pid 1 goes every process of the sandbox
+			os.Exit(expiredStatus) // the end of pid 1 ends every process of the sandbox
 		},
 	})
 	for from, to := range f.fill {
@@ -189,9 +189,8 @@ func serve(ctx context.Context, args []string) error {
 	return server.Run(ctx, control, model)
 }
 
-// limitProcesses bounds the processes of this user in this user namespace, in which no other sandbox is. It is set here and not
-// before: outside of the namespace it would count all that the user runs on the host. An ordinary user, who has no
-// cgroups, gets a limit by it at all.
+// limitProcesses bounds the processes of this user in this user namespace, which has no other sandbox. A limit set outside of the
+// namespace would count all processes of the user on the host. For an ordinary user, who has no cgroups, it is the only limit.
 func (f serveFlags) limitProcesses() error {
 	if f.processes == 0 {
 		return nil
@@ -201,7 +200,7 @@ func (f serveFlags) limitProcesses() error {
 
 func (f serveFlags) listen() (net.Listener, error) {
 	if f.controlPath != "" {
-		if err := os.Remove(f.controlPath); err != nil && !errors.Is(err, fs.ErrNotExist) { // that of a sandbox that ended
+		if err := os.Remove(f.controlPath); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a sandbox that ended
 			return nil, err
 		}
 		return net.Listen("unix", f.controlPath)
@@ -211,7 +210,7 @@ func (f serveFlags) listen() (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// tuneRuntime keeps the supervisor small: its memory is the sandbox's, and it does little.
+// tuneRuntime keeps the supervisor small: its memory counts as the sandbox's.
 func tuneRuntime() {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)

@@ -16,5 +16,5 @@ func Deliveries(w io.Writer, all []rollout.Delivery) {
 	for _, d := range all {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", d.Sink, d.GroupID, d.State, d.Tries, d.QueuedAt.Local().Format(time.DateTime), plain(d.Reason))
 	}
-	_ = t.Flush() // the output is gone, and so is the reader of an error
+	_ = t.Flush() // fails only if the output is closed
 }

@@ -14,10 +14,10 @@ const maxDetail = 400
 // indent stands before the later lines of a text.
 const indent = "             "
 
-// readable undoes in JSON the escapes of characters that need none outside of HTML. A backslash that is escaped itself is passed over.
+// readable removes JSON escapes that only HTML needs. It skips an escaped backslash.
 var readable = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
 
-// detail prints what the agent says and does, and the task's commands.
+// detail prints texts and tool calls of the agent, and commands of the task.
 func (f *Follower) detail(e rollout.Event) {
 	switch e.Kind {
 	case rollout.EventText, rollout.EventThinking:
@@ -46,7 +46,7 @@ func (f *Follower) detail(e rollout.Event) {
 	}
 }
 
-// joined is a line of two texts; without the second there is no separator at its end.
+// joined joins two texts; it leaves the separator out if the second is empty.
 func joined(separator, first, second string) string {
 	if second == "" {
 		return first

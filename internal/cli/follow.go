@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Server is the server that a Follower follows a rollout on. *client.Client implements it.
+// Server is the source of a Follower's events. *client.Client implements it.
 type Server interface {
 	Events(ctx context.Context, id string, after int64, each func(rollout.Event)) error
 }
@@ -20,8 +20,8 @@ type Server interface {
 type Follower struct {
 	Server  Server
 	Out     io.Writer
-	Pause   time.Duration // before a server is asked again that did not answer
-	Verbose bool          // print what the agent says and does, not only phases and model calls
+	Pause   time.Duration // between two requests to a server that does not answer
+	Verbose bool          // print texts and tool calls of the agent, too
 
 	after   int64                       // id of the last event
 	phases  map[rollout.PhaseEvent]bool // that were printed
@@ -31,7 +31,7 @@ type Follower struct {
 	attempt int       // printed last
 	waiting bool      // the reason for waiting was printed
 	reason  string    // for waiting, printed last since the last phase and model call
-	away    bool      // the loss of the server was printed
+	away    bool      // the outage of the server was printed
 	done    bool
 }
 
@@ -39,7 +39,7 @@ type Follower struct {
 // server.
 func (f *Follower) Follow(ctx context.Context, id string) error {
 	for {
-		err := f.Server.Events(ctx, id, f.after, f.saw)
+		err := f.Server.Events(ctx, id, f.after, f.handle)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -49,7 +49,7 @@ func (f *Follower) Follow(ctx context.Context, id string) error {
 			return err
 		}
 		if err != nil {
-			f.reportAway()
+			f.reportOutage()
 		}
 		timer := time.NewTimer(f.Pause)
 		select {
@@ -60,16 +60,16 @@ func (f *Follower) Follow(ctx context.Context, id string) error {
 	}
 }
 
-// reportAway prints one line for each outage of the server.
-func (f *Follower) reportAway() {
+// reportOutage prints one line for each outage of the server.
+func (f *Follower) reportOutage() {
 	if !f.away {
 		f.away = true
 		fmt.Fprintln(f.Out, "          (the server does not answer; the rollout continues without it; still waiting)")
 	}
 }
 
-// saw prints an event. Data that does not decode is of a later version, and is passed over.
-func (f *Follower) saw(e rollout.Event) {
+// handle prints an event. It skips data that does not decode, which is of a later version.
+func (f *Follower) handle(e rollout.Event) {
 	f.away, f.after = false, max(f.after, e.ID)
 	switch e.Kind {
 	case rollout.EventPhase:
@@ -105,7 +105,7 @@ func decodeEvent[T any](e rollout.Event) (data T, ok bool) {
 	return data, json.Unmarshal(e.Data, &data) == nil
 }
 
-// phase prints a phase, once: a phase that came while the host did not answer comes again with the log.
+// phase prints a phase once. A phase that was sent while the host did not answer is sent again with the log.
 func (f *Follower) phase(p rollout.PhaseEvent) {
 	once := rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt} // the clocks of a host and of the workflow differ
 	if f.phases[once] {

@@ -18,5 +18,5 @@ func Hosts(w io.Writer, all []fleet.Host, now time.Time) {
 		fmt.Fprintf(t, "%s\t%s\t%d/%d\t%d\t%.2f/%d\t%s\t%s ago\t%s\n", plain(h.Name), orDash(string(h.State)), room.Used, room.Slots, room.Warm, h.Load, h.CPUs,
 			orDash(plain(h.Version)), max(now.Sub(h.SeenAt), 0).Round(time.Second), orDash(plain(h.Error)))
 	}
-	_ = t.Flush() // the output is gone, and so is the reader of an error
+	_ = t.Flush() // fails only if the output is closed
 }

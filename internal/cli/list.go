@@ -20,7 +20,7 @@ func List(w io.Writer, rollouts []rollout.State, now time.Time) {
 			number(s.Attempt, s), number(s.Turns, s), formatReward(s.Reward),
 			duration(s, now), s.StartedAt.Local().Format(time.DateTime))
 	}
-	_ = t.Flush() // the output is gone, and so is the reader of an error
+	_ = t.Flush() // fails only if the output is closed
 }
 
 // maxName bounds a name in the table, in characters: a long name widens its column in every line.
@@ -49,7 +49,7 @@ func formatReward(reward *float64) string {
 	return fmt.Sprintf("%.4g", *reward)
 }
 
-// number is one of a rollout that has begun an attempt; the list does not know it of others.
+// number formats n; "-" for a rollout without an attempt, for which the list has no numbers.
 func number(n int, s rollout.State) string {
 	if s.Attempt == 0 {
 		return "-"

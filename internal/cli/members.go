@@ -11,31 +11,30 @@ import (
 )
 
 const (
-	// poll is the interval between two requests for the state of a group that is about to change, and before a stream that broke is asked for
-	// again.
-	poll = time.Second
-	// calm is the same for a group whose open rollouts are all followed.
-	calm = 30 * time.Second
+	// pollInterval is the time between two requests for the state of a group that is about to change, and before a broken stream is opened again.
+	pollInterval = time.Second
+	// calmInterval is the same for a group whose running rollouts are all followed.
+	calmInterval = 30 * time.Second
 	// maxFollowed bounds the streams of events at once.
 	maxFollowed = 64
 )
 
-// members follows the events of the open rollouts of a group, so that the group is asked for when one of them has ended.
+// members follows the events of the running rollouts of a group, so that the group's state is requested when one of them has ended.
 type members struct {
 	client  *client.Client
 	ctx     context.Context // of the streams
 	cancel  context.CancelFunc
 	streams sync.WaitGroup
-	ended   chan struct{} // holds one where a rollout has ended
+	ended   chan struct{} // has a value after a rollout has ended
 
 	mu   sync.Mutex
-	over map[string]bool // followed rollouts; true: it has ended
+	done map[string]bool // followed rollouts; true: it has ended
 }
 
-// followMembers follows none yet. The caller calls stop.
+// followMembers returns a follower without rollouts. The caller calls stop.
 func followMembers(ctx context.Context, c *client.Client) *members {
 	ctx, cancel := context.WithCancel(ctx)
-	return &members{client: c, ctx: ctx, cancel: cancel, ended: make(chan struct{}, 1), over: map[string]bool{}}
+	return &members{client: c, ctx: ctx, cancel: cancel, ended: make(chan struct{}, 1), done: map[string]bool{}}
 }
 
 // stop ends the streams.
@@ -44,39 +43,39 @@ func (f *members) stop() {
 	f.streams.Wait()
 }
 
-// follow begins to follow those that run.
+// follow starts to follow the running members.
 func (f *members) follow(all []rollout.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	open := 0
-	for _, over := range f.over {
-		if !over {
+	for _, done := range f.done {
+		if !done {
 			open++
 		}
 	}
 	for _, m := range all {
-		if _, known := f.over[m.RolloutID]; known || m.Outcome != "" || open == maxFollowed {
+		if _, known := f.done[m.RolloutID]; known || m.Outcome != "" || open == maxFollowed {
 			continue
 		}
-		f.over[m.RolloutID] = false
+		f.done[m.RolloutID] = false
 		open++
 		f.streams.Go(func() { f.watch(m.RolloutID) })
 	}
 }
 
-// watch reads the events of one rollout until its last, again where the stream breaks.
+// watch reads the events of one rollout until the last. It opens a broken stream again.
 func (f *members) watch(id string) {
 	after, done := int64(0), false
 	for !done {
-		_ = f.client.Events(f.ctx, id, after, func(e rollout.Event) { // a server that is away comes back
+		_ = f.client.Events(f.ctx, id, after, func(e rollout.Event) { // a server that does not answer may come back
 			after, done = max(after, e.ID), done || e.Kind == rollout.EventDone
 		})
-		if !done && clock.Sleep(f.ctx, poll) != nil {
+		if !done && clock.Sleep(f.ctx, pollInterval) != nil {
 			return
 		}
 	}
 	f.mu.Lock()
-	f.over[id] = true
+	f.done[id] = true
 	f.mu.Unlock()
 	select {
 	case f.ended <- struct{}{}:
@@ -86,9 +85,9 @@ func (f *members) watch(id string) {
 
 // wait returns when the group may have changed, or with the cause of ctx's end.
 func (f *members) wait(ctx context.Context, all []rollout.Member) error {
-	pause := calm
+	pause := calmInterval
 	if f.due(all) {
-		pause = poll
+		pause = pollInterval
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -112,7 +111,7 @@ func (f *members) due(all []rollout.Member) bool {
 			continue
 		}
 		open++
-		if over, followed := f.over[m.RolloutID]; over || !followed {
+		if done, followed := f.done[m.RolloutID]; done || !followed {
 			return true
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// Pool writes a pool: what it is to have, what waits, and its hosts, one line each.
+// Pool writes a pool: its target, its backlog and its hosts, one line each.
 func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 	if s.At.IsZero() {
-		fmt.Fprintf(w, "pool %s: no look yet\n", spec.Name)
+		fmt.Fprintf(w, "pool %s: not checked yet\n", spec.Name)
 	} else {
 		fmt.Fprintf(w, "pool %s (%s): %d of %d to %d hosts wanted, %d rollouts wait for a slot, the first for %s; seen %s ago\n", spec.Name, spec.JobID,
 			s.Target, spec.Min, spec.Max, s.Backlog.Count, s.Backlog.Age.Round(time.Second), max(0, now.Sub(s.At)).Round(time.Second))
@@ -35,7 +35,7 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", plain(h.Group), orDash(plain(h.Host)), orDash(state), h.Used, h.Slots, orDash(plain(h.Node)), orDash(plain(h.Nomad)),
 			orDash(plain(h.Why)))
 	}
-	_ = t.Flush() // the output is gone, and so is the reader of an error
+	_ = t.Flush() // fails only if the output is closed
 }
 
 func mode(s pool.Spec) string {

@@ -47,7 +47,7 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 	}
 }
 
-// producerLine says in one line where a producer stands.
+// producerLine summarizes a producer in one line.
 func producerLine(s rollout.ProducerState) string {
 	c := s.Counts
 	return fmt.Sprintf("  %-8s step %d   groups: %d started, %d running, %d delivered, %d not   rollouts in flight: %d",
@@ -90,7 +90,7 @@ func ProducerTable(w io.Writer, s rollout.ProducerState) {
 	}
 }
 
-// reasons says why groups were not delivered.
+// reasons counts groups that were not delivered, by reason.
 func reasons(c rollout.ProducerCounts) string {
 	text := fmt.Sprintf("%d skipped, %d refused, %d failed, %d aborted", c.Skipped, c.Refused, c.Failed, c.Aborted)
 	for _, why := range slices.Sorted(maps.Keys(c.Filtered)) {

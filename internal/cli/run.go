@@ -15,7 +15,7 @@ import (
 // ErrDetached is the cancellation cause of a Run whose user stops watching. The rollout continues.
 var ErrDetached = errors.New("detached")
 
-// pause is waited before a server is asked again that did not answer.
+// pause is the time between two requests to a server that does not answer.
 const pause = time.Second
 
 // Run submits a rollout and follows it to its end. It returns the decoded result and the server's JSON.
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, c *client.Client, id string, progress io.Writer
 	}
 	r, raw, err := c.Result(ctx, id)
 	if err == nil && r.Outcome == "" && r.Error != nil {
-		err = fault.New(fault.Unavailable, "%s", *r.Error) // the server had no result in time and says why
+		err = fault.New(fault.Unavailable, "%s", *r.Error) // the server had no result in time; Error is the reason
 	}
 	return r, raw, err
 }

@@ -20,8 +20,8 @@ type TaskResult struct {
 	Err    error // there is no result
 }
 
-// RunTasks runs one rollout of each task, at most concurrency at once, and calls each as they end. It returns the results in the order of
-// the tasks. args makes the arguments of a task. It ends early with ctx's error; the rollouts that have started continue.
+// RunTasks runs one rollout of each task, at most concurrency at once, and calls each at the end of each rollout. It returns the results in the
+// order of the tasks. args makes the arguments of a task. If ctx ends, RunTasks returns its error; rollouts that have started continue.
 func RunTasks(ctx context.Context, c *client.Client, tasks []taskset.Task, concurrency int, args func(taskset.Task) (map[string]any, error), each func(TaskResult)) ([]TaskResult, error) {
 	results := make([]TaskResult, len(tasks))
 	var mu sync.Mutex // each is called by one goroutine at a time
@@ -62,7 +62,7 @@ func TaskLine(w io.Writer, r TaskResult) {
 	fmt.Fprintf(w, "  %-28s %s, reward %s, rollout %s\n", r.Task.Name, r.Result.Outcome, rewardOf(r.Result.Reward), r.Result.ID)
 }
 
-// SetTable writes what the results of a set are together.
+// SetTable writes the statistics of the results of a set.
 func SetTable(w io.Writer, results []TaskResult) {
 	var rewards []float64
 	for _, r := range results {
@@ -89,7 +89,7 @@ func SetExitCode(results []TaskResult) int {
 	return ExitOK
 }
 
-// Solvable says why a task whose solution ran (by the agent oracle) is not proven solvable; "" if it is.
+// Solvable says why the rollout of the agent oracle does not prove that the task can be solved; "" if it does.
 func (r TaskResult) Solvable() string {
 	switch _, most := r.rewardRange(); {
 	case r.Err != nil:
@@ -104,7 +104,7 @@ func (r TaskResult) Solvable() string {
 	return ""
 }
 
-// NotFree says why a task for which the agent nop did nothing gives its reward away; "" if it does not.
+// NotFree says why the rollout of the agent nop does not prove that the task needs work; "" if it does.
 func (r TaskResult) NotFree() string {
 	switch _, most := r.rewardRange(); {
 	case r.Err != nil:

@@ -17,7 +17,7 @@ type Agent struct {
 	Result    string            `yaml:"result"`
 }
 
-// validateAgents checks what does not need the agents themselves.
+// validateAgents checks the settings that can be checked without the agents.
 func (c Config) validateAgents(p *problems) {
 	seen := map[string]bool{}
 	for i, a := range c.Agents {

@@ -42,11 +42,11 @@ type Config struct {
 	Pools map[string]pool.Spec `yaml:"pools"`
 	// NomadEnv has the NOMAD_* variables that Nomad's own tools read too (token, TLS files).
 	NomadEnv map[string]string `yaml:"-"`
-	// Environments are environments of interactive episodes, by name. One called ToolsEnvironment is there in any case.
+	// Environments are environments of interactive episodes, by name. ToolsEnvironment always exists.
 	Environments map[string]Environment `yaml:"environments"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
-	// Translate are the endpoints whose calls go upstream as chat completions, by name or host:port, for rollouts that do not say.
+	// Translate are the endpoints whose calls go upstream as chat completions, by name or host:port, for rollouts that do not set translate.
 	Translate []string `yaml:"translate"`
 	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
 	ModelEnv map[string]string `yaml:"model_env"`
@@ -118,13 +118,13 @@ func (t Temporal) Secured() bool {
 
 // Worker has the settings of the worker role.
 type Worker struct {
-	// Listen is where the host tells the servers of the deployment of its rollouts; port 0: any free one. Advertise is the URL by which they reach
-	// it; empty: the listener's own address.
+	// Listen is the address of the host's API, by which servers of the deployment read its rollouts; port 0: any free one. Advertise is the URL by
+	// which they reach it; empty: the listener's own address.
 	Listen    string `yaml:"listen"`
 	Advertise string `yaml:"advertise"`
 
-	// Name is the host's name in the deployment, by which its rollouts find it again; empty: one that is made at the first start and kept in
-	// the data folder.
+	// Name is the host's name in the deployment, by which its rollouts find it again; empty: generated at the first start and kept in the data
+	// folder.
 	Name string `yaml:"name"`
 
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
@@ -132,7 +132,7 @@ type Worker struct {
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
 	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
-	// ToolsListen is an address of its own for the host's tool service, to which the server sends the calls of episodes; empty: it is at Listen.
+	// ToolsListen is a separate address for the host's tool service, to which the server sends the calls of episodes; empty: Listen.
 	// ToolsURL is its URL for the server; empty: http:// and the address, or that of Listen.
 	ToolsListen string `yaml:"tools_listen"`
 	ToolsURL    string `yaml:"tools_url"`
@@ -152,9 +152,9 @@ type Sandbox struct {
 	TmpMiB    int     `yaml:"tmp_mib"`
 	AgentsDir string  `yaml:"agents_dir"` // folder of the agents' programs; empty: agents in Data
 	Warm      int     `yaml:"warm"`       // sandboxes of each backend that wait for a rollout; 0: none
-	Swap      bool    `yaml:"swap"`       // local sandboxes may swap, and what a stopped agent has in memory is swapped out
+	Swap      bool    `yaml:"swap"`       // local sandboxes may swap, and the memory of a stopped agent is swapped out
 
-	// Network is what tasks may ask to reach.
+	// Network bounds the hosts that tasks may ask to reach.
 	Network Network `yaml:"network"`
 	// Images are the OCI images that tasks name.
 	Images Images `yaml:"images"`
@@ -174,7 +174,7 @@ type Docker struct {
 	CertPath string `yaml:"cert_path"` // a folder with ca.pem, cert.pem and key.pem, for a tcp address; empty: no TLS
 	Image    string `yaml:"image"`     // of sandboxes that name none; empty: each must name one
 	Runtime  string `yaml:"runtime"`   // an OCI runtime of the daemon; empty: its default
-	Remote   bool   `yaml:"remote"`    // the daemon does not see the files of this machine, though its address is a socket
+	Remote   bool   `yaml:"remote"`    // the daemon does not see the files of this machine, although its address is a socket
 }
 
 // Network bounds what tasks may ask to reach.
@@ -226,7 +226,7 @@ func (s Sandbox) Max() map[string]rollout.Resources {
 // Store is where results, traces and logs are kept.
 type Store struct {
 	URL string `yaml:"url"` // a folder, or a blob URL; empty: Data/store
-	// RolloutMiB bounds what each attempt of a rollout leaves, its workspace above all; 0: unbounded.
+	// RolloutMiB bounds what each attempt of a rollout stores, mainly its workspace; 0: unbounded.
 	RolloutMiB int `yaml:"rollout_mib"`
 	// MinFreeMiB and MaxMiB are high-water marks: with less space left on the store's disk, or more in the store, no rollout begins.
 	// 0: none.

@@ -5,7 +5,7 @@ type E2B struct {
 	APIKey     string  `yaml:"api_key"`
 	Domain     string  `yaml:"domain"`      // of a service with E2B's API; empty: e2b.app
 	APIURL     string  `yaml:"api_url"`     // of the control plane; empty: https://api.DOMAIN
-	SandboxURL string  `yaml:"sandbox_url"` // at which all sandboxes are reached; empty: what follows from the domain
+	SandboxURL string  `yaml:"sandbox_url"` // at which all sandboxes are reached; empty: derived from the domain
 	Template   string  `yaml:"template"`    // of sandboxes that name no image; empty: each must name one
 	CreateRate float64 `yaml:"create_rate"` // sandboxes that this host makes a second, at most
 	Sandboxes  int     `yaml:"sandboxes"`   // agents' sandboxes that this host has at a time

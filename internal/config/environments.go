@@ -15,18 +15,18 @@ type Environment struct {
 	EnabledToolsets  []string      `yaml:"enabled_toolsets"`  // default: the toolset default
 	DisabledToolsets []string      `yaml:"disabled_toolsets"` // taken from the enabled ones
 	MaxSteps         int           `yaml:"max_steps"`         // tool calls of an episode; 0: rollout.MaxEpisodeSteps
-	Idle             time.Duration `yaml:"idle"`              // an episode without a call for so long is closed; 0: 15m
-	Life             time.Duration `yaml:"life"`              // an episode as old as this is closed and graded; 0: 1h
+	Idle             time.Duration `yaml:"idle"`              // an episode without a call for this long is closed; 0: 15m
+	Life             time.Duration `yaml:"life"`              // an episode of this age is closed and graded; 0: 1h
 	TaskSet          string        `yaml:"task_set"`          // name of a task set; a reset picks its task by task_id or seed
-	// Arguments are those of start_rollout (setup, upload_files, verify, sandbox …) for resets that do not say.
+	// Arguments are arguments of start_rollout (setup, upload_files, verify, sandbox …) for resets that do not set them.
 	Arguments map[string]any `yaml:"arguments"`
 }
 
-// ToolsEnvironment is the environment that is there without configuration.
+// ToolsEnvironment is the environment that exists without configuration.
 const ToolsEnvironment = "tools"
 
-// HarborEnvironment is the environment for OpenEnv's HarborEnv clients, which is there in any case. Its entry in Config.Environments may have
-// arguments and the task set that clients mean who name none.
+// HarborEnvironment is the environment for OpenEnv's HarborEnv clients, which always exists. Its entry in Config.Environments may have
+// arguments, and the task set for clients that name none.
 const HarborEnvironment = "harbor"
 
 // DefaultLife is how long an episode may take.
@@ -59,7 +59,7 @@ func (c Config) validateEnvironments(p *problems) {
 	}
 }
 
-// onlyHarbor says whether nothing is said that HarborEnvironment has not.
+// onlyHarbor says whether all settings that are set apply to HarborEnvironment.
 func (e Environment) onlyHarbor() bool {
 	return e.Description == "" && len(e.EnabledToolsets)+len(e.DisabledToolsets)+e.MaxSteps == 0 && e.Idle == 0 && e.Life == 0
 }

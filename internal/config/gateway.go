@@ -30,7 +30,7 @@ type Gateway struct {
 
 	// Reply is when a stream is forwarded: ReplyComplete, after it is complete and recorded, or ReplyPassThrough, while it arrives.
 	Reply string `yaml:"reply"`
-	// RawLogprobs has turns trained on whose log probabilities are those before the temperature.
+	// RawLogprobs allows training on turns whose log probabilities are those before the temperature.
 	RawLogprobs bool `yaml:"raw_logprobs"`
 	// KeepAlive is the interval of comments to an agent that waits for a stream; 0: none.
 	KeepAlive time.Duration `yaml:"keep_alive"`
@@ -42,11 +42,11 @@ type Gateway struct {
 	Burst map[string]float64 `yaml:"burst"` // requests at once under a rate; 0: those of one second
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
-	// ReplyMemoryMiB bounds what replies under way hold together; 0: a quarter of the machine's memory, at least 1 GiB.
+	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's memory, at least 1 GiB.
 	ReplyMemoryMiB int `yaml:"reply_memory_mib"`
 }
 
-// minReplyMemory holds replies of ordinary models, in MiB; the largest that is taken needs more.
+// minReplyMemory is enough for replies of ordinary models, in MiB; the largest accepted reply needs more.
 const minReplyMemory = 64
 
 // Values of Gateway.Reply.

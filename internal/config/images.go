@@ -11,10 +11,10 @@ import (
 type Images struct {
 	Dir    string `yaml:"dir"`     // folder of the unpacked layers; empty: images in Data
 	MaxGiB int    `yaml:"max_gib"` // bound of all layers; 0: none
-	// Registries are those that a task's image may come from without the operator; docker.io, ghcr.io, 127.0.0.1:5000. Empty: tasks may
-	// name images that are on the host already.
+	// Registries are those from which tasks may pull images: docker.io, ghcr.io, 127.0.0.1:5000. Empty: tasks may only name images that are
+	// on the host already.
 	Registries []string `yaml:"registries"`
-	// Mirrors are tried before a registry, by its name. Insecure registries are reached without a check of their certificate, or by HTTP.
+	// Mirrors are tried before a registry, by its name. Insecure registries are reached without a check of the certificate, or by HTTP.
 	Mirrors  map[string][]string `yaml:"mirrors"`
 	Insecure []string            `yaml:"insecure"`
 }
@@ -43,7 +43,7 @@ func (i Images) validate(p *problems) {
 	}
 }
 
-// checkRegistry wants the name of a registry, without scheme and path.
+// checkRegistry refuses a name of a registry with a scheme or a path.
 func checkRegistry(p *problems, path, host string) {
 	got, err := image.Registry(host + "/x/y:1")
 	p.check(err == nil && got == host, path, "want the name of a registry like docker.io or 10.0.0.5:5000, got %q", host)

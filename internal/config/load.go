@@ -42,20 +42,20 @@ func Load(file io.Reader, env Environ) (Config, error) {
 func (c *Config) fromFile(r io.Reader) error {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
-	var odd *yaml.TypeError
+	var typeErr *yaml.TypeError
 	switch err := dec.Decode(c); {
 	case errors.Is(err, io.EOF):
 		return nil
-	case errors.As(err, &odd):
-		return fmt.Errorf("configuration: %w", withoutValues(odd))
+	case errors.As(err, &typeErr):
+		return fmt.Errorf("configuration: %w", withoutValues(typeErr))
 	case err != nil:
 		return fmt.Errorf("configuration: %w", err)
 	}
-	return alone(dec)
+	return refuseSecondDocument(dec)
 }
 
-// alone refuses a second document. It accepts a final --- that nothing follows.
-func alone(dec *yaml.Decoder) error {
+// refuseSecondDocument accepts a final --- that nothing follows.
+func refuseSecondDocument(dec *yaml.Decoder) error {
 	for {
 		var more any
 		switch err := dec.Decode(&more); {

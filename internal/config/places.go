@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// KeyFile holds the deployment's key if no setting has it.
+// KeyFile holds the deployment's key unless a setting has it.
 func (c Config) KeyFile() string { return filepath.Join(c.Data, "key") }
 
 // HostIDFile holds the name under which Temporal knows this host.

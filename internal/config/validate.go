@@ -96,7 +96,7 @@ func (w Worker) validate(p *problems) {
 	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)
 	p.check(w.Starts >= 0, "worker.starts", "want 0 (one for each core) or more, got %d", w.Starts)
 	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",
-		"want at least 30s, so that a busy host can renew in time, and at most 168h, which is all that a sandbox grants; got %s", w.Lease)
+		"want at least 30s, so that a busy host can renew in time, and at most 168h, the longest lease of a sandbox; got %s", w.Lease)
 	p.positive("worker.janitor", w.Janitor)
 	p.positive("worker.grace", w.Grace)
 	if w.ToolsListen != "" {
@@ -105,7 +105,7 @@ func (w Worker) validate(p *problems) {
 	if w.ToolsURL != "" {
 		p.httpURL("worker.tools_url", w.ToolsURL)
 	}
-	p.check(!strings.ContainsAny(w.Deployment, ".:"), "worker.deployment", "want a name without '.' and ':', which Temporal keeps for itself, got %q", w.Deployment)
+	p.check(!strings.ContainsAny(w.Deployment, ".:"), "worker.deployment", "want a name without '.' and ':', which Temporal reserves, got %q", w.Deployment)
 }
 
 func (s Sandbox) validate(p *problems) {

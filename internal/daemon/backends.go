@@ -59,7 +59,7 @@ func (d *Daemon) sandboxTier() tier.Tier {
 	}}
 }
 
-// localDriver opens the local driver. It fails on a machine that does not isolate sandboxes, where every rollout would fail.
+// localDriver opens the local driver. On a worker it fails if the machine cannot isolate sandboxes, since every rollout would fail.
 func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 	o, err := LocalOptions(d.cfg)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 	return drv, nil
 }
 
-// dockerDriver opens the driver of containers. It fails where the daemon does not answer, or gives less than a sandbox needs.
+// dockerDriver opens the driver of containers. On a worker it fails if the daemon does not answer or lacks what a sandbox needs.
 func (d *Daemon) dockerDriver(ctx context.Context) (driver.Driver, error) {
 	o, err := DockerOptions(d.cfg)
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *Daemon) dockerDriver(ctx context.Context) (driver.Driver, error) {
 	return drv, nil
 }
 
-// e2bDriver opens the driver of E2B. It fails where the service does not answer, or refuses the key.
+// e2bDriver opens the driver of E2B. On a worker it fails if the service does not answer or refuses the key.
 func (d *Daemon) e2bDriver(ctx context.Context) (driver.Driver, error) {
 	o, err := E2BOptions(d.cfg)
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *Daemon) capacities() (map[string]activities.Backend, error) {
 func capacityOf(c config.Config, backend string, each rollout.Resources) (host.CapacityOptions, error) {
 	o := host.CapacityOptions{Slots: c.Worker.Capacity, Total: c.Sandbox.Backends[backend].Total, Default: each}
 	switch {
-	case backend == E2BBackend && o.Total.MemoryMiB == 0: // the memory of this machine bounds nothing
+	case backend == E2BBackend && o.Total.MemoryMiB == 0: // the memory of this machine does not bound sandboxes elsewhere
 		o.Slots = c.Sandbox.E2B.Sandboxes
 		o.Total.MemoryMiB = o.Slots * each.MemoryMiB
 	case o.Total.MemoryMiB == 0 && o.Slots == 0:

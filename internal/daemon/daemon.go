@@ -45,7 +45,7 @@ type Daemon struct {
 	store     *store.Store
 	temporal  client.Client
 	backends  host.Backends
-	starts    *host.Starts         // heavy starts of this host, whichever part begins them
+	starts    *host.Starts         // bounds the heavy starts of this host
 	suspended clock.SuspendMonitor // of this process, while it has a worker
 	namespace string               // of Temporal
 	embedded  bool                 // the Temporal server is in this process
@@ -74,7 +74,7 @@ func (d *Daemon) Tiers() []tier.Tier {
 			tiers = append(tiers, t())
 		}
 	}
-	add(!d.roles.Serve || !d.roles.Worker, memory.Tier) // one with both has Temporal beside them, which is never at rest
+	add(!d.roles.Serve || !d.roles.Worker, memory.Tier) // a process with both has Temporal, too, which is never at rest
 	add(d.roles.Serve || d.roles.Worker, d.temporalTier)
 	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
 	add(d.roles.Gateway, d.gatewayTier)
@@ -89,11 +89,11 @@ func (d *Daemon) Tiers() []tier.Tier {
 	return append(tiers, d.readinessTier())
 }
 
-// timersTier has the process woken less often.
+// timersTier raises the timer slack, so that the kernel wakes the process less often.
 func (d *Daemon) timersTier() tier.Tier {
 	return tier.Tier{Name: "timers", Start: func(context.Context) (tier.Running, error) {
 		if err := timerslack.Set(timerslack.Daemon); err != nil {
-			d.log.Debug("timers keep the system's slack", "error", err) // it costs some CPU time and nothing else
+			d.log.Debug("timers keep the system's slack", "error", err) // the only cost is some CPU time
 		}
 		return tier.Running{Stop: func(context.Context) error { return nil }}, nil
 	}}
@@ -127,8 +127,8 @@ func (d *Daemon) Addresses() Addresses { return d.at }
 // Tokens returns the bearer tokens of the OpenEnv server; without any, the server is open.
 func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
 
-// UseUI makes the page of a Temporal UI at the given origins the one that may have payloads decrypted, unless the configuration names
-// others; those stay. It is called before the serve tier starts.
+// UseUI lets a Temporal UI at the given origins decrypt payloads. The origins replace the default ones and are added to configured ones.
+// Call it before the serve tier starts.
 func (d *Daemon) UseUI(origins ...string) {
 	if slices.Equal(d.cfg.Serve.CodecOrigins, config.Defaults().Serve.CodecOrigins) {
 		d.cfg.Serve.CodecOrigins = nil

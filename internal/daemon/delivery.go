@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// deliverer brings groups to the configured sinks.
+// deliverer delivers groups to the configured sinks.
 func (d *Daemon) deliverer() (*delivery.Deliverer, error) {
 	all, err := sinks.Open(d.cfg.Sinks, sinks.Options{Store: d.store, Log: d.log})
 	return &delivery.Deliverer{Store: d.store, Sinks: all, Log: d.log}, err
@@ -79,13 +79,13 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 
 type producers = envserver.Producers
 
-// checkSink refuses a name that no configured sink has, with the names that there are.
+// checkSink refuses the name of a sink that is not configured. The error lists the configured names.
 func checkSink(sinks map[string]config.Sink, name string) error {
 	if _, ok := sinks[name]; ok {
 		return nil
 	}
 	if len(sinks) == 0 {
-		return fault.Field("sink", "no sink %q is configured, nor any other (sinks in the configuration)", name)
+		return fault.Field("sink", "no sink %q: the configuration has no sinks", name)
 	}
 	return fault.Field("sink", "no sink %q is configured: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(sinks)), ", "))
 }

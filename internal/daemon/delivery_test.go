@@ -17,5 +17,5 @@ func TestUnknownSinkIsRefusedWithTheNamesThereAre(t *testing.T) {
 	err := daemon.CheckSink(all, "dsk")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.ErrorContains(t, err, `no sink "dsk" is configured: want one of disk, trainer`)
-	require.ErrorContains(t, daemon.CheckSink(nil, "disk"), `no sink "disk" is configured, nor any other (sinks in the configuration)`)
+	require.ErrorContains(t, daemon.CheckSink(nil, "disk"), `no sink "disk": the configuration has no sinks`)
 }

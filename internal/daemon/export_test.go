@@ -11,10 +11,10 @@ import (
 
 // Tests of single parts: Run would need a Temporal cluster, a sandbox and root.
 var (
-	CapacityOf = capacityOf
-	Admit      = admit
-	Meet       = meet
-	ReadTokens = readTokens
+	CapacityOf      = capacityOf
+	Admit           = admit
+	CheckGatewayKey = checkGatewayKey
+	ReadTokens      = readTokens
 
 	ExpireSessions = (*Daemon).expireSessions
 	WorkflowQueue  = (*Daemon).workflowQueue

@@ -68,8 +68,8 @@ func boundsOf(c config.Gateway) func(string) limits.Bounds {
 	}
 }
 
-// replyMemory is what replies may hold, in bytes: what is configured, else a quarter of the machine's memory, so that the garbage of as much
-// again and the sandboxes fit beside it. A machine that does not say counts as a small one.
+// replyMemory bounds the memory of replies, in bytes: the configured bound, else a quarter of the machine's memory, which leaves room for as
+// much garbage and for the sandboxes. If the machine's memory is unknown, the smallest bound applies.
 func replyMemory(c config.Gateway) int64 {
 	const share, least = 4, 1024
 	if c.ReplyMemoryMiB > 0 {
@@ -80,15 +80,15 @@ func replyMemory(c config.Gateway) int64 {
 }
 
 // relaxGC sets GOGC to 400 in a process that is a gateway only. Such a process has a small live heap and discards large requests and
-// replies with every call; at the default a seventh of its CPU time is garbage collection. A heap of twice what replies may hold is collected
-// as often as it takes. The operator's GOGC and GOMEMLIMIT override both.
+// replies with every call; at the default a seventh of its CPU time is garbage collection. The memory limit of twice the bound on
+// replies makes the collector run more often above it. The operator's GOGC and GOMEMLIMIT override both.
 func relaxGC(replies int64) {
-	const percent, beside = 400, 512 << 20
+	const percent, overhead = 400, 512 << 20
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(2*replies + beside)
+		debug.SetMemoryLimit(2*replies + overhead)
 	}
 }
 

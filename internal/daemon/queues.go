@@ -31,9 +31,10 @@ const (
 // queue returns the task queue of this host.
 func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 
-// workflowQueue returns the task queue on which this process starts workflows. With an embedded Temporal server it is the queue of this host, whose
-// worker gets most activities with the answer to a workflow task: the worker of a workflow may have that only on its own queue, and neither
-// outlives the data folder of this host. On a cluster it is the queue that all hosts share, so that a workflow goes on when a host is gone.
+// workflowQueue returns the task queue on which this process starts workflows. With an embedded Temporal server it is the queue of this host:
+// Temporal then returns most activities with the response to a workflow task, which it does only for activities on the workflow's own queue.
+// The server and the host share a data folder, so a workflow never needs another host. On a cluster it is the queue that all hosts share, so
+// that a workflow continues when a host is lost.
 func (d *Daemon) workflowQueue() string {
 	if d.embedded && d.roles.Worker && d.cfg.Worker.Deployment == "" {
 		return d.queue()
@@ -52,7 +53,7 @@ func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]
 	for _, name := range append([]string{rollout.DefaultBackend}, names...) {
 		slots := backends[name].Capacity
 		if slots == nil && d.cfg.Worker.Deployment != "" {
-			continue // it would poll for workflows alone
+			continue // it would poll for workflows only, which versionedWorker does
 		}
 		w, err := d.createWorker(acts, name, slots, failed)
 		if err != nil {
@@ -63,7 +64,7 @@ func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]
 	return all, nil
 }
 
-// createWorker polls a backend's create queue; without capacity, for workflows alone.
+// createWorker polls a backend's create queue; without capacity, it polls for workflows only.
 func (d *Daemon) createWorker(acts *activities.Activities, backend string, slots *host.Capacity, failed chan<- error) (worker.Worker, error) {
 	o := d.workerOptions(failed)
 	o.DisableWorkflowWorker = backend != rollout.DefaultBackend || d.cfg.Worker.Deployment != ""

@@ -164,7 +164,7 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 	}
 }
 
-// resolve resolves an endpoint by the catalog and adds what is configured of the model and its endpoint.
+// resolve resolves an endpoint by the catalog and adds the configured price and translation.
 func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Model, string, error) {
 	return func(r catalog.Request) (rollout.Model, string, error) {
 		m, key, err := c.Resolve(r)
@@ -215,7 +215,7 @@ func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	})
 }
 
-// checkImage refuses an image that no worker of the backend can have. What a Docker daemon has, its workers know.
+// checkImage refuses an image that no worker of the backend can have. Only workers know the images of a Docker daemon.
 func (d *Daemon) checkImage(backend, name string) error {
 	if backend != rollout.DefaultBackend {
 		_, err := image.ParseName(name)

@@ -79,7 +79,7 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 	return c, nil
 }
 
-// poolsTier keeps the pools of the configuration.
+// poolsTier runs the pools of the configuration.
 func (d *Daemon) poolsTier() tier.Tier {
 	return tier.Tier{Name: "pools", Start: func(ctx context.Context) (tier.Running, error) {
 		return pools.Keeper{

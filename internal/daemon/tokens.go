@@ -66,7 +66,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		switch {
 		case e.Name == "" || seen[e.Name]:
 			return nil, fmt.Errorf("[%d].name: want a unique name, got %q", i, e.Name)
-		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl): // a search attribute holds it whole
+		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl): // it is the value of a search attribute
 			return nil, fmt.Errorf("[%d].name: want at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:
 			return nil, fmt.Errorf("[%d].sha256: want the 64 hex digits of the token's SHA-256", i)

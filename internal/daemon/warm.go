@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host"
 )
 
-// addWarmPools gives each backend that can hand sandboxes over its pool of warm ones. run keeps the pools until it is stopped.
+// addWarmPools adds a pool of warm sandboxes to each backend that can hand sandboxes over. run maintains the pools until it is stopped.
 func (d *Daemon) addWarmPools(backends map[string]activities.Backend, agents *agent.Registry) (run func() tier.Running) {
 	var pools []*host.WarmPool
 	for name, b := range backends {

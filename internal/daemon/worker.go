@@ -53,8 +53,9 @@ func (d *Daemon) workerTier() tier.Tier {
 	}}
 }
 
-// tightenGC sets GOGC to 25 in a process that is a worker only. What it holds are rollouts that wait for their models, and the free memory between
-// live objects, which is not returned, grows with GOGC. A collection reads little, since a rollout that waits has some 60 KiB of heap. The operator's GOGC overrides it.
+// tightenGC sets GOGC to 25 in a process that is a worker only. Its heap is mostly rollouts that wait for their models. Free memory between live
+// objects is not returned to the system and grows with GOGC. A collection is cheap, since a waiting rollout has some 60 KiB of heap. The
+// operator's GOGC overrides it.
 func tightenGC() {
 	const percent = 25
 	if os.Getenv("GOGC") == "" {
@@ -88,7 +89,7 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	return running, nil
 }
 
-// runWorkersOf is runWorkers with the parts that activities work with.
+// runWorkersOf is runWorkers with the dependencies of the activities.
 func (d *Daemon) runWorkersOf(
 	ctx context.Context, routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
 ) (tier.Running, error) {
@@ -108,7 +109,7 @@ func (d *Daemon) runWorkersOf(
 	if err != nil {
 		return tier.Running{}, err
 	}
-	if err := meet(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
+	if err := checkGatewayKey(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	failed := make(chan error, 1)
@@ -145,7 +146,7 @@ func (d *Daemon) takeOver(ctx context.Context) {
 	}
 }
 
-// activities are those of this host.
+// activities returns the activities of this host.
 func (d *Daemon) activities(
 	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *live.Table,
 ) (*activities.Activities, error) {
@@ -163,7 +164,7 @@ func (d *Daemon) activities(
 	}), nil
 }
 
-// network is what tasks may ask to reach; nil: nothing.
+// network returns the service for connections of tasks to hosts outside; nil: tasks may reach none.
 func (d *Daemon) network() (*network.Service, error) {
 	c := d.cfg.Sandbox.Network
 	if len(c.Max) == 0 {
@@ -190,7 +191,7 @@ func (d *Daemon) identify(ctx context.Context) error {
 	}
 	d.host, d.drain = id, host.NewDrain(d.store, id)
 	if err := d.drain.Look(ctx); err != nil {
-		return fmt.Errorf("whether this host is drained: %w", err)
+		return fmt.Errorf("read whether this host is drained: %w", err)
 	}
 	if d.drain.On() {
 		d.log.WarnContext(ctx, "this host is drained and takes no new sandbox (rolloutd hosts resume)", "host", id)
@@ -198,7 +199,7 @@ func (d *Daemon) identify(ctx context.Context) error {
 	return nil
 }
 
-// presence is that of this host; its addresses are not known yet.
+// presence returns the presence of this host, without its addresses, which are not known yet.
 func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Presence {
 	rooms := map[string]*host.Capacity{}
 	for name, b := range backends {
@@ -209,16 +210,16 @@ func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Pres
 	}
 }
 
-// hostAPI serves what only this host has, with what beside adds, and returns its URL.
+// hostAPI serves the data that only this host has and returns the URL. wrap adds further paths.
 func (d *Daemon) hostAPI(
-	acts *activities.Activities, events *eventlog.Logs, self hostapi.Self, beside func(http.Handler) http.Handler,
+	acts *activities.Activities, events *eventlog.Logs, self hostapi.Self, wrap func(http.Handler) http.Handler,
 ) (tier.Running, string, error) {
 	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
 	if err != nil {
 		return tier.Running{}, "", err
 	}
 	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts, Self: self})
-	return tier.ServeHTTP(l, beside(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
+	return tier.ServeHTTP(l, wrap(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

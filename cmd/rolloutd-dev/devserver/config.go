@@ -56,7 +56,7 @@ func rpcServices(ports [len(services)]int) map[string]config.Service {
 	return out
 }
 
-// staticHosts spares the gossip ring of a cluster.
+// staticHosts takes the place of a cluster's gossip ring.
 func staticHosts(ports [len(services)]int) map[primitives.ServiceName]static.Hosts {
 	out := map[primitives.ServiceName]static.Hosts{}
 	for i, name := range services {

@@ -2,7 +2,6 @@
 // listeners, one lock so that two processes never open one database (SQLite would let them, and each would steal the shard
 // from the other).
 //
-// The server persists everything, so a process that is killed goes on where it was when it is started again on the same
-// folder. There is no schema migration: the schema's version is part of the file's name, and a folder that holds a newer one
-// is refused.
+// The server persists everything, so a killed process continues when it is started again on the same folder. There is no schema
+// migration: the schema's version is part of the file's name, and a folder with a newer one is refused.
 package devserver

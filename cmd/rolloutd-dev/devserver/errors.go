@@ -5,15 +5,15 @@ import "fmt"
 // InUseError means that another process serves this database.
 type InUseError struct {
 	Database string
-	Owner    string // who, as far as the lock file tells; may be empty
+	Owner    string // from the lock file; may be empty
 }
 
 func (e *InUseError) Error() string {
-	who := "another process"
+	owner := "another process"
 	if e.Owner != "" {
-		who = e.Owner
+		owner = e.Owner
 	}
-	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data", e.Database, who)
+	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data", e.Database, owner)
 }
 
 // SchemaError means that the folder holds a database that this build cannot read.

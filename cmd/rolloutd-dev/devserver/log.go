@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// logger gives the Temporal server's log lines to slog. Once the server is stopping, its parts warn of losing each other,
-// which is what a stop is; only errors are logged then. What the server thinks fatal ends the goroutine that says so and is
-// reported to the owner of the server; the library's own logger would end the process on the spot.
+// logger writes the Temporal server's log lines to slog. While the server stops, its parts warn that they lose each other; only errors are
+// logged then. A fatal line ends the goroutine that logs it and is reported to the owner of the server; the library's own logger would end
+// the process.
 type logger struct {
 	slog     *slog.Logger
 	fatal    func(error)
@@ -55,7 +55,7 @@ func attrs(tags []tag.Tag) []any {
 	return out
 }
 
-// cause makes an error of a fatal line: its words, and the error among its tags.
+// cause converts a fatal line into an error: its message, and the error among its tags.
 func cause(msg string, tags []tag.Tag) error {
 	for _, t := range tags {
 		if field, ok := t.(tag.ZapTag); ok {

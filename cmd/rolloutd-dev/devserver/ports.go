@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// choosePorts picks the ports of the server's parts: the front's own (0: any), and others for the parts that only it talks to.
+// choosePorts picks the ports of the server's parts: that of the front end (0: any), and free ones for the parts behind it.
 type choosePorts func(front int) ([len(services)]int, error)
 
 // freePorts chooses ports that are not in use. All are held open until all are chosen, so that no two are the same.
@@ -34,8 +34,8 @@ func freePorts(front int) (ports [len(services)]int, err error) {
 	return ports, nil
 }
 
-// free listens on a port that is not in use, and that the kernel gives to no outgoing connection: one of those could have it by the
-// time that Temporal's part listens there itself.
+// free listens on an unused port outside of the range for outgoing connections: such a connection could take the port before Temporal
+// listens on it.
 func free() (net.Listener, error) {
 	const lowest, count = 10000, 5000 // Linux gives outgoing connections the ports from 32768 on
 	for range 100 {

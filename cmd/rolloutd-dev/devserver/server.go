@@ -21,11 +21,11 @@ import (
 
 // Options of an embedded server.
 type Options struct {
-	Dir       string        // holds the database; made when missing
-	Port      int           // of the gRPC front on loopback; 0: any
-	Namespace string        // made at first start
+	Dir       string        // of the database; created if missing
+	Port      int           // of the gRPC front end on loopback; 0: any
+	Namespace string        // created at first start
 	Retention time.Duration // how long closed workflows stay listed; set at first start
-	// SearchAttributes are registered with a namespace that is made now; see temporalx for one that exists.
+	// SearchAttributes are registered when the namespace is created; package temporalx registers them in one that exists.
 	SearchAttributes map[string]enumspb.IndexedValueType
 	Log              *slog.Logger
 
@@ -42,7 +42,7 @@ type Server struct {
 	stop     sync.Once
 }
 
-// Start starts a server, or says why it cannot: InUseError, SchemaError, listen.Error.
+// Start starts a server. Its errors include InUseError, SchemaError and listen.Error.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// createNamespace makes the namespace in the database itself, before the server runs; one that exists is left alone.
+// createNamespace creates the namespace in the database before the server runs, unless it exists.
 func createNamespace(db *config.SQL, o Options) error {
 	ns, err := schema.NewNamespaceConfig(clusterName, o.Namespace, false, o.SearchAttributes)
 	if err != nil {
@@ -76,21 +76,21 @@ func createNamespace(db *config.SQL, o Options) error {
 // Address is where clients reach the server.
 func (s *Server) Address() string { return s.address }
 
-// Failed tells the error of a server that broke down by itself.
+// Failed receives the error of a server that fails by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
 func (s *Server) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // the first cause is the one to tell
+	default: // the first cause is reported
 	}
 }
 
-// Stop ends the server and gives the database free. When ctx ends first, the server is left to the end of the process.
+// Stop stops the server and unlocks the database. If ctx ends first, the server runs until the process ends.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
 	done := make(chan error, 1)
-	go func() { // ends with the server; it is not waited for only when the process is about to end
+	go func() { // ends with the server, or with the process
 		var err error
 		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.lock.Release()) })
 		done <- err

@@ -15,8 +15,8 @@ import (
 	schema "go.temporal.io/server/schema/sqlite"
 )
 
-// pragmas of every connection. WAL halves the cost of a step against the rollback journal, and with it NORMAL survives the
-// kill of the process at any point; only a power cut can lose the last steps, and it cannot corrupt.
+// pragmas of every connection. WAL halves the cost of a transaction compared with the rollback journal. With WAL, NORMAL survives a kill
+// of the process at any point; only a power cut can lose the last transactions, and it cannot corrupt the database.
 var pragmas = [...][2]string{{"journal_mode", "wal"}, {"synchronous", "normal"}}
 
 // DatabaseFile is where a folder keeps the database of this build.
@@ -34,15 +34,15 @@ func store(file string) *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: escape(file), ConnectAttributes: attrs}
 }
 
-// escape writes a path as the SQLite driver's URI wants it: a folder may have any name.
+// escape escapes a path, which may have any characters, for the SQLite driver's URI.
 func escape(file string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(file)
 }
 
-// setupSchema makes the tables of a new database in one transaction: a process killed amid its first start leaves an empty
-// file, never half a schema.
+// setupSchema creates the tables of a new database in one transaction: a process that is killed during its first start leaves an empty
+// file, not a partial schema.
 func setupSchema(ctx context.Context, file string) error {
-	// Made here for its mode: SQLite would let everybody read it, and gives its side files the mode of the file.
+	// Created here for its mode: SQLite would create a file that everybody can read, and gives its side files the mode of the file.
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -70,13 +70,13 @@ func setupSchema(ctx context.Context, file string) error {
 	return dropIndexes(ctx, db, file)
 }
 
-// idleIndexes selects the indexes of the list of workflows by which no list of rolloutd is filtered or sorted. SQLite keeps each of them at each
-// write of the list, some ten for a rollout, and they cost two thirds of it. A query by such an attribute works without its index, too.
-const idleIndexes = `SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL
+// unusedIndexes selects the indexes of the visibility table that no query of rolloutd uses. SQLite updates each index at each write of the table,
+// some ten for a rollout, which is two thirds of the cost. A query by such an attribute works without its index, too.
+const unusedIndexes = `SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL
 	AND name NOT IN ('default_idx', 'by_workflow_id', 'by_workflow_type', 'by_status') AND name NOT GLOB 'by_keyword_*'`
 
 func dropIndexes(ctx context.Context, db *sql.DB, file string) error {
-	names, err := texts(ctx, db, idleIndexes)
+	names, err := texts(ctx, db, unusedIndexes)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
@@ -88,7 +88,7 @@ func dropIndexes(ctx context.Context, db *sql.DB, file string) error {
 	return nil
 }
 
-// texts is the only column of a query's rows.
+// texts returns the only column of a query's rows.
 func texts(ctx context.Context, db *sql.DB, query string) ([]string, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s schemaTx) Exec(stmt string, args ...any) error {
 	return err
 }
 
-// checkSchema refuses a folder with a database of a newer schema: what it holds would silently be left behind.
+// checkSchema refuses a folder with a database of a newer schema, whose workflows would otherwise silently be missing.
 func checkSchema(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

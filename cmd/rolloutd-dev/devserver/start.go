@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// startTries bounds how often ports are chosen anew because another process took one before Temporal's part listened there.
+// startTries bounds how often ports are chosen again because another process took one before Temporal listened on it.
 const startTries = 5
 
 // start starts a server on the database file, which is locked.
@@ -44,8 +44,8 @@ func start(ctx context.Context, file string, o Options) (*Server, error) {
 	}
 }
 
-// run makes the server and has it run, in a goroutine of its own, which what the server thinks fatal ends. What was made of the
-// server by then stays, for it cannot be stopped.
+// run creates and starts the server in a goroutine of its own, which a fatal line of the server ends. The parts that exist by then keep
+// running, since they cannot be stopped.
 func (s *Server) run(db *config.SQL, ports [len(services)]int, o Options) error {
 	done := make(chan error, 1)
 	go func() { // ends with the start

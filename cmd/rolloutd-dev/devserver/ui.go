@@ -30,8 +30,8 @@ type UIOptions struct {
 // UI is a running web UI.
 //
 // Temporal's UI server checks neither token nor Host header, so a page whose name resolves to 127.0.0.1 could end workflows
-// through it. It therefore listens on a loopback address chosen at random, which such a page cannot find, and a proxy that checks the
-// Host header has the port that people use.
+// through it. It therefore listens on a random loopback address, which such a page cannot find. A proxy that checks the
+// Host header listens on the port that people use.
 type UI struct {
 	inner   *uiserver.Server
 	done    chan struct{}
@@ -40,7 +40,7 @@ type UI struct {
 	ended   chan struct{}
 }
 
-// ListenUI takes the UI's port on loopback; 0: any.
+// ListenUI listens on the UI's port on loopback; 0: any.
 func ListenUI(port int) (*net.TCPListener, error) {
 	return listen.TCP("Temporal UI", address(port), "--ui-port (or leave it out with --no-ui)")
 }
@@ -80,8 +80,7 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 	return u, nil
 }
 
-// hidden is a free address out of 127.0.0.0/8, chosen at random. It is probed because the UI's own way to say that a port is not free is
-// to end the process.
+// hidden returns a random free address in 127.0.0.0/8. The address is probed, since the UI ends the process if its port is in use.
 func hidden() (*net.TCPAddr, error) {
 	at := net.TCPAddr{IP: net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))}
 	l, err := net.ListenTCP("tcp", &at)
@@ -92,7 +91,7 @@ func hidden() (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), nil
 }
 
-// guarded passes on what is addressed to this machine by one of its loopback names.
+// guarded forwards requests whose Host header is a loopback name.
 func guarded(behind *net.TCPAddr) http.Handler {
 	to := &url.URL{Scheme: "http", Host: behind.String()}
 	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

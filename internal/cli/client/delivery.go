@@ -26,7 +26,7 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 	return c.delivery(reply)
 }
 
-// Delivery returns where a delivery stands.
+// Delivery returns the state of a delivery.
 func (c *Client) Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	reply, err := c.do(ctx, http.MethodGet, "/groups/"+url.PathEscape(spec.GroupID)+"/deliveries/"+url.PathEscape(spec.Sink), http.NoBody)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Client) Events(ctx context.Context, id string, after int64, each func(r
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		switch name {
 		case "id":
-			e.ID, _ = strconv.ParseInt(value, 10, 64) // 0: an event without a place
+			e.ID, _ = strconv.ParseInt(value, 10, 64) // 0: an event that is not in the log
 		case "event":
 			e.Kind = rollout.EventKind(value)
 		case "data":
@@ -45,5 +45,5 @@ func (c *Client) Events(ctx context.Context, id string, after int64, each func(r
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fault.New(fault.Unavailable, "%s broke the stream of events off", c.Address())
+	return fault.New(fault.Unavailable, "%s ended the stream of events early", c.Address())
 }

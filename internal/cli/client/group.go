@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Group is a group's state and what its rewards are together.
+// Group is a group's state and the statistics of its rewards.
 type Group struct {
 	rollout.GroupState
 	Statistics rollout.Statistics `json:"statistics"`
@@ -48,7 +48,7 @@ func (c *Client) AbortGroup(ctx context.Context, id string) (Aborted, error) {
 	if err != nil {
 		return Aborted{}, err
 	}
-	a := Aborted{Reason: "already done"} // where it is not aborted; the answer has none
+	a := Aborted{Reason: "already done"} // the answer has no reason if the group is not aborted
 	if err := json.Unmarshal(reply, &a); err != nil {
 		return Aborted{}, noServer(c.Address(), fmt.Errorf("decode the answer: %w", err))
 	}

@@ -19,12 +19,12 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 
 // DrainHost sets whether a host takes no new sandboxes.
 func (c *Client) DrainHost(ctx context.Context, name string, on bool) (fleet.Host, error) {
-	what := "resume"
+	action := "resume"
 	if on {
-		what = "drain"
+		action = "drain"
 	}
 	var h fleet.Host
-	err := c.host(ctx, http.MethodPost, "/hosts/"+url.PathEscape(name)+"/"+what, &h)
+	err := c.host(ctx, http.MethodPost, "/hosts/"+url.PathEscape(name)+"/"+action, &h)
 	return h, err
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Producer is the state of a producer; Broken are tasks that were left out when it started.
+// Producer is the state of a producer; Broken lists tasks that were left out at its start.
 type Producer struct {
 	rollout.ProducerState
 	Broken []string `json:"broken,omitempty"`
@@ -41,7 +41,7 @@ func (c *Client) Producers(ctx context.Context, limit int) (rollout.ProducerPage
 	return page, err
 }
 
-// ChangeProducer does what change says, which is "change" or "abort" with its arguments; done: the producer had ended before.
+// ChangeProducer requests a change, "change" or "abort", with its arguments; done: the producer had ended before.
 func (c *Client) ChangeProducer(ctx context.Context, id, change string, args map[string]any) (done bool, err error) {
 	var answer struct {
 		Done bool `json:"done"`

@@ -17,7 +17,7 @@ import (
 // maxReason bounds what is read of an error's body, in bytes.
 const maxReason = 64 << 10
 
-// NoServerError means that no server answered, or one that is not rolloutd.
+// NoServerError means that no server answered, or a server that is not rolloutd.
 type NoServerError struct {
 	URL string // of the server, without a password
 	Err error
@@ -93,30 +93,30 @@ func transportError(ctx context.Context, server string, err error) error {
 	return noServer(server, err)
 }
 
-// statusError converts an error response into an error with a kind and the server's own words.
+// statusError converts an error response into an error with a kind and the server's message.
 func statusError(url string, resp *http.Response, body []byte) error {
-	var said struct {
+	var reply struct {
 		Detail string
 		Kind   fault.Kind
 	}
-	ours := json.Unmarshal(body, &said) == nil && said.Detail != ""
+	ours := json.Unmarshal(body, &reply) == nil && reply.Detail != ""
 	if !ours {
-		said.Detail = strings.TrimSpace(string(body))
+		reply.Detail = strings.TrimSpace(string(body))
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Unauthorized, "%s requires a valid bearer token", url)
 	case status == http.StatusForbidden:
-		return fault.New(fault.Unauthorized, "%s: %.300s", url, said.Detail)
-	case status == http.StatusNotFound && said.Kind == "", status == http.StatusMethodNotAllowed:
+		return fault.New(fault.Unauthorized, "%s: %.300s", url, reply.Detail)
+	case status == http.StatusNotFound && reply.Kind == "", status == http.StatusMethodNotAllowed:
 		return noServer(url, fmt.Errorf("it answered %s to %s %s", resp.Status, resp.Request.Method, resp.Request.URL.Path))
 	case status >= 500:
-		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, said.Detail)
-	case ours && said.Kind == fault.NotFound:
-		return fault.New(fault.NotFound, "%.300s", said.Detail)
+		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, reply.Detail)
+	case ours && reply.Kind == fault.NotFound:
+		return fault.New(fault.NotFound, "%.300s", reply.Detail)
 	case ours:
-		return fault.New(fault.Invalid, "%.300s", said.Detail)
+		return fault.New(fault.Invalid, "%.300s", reply.Detail)
 	default:
-		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, said.Detail)
+		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, reply.Detail)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// UploadAll sends files, paths by their SHA-256 in hex, that the server does not have yet.
+// UploadAll uploads the files that the server does not have yet. files has paths by SHA-256 in hex.
 func (c *Client) UploadAll(ctx context.Context, files map[string]string) error {
 	for _, digest := range slices.Sorted(maps.Keys(files)) {
 		if err := c.upload(ctx, digest, files[digest]); err != nil {

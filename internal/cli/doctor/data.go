@@ -63,7 +63,7 @@ func writable(dir string) error {
 	return nil
 }
 
-// Warm says how many sandboxes of this machine wait for a rollout, and how many may.
+// Warm reports how many sandboxes of this machine wait for a rollout, and the configured maximum.
 func Warm(data string, most int) Check {
 	return func(context.Context) []driver.Finding {
 		f := driver.Finding{Name: "warm sandboxes", Detail: "none (sandbox.warm is 0): each rollout waits for the start of its agent"}

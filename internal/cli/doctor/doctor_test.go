@@ -46,8 +46,8 @@ func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	free := doctor.Port{What: "free", Address: "127.0.0.1:0"}
-	taken := doctor.Port{What: "taken", Address: l.Addr().String(), Setting: "--port"}
+	free := doctor.Port{Name: "free", Address: "127.0.0.1:0"}
+	taken := doctor.Port{Name: "taken", Address: l.Addr().String(), Setting: "--port"}
 	got := doctor.Ports("127.0.0.1:1", []doctor.Port{free, taken})(t.Context())
 	require.Len(t, got, 2)
 	require.Equal(t, driver.OK, got[0].Level)

@@ -15,13 +15,12 @@ const timeout = 3 * time.Second
 
 // Port is an address that a role listens on.
 type Port struct {
-	What    string
+	Name    string
 	Address string
 	Setting string // the setting that changes it
 }
 
-// Ports checks that the addresses are free. If rolloutd runs already (its /healthz at metrics answers), the finding says that
-// instead.
+// Ports checks that the addresses are free. If rolloutd is already running (its /healthz at metrics answers), the only finding says so.
 func Ports(metrics string, ports []Port) Check {
 	return func(ctx context.Context) []driver.Finding {
 		if healthy(ctx, "http://"+metrics+"/healthz") {
@@ -36,7 +35,7 @@ func Ports(metrics string, ports []Port) Check {
 }
 
 func (p Port) check() driver.Finding {
-	f := driver.Finding{Name: p.What, Detail: p.Address + " is free"}
+	f := driver.Finding{Name: p.Name, Detail: p.Address + " is free"}
 	l, err := net.Listen("tcp", p.Address)
 	if err != nil {
 		f.Level, f.Detail = driver.Warn, fmt.Sprintf("%s: %v", p.Address, err)
@@ -78,8 +77,8 @@ func Temporal(address string, dial func(context.Context) error) Check {
 	}
 }
 
-// TemporalAccess tells who can use a Temporal server that asks for no credentials, as the embedded one does; secured says whether the
-// configuration has credentials for it.
+// TemporalAccess reports who can use the Temporal server. One without credentials, like the embedded one, is open to all who reach it; secured
+// says whether the configuration has credentials.
 func TemporalAccess(address string, secured bool) Check {
 	return func(context.Context) []driver.Finding {
 		if secured {
@@ -87,7 +86,7 @@ func TemporalAccess(address string, secured bool) Check {
 		}
 		return []driver.Finding{{
 			Name: "Temporal access", Level: driver.Warn,
-			Detail: "everyone who can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: no credentials are asked for (payloads are encrypted)",
+			Detail: "everyone who can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: it requires no credentials (payloads are encrypted)",
 			Fix:    "give this machine no other users, or use a Temporal cluster with TLS client certificates (TEMPORAL_TLS_*)",
 		}}
 	}

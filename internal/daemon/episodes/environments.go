@@ -1,5 +1,4 @@
-// Package episodes makes what interactive episodes need of a deployment: the environments of the configuration, and the tool service of a
-// host.
+// Package episodes builds the environments of interactive episodes from the configuration, and the tool service of a host.
 package episodes
 
 import (
@@ -23,8 +22,8 @@ import (
 // listTime bounds the listing of the tools of servers outside the sandboxes.
 const listTime = 10 * time.Second
 
-// Environments makes the environments of a configuration. tools has the toolsets of the workers; its servers are asked when a client asks
-// for the tools of an environment.
+// Environments makes the environments of a configuration. tools has the toolsets of the workers; its servers are queried when a client lists
+// the tools of an environment.
 func Environments(c config.Config, tools *tool.Registry) ([]envserver.Environment, error) {
 	all := c.Episodes()
 	var list []envserver.Environment
@@ -78,7 +77,7 @@ func defaultsOf(c config.Environment) map[string]any {
 	return args
 }
 
-// policyTools are the tools of an environment's policy, those of servers outside the sandboxes as they are now.
+// policyTools lists the tools of an environment's policy, with the current tools of servers outside the sandboxes.
 func policyTools(ctx context.Context, selected *tool.Selection) ([]envserver.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()

@@ -23,7 +23,7 @@ type Service struct {
 // path is where the service is, below the address of the host's API.
 const path = "/episodes/"
 
-// With serves the episodes of the table beside the host's API, which has everything but their path.
+// With serves the episodes of the table below path, and the host's API elsewhere.
 func (s Service) With(hostAPI http.Handler, episodes *live.Table) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", hostAPI)
@@ -35,8 +35,8 @@ func (s Service) handler(episodes *live.Table) http.Handler {
 	return episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)
 }
 
-// Start serves the episodes at an address of their own where the configuration names one, and returns the URL by which servers reach them. The
-// host's API has the URL api.
+// Start serves the episodes at a separate address if the configuration names one, and returns the URL by which servers reach them. api is the
+// URL of the host's API.
 func (s Service) Start(c config.Worker, episodes *live.Table, api string) (running tier.Running, url string, err error) {
 	if c.ToolsListen == "" {
 		return tier.Running{Stop: func(context.Context) error { return nil }}, cmp.Or(c.ToolsURL, api), nil

@@ -27,7 +27,7 @@ func Open(c config.Config, log *slog.Logger) (*image.Store, error) {
 	})
 }
 
-// Host has the images of this host, and pulls those that tasks may have. It is safe for concurrent use.
+// Host has the images of this host, and pulls those that tasks may use. It is safe for concurrent use.
 type Host struct {
 	store      *image.Store
 	registries []string
@@ -35,7 +35,7 @@ type Host struct {
 	pulling    chan struct{} // one pull at a time: forty sandboxes of a missing image pull it once
 }
 
-// New makes a Host over the store. Tasks may have images of these registries pulled; a pull takes a slot of starts.
+// New makes a Host over the store. Tasks may pull images from these registries; a pull takes a slot of starts.
 func New(store *image.Store, registries []string, starts *host.Starts) *Host {
 	return &Host{store: store, registries: registries, starts: starts, pulling: make(chan struct{}, 1)}
 }
@@ -69,7 +69,7 @@ func (h *Host) Use(ctx context.Context, name string) (*image.Use, error) {
 	return h.store.Use(ctx, name)
 }
 
-// MayPull returns what refuses an image that tasks may not have pulled, for drivers that keep images elsewhere.
+// MayPull returns a check that refuses images that tasks may not pull, for drivers that keep images elsewhere.
 func MayPull(registries []string) func(name string) error {
 	return func(name string) error { return mayPull(registries, name) }
 }
@@ -83,16 +83,16 @@ func mayPull(registries []string, name string) error {
 	if slices.Contains(registries, registry) {
 		return nil
 	}
-	return fault.Field("image", "%q is not on this host, and the operator lets no task pull from %s: rolloutd image pull, or sandbox.images.registries",
+	return fault.Field("image", "%q is not on this host, and tasks may not pull from %s: run rolloutd image pull, or add the registry to sandbox.images.registries",
 		name, registry)
 }
 
-// checkTime bounds the question to a registry when a rollout is submitted.
+// checkTime bounds the request to a registry when a rollout is submitted.
 const checkTime = 10 * time.Second
 
-// Check refuses an image that no worker can have, before a rollout is queued. Where the registry does not answer, or the workers run on other
-// hosts (only false), whose images this one does not know, the worker decides.
-func Check(c config.Config, log *slog.Logger, only bool, name string) error {
+// Check refuses an image that no worker can have, before a rollout is queued. local says that the worker is this process. The worker decides if
+// the registry does not answer, or if workers run on other hosts, whose images are not known here.
+func Check(c config.Config, log *slog.Logger, local bool, name string) error {
 	store, err := Open(c, log)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func Check(c config.Config, log *slog.Logger, only bool, name string) error {
 		return err
 	}
 	if err := mayPull(c.Sandbox.Images.Registries, name); err != nil {
-		if only {
+		if local {
 			return err
 		}
 		_, err = image.ParseName(name)

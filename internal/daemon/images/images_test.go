@@ -87,7 +87,7 @@ func TestRegistriesOfTasks(t *testing.T) {
 	store, err := images.Open(c, quiet)
 	require.NoError(t, err)
 	_, err = images.New(store, c.Sandbox.Images.Registries, nil).Use(t.Context(), host+"/team/app:1")
-	require.ErrorContains(t, err, "the operator lets no task pull from "+host)
+	require.ErrorContains(t, err, "tasks may not pull from "+host)
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/app:1")))
 	require.NoError(t, images.Check(c, quiet, false, host+"/team/app:1"), "a worker of another host may have it")

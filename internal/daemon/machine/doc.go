@@ -1,2 +1,2 @@
-// Package machine is what a daemon has to know of its machine: its id, its memory, and where sandboxd is.
+// Package machine reads properties of the machine: its host id, its memory, its load and the path of sandboxd.
 package machine

@@ -13,7 +13,7 @@ import (
 )
 
 // HostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
-// activities of its running sandboxes. name is the id of a host that is given one; empty: the id has the machine's name.
+// activities of its running sandboxes. name is the configured id; empty: the id is made of the machine's name and a random part.
 func HostID(path, name string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -32,7 +32,7 @@ func HostID(path, name string) (string, error) {
 	return id, nil
 }
 
-// makeHostID writes the id as a whole: a truncated one would name another queue.
+// makeHostID writes the file atomically: a truncated id would name another queue.
 func makeHostID(path, name string) (string, error) {
 	id := name
 	if id == "" {

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Load is the machine's load average over the last minute; 0 where the kernel does not tell.
+// Load is the machine's load average over the last minute; 0 if it cannot be read.
 func Load() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

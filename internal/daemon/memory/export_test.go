@@ -1,11 +1,11 @@
 package memory
 
-// Due says at which of the looks memory is returned, by the MiB allocated so far, in a process that uses some MiB.
+// Due says at which checks a process that uses inUse MiB returns memory, given the MiB allocated until each check.
 func Due(inUse uint64, allocated ...uint64) []bool {
-	var l looks
+	var m monitor
 	var due []bool
 	for _, a := range allocated {
-		due = append(due, l.due(heap{a << 20, inUse << 20}))
+		due = append(due, m.due(heap{a << 20, inUse << 20}))
 	}
 	return due
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
-// lookEvery is how often a process looks at what it has allocated.
-const lookEvery = 10 * time.Second
+// interval is the time between two checks of what the process has allocated.
+const interval = 10 * time.Second
 
-// Tier returns free memory to the system when the process comes to rest. The runtime keeps what it expects to need again, and collects by how
-// much is allocated: after a burst of starts a worker kept its garbage and free memory for as long as the agents waited for their models.
+// Tier returns free memory to the system when the process comes to rest. The runtime keeps free memory that it expects to need, and collects
+// only after further allocations: without this tier, a worker keeps the garbage of a burst of starts for as long as its agents wait for models.
 func Tier() tier.Tier {
 	return tier.Tier{Name: "memory", Start: func(context.Context) (tier.Running, error) {
 		return tier.Background(func(ctx context.Context) error {
-			var l looks
-			for clock.Sleep(ctx, lookEvery) == nil {
-				if l.due(readHeap()) {
+			var m monitor
+			for clock.Sleep(ctx, interval) == nil {
+				if m.due(readHeap()) {
 					debug.FreeOSMemory()
 				}
 			}
@@ -30,25 +30,25 @@ func Tier() tier.Tier {
 	}}
 }
 
-// looks decide when free memory is returned. A busy process would have to ask the system again for what it returned.
-type looks struct {
-	seen     uint64 // bytes allocated at the last look
+// monitor decides when free memory is returned. A busy process would soon need the memory again.
+type monitor struct {
+	seen     uint64 // bytes allocated at the last check
 	returned uint64 // bytes allocated when memory was last returned
 }
 
 // heap is what a process has allocated since its start, and what it uses, in bytes.
 type heap struct{ allocated, inUse uint64 }
 
-// due says that the process is at rest, and has since memory was last returned allocated enough to be worth a collection: half of what a
-// collection has to read.
-func (l *looks) due(h heap) bool {
+// due says whether the process is at rest and has allocated enough since memory was last returned to make a collection worthwhile: half of
+// what a collection has to read.
+func (m *monitor) due(h heap) bool {
 	const leastBusy, leastWorth = 4 << 20, 8 << 20
-	atRest := h.allocated-l.seen < max(leastBusy, h.inUse/8)
-	l.seen = h.allocated
-	if !atRest || h.allocated-l.returned < max(leastWorth, h.inUse/2) {
+	atRest := h.allocated-m.seen < max(leastBusy, h.inUse/8)
+	m.seen = h.allocated
+	if !atRest || h.allocated-m.returned < max(leastWorth, h.inUse/2) {
 		return false
 	}
-	l.returned = h.allocated
+	m.returned = h.allocated
 	return true
 }
 

@@ -45,7 +45,7 @@ func Dial(ctx context.Context, c config.Config) (*Operator, error) {
 	return &Operator{Client: pools.New(t, namespace, temporalx.DataConverter(key)), config: c, key: key, temporal: t}, nil
 }
 
-// loadKey is the deployment's key, which a command never makes.
+// loadKey returns the deployment's key. A command never creates one.
 func loadKey(c config.Config) (seal.Key, error) {
 	if c.EncryptionKey != "" {
 		return seal.ParseKey(c.EncryptionKey)
@@ -59,7 +59,7 @@ func loadKey(c config.Config) (seal.Key, error) {
 // Close ends the connection.
 func (o *Operator) Close() { o.temporal.Close() }
 
-// Spec is the pool of the configuration, as this deployment's.
+// Spec returns a pool of the configuration, with this deployment as its owner.
 func (o *Operator) Spec(name string) (pool.Spec, error) {
 	s, ok := o.config.Pool(name)
 	if !ok {

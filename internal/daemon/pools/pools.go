@@ -1,4 +1,4 @@
-// Package pools keeps the pools of the configuration, in a server.
+// Package pools runs the pools of the configuration in a server, and changes them from commands.
 package pools
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// Keeper is what keeps pools.
+// Keeper runs the pools of a server.
 type Keeper struct {
 	Config    config.Config
 	Key       seal.Key
@@ -73,7 +73,7 @@ func (k Keeper) worker(name string, failed chan<- error) worker.Worker {
 	return w
 }
 
-// Access is how the Nomad of all pools is reached.
+// Access returns the credentials for the Nomad of all pools.
 func Access(c config.Config) nomad.Access {
 	env := c.NomadEnv
 	insecure, err := strconv.ParseBool(env["NOMAD_SKIP_VERIFY"])
@@ -83,5 +83,5 @@ func Access(c config.Config) nomad.Access {
 	}
 }
 
-// Owner is the name by which the pool's job knows it: no other deployment has its key.
+// Owner is the name of the deployment in the pool's job. It depends on the key, which no other deployment has.
 func Owner(key seal.Key, name string) string { return name + "@" + key.Token("pool owner")[:16] }

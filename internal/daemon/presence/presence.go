@@ -1,4 +1,4 @@
-// Package presence tells the deployment that a host is there, how it is, and reads whether operators want it drained.
+// Package presence writes the record and the status of a host to the store, and reads whether operators want the host drained.
 package presence
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Presence is that of this host; it implements hostapi.Self.
+// Presence is the presence of this host. It implements hostapi.Self.
 type Presence struct {
 	Record  store.HostRecord // id, addresses and start of the host
 	Version string
@@ -55,7 +55,7 @@ func (p *Presence) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Run gives signs of life until ctx ends, and reads what operators want.
+// Run writes the record and reads the drain request at intervals until ctx ends.
 func (p *Presence) Run(ctx context.Context) error {
 	tick := time.NewTicker(hostapi.Interval)
 	defer tick.Stop()
@@ -67,7 +67,7 @@ func (p *Presence) Run(ctx context.Context) error {
 		}
 		for _, do := range []func(context.Context) error{p.Look, p.Announce} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				p.Log.WarnContext(ctx, "the store has no sign of life of this host", "error", err)
+				p.Log.WarnContext(ctx, "the record of this host was not renewed", "error", err)
 			}
 		}
 	}

@@ -10,17 +10,17 @@ import (
 func Background(f func(context.Context) error) Running {
 	ctx, cancel := context.WithCancel(context.Background()) // canceled by Stop
 	done := make(chan error, 1)
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	var result error
 	go func() {
-		defer close(over)
+		defer close(ended)
 		result = f(ctx)
 		done <- result
 	}()
 	return Running{Done: done, Stop: func(stop context.Context) error {
 		cancel()
 		select {
-		case <-over:
+		case <-ended:
 			return ignoreEnd(result)
 		case <-stop.Done():
 			return fmt.Errorf("still running: %w", stop.Err())

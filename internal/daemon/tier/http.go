@@ -38,8 +38,8 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Run
 	go func() { done <- srv.Serve(l) }() // ends by Shutdown or Close
 	return Running{Done: done, Stop: func(stop context.Context) error {
 		defer cancel(ErrStopping)
-		drain, over := context.WithTimeout(stop, remaining(stop)/2)
-		defer over()
+		drain, cancelDrain := context.WithTimeout(stop, remaining(stop)/2)
+		defer cancelDrain()
 		if err := srv.Shutdown(drain); err == nil {
 			return nil
 		}
@@ -51,7 +51,7 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Run
 	}}
 }
 
-// OwnHost refuses requests whose Host header is none of the names of a server without tokens.
+// OwnHost refuses requests whose Host header is not a name of the server. Servers without tokens need it.
 func OwnHost(names []string, next http.Handler) http.Handler {
 	return hostcheck.Handler(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
 }

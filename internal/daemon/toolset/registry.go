@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
-// Lists is the registry of a process that lists tools and calls none. A server whose configuration is not complete on this machine fails when
-// it is listed. close is that of Registry.
+// Lists returns the registry of a process that lists tools and calls none. A server whose configuration is incomplete on this machine fails
+// when it is listed. closeAll is as for Registry.
 func Lists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
 	var opened closers
 	var servers []tool.Server
@@ -48,7 +48,7 @@ func (u unusable) Call(context.Context, tool.Env, tool.Call) (tool.Result, error
 	return tool.Result{}, fault.Wrap(fault.Unavailable, u.why, "call a tool")
 }
 
-// Registry is the registry of a worker. close ends the connections to servers, and servers that are processes of this host.
+// Registry returns the registry of a worker. closeAll ends the connections to servers, and servers that are processes of this host.
 func Registry(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
 	var opened closers
 	var servers []tool.Server
@@ -69,7 +69,7 @@ func registry(servers []tool.Server) (*tool.Registry, error) {
 	return tool.NewRegistry(sandboxtool.Tools(), sandboxtool.Toolsets(), servers...)
 }
 
-// open makes the source of one server. It connects when the source is first asked.
+// open makes the source of one server. The source connects at its first use.
 func open(c config.Config, name string, s config.ToolSource, path string, log *slog.Logger, opened *closers) (*external.Server, error) {
 	if s.Missing != nil {
 		return nil, s.Missing
@@ -119,7 +119,7 @@ func sorted[V any](m map[string]V) func(func(string, V) bool) {
 	}
 }
 
-// closers end what was opened.
+// closers close the opened sources.
 type closers []func() error
 
 func (c *closers) close() error {

@@ -46,7 +46,7 @@ func webTools(c config.WebTools) (*web.Tools, error) {
 	return web.New(web.Options{SearchURL: c.SearchURL, SearchKey: c.SearchKey, Pages: policy.Setting("tool_server.web.allow_hosts")}), nil
 }
 
-// Tier serves the tool server; at gets its address.
+// Tier serves the tool server and passes its address to at.
 func Tier(c config.ToolServer, log *slog.Logger, at func(address string)) tier.Tier {
 	return tier.Tier{Name: "tool server", Start: func(context.Context) (tier.Running, error) {
 		var opened closers

@@ -11,12 +11,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// meetTimeout bounds the request to the gateway at the start of a worker.
-const meetTimeout = 5 * time.Second
+// gatewayKeyTimeout bounds the request to the gateway at the start of a worker.
+const gatewayKeyTimeout = 5 * time.Second
 
-// meet fails if the gateway has another key, with which every rollout would fail. A gateway that does not answer may start later.
-func meet(ctx context.Context, url string, key seal.Key, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
+// checkGatewayKey fails if the gateway has another key, since every rollout would fail. A gateway that does not answer may start later.
+func checkGatewayKey(ctx context.Context, url string, key seal.Key, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, gatewayKeyTimeout)
 	defer cancel()
 	_, err := gateway.NewClient(url, key).Routes(ctx)
 	if fault.Is(err, fault.Unauthorized) {

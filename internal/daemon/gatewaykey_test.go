@@ -16,7 +16,7 @@ import (
 )
 
 // A worker fails at once if its gateway has another key, and logs that it waits if the gateway does not answer.
-func TestAWorkerMeetsItsGateway(t *testing.T) {
+func TestWorkerChecksTheKeyOfItsGateway(t *testing.T) {
 	t.Parallel()
 	own, err := seal.ParseKey(strings.Repeat("ab", 32))
 	require.NoError(t, err)
@@ -25,16 +25,16 @@ func TestAWorkerMeetsItsGateway(t *testing.T) {
 	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: own})
 	require.NoError(t, err)
 	srv := gatewaytest.NewServer(admin.New(g, admin.Options{Key: own}).Handler())
-	var said strings.Builder
-	log := slog.New(slog.NewTextHandler(&said, nil))
-	require.NoError(t, daemon.Meet(t.Context(), srv.URL, own, log))
-	require.Empty(t, said.String())
+	var logged strings.Builder
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	require.NoError(t, daemon.CheckGatewayKey(t.Context(), srv.URL, own, log))
+	require.Empty(t, logged.String())
 
-	err = daemon.Meet(t.Context(), srv.URL, other, log)
+	err = daemon.CheckGatewayKey(t.Context(), srv.URL, other, log)
 	require.ErrorContains(t, err, srv.URL+" has another key than this worker: set the same data folder or ROLLOUTD_ENCRYPTION_KEY for both")
 	require.True(t, fault.Is(err, fault.Unauthorized))
 
 	srv.Close()
-	require.NoError(t, daemon.Meet(t.Context(), srv.URL, other, log))
-	require.Contains(t, said.String(), "the gateway does not answer yet")
+	require.NoError(t, daemon.CheckGatewayKey(t.Context(), srv.URL, other, log))
+	require.Contains(t, logged.String(), "the gateway does not answer yet")
 }
