@@ -115,13 +115,16 @@ func (q *Queue) keep(tx *bbolt.Tx, g group, s Submission) error {
 	return forget(tx, g.ID)
 }
 
-// forget drops keys older than the newest keptKeys.
+// forget drops keys older than the newest keptKeys, but not those of groups that wait in a pull queue: the key acknowledges them.
 func forget(tx *bbolt.Tx, newest uint64) error {
 	if newest <= keptKeys {
 		return nil
 	}
 	c := tx.Bucket(order).Cursor()
 	for id, key := c.First(); id != nil && bytes.Compare(id, number(newest-keptKeys)) <= 0; id, key = c.Next() {
+		if waits(tx, id, key) {
+			continue
+		}
 		if err := tx.Bucket(keys).Delete(key); err != nil {
 			return err
 		}

@@ -28,6 +28,16 @@ type Item struct {
 // pullKey returns the idempotency key of a group in a pull queue. Keys of the trainer's queue have no line break.
 func pullKey(name, key string) []byte { return []byte(name + "\n" + key) }
 
+// waits reports whether the group of that id and key is in a pull queue.
+func waits(tx *bbolt.Tx, id, key []byte) bool {
+	name, _, pulled := bytes.Cut(key, []byte("\n"))
+	if !pulled {
+		return false
+	}
+	b := tx.Bucket(pulls).Bucket(name)
+	return b != nil && b.Get(id) != nil
+}
+
 // Push adds a group to a pull queue and returns when it is synced. It does nothing for a known key.
 func (q *Queue) Push(name string, item Item) error {
 	q.mu.Lock()

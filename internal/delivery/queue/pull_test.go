@@ -103,6 +103,39 @@ func TestLeasesOfPulledGroups(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
+// A group that waits while a million others come can still be acknowledged, and is known if it is pushed again.
+func TestPulledGroupThatWaitsLong(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	push := func(q *queue.Queue, key string) {
+		t.Helper()
+		require.NoError(t, q.Push("any", queue.Item{Key: key, Payload: []byte(`{"n":"` + key + `"}`)}))
+	}
+	q := open(t, path)
+	push(q, "gone")
+	n, err := q.AckPull("any", []string{"gone"})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	push(q, "old")
+	require.NoError(t, q.Close())
+
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("payloads")).SetSequence(1<<20 + 1) }))
+	require.NoError(t, db.Close())
+
+	q = open(t, path)
+	push(q, "new")
+	push(q, "old")
+	push(q, "gone")
+	require.Equal(t, []string{"old", "new", "gone"}, pulled(t, q), "the key of a group that has left is forgotten, the other is not")
+	n, err = q.AckPull("any", []string{"old", "new", "gone"})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Empty(t, pulled(t, q))
+	require.NoError(t, q.Close())
+}
+
 // A large group does not grow the database.
 func TestPulledPayloadsAreNotInTheDatabase(t *testing.T) {
 	t.Parallel()
