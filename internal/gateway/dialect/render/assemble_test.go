@@ -107,3 +107,14 @@ func TestFinite(t *testing.T) {
 		string(rawjson.Finite([]byte(`{"a":NaN,"b":-Infinity,"c":Infinity,"d":"NaN -Infinity \" NaN"}`))))
 	require.Equal(t, `{"a":1}`, string(rawjson.Finite([]byte(`{"a":1}`))))
 }
+
+// Content that is a list of parts, as Mistral's API has it for models that think, is not lost.
+func TestContentOfParts(t *testing.T) {
+	t.Parallel()
+	raw := "data: " + `{"choices":[{"delta":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"H\u0069"},7,{"type":"text","text":"m. "}]}]}}]}` + "\n\n" +
+		"data: " + `{"choices":[{"delta":{"content":[{"type":"thinking","thinking":"So."},{"type":"text","text":"T"}, null]}}]}` + "\n\n" +
+		"data: " + `{"choices":[{"delta":{"content":"wo"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	whole, err := render.Assemble(reply.Chat, []byte(raw))
+	require.NoError(t, err)
+	require.Contains(t, string(whole.JSON()), `"message":{"role":"assistant","content":"Two","reasoning_content":"H\u0069m. So."}`)
+}

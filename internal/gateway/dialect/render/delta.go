@@ -15,8 +15,7 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 	for key := range in.Fields {
 		switch string(key) {
 		case "content":
-			c.spoke = in.Peek() == '"' || c.spoke
-			c.content = append(c.content, in.Text()...)
+			c.addContent(in)
 		case "reasoning_content":
 			thought = in.Text()
 		case "reasoning":
@@ -36,6 +35,54 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 		thought = thoughtToo
 	}
 	c.reasoning = append(c.reasoning, thought...)
+}
+
+// addContent adds a text, or a list of parts with texts and thoughts, which Mistral's API returns.
+func (c *Completion) addContent(in *rawjson.Cursor) {
+	if in.Peek() != '[' {
+		c.spoke = in.Peek() == '"' || c.spoke
+		c.content = append(c.content, in.Text()...)
+		return
+	}
+	c.spoke = true
+	for range in.Elements {
+		if in.Peek() != '{' {
+			in.Skip()
+			continue
+		}
+		for key := range in.Fields {
+			switch string(key) {
+			case "text":
+				c.content = append(c.content, in.Text()...)
+			case "thinking":
+				c.reasoning = append(c.reasoning, textOf(in)...)
+			default:
+				in.Skip()
+			}
+		}
+	}
+}
+
+// textOf returns a text, or the texts of a list of parts.
+func textOf(in *rawjson.Cursor) []byte {
+	if in.Peek() != '[' {
+		return in.Text()
+	}
+	var texts []byte
+	for range in.Elements {
+		if in.Peek() != '{' {
+			in.Skip()
+			continue
+		}
+		for key := range in.Fields {
+			if string(key) == "text" {
+				texts = append(texts, in.Text()...)
+			} else {
+				in.Skip()
+			}
+		}
+	}
+	return texts
 }
 
 func (c *Completion) addCalls(in *rawjson.Cursor) {
