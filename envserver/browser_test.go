@@ -121,7 +121,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.says("#rollout", "Model calls")
 	b.says("#rollout", "größe.txt")
 	b.says("#rollout table", "length")
-	b.run(chromedp.Click(`//summary[text()="Whole logs"]`), chromedp.Click(`//button[text()="agent"]`))
+	b.run(chromedp.Click(`//summary[text()="Full logs"]`), chromedp.Click(`//button[text()="agent"]`))
 	b.says("#rollout", "agent of web-")
 	b.look("rollout")
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))

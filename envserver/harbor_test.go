@@ -140,13 +140,13 @@ func TestHarborRefusals(t *testing.T) {
 		says  string
 		fatal bool
 	}{
-		{map[string]any{"split": "x"}, `unknown split "x": want one of folder, away, lines`, false},
+		{map[string]any{"split": "x"}, `unknown split "x": must be one of folder, away, lines`, false},
 		{map[string]any{"split": "away"}, "task set", false},
 		{map[string]any{"task_index": 2}, "task index 2 out of range (2 tasks)", false},
 		{map[string]any{"task_index": -1}, "out of range", false},
-		{map[string]any{"harness": "terminus-2"}, `no harness "terminus-2": want one of opencode, oracle`, true},
+		{map[string]any{"harness": "terminus-2"}, `no harness "terminus-2": must be one of opencode, oracle`, true},
 		{map[string]any{"harness": "interactive"}, "no harness", true},
-		{map[string]any{"sandbox": "nowhere"}, `no sandbox "nowhere": want one of local`, false},
+		{map[string]any{"sandbox": "nowhere"}, `no sandbox "nowhere": must be one of local`, false},
 		{map[string]any{"provider": "zz"}, "unknown upstream provider", false},
 		{map[string]any{"purpose": "fun"}, "purpose", false},
 		{map[string]any{"sampling": map[string]any{"temperature": 1, "top_p": 0.5}}, "training sampling requires top_p=1.0", false},
@@ -356,7 +356,7 @@ func TestHarborAtTheRoot(t *testing.T) {
 		says string
 	}{
 		"both kinds": {map[string]any{"instruction": "x", "task_index": 0}, "task_index: does not go with instruction"},
-		"neither":    {map[string]any{}, "instruction: missing"},
+		"neither":    {map[string]any{}, "instruction: is missing"},
 		"unknown":    {map[string]any{"task_index": 0, "colour": "red"}, "unknown argument"},
 	} {
 		reply := object(t, c.ask(call("run_rollout", at.args)))

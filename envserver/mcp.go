@@ -25,7 +25,7 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 		s.serveStandard(ctx, w, r, data, release)
 		return
 	}
-	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
 	req, bad := jsonrpc.Parse(data)
 	release()

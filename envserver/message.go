@@ -55,7 +55,7 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	}
 	obj, ok := v.(map[string]any)
 	if !ok {
-		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: issue.Shown(v)}}
+		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: issue.Excerpt(v)}}
 		return invalidFrame(found)
 	}
 	kind, _ := obj["type"].(string)
@@ -139,7 +139,7 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	}
 	if a.List && s.env.Play == nil {
 		sess.Stepped()
-		s.env.Listed()
+		s.env.CountList()
 		return s.listed
 	}
 	return later(func(ctx context.Context) any {

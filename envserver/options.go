@@ -199,7 +199,7 @@ func (o Options) filled() (Options, error) {
 		o.Mode = Simulation
 	}
 	if o.Mode != Simulation && o.Mode != Production {
-		return o, errors.New("envserver: mode " + string(o.Mode) + ": want simulation or production")
+		return o, errors.New("envserver: mode " + string(o.Mode) + ": must be simulation or production")
 	}
 	o.Name = cmp.Or(o.Name, "opencode_env")
 	o.Description = cmp.Or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")

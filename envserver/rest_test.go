@@ -130,12 +130,12 @@ func TestRESTListRefuses(t *testing.T) {
 	for query, want := range map[string]string{
 		"outcome=foo":            "outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got \"foo\"",
 		"status=foo":             "status: want running or done, got \"foo\"",
-		"limit=-1":               "limit: want a whole number from 1 to 1000, got \"-1\"",
-		"limit=1001":             "limit: want a whole number",
-		"limit=1e2":              "limit: want a whole number",
-		"task=t":                 "task: there is no such parameter: want status, task_id, group_id, outcome, limit, cursor",
+		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
+		"limit=1001":             "limit: must be a whole number",
+		"limit=1e2":              "limit: must be a whole number",
+		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, outcome, limit, cursor",
 		"Status=done":            "Status: there is no such parameter",
-		"task_id=a&task_id=b":    "task_id: is given 2 times, want one",
+		"task_id=a&task_id=b":    "task_id: must be given once, got 2 times",
 		"task_id=50%off":         `query: invalid URL escape "%of"`,
 		"status=running;limit=3": "query: invalid semicolon separator in query",
 		"task_id=a%FF":           `task_id: want UTF-8, got "a\xff"`,
@@ -145,7 +145,7 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
-	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: want format", "format=csv": "format: want jsonl, npz or atif", "format=jsonl&format=npz": "format: is given 2 times", "format=npz;": "query: invalid semicolon"} {
+	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: must be one of format", "format=csv": "format: must be jsonl, npz or atif", "format=jsonl&format=npz": "format: must be given once", "format=npz;": "query: invalid semicolon"} {
 		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)

@@ -46,10 +46,10 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	r.fake.left = "\n"
 	r.begin("r1")
 	for query, want := range map[string]string{
-		"?format=parquet":          "want jsonl, atropos or trl",
+		"?format=parquet":          "must be jsonl, atropos or trl",
 		"?subagents=all":           "want drop or separate",
 		"?sub=1":                   "there is no such parameter",
-		"?format=jsonl&format=trl": "is given 2 times",
+		"?format=jsonl&format=trl": "must be given once",
 	} {
 		status, _, out := r.do("GET", "/rollouts/r1/trajectory"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)

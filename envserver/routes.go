@@ -24,9 +24,9 @@ func (s *Server) routes() []api.Route {
 		api.Get("/metadata", s.metadata, &api.Operation{ID: "endpoint_metadata_get", Tag: "Environment Info", Summary: "What this environment is", Answers: reply.EnvironmentMetadata{}}),
 		api.Get("/schema", s.schema, &api.Operation{ID: "get_schemas_schema_get", Tag: "Schema", Summary: "Schemas of action, observation and state", Answers: reply.SchemaResponse{}}),
 		api.Post("/mcp", s.mcpPost, &api.Operation{ID: "mcp_endpoint_mcp_post", Tag: "MCP", Summary: "JSON-RPC: list and call tools, open and close sessions",
-			Reads: jsonrpc.Request{}, NeedsBody: true, Answers: jsonrpc.Response{}, Refuses: api.Unread()}),
+			Reads: jsonrpc.Request{}, NeedsBody: true, Answers: jsonrpc.Response{}, Refuses: api.BodyErrors()}),
 		api.Delete("/mcp", s.mcpDelete, &api.Operation{ID: "mcp_session_mcp_delete", Tag: "MCP", Summary: "End a session of the Model Context Protocol, and its episode",
-			Reads: endRequest{}, Status: http.StatusNoContent, Refuses: api.Unserved(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict)}),
+			Reads: endRequest{}, Status: http.StatusNoContent, Refuses: api.EngineErrors(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict)}),
 	}
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
@@ -80,7 +80,7 @@ func (s *Server) router() chi.Router {
 func headOf(rt api.Route) api.Route {
 	get := rt.Handle
 	rt.Method = http.MethodHead
-	if rt.Says != nil && rt.Says.Answers == api.Media("text/event-stream") {
+	if rt.Operation != nil && rt.Operation.Answers == api.Media("text/event-stream") {
 		rt.Handle = func(w http.ResponseWriter, r *http.Request) {
 			gone, cancel := context.WithCancel(r.Context())
 			get(&headOnly{ResponseWriter: w, sent: cancel}, r.WithContext(gone))

@@ -63,7 +63,7 @@ func sessionParam(r jsonrpc.Request) string {
 	case string:
 		return text.Head(id, reply.MaxDetail)
 	default:
-		return text.Head(fmt.Sprint(issue.Shown(id)), reply.MaxDetail)
+		return text.Head(fmt.Sprint(issue.Excerpt(id)), reply.MaxDetail)
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, err
 	}
 	defer done()
-	s.env.Listed()
+	s.env.CountList()
 	observed, err := s.env.ListTools(ctx)
 	if err != nil {
 		return nil, err

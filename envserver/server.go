@@ -80,7 +80,7 @@ func New(o Options) (*Server, error) {
 	of := parts{table: table, room: room}
 	harborEnv := o.harborEnv(table)
 	if harborEnv != nil && len(o.TaskSets) > 0 { // its clients are served at the root, too
-		if of.table, err = harborEnv.Beside(); err != nil {
+		if of.table, err = harborEnv.Combined(); err != nil {
 			return nil, fmt.Errorf("envserver: tools: %w", err)
 		}
 		of.harbor = harborEnv
@@ -106,7 +106,7 @@ type parts struct {
 func newServer(o Options, of parts) (*Server, error) {
 	var err error
 	s := &Server{o: o, memory: intake.New(o.RequestMemory, smallRequest), exports: of.room, harbor: of.harbor, base: of.base}
-	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
+	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: of.table, Play: of.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: of.metricsOf, Logger: o.Logger,
 		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},

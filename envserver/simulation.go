@@ -16,12 +16,12 @@ import (
 const maxID = 255
 
 func (s *Server) simulationRoutes() []api.Route {
-	refuses := api.Unserved(http.StatusNotFound, http.StatusConflict)
+	refuses := api.EngineErrors(http.StatusNotFound, http.StatusConflict)
 	return []api.Route{
 		api.Post("/reset", s.resetPost, &api.Operation{ID: "reset_reset_post", Tag: "Environment Control", Summary: "Begin an episode in an environment of its own",
-			Reads: resetRequest{}, Answers: reply.ResetResponse{}, Refuses: api.Unread(append(refuses, http.StatusUnprocessableEntity)...)}),
+			Reads: resetRequest{}, Answers: reply.ResetResponse{}, Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)}),
 		api.Post("/step", s.stepPost, &api.Operation{ID: "step_step_post", Tag: "Environment Control", Summary: "Carry out one action in an environment of its own",
-			Reads: stepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: api.Unread(append(refuses, http.StatusUnprocessableEntity)...)}),
+			Reads: stepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)}),
 		api.Get("/state", s.stateGet, &api.Operation{ID: "endpoint_state_get", Tag: "State Management", Summary: "State of the session that is named, else of a fresh environment",
 			Reads: sessionRequest{}, Answers: session.State{}, Refuses: refuses}),
 	}
@@ -41,7 +41,7 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteInvalid(w, found)
 		return
 	}
-	sess, done, err := s.env.Begun(r.Context(), cmp.Or(env.SessionOf(r), in.SessionID), in.Attach)
+	sess, done, err := s.env.SessionForReset(r.Context(), cmp.Or(env.SessionOf(r), in.SessionID), in.Attach)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -88,7 +88,7 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
 	out, err := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)

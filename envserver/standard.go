@@ -91,7 +91,7 @@ func (s *Server) standardMCP(list []reply.StepTool, form standardForm) http.Hand
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == "tools/list" {
-				s.env.Listed()
+				s.env.CountList()
 			}
 			return next(ctx, method, req)
 		}
@@ -147,7 +147,7 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		handler.ServeHTTP(withSplicer(w, r))
 		return
 	}
-	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
 	handler.ServeHTTP(withSplicer(w, r))
 }
@@ -272,7 +272,7 @@ func standardArgs(raw []byte) (map[string]any, error) {
 	}
 	args, ok := v.(map[string]any)
 	if !ok && v != nil {
-		return nil, fault.Field("arguments", "want an object")
+		return nil, fault.Field("arguments", "must be an object")
 	}
 	return args, nil
 }
@@ -308,7 +308,7 @@ func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Ses
 	if own.session != nil {
 		return own.session, func() {}, nil // serveStandard releases it
 	}
-	return s.env.Begun(ctx, own.named, false)
+	return s.env.SessionForReset(ctx, own.named, false)
 }
 
 func failedCall(err error) *mcp.CallToolResult {

@@ -27,8 +27,8 @@ const (
 // webRoutes are the page for people and the routes that it uses, as in the reference. They use the session that a request names, else one
 // shared session of the caller.
 func (s *Server) webRoutes() []api.Route {
-	refuses := api.Unserved(http.StatusNotFound, http.StatusConflict)
-	bodied := api.Unread(append(refuses, http.StatusUnprocessableEntity)...)
+	refuses := api.EngineErrors(http.StatusNotFound, http.StatusConflict)
+	bodied := api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)
 	return []api.Route{
 		api.Get("/", toWeb, nil),
 		api.Get("/web", toWeb, nil),
@@ -52,7 +52,7 @@ func toWeb(w http.ResponseWriter, _ *http.Request) {
 // webSession returns the session of a request, creating it if needed; done must be called after it.
 func (s *Server) webSession(r *http.Request) (sess *session.Session, done func(), err error) {
 	id := cmp.Or(env.SessionOf(r), "web of "+access.CallerOf(r.Context()).Name)
-	return s.env.Begun(r.Context(), id, false)
+	return s.env.SessionForReset(r.Context(), id, false)
 }
 
 func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 type Deliveries interface {
 	// Deliver starts the delivery of a finished group, or finds it; fault.Conflict for a group that runs.
 	Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error)
-	// Delivery returns where a delivery stands; fault.NotFound when there is none.
+	// Delivery returns the state of a delivery; fault.NotFound when there is none.
 	Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error)
 	// Deliveries lists deliveries a page at a time: those that have not ended, then the others, oldest group first.
 	Deliveries(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error)

@@ -1,2 +1,2 @@
-// Package access is who a request comes from and which rollouts its caller may see and end.
+// Package access identifies the caller of a request and limits each caller to the rollouts that it may see and end.
 package access

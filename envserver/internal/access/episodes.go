@@ -9,18 +9,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Episodes is what the edge needs of the tool services of the hosts. Ids are those of rollouts. A rollout that takes no calls any more is
-// a fault.Conflict.
+// Episodes is the edge's interface of the hosts' tool services. Ids are those of rollouts. A rollout that no longer accepts calls is a
+// fault.Conflict.
 type Episodes interface {
-	// Ready waits until the rollout takes calls.
+	// Ready waits until the rollout accepts calls.
 	Ready(ctx context.Context, id string) (episode.Status, error)
-	// Call makes a call. It runs once by its ID, whatever fails on the way.
+	// Call makes a call. A call of one ID runs once, also when the request is repeated after a failure.
 	Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error)
 	// Submit ends the episode, which is then graded.
 	Submit(ctx context.Context, id string, c episode.Call) error
-	// Join makes client the one whose calls are taken.
+	// Join makes client the one client whose calls are accepted.
 	Join(ctx context.Context, id, client string) (episode.Status, error)
-	// List lists a folder, at most limit entries; more says that there are others.
+	// List lists at most limit entries of a folder; more reports whether there are others.
 	List(ctx context.Context, id, path string, recursive bool, limit int) (entries []episode.Entry, more bool, err error)
 	// Tar streams a file or folder; the caller closes it.
 	Tar(ctx context.Context, id, path string) (io.ReadCloser, error)
@@ -28,12 +28,12 @@ type Episodes interface {
 	Score(ctx context.Context, id string, s rollout.Score) error
 }
 
-// NewOwnedEpisodes returns the episodes of all as each caller may use them; owners tells whose a rollout is.
+// NewOwnedEpisodes limits each caller to the episodes of its own rollouts; owners returns the owner of a rollout.
 func NewOwnedEpisodes(all Episodes, owners Rollouts) Episodes {
 	return &ownedEpisodes{all: all, owned: owned{owners}, known: map[ownership]bool{}}
 }
 
-// ownedEpisodes remembers what it checked: a rollout never changes its owner.
+// ownedEpisodes caches its checks: a rollout never changes its owner.
 type ownedEpisodes struct {
 	all   Episodes
 	owned owned
@@ -44,7 +44,7 @@ type ownedEpisodes struct {
 
 type ownership struct{ caller, rollout string }
 
-// maxKnown bounds what is remembered; beyond it all is forgotten.
+// maxKnown bounds the cache; a full cache is cleared.
 const maxKnown = 10_000
 
 func (o *ownedEpisodes) check(ctx context.Context, id string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Groups is what the edge needs of the engine that runs groups of rollouts.
+// Groups is the edge's interface of the engine that runs groups of rollouts.
 type Groups interface {
 	tools.Groups
 	// Group returns the state of a group; fault.NotFound for an unknown id.
@@ -19,10 +19,10 @@ type Groups interface {
 	Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error)
 }
 
-// NewOwnedGroups returns the groups of all as each caller may see them.
+// NewOwnedGroups limits each caller to its own groups.
 func NewOwnedGroups(all Groups) Groups { return ownedGroups{all} }
 
-// ownedGroups gives each caller the groups that its token started, and operators all of them; see owned.
+// ownedGroups shows each caller the groups that its token started, and operators all groups; see owned.
 type ownedGroups struct{ all Groups }
 
 // StartGroup starts the group for the caller, within what its token may ask for.
@@ -39,7 +39,7 @@ func (o ownedGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollo
 	return state, err
 }
 
-// check answers fault.NotFound for a group that is not the caller's, in the words used for one that does not exist.
+// check returns the same fault.NotFound for another caller's group as for one that does not exist.
 func (o ownedGroups) check(ctx context.Context, id string) error {
 	missing := fault.New(fault.NotFound, "no group %q", id)
 	if rollout.CheckID(id) != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
-// Hosts is what the edge needs of the hosts of the deployment.
+// Hosts is the edge's interface of the hosts of the deployment.
 type Hosts interface {
-	// Hosts lists the hosts by their names.
+	// Hosts lists the hosts, sorted by name.
 	Hosts(ctx context.Context) (fleet.Page, error)
 	// Drain sets whether a host takes no new sandboxes; fault.NotFound for an unknown host.
 	Drain(ctx context.Context, name string, on bool) (fleet.Host, error)

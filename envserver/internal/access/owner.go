@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Rollouts is what the edge needs of the engine that runs rollouts.
+// Rollouts is the edge's interface of the engine that runs rollouts.
 type Rollouts interface {
 	tools.Rollouts
 	// Owner is the Spec.Owner of a rollout; fault.NotFound for an unknown id.
@@ -18,14 +18,15 @@ type Rollouts interface {
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
 }
 
-// NewOwned returns the rollouts of all as each caller may see them.
+// NewOwned limits each caller to its own rollouts.
 func NewOwned(all Rollouts) Rollouts { return owned{all} }
 
-// owned gives each caller the rollouts that its token started, and operators all of them. To everybody else a rollout does not exist.
-// The caller is the one in the context of each call; see callerOf.
+// owned shows each caller the rollouts that its token started, and operators all rollouts. For other callers a rollout does not exist. The
+// context of each call has the caller; see CallerOf.
 type owned struct{ all Rollouts }
 
-// Start starts the rollout for the caller, within what its token may ask for. An id that another caller's rollout has is a fault.Conflict that says nothing of it.
+// Start starts the rollout for the caller, within the limits of its token. The id of another caller's rollout is a fault.Conflict that
+// discloses nothing about that rollout.
 func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	caller := CallerOf(ctx)
 	if err := spec.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
@@ -39,7 +40,7 @@ func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, err
 	return state, err
 }
 
-// check answers fault.NotFound for a rollout that is not the caller's, in the words used for one that does not exist.
+// check returns the same fault.NotFound for another caller's rollout as for one that does not exist.
 func (o owned) check(ctx context.Context, id string) error {
 	missing := fault.New(fault.NotFound, "no rollout %q", id)
 	if rollout.CheckID(id) != nil {

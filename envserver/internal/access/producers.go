@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Producers is what the edge needs of the engine that runs producers.
+// Producers is the edge's interface of the engine that runs producers.
 type Producers interface {
 	produce.Engine
 	// ProducerOwner is the owner of a producer; fault.NotFound for an unknown id.
@@ -22,7 +22,7 @@ type Producers interface {
 	AbortProducer(ctx context.Context, id, reason string) (bool, error)
 }
 
-// NewOwnedProducers returns the producers of all as each caller may see them: those that its token started, and all to operators.
+// NewOwnedProducers limits each caller to the producers that its token started; operators see all.
 func NewOwnedProducers(all Producers) Producers { return ownedProducers{all} }
 
 type ownedProducers struct{ all Producers }
@@ -52,7 +52,7 @@ func (o ownedProducers) StartProducer(ctx context.Context, p rollout.ProducerSpe
 	return state, err
 }
 
-// check answers fault.NotFound for a producer that is not the caller's, in the words used for one that does not exist.
+// check returns the same fault.NotFound for another caller's producer as for one that does not exist.
 func (o ownedProducers) check(ctx context.Context, id string) error {
 	missing := fault.New(fault.NotFound, "no producer %q", id)
 	if rollout.CheckID(id) != nil {

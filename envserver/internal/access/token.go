@@ -9,34 +9,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Scope is what a token lets its bearer do.
+// Scope is the set of permissions of a token.
 type Scope string
 
 const (
-	// ScopeClient may start rollouts, and see and end those.
+	// ScopeClient may start rollouts, and see and end its own rollouts.
 	ScopeClient Scope = "client"
 	// ScopeOperator may see and end all rollouts, and use the codec.
 	ScopeOperator Scope = "operator"
 )
 
-// Token admits a client. Only the digest is known here.
+// Token admits a client. The server holds only the digest of its text.
 type Token struct {
-	// Name tells clients apart: sessions and rollouts of one name are hidden from the others.
+	// Name identifies the client: sessions and rollouts of one name are hidden from the others.
 	Name   string
 	SHA256 [sha256.Size]byte
 	Scope  Scope
-	// MaxSandbox is what a sandbox of this client may ask for, beside Options.MaxSandbox; zero fields are unbounded.
+	// MaxSandbox bounds the sandboxes of this client, in addition to Options.MaxSandbox; zero fields are unbounded.
 	MaxSandbox rollout.Resources
 }
 
-// PlainToken is the operator's token of a server that knows but few; its name is made of its digest.
+// PlainToken is an operator's token without a configured name; its name is made from its digest.
 func PlainToken(text string) Token {
 	sum := sha256.Sum256([]byte(text))
 	return Token{Name: "token-" + hex.EncodeToString(sum[:6]), SHA256: sum, Scope: ScopeOperator}
 }
 
-// FindToken returns the token whose text is given. It compares digests, all of them, so that the time taken says nothing about
-// a token, not even its length.
+// FindToken returns the token with a text. It compares the digests of all tokens, so that its run time discloses nothing about a token, not
+// even its length.
 func FindToken(all []Token, text string) (Token, bool) {
 	got := sha256.Sum256([]byte(text))
 	found := -1
@@ -52,18 +52,18 @@ func FindToken(all []Token, text string) (Token, bool) {
 
 type callerKey struct{}
 
-// CallerOf is the client that a request comes from; one without rights where nothing says who it is.
+// CallerOf returns the client that a request comes from; without one in the context, a client without permissions.
 func CallerOf(ctx context.Context) Token {
 	t, _ := ctx.Value(callerKey{}).(Token)
 	return t
 }
 
-// WithCaller is ctx with the client that a request comes from.
+// WithCaller returns ctx with the client that a request comes from.
 func WithCaller(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, callerKey{}, t)
 }
 
-// may says whether the bearer may see and end the rollouts of an owner.
+// may reports whether the bearer may see and end the rollouts of an owner.
 func (t Token) may(owner string) bool {
 	return t.Scope == ScopeOperator || t.Scope == ScopeClient && t.Name == owner
 }

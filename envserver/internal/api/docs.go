@@ -17,7 +17,7 @@ type (
 	docsRoute struct{ Method, Path, Summary string }
 )
 
-// DocsPage is the page for people about the routes and the tools.
+// DocsPage is the HTML page about the routes and the tools.
 type DocsPage struct {
 	Name, Version, Description string
 }
@@ -38,8 +38,8 @@ func (p DocsPage) Render(all []Route, list []tools.Tool) ([]byte, error) {
 	}
 	var routes []docsRoute
 	for _, rt := range all {
-		if rt.Says != nil {
-			routes = append(routes, docsRoute{rt.Method, rt.Path, rt.Says.Summary})
+		if rt.Operation != nil {
+			routes = append(routes, docsRoute{rt.Method, rt.Path, rt.Operation.Summary})
 		}
 	}
 	var b bytes.Buffer

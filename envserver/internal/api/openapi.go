@@ -21,10 +21,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
-// Names of the two ways to carry a token, in the document.
+// Names of the two authentication schemes in the document.
 const bearer, basic = "bearer", "basic"
 
-// Document is what the OpenAPI document is made of.
+// Document is the input of the OpenAPI document.
 type Document struct {
 	Description string
 	Routes      []Route
@@ -32,14 +32,14 @@ type Document struct {
 	Start *schema.Schema
 	// Group is the schema of the arguments that start a group; nil where there are no groups.
 	Group *schema.Schema
-	// Secured says whether a path needs a token.
+	// Secured reports whether a path needs a token.
 	Secured func(path string) bool
 }
 
-// Encode makes the document from the table of routes and the Go types in it. WebSockets have no place in it.
+// Encode makes the document from the table of routes and their Go types. OpenAPI cannot describe WebSockets.
 func (d Document) Encode() (reply.Encoded, error) {
 	r := openapi31.NewReflector()
-	r.DefaultOptions = append(r.DefaultOptions, jsonschema.InterceptDefName(componentName), jsonschema.InterceptProp(always), jsonschema.InterceptProp(orNull), envelop)
+	r.DefaultOptions = append(r.DefaultOptions, jsonschema.InterceptDefName(componentName), jsonschema.InterceptProp(requirePresent), jsonschema.InterceptProp(dropTypeBesideAnyOf), nullableByAnyOf)
 	r.AddTypeMapping(new(reply.Observation), jsonschema.AnyOf(reply.ToolsObservation{}, reply.CallObservation{}))
 	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
 	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{d.Start})
@@ -54,7 +54,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "one of the server's tokens")
 	r.Spec.SetHTTPBasicSecurity(basic, "the token as the password, for clients that can send no header of their own")
 	for _, rt := range d.Routes {
-		if rt.Says == nil {
+		if rt.Operation == nil {
 			continue
 		}
 		if err := d.add(r, rt); err != nil {
@@ -69,7 +69,7 @@ func (d Document) add(r *openapi31.Reflector, rt Route) error {
 	if err != nil {
 		return err
 	}
-	rt.Says.describe(oc, d.Secured(rt.Path))
+	rt.Operation.describe(oc, d.Secured(rt.Path))
 	if err := r.AddOperation(oc); err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (d Document) add(r *openapi31.Reflector, rt Route) error {
 	if err != nil {
 		return err
 	}
-	op.MapOfAnything = nil // extensions of the library's own, which other tools do not know
-	if rt.Says.NeedsBody {
+	op.MapOfAnything = nil // extensions of this library that other tools do not know
+	if rt.Operation.NeedsBody {
 		op.RequestBody.RequestBody.WithRequired(true)
 	}
 	return nil
 }
 
-// componentName is a Go type's name in the document: the reference's, where that has one.
+// componentName returns a Go type's name in the document: that of the reference server where it has the type.
 func componentName(t reflect.Type, fallback string) string {
 	switch t {
 	case reflect.TypeFor[session.State]():
@@ -105,11 +105,11 @@ func componentName(t reflect.Type, fallback string) string {
 	return fallback
 }
 
-// envelop writes members that may be null as one of two schemas: beside a reference the library would lose the null.
-func envelop(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true }
+// nullableByAnyOf makes the library write nullable members as anyOf: beside a reference it would lose the null.
+func nullableByAnyOf(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true }
 
 // orNull takes away the type that the library leaves beside the two schemas of such a member, and which forbids the null.
-func orNull(p jsonschema.InterceptPropParams) error {
+func dropTypeBesideAnyOf(p jsonschema.InterceptPropParams) error {
 	if p.Processed && len(p.PropertySchema.AnyOf) > 0 {
 		p.PropertySchema.Type = nil
 	}
@@ -117,7 +117,7 @@ func orNull(p jsonschema.InterceptPropParams) error {
 }
 
 // always marks the members of an answer that are never left out as required.
-func always(p jsonschema.InterceptPropParams) error {
+func requirePresent(p jsonschema.InterceptPropParams) error {
 	oc, ok := openapi.OperationCtx(p.Context)
 	if !ok || !oc.IsProcessingResponse() || !p.Processed {
 		return nil
@@ -134,11 +134,11 @@ type TrainingData struct{}
 // rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
 type rolloutArguments struct{ schema *schema.Schema }
 
-// JSONSchemaBytes is how the document's library asks a value for its schema.
+// JSONSchemaBytes returns the schema to the OpenAPI library.
 func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
 
 // groupArguments stands for tools.GroupArgs in the same way. It is a type of its own because the document names schemas by type.
 type groupArguments struct{ schema *schema.Schema }
 
-// JSONSchemaBytes is how the document's library asks a value for its schema.
+// JSONSchemaBytes returns the schema to the OpenAPI library.
 func (a groupArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }

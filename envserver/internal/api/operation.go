@@ -13,25 +13,25 @@ import (
 // Operation describes a route by the Go types that it reads and answers with.
 type Operation struct {
 	ID, Tag, Summary string
-	// Reads is a struct whose tags name the parameters and the members of the JSON body; nil: it reads nothing.
+	// Reads is a struct whose tags name the parameters and the members of the JSON body; nil: none.
 	Reads any
-	// NeedsBody says that nothing can be made of a request without a body.
+	// NeedsBody: a request without a body is refused.
 	NeedsBody bool
 	// Answers is a Go type for a JSON answer, a Media for any other one, or an []any with several of these.
 	Answers any
-	// Status is what it answers when all is well; default 200.
+	// Status is the status of success; default 200.
 	Status int
-	// Refuses are the statuses of its error bodies, besides those that every route has.
+	// Refuses are the statuses of its errors, besides those that every route has.
 	Refuses []int
 }
 
 // Unread are the refusals of a route with a body, whatever is in it, and more.
-func Unread(more ...int) []int {
+func BodyErrors(more ...int) []int {
 	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable}, more...)
 }
 
 // Unserved are the refusals of a route that needs a session or the engine, and more.
-func Unserved(more ...int) []int { return append([]int{http.StatusServiceUnavailable}, more...) }
+func EngineErrors(more ...int) []int { return append([]int{http.StatusServiceUnavailable}, more...) }
 
 // Media is the answer of a route that is not JSON.
 type Media string

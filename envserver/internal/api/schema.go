@@ -4,10 +4,10 @@ import (
 	"github.com/swaggest/jsonschema-go"
 )
 
-// SchemaOf is the schema of a model in the draft that the reference writes, which has its definitions under $defs.
+// SchemaOf returns the schema of a model in the draft that the reference server uses, which has its definitions under $defs.
 func SchemaOf(model any) (map[string]any, error) {
 	var r jsonschema.Reflector
-	s, err := r.Reflect(model, jsonschema.InterceptDefName(componentName), jsonschema.DefinitionsPrefix("#/$defs/"), envelop, jsonschema.InterceptProp(orNull))
+	s, err := r.Reflect(model, jsonschema.InterceptDefName(componentName), jsonschema.DefinitionsPrefix("#/$defs/"), nullableByAnyOf, jsonschema.InterceptProp(dropTypeBesideAnyOf))
 	if err != nil {
 		return nil, err
 	}

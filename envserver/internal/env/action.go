@@ -14,7 +14,7 @@ import (
 // Action is one step: list the tools, or call one.
 type Action struct {
 	CallAction
-	List  bool          // in which case there is nothing to call
+	List  bool          // list the tools; the call is empty then
 	Limit time.Duration // metadata.timeout_s; 0: not given
 	// RequestID is metadata.request_id as the id of a call; "": not given.
 	RequestID string
@@ -83,7 +83,7 @@ func (e *Env) Keep(ctx context.Context, sess *session.Session) {
 // Step carries out an action in a session. limit bounds the answer unless the action has its own. A failed call is an observation; an
 // error means that the tools cannot be listed.
 func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) (reply.StepResponse, error) {
-	if e.Play == nil { // of an episode calls alone count
+	if e.Play == nil { // an episode counts only calls
 		sess.Stepped()
 	}
 	if a.List {
@@ -116,7 +116,7 @@ func (e *Env) ListTools(ctx context.Context) (o reply.ToolsObservation, err erro
 	return o, err
 }
 
-// ownTools returns those of the table.
+// ownTools returns the tools of the table.
 func (e *Env) ownTools() (o reply.ToolsObservation) {
 	for _, t := range e.Tools.List() {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})

@@ -15,11 +15,11 @@ import (
 // Options configures an environment; all are required except Play, Registerer and MetricsOf.
 type Options struct {
 	Tools       *tools.Table
-	Play        *play.Player // of an environment of interactive episodes; nil: the tools are those of the table
+	Play        *play.Player // runs interactive episodes; nil: the environment has the tools of the table
 	Sessions    session.Options
-	StepTimeout time.Duration // of a step whose client names none; 0 or negative: none
+	StepTimeout time.Duration // of a step whose client sets none; 0 or negative: none
 	Registerer  prometheus.Registerer
-	MetricsOf   *Env // counts in the metrics of this one; nil: it has its own
+	MetricsOf   *Env // shares the metrics of this environment; nil: it has its own
 	Tracer      trace.Tracer
 	Logger      *slog.Logger
 }
@@ -48,5 +48,5 @@ func New(o Options) (*Env, error) {
 	return e, err
 }
 
-// Listed counts a list of the tools.
-func (e *Env) Listed() { e.metrics.listed() }
+// CountList counts a request for the list of tools.
+func (e *Env) CountList() { e.metrics.listed() }

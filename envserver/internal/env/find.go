@@ -28,8 +28,8 @@ func (e *Env) SessionFor(ctx context.Context, id string) (*session.Session, func
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
-// Begun is SessionFor for a reset: it creates the session that a client names for the first time.
-func (e *Env) Begun(ctx context.Context, id string, attach bool) (*session.Session, func(), error) {
+// SessionForReset is SessionFor for a reset: it creates the session if the id is new.
+func (e *Env) SessionForReset(ctx context.Context, id string, attach bool) (*session.Session, func(), error) {
 	if id == "" && attach {
 		return nil, nil, fault.Field("session_id", "needed to attach: without one the session ends with this request")
 	}

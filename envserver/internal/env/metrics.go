@@ -21,14 +21,14 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	m := &metrics{
 		sets: []func() int{sessions},
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error); as list_tools the lists of tools that were asked for.",
+			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error); requests for the list of tools count as list_tools.",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rolloutd_envserver_tool_call_seconds", Help: "Time from a tool call to its answer.",
 			Buckets: []float64{.005, .02, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1200},
 		}, []string{"tool"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rolloutd_envserver_sessions_refused_total", Help: "Sessions refused for want of a slot.",
+			Name: "rolloutd_envserver_sessions_refused_total", Help: "Sessions refused because all slots were taken.",
 		}),
 	}
 	if r == nil {

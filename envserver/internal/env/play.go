@@ -83,7 +83,7 @@ func (e *Env) resetEpisode(ctx context.Context, sess *session.Session, r ResetAr
 		return reply.ResetResponse{}, err
 	}
 	out := reply.ResetResponse{}
-	out.Observation.Begun = &reply.Begun{
+	out.Observation.Start = &reply.EpisodeStart{
 		EpisodeID: id, RolloutID: playing.RolloutID, TaskID: playing.TaskID, Instruction: playing.Instruction,
 	}
 	out.Done, out.Reward = playing.Done, playing.Reward
@@ -130,7 +130,7 @@ func (e *Env) playStep(ctx context.Context, sess *session.Session, a Action, lim
 	return r
 }
 
-// RequestID is the id of a call that its client named, so that the call can be made again. A long name is hashed.
+// RequestID returns the call id for a client's request_id, so that the client can repeat the call. A long request_id is hashed.
 func RequestID(named string) string {
 	if id := "request-" + named; len(id) <= episode.MaxCallID {
 		return id
@@ -139,7 +139,7 @@ func RequestID(named string) string {
 	return "request-sha256-" + hex.EncodeToString(sum[:])
 }
 
-// RequestIDOf is the RequestID that the metadata of a call names; "" for none.
+// RequestIDOf returns the RequestID of the request_id in a call's metadata; "": none.
 func RequestIDOf(metadata map[string]any) string {
 	if id, _ := metadata["request_id"].(string); id != "" {
 		return RequestID(id)

@@ -14,9 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxHeld is how much of an archive is made before its answer begins, in bytes: one that fails within it is answered with the reason. It is
-// more than AgentEnv's largest archive.
-const maxHeld = 8 << 20
+// maxBuffered is how much of an archive is built before its answer begins, in bytes. A failure within it is answered with the reason. It is more
+// than AgentEnv's largest archive.
+const maxBuffered = 8 << 20
 
 // archivePost answers with a folder as tar.gz in base64, streamed where it is large.
 func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,7 @@ func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.Format != "" && in.Format != "tar.gz" && in.Format != "tgz" {
-		httpio.WriteRefusal(w, fault.Field("format", "want tar.gz or tgz, got %q", in.Format))
+		httpio.WriteRefusal(w, fault.Field("format", "must be tar.gz or tgz, got %q", in.Format))
 		return
 	}
 	ctx, cancel := a.Context(r)
@@ -35,7 +35,7 @@ func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// archive writes the answer; an error when nothing was written yet.
+// archive writes the answer. It returns an error only if nothing was written yet.
 func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in artifactRequest) error {
 	stream, err := a.Episodes.Tar(ctx, id, in.Path)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in 
 		files <- n
 	}()
 	var head bytes.Buffer
-	if _, err := io.CopyN(&head, packed, maxHeld); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := io.CopyN(&head, packed, maxBuffered); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -66,13 +66,13 @@ func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in 
 	return nil
 }
 
-// packLimits bound an archive: the bytes of its files together, and their number.
+// packLimits bound the total size and the number of the files of an archive.
 type packLimits struct {
 	bytes int64
 	files int
 }
 
-// compress copies a tar as gzip, and counts its files. More than the limits allow is a fault.Exhausted.
+// compress copies a tar as gzip, and counts its files. Above the limits the error is a fault.Exhausted.
 func compress(w io.Writer, r io.Reader, most packLimits) (files int, err error) {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)

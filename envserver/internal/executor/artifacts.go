@@ -42,7 +42,7 @@ const (
 	maxListed = 5000
 )
 
-// failure is the answer to a request for an artifact that is not to be had. The status is 200, as AgentEnv's.
+// failure is the answer to a request for an artifact that cannot be read. Its status is 200, as in AgentEnv.
 type failure struct {
 	Success bool   `json:"success"`
 	Error   string `json:"error"`
@@ -52,7 +52,7 @@ func failed(w http.ResponseWriter, err error) {
 	httpio.WriteJSON(w, http.StatusOK, failure{Error: err.Error()})
 }
 
-// missing has AgentEnv's words for a path that is not there; other errors stay as they are.
+// missing returns AgentEnv's error text for a path that does not exist; it returns other errors unchanged.
 func missing(p string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return errors.New("Not found: " + p)
@@ -60,7 +60,7 @@ func missing(p string, err error) error {
 	return err
 }
 
-// artifact reads a request and finds its rollout; without ok the client has its answer.
+// artifact reads a request and finds its rollout. If ok is false, the request has been answered.
 func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactRequest, id string, ok bool) {
 	in, ok = read[artifactRequest](a, w, r)
 	if !ok {
@@ -134,7 +134,7 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 	case "", "text":
 		in.Encoding, most = "text", maxText
 	default:
-		httpio.WriteRefusal(w, fault.Field("encoding", "want text or base64, got %q", in.Encoding))
+		httpio.WriteRefusal(w, fault.Field("encoding", "must be text or base64, got %q", in.Encoding))
 		return
 	}
 	ctx, cancel := a.Context(r)
@@ -144,7 +144,7 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read writes the answer; an error when nothing was written yet.
+// read writes the answer. It returns an error only if nothing was written yet.
 func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in artifactRequest, most int64) error {
 	stream, err := a.Episodes.Tar(ctx, id, in.Path)
 	if err != nil {
@@ -188,7 +188,7 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 	return nil
 }
 
-// encode copies as base64. A failure on the way breaks the answer off, so that no client takes a part for the whole.
+// encode copies r as base64. A failure aborts the answer, so that no client takes a part for the whole.
 func encode(w io.Writer, r io.Reader) int64 {
 	out := base64.NewEncoder(base64.StdEncoding, w)
 	n, err := io.Copy(out, r)
@@ -201,7 +201,7 @@ func encode(w io.Writer, r io.Reader) int64 {
 	return n
 }
 
-// tail ends an object that has begun.
+// tail writes the last members of an object that has begun, and its end.
 func tail(w io.Writer, members map[string]any) {
 	rest, err := json.Marshal(members)
 	if err != nil {
@@ -224,7 +224,7 @@ func relative(p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path.Clean(p), rollout.Workdir), "/")
 }
 
-// mimeOf goes by the suffix alone, in a table of its own: that of the machine differs from host to host.
+// mimeOf returns the type for a suffix. Its table is fixed, because that of the operating system differs between hosts.
 func mimeOf(p string) string {
 	types := map[string]string{
 		".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",

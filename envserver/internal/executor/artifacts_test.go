@@ -32,10 +32,10 @@ type workspace struct {
 	calls []episode.Call
 }
 
-// one knows the rollout r1.
-type one struct{ access.Rollouts }
+// oneRollout is an engine with the rollout r1.
+type oneRollout struct{ access.Rollouts }
 
-func (one) State(_ context.Context, id string) (rollout.State, error) {
+func (oneRollout) State(_ context.Context, id string) (rollout.State, error) {
 	if id != "r1" {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
 	}
@@ -75,11 +75,11 @@ func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error
 	return io.NopCloser(&out), archive.Close()
 }
 
-// serve returns a function that asks a route of the executor: by GET where there is no body.
+// serve returns a function that calls a route of the executor, by GET if the body is nil.
 func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	t.Helper()
 	api := &executor.API{
-		Episodes: w, Rollouts: one{}, Bodies: httpio.Bodies{Memory: intake.New(64<<20, 16<<10), Max: 16 << 20, Within: 5 * time.Minute},
+		Episodes: w, Rollouts: oneRollout{}, Bodies: httpio.Bodies{Memory: intake.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
 		Context: func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
 	}
 	mux := http.NewServeMux()
@@ -106,7 +106,7 @@ func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	}
 }
 
-// The answers about artifacts, member by member, are those of AgentEnv's executor.
+// The answers about artifacts have the members of AgentEnv's executor.
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	post := serve(t, &workspace{files: map[string]string{"d/one.txt": "one\r\n", "d/bad.png": "\xff", "empty.log": ""}})
@@ -147,7 +147,7 @@ func TestArtifacts(t *testing.T) {
 	require.Equal(t, map[string]any{"success": true, "error": "", "encoding": "base64", "format": "tar.gz", "entry_count": 2.0}, packed)
 }
 
-// A command gets the timeout in AgentEnv's bounds; what asks for isolation is left out; other tools get their arguments as they are.
+// A command gets its timeout within AgentEnv's bounds and no arguments about isolation; other tools get their arguments unchanged.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	w := &workspace{}

@@ -22,7 +22,7 @@ type describedCall struct {
 }
 
 type describedBatch struct {
-	Calls []describedCall `json:"calls" required:"true" nullable:"false" description:"at most 1024, made beside each other"`
+	Calls []describedCall `json:"calls" required:"true" nullable:"false" description:"at most 1024, made concurrently"`
 }
 
 type describedAnswer struct {
@@ -106,7 +106,7 @@ func describe(id, summary string, reads, answers any) *api.Operation {
 	o := &api.Operation{ID: "executor_" + id, Tag: "Tool Executor", Summary: summary, Answers: answers}
 	if reads != nil {
 		o.Reads, o.NeedsBody = reads, true
-		o.Refuses = api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)
+		o.Refuses = api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)
 	}
 	return o
 }

@@ -1,4 +1,4 @@
-// Package executor is the tool executor's HTTP API, for agents that own their loop: a trajectory is an episode, opened by its first call.
+// Package executor is the tool executor's HTTP API, for agents that run their own loop: a trajectory is an episode, opened by its first call.
 // It speaks the protocol of AgentEnv's ToolExecutor.
 package executor
 
@@ -30,7 +30,7 @@ type API struct {
 	Episodes access.Episodes
 	Rollouts access.Rollouts
 	Table    *tools.Table
-	Keeper   session.Keeper // of what was released; nil: it is forgotten with the process
+	Keeper   session.Keeper // of the released trajectories; nil: in memory only
 	Bodies   httpio.Bodies
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
@@ -44,7 +44,7 @@ type API struct {
 // base is the path below which the executor is served.
 const base = "/executor"
 
-// Unauthenticated is why a request without a known token is refused, in AgentEnv's words; "": the path is not the executor's.
+// Unauthenticated returns AgentEnv's error text for a request without a known token; "": the path is not the executor's.
 func Unauthenticated(r *http.Request) string {
 	authorization := r.Header.Get("Authorization")
 	scheme, _, _ := strings.Cut(authorization, " ")
@@ -60,14 +60,14 @@ func Unauthenticated(r *http.Request) string {
 	}
 }
 
-// Routes are those of the executor.
+// Routes returns the routes of the executor.
 func (a *API) Routes() []api.Route {
 	return []api.Route{
-		api.Get(base, a.banner, describe("banner", "What is here", nil, describedBanner{})),
+		api.Get(base, a.banner, describe("banner", "Name of the service", nil, describedBanner{})),
 		api.Get(base+"/health", a.health, describe("health", "Whether the executor works", nil, describedOK{})),
 		api.Get(base+"/status", a.status, describe("status", "Counters of the executor", nil, describedStatus{})),
 		api.Post(base+"/execute", a.executePost, describe("execute", "Make a tool call in a trajectory", describedCall{}, describedAnswer{})),
-		api.Post(base+"/execute_batch", a.batchPost, describe("execute_batch", "Make tool calls beside each other", describedBatch{}, describedAnswers{})),
+		api.Post(base+"/execute_batch", a.batchPost, describe("execute_batch", "Make tool calls concurrently", describedBatch{}, describedAnswers{})),
 		api.Post(base+"/release", a.releasePost, describe("release", "End a trajectory", describedRelease{}, describedOK{})),
 		api.Post(base+"/artifacts/read", a.readPost, describe("read", "Read a file of a trajectory", describedArtifact{}, describedContent{})),
 		api.Post(base+"/artifacts/list", a.listPost, describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{})),
@@ -107,7 +107,7 @@ type toolCall struct {
 	UniqID    json.RawMessage `json:"uniq_id"` // a string or a number
 }
 
-// executeAnswer answers a call. Whatever goes wrong with the call is in it.
+// executeAnswer answers a call. It also carries the failure of a call.
 type executeAnswer struct {
 	Success  bool            `json:"success"`
 	Output   string          `json:"output"`
@@ -133,7 +133,7 @@ func (a *API) executePost(w http.ResponseWriter, r *http.Request) {
 // maxBatch bounds the calls of one batch.
 const maxBatch = 1024
 
-// batchPost makes the calls of a batch beside each other, and answers in their order.
+// batchPost makes the calls of a batch concurrently, and answers in their order.
 func (a *API) batchPost(w http.ResponseWriter, r *http.Request) {
 	in, ok := read[struct {
 		Calls []executeRequest `json:"calls"`
@@ -142,7 +142,7 @@ func (a *API) batchPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(in.Calls) > maxBatch {
-		httpio.WriteRefusal(w, fault.Field("calls", "want at most %d, got %d", maxBatch, len(in.Calls)))
+		httpio.WriteRefusal(w, fault.Field("calls", "must have at most %d calls, got %d", maxBatch, len(in.Calls)))
 		return
 	}
 	for _, c := range in.Calls {
@@ -165,11 +165,11 @@ func (a *API) batchPost(w http.ResponseWriter, r *http.Request) {
 func (c executeRequest) check() error {
 	switch {
 	case c.TrajectoryID == "" || len(c.TrajectoryID) > maxTrajectory:
-		return fault.Field("trajectory_id", "want 1 to %d bytes", maxTrajectory)
+		return fault.Field("trajectory_id", "must be 1 to %d bytes", maxTrajectory)
 	case c.Tool.Name == "":
 		return fault.Field("tool.name", "is missing")
 	case c.Tool.id() == "" || len(c.Tool.id()) > maxUniqID:
-		return fault.Field("tool.uniq_id", "want 1 to %d bytes", maxUniqID)
+		return fault.Field("tool.uniq_id", "must be 1 to %d bytes", maxUniqID)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 }
 
 func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error) {
-	arguments, err := c.given()
+	arguments, err := c.toolArguments()
 	if err != nil {
 		return episode.Result{}, err
 	}
@@ -222,22 +222,22 @@ func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error
 	return answer.Result, err
 }
 
-// given are the arguments of a call as the tool takes them. Where it runs a command, the timeout is that of the request, or else a number
-// among the arguments, in AgentEnv's bounds; and what asks for isolation is left out: a sandbox always isolates.
-func (c executeRequest) given() (json.RawMessage, error) {
+// toolArguments returns the arguments of a call for the tool. For a tool that runs a command it sets the timeout, from the request or else the
+// arguments, within AgentEnv's bounds, and removes the arguments about isolation: a sandbox always isolates.
+func (c executeRequest) toolArguments() (json.RawMessage, error) {
 	if !slices.Contains([]string{"terminal", "bash", "terminal_stateful"}, c.Tool.Name) || len(c.Tool.Arguments) == 0 && c.TimeoutS == nil {
 		return c.Tool.Arguments, nil
 	}
 	args := map[string]json.RawMessage{}
 	if len(c.Tool.Arguments) > 0 && json.Unmarshal(c.Tool.Arguments, &args) != nil || args == nil {
-		return nil, fault.Field("tool.arguments", "want an object")
+		return nil, fault.Field("tool.arguments", "must be an object")
 	}
 	for _, name := range []string{"allow_network", "require_sandbox", "require_stateful_sandbox"} {
 		delete(args, name)
 	}
 	asked := c.TimeoutS
 	if asked == nil && json.Unmarshal(args["timeout"], &asked) != nil {
-		asked = nil // the tool says what is wrong with it
+		asked = nil // the tool refuses it with a reason
 	}
 	if asked != nil {
 		args["timeout"] = json.RawMessage(strconv.Itoa(int(math.Ceil(min(max(*asked, 1), 600)))))
@@ -246,7 +246,7 @@ func (c executeRequest) given() (json.RawMessage, error) {
 	return raw, fault.Wrap(fault.Invalid, err, "tool.arguments")
 }
 
-// read reads a request's body; without ok the client has its answer.
+// read reads a request's body. If ok is false, the request has been answered.
 func read[T any](a *API, w http.ResponseWriter, r *http.Request) (in T, ok bool) {
 	data, release, ok := a.Bodies.Read(w, r)
 	if !ok {

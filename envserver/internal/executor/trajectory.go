@@ -17,26 +17,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// maxOpen bounds the trajectories that are remembered; beyond it all are looked up again.
+// maxOpen bounds the cache of trajectories; a full cache is cleared.
 const maxOpen = 10_000
 
-// life is how long the episode of a trajectory may take, in seconds.
-const life = 24 * 3600
+// episodeSeconds is how long the episode of a trajectory may take.
+const episodeSeconds = 24 * 3600
 
-// key names a trajectory of the caller.
+// key returns the key of a caller's trajectory.
 func key(ctx context.Context, trajectory string) string {
 	sum := sha256.Sum256([]byte(access.CallerOf(ctx).Name + "\x00" + trajectory))
 	return hex.EncodeToString(sum[:])
 }
 
-// open returns the rollout of a trajectory: the rollout of that id, or the trajectory's own, which is started where there is none.
+// open returns the rollout of a trajectory: the rollout of that id, or the trajectory's own, which it starts if there is none.
 func (a *API) open(ctx context.Context, trajectory string) (string, error) {
 	id, found, err := a.find(ctx, trajectory)
 	if err != nil || found {
 		return id, err
 	}
 	_, _, err = a.Table.StartEpisode(ctx, nil, map[string]any{
-		"rollout_id": id, "agent_timeout_s": json.Number(strconv.Itoa(life)),
+		"rollout_id": id, "agent_timeout_s": json.Number(strconv.Itoa(episodeSeconds)),
 		"episode": map[string]any{"enabled_toolsets": []any{"all"}, "idle_s": json.Number("3600")},
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *API) remember(k, id string) {
 	a.known[k] = id
 }
 
-// generation is how often the trajectory was released: each time another episode begins.
+// generation is the number of releases of the trajectory. After each release the next call begins another episode.
 func (a *API) generation(ctx context.Context, k string) (int, error) {
 	if a.Keeper == nil {
 		a.mu.Lock()
@@ -125,7 +125,7 @@ func (a *API) advance(ctx context.Context, k string) error {
 	return a.Keeper.Save(ctx, "trajectory-"+k, []byte(strconv.Itoa(n+1)))
 }
 
-// releasePost ends the episode of a trajectory. One that has none is no error.
+// releasePost ends the episode of a trajectory. A trajectory without an episode is not an error.
 func (a *API) releasePost(w http.ResponseWriter, r *http.Request) {
 	in, ok := read[struct {
 		TrajectoryID string `json:"trajectory_id"`
@@ -155,7 +155,7 @@ func (a *API) release(ctx context.Context, trajectory string) error {
 	return a.advance(ctx, key(ctx, trajectory))
 }
 
-// requestLimits bound what a request decodes to.
+// requestLimits bounds the decoded size of a request.
 func requestLimits() jsonlimit.Limits {
 	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 100_000, Depth: 70}
 }

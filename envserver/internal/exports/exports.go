@@ -1,5 +1,5 @@
-// Package exports bounds the memory of answers that are made as a whole before they are sent, so that many large ones at once cannot take
-// more than there is.
+// Package exports bounds the memory of answers that are built completely before they are sent, so that many large answers at once do not
+// exhaust it.
 package exports
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// What an export may take while it is made, in bytes.
+// Memory of an export while it is built, in bytes.
 const (
 	Arrays    = 256 << 20 // a trace as arrays, see arrays.MaxBytes
 	Messages  = 256 << 20 // a transcript of 64 MiB, decoded and encoded again
@@ -31,8 +31,8 @@ type Room struct {
 // New makes a Room of so many bytes.
 func New(bytes int64) *Room { return &Room{semaphore.NewWeighted(bytes), bytes} }
 
-// Enter waits until there is room for an export that takes at most so many bytes, or all room where there is less. The caller must call
-// Leave. After a minute the error is a fault.Unavailable.
+// Enter waits until there is room for an export of at most the given bytes; a larger export than the whole room takes all of it. The caller
+// must call Leave. After a minute the error is a fault.Unavailable.
 func (r *Room) Enter(ctx context.Context, most int64) (*Export, error) {
 	short, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
@@ -49,7 +49,7 @@ type Export struct {
 	held int64
 }
 
-// Shrink gives back what the export does not take now that it is read, so that a client which reads slowly holds only what its answer takes.
+// Shrink reduces the share to the size of the finished answer, so that a client that reads slowly holds no more than that.
 func (x *Export) Shrink(bytes int64) {
 	if bytes < x.held {
 		x.free.Release(x.held - bytes)
@@ -57,5 +57,5 @@ func (x *Export) Shrink(bytes int64) {
 	}
 }
 
-// Leave gives back all.
+// Leave releases the whole share.
 func (x *Export) Leave() { x.Shrink(0) }

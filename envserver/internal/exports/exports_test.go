@@ -17,7 +17,7 @@ func TestExportsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := exports.New(100)
 		large, err := room.Enter(t.Context(), 1000)
-		require.NoError(t, err, "it has all room, and is not refused for good")
+		require.NoError(t, err, "a larger export than the room takes all of it")
 
 		began := time.Now()
 		_, err = room.Enter(t.Context(), 1)
@@ -43,6 +43,6 @@ func TestExportsWaitForRoom(t *testing.T) {
 		next.Leave()
 		large.Leave()
 		_, err = room.Enter(t.Context(), 100)
-		require.NoError(t, err, "all was given back, and no more")
+		require.NoError(t, err, "the whole room was released, once")
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// runArgs are HarborEnv's arguments of run_rollout, in its order, but for the objects, which start_rollout checks.
+// runArgs are HarborEnv's arguments of run_rollout, in its order. start_rollout checks the arguments that are objects.
 type runArgs struct {
 	Split        string  `json:"split,omitempty" jsonschema:"task set by name; empty: the first"`
 	TaskIndex    int     `json:"task_index,omitempty" jsonschema:"index of the task in its set"`
@@ -40,7 +40,7 @@ func defaultArgs() runArgs {
 	return runArgs{Harness: rollout.AgentOpencode, Sandbox: defaultSandbox, Provider: defaultProvider, Purpose: defaultPurpose}
 }
 
-// objects are the arguments that are objects, and what they are for.
+// objects are the arguments that are objects, with their descriptions.
 var objects = []struct{ name, about string }{
 	{"sampling", "training policy of every model call"},
 	{"eval_sampling", "parameters of every model call with purpose eval"},
@@ -69,7 +69,7 @@ func readArgs(args map[string]any) (runArgs, error) {
 	for _, o := range objects {
 		m, ok := plain[o.name].(map[string]any)
 		if !ok && plain[o.name] != nil {
-			return a, fault.Field(o.name, "want an object")
+			return a, fault.Field(o.name, "must be an object")
 		}
 		delete(plain, o.name)
 		*map[string]*map[string]any{"sampling": &a.sampling, "eval_sampling": &a.evalSampling, "task": &a.task}[o.name] = m

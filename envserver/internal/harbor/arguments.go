@@ -19,17 +19,16 @@ const maxTokensCap = 8192
 // modelArguments are the arguments of start_rollout that name a model endpoint.
 var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token"}
 
-// providers are the kinds of endpoints that HarborEnv names, with the server's own endpoint that is meant where the call has no URL; "" is
-// the environment's.
+// providers maps HarborEnv's kinds of endpoints to the server's endpoint for calls without a URL; "": that of the environment.
 var providers = map[string]string{"openai": "", "vllm": "vllm", "hf": "hf_router", "anthropic": ""}
 
 // nativeProvider is the kind of endpoint that is called in the agent's own API.
 const nativeProvider = "anthropic"
 
-// ownEndpoint is the server's own endpoint where nothing else is said.
+// ownEndpoint is the default endpoint.
 const ownEndpoint = "vllm"
 
-// plan is a rollout as its caller asked for it.
+// plan is a rollout as its caller requested it.
 type plan struct {
 	id       identity
 	args     map[string]any // of start_rollout
@@ -40,7 +39,7 @@ type plan struct {
 // plan makes the arguments of start_rollout: the environment's defaults, then the task's, then the call's.
 func (e *Env) plan(a runArgs) (plan, error) {
 	p := plan{args: map[string]any{"max_tokens_cap": maxTokensCap, "on_disconnect": "abort"}, key: a.RewardKey}
-	if a.Provider != nativeProvider { // HarborEnv's agents call chat completions whatever their own API is
+	if a.Provider != nativeProvider { // HarborEnv translates the agents' own APIs to chat completions
 		p.args["translate"] = string(rollout.TranslateChat)
 	}
 	p.id.Harness, p.id.Sandbox = a.Harness, a.Sandbox
@@ -79,17 +78,17 @@ func (p *plan) find(format string, args ...any) {
 	p.findings = append(p.findings, "[WARN] "+fmt.Sprintf(format, args...))
 }
 
-// check refuses what this server cannot do, and says what it can.
+// check refuses values that this server does not support; the error lists the supported ones.
 func (e *Env) check(a runArgs) error {
 	_, known := providers[a.Provider]
 	switch {
 	case !slices.Contains(e.harnesses(), a.Harness):
-		return &harnessError{fault.Field("harness", "no harness %q: want one of %s", text.Head(a.Harness, maxName), strings.Join(e.harnesses(), ", "))}
+		return &harnessError{fault.Field("harness", "no harness %q: must be one of %s", text.Head(a.Harness, maxName), strings.Join(e.harnesses(), ", "))}
 	case !slices.Contains(e.o.Backends, a.Sandbox) && !slices.Contains(harborSandboxes, a.Sandbox):
-		return fault.Field("sandbox", "no sandbox %q: want one of %s, or a name of Harbor's for the first of them",
+		return fault.Field("sandbox", "no sandbox %q: must be one of %s, or a name of Harbor's for the first of them",
 			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
 	case !known:
-		return fault.Field("provider", "unknown upstream provider %q: want openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
+		return fault.Field("provider", "unknown upstream provider %q: must be openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
 	case a.AgentTimeout < 0:
 		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
 	case a.StepLimit < 0:
@@ -101,7 +100,7 @@ func (e *Env) check(a runArgs) error {
 	}
 }
 
-// checkModel refuses endpoints that cannot be called as the arguments say.
+// checkModel refuses arguments with which the endpoint cannot be called.
 func checkModel(a runArgs) error {
 	switch {
 	case a.Provider == nativeProvider && a.LLMURL == "":
@@ -114,17 +113,17 @@ func checkModel(a runArgs) error {
 	return nil
 }
 
-// harnessError says that there is no such harness: no rollout of a training run could ever work.
+// harnessError means that there is no such harness. It is fatal: every rollout of the training run would fail.
 type harnessError struct{ error }
 
 func (e *harnessError) Unwrap() error { return e.error }
 
-// harnesses are the agents that do a task by themselves.
+// harnesses returns the agents that work on a task without a client's calls.
 func (e *Env) harnesses() []string {
 	return slices.DeleteFunc(slices.Clone(e.o.Agents), func(name string) bool { return name == rollout.AgentInteractive })
 }
 
-// task puts in the arguments of the task: of the one in the call, or of the one that split and task_index name, as the call changes it.
+// task adds the arguments of the task: the one in the call, or the one of split and task_index with the call's changes.
 func (e *Env) task(a runArgs, p *plan) error {
 	if a.task["instruction"] == nil {
 		t, split, err := e.sets.task(a.Split, a.TaskIndex)
@@ -141,17 +140,17 @@ func (e *Env) task(a runArgs, p *plan) error {
 	return nil
 }
 
-// sandbox names the backend. HarborEnv's clients name one of Harbor's by default.
+// sandbox sets the backend. HarborEnv's clients send one of Harbor's names by default.
 func (e *Env) sandbox(a runArgs, p *plan) {
 	if !slices.Contains(e.o.Backends, a.Sandbox) {
 		p.id.Sandbox = e.o.Backends[0]
 		return
 	}
-	with(p.args, "sandbox", "backend", a.Sandbox)
+	setMember(p.args, "sandbox", "backend", a.Sandbox)
 }
 
-// model names the model endpoint: the call's, else the task's or the environment's, else the server's own. A harness that calls no model gets none,
-// so that its rollout depends on no endpoint.
+// model sets the model endpoint: that of the call, else of the task or the environment, else the default one. A harness without model calls
+// gets none, so that its rollout depends on no endpoint.
 func model(a runArgs, args map[string]any) {
 	named := a.LLMURL != "" || providers[a.Provider] != ""
 	if named || !rollout.NeedsModel(a.Harness) {
@@ -179,12 +178,12 @@ func bounds(a runArgs, args map[string]any) {
 		args["agent_timeout_s"] = a.AgentTimeout
 	}
 	if a.StepLimit > 0 {
-		with(args, "limits", "turns", a.StepLimit)
+		setMember(args, "limits", "turns", a.StepLimit)
 	}
 }
 
-// with sets a member of an object among the arguments, whose owner keeps it as it is.
-func with(args map[string]any, object, member string, v any) {
+// setMember sets a member of an object argument, in a copy: the object belongs to the caller.
+func setMember(args map[string]any, object, member string, v any) {
 	all, _ := args[object].(map[string]any)
 	if all = maps.Clone(all); all == nil {
 		all = map[string]any{}
@@ -193,7 +192,7 @@ func with(args map[string]any, object, member string, v any) {
 	args[object] = all
 }
 
-// decoded are arguments as they are decoded from JSON, which is the form that tools read.
+// decoded converts arguments to the form in which tools read them, that of decoded JSON.
 func decoded(args map[string]any) (map[string]any, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Table is the table of HarborEnv's three tools, in its order.
+// Table returns the table of HarborEnv's three tools, in its order.
 func (e *Env) Table() (*tools.Table, error) {
 	run, err := runSchema()
 	if err != nil {
@@ -21,14 +21,14 @@ func (e *Env) Table() (*tools.Table, error) {
 		return nil, err
 	}
 	nothing := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
-	return e.o.Table.Offering([]tools.Tool{
+	return e.o.Table.WithTools([]tools.Tool{
 		{Name: "run_rollout", Description: "Run one rollout of a task and return a HarborRolloutResult, as JSON.", InputSchema: run, Run: e.run},
 		{Name: "capabilities", Description: "Harnesses, sandboxes, task sets and the model endpoint of this server.", InputSchema: nothing, Run: e.capabilities},
 		{Name: "list_tasks", Description: "Tasks of a split, from start to stop.", InputSchema: list, Run: e.listTasks},
 	}), nil
 }
 
-// defaultStop is where list_tasks stops.
+// defaultStop is the default of the argument stop of list_tasks.
 const defaultStop = 20
 
 type listArgs struct {
@@ -49,8 +49,8 @@ func (e *Env) listTasks(_ context.Context, c tools.Call) (*tools.Text, error) {
 	return tools.Write(all)
 }
 
-// capable is what this server can do.
-type capable struct {
+// capabilitySet is the answer of the tool capabilities.
+type capabilitySet struct {
 	Harnesses []harness  `json:"harnesses"`
 	Sandboxes []sandbox  `json:"sandboxes"`
 	Datasets  []Split    `json:"datasets"`
@@ -72,7 +72,7 @@ type sandbox struct {
 	Detail    string `json:"detail"`
 }
 
-// llmOfCalls is the endpoint of calls without a URL. It is asked when a rollout uses it: what it gives is in the result.
+// llmOfCalls is the endpoint of calls without a URL. Its properties are in the results of rollouts, which probe it.
 type llmOfCalls struct {
 	URL           string   `json:"url"`
 	Model         string   `json:"model"`
@@ -94,7 +94,7 @@ func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error)
 	if err := tools.Decode(c.Tool, c.Args, &none); err != nil {
 		return nil, err
 	}
-	all := capable{Datasets: e.sets.splits(), LLM: e.llm()}
+	all := capabilitySet{Datasets: e.sets.splits(), LLM: e.llm()}
 	for _, name := range e.harnesses() {
 		all.Harnesses = append(all.Harnesses, describeHarness(name))
 	}
@@ -108,7 +108,7 @@ func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error)
 	return tools.Write(all)
 }
 
-// dialects are the model APIs of agents that do not call chat completions.
+// dialects are the model APIs of agents that do not use chat completions.
 var dialects = map[string]string{"codex": "openai_responses", "claude-code": "anthropic", "gemini-cli": "gemini", "oracle": "none", "nop": "none"}
 
 func describeHarness(name string) harness {
@@ -122,7 +122,7 @@ func describeHarness(name string) harness {
 	return h
 }
 
-// llm is the endpoint that a call means which names none.
+// llm returns the endpoint of a call that names none.
 func (e *Env) llm() llmOfCalls {
 	out := llmOfCalls{Findings: []string{}, ServedModels: []string{}, ParamFixes: []string{}}
 	args := map[string]any{}
@@ -146,7 +146,7 @@ func (e *Env) llm() llmOfCalls {
 	return out
 }
 
-// harborSandboxes are Harbor's names of sandboxes, which clients send without meaning more than the default.
+// harborSandboxes are Harbor's names of sandboxes. Clients send them by default.
 var harborSandboxes = []string{
 	"docker", "podman", "daytona", "e2b", "modal", "runloop", "langsmith", "ec2", "gke", "ack", "openshift", "novita", "apple-container", "singularity",
 	"islo", "tensorlake", "cwsandbox", "use-computer", "cua-cloud", "blaxel", "opensandbox", "beam", "skypilot", "hf-sandbox", "hyperbrowser", "vercel",

@@ -8,32 +8,32 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Name is the name that the Task API's paths and list_environments have for the environment.
+// Name is the environment's name in the paths of the Task API and in list_environments.
 const Name = "harbor_env"
 
-// Options are what the environment is made of; all but Defaults and First are required.
+// Options configures the environment; all but Defaults and First are required.
 type Options struct {
-	Table    *tools.Table // starts and awaits the rollouts
+	Table    *tools.Table // starts the rollouts and waits for them
 	Rollouts tools.Rollouts
 	Resolve  func(catalog.Request) (rollout.Model, string, error)
 	Agents   []string          // on offer
 	Backends []string          // of sandboxes; the first is the default
 	Sets     map[string]string // paths of task sets by the name of their split
-	First    string            // the split that clients mean by ""; default: the first by name
-	Defaults map[string]any    // arguments of start_rollout, where neither the task nor the call says
+	First    string            // the split for the name ""; default: the first by name
+	Defaults map[string]any    // arguments of start_rollout that neither the task nor the call sets
 }
 
 // Env is the environment. It is safe for concurrent use.
 type Env struct {
 	o       Options
 	sets    sets
-	results *semaphore.Weighted // results that are being made
+	results *semaphore.Weighted // limits results that are built at once
 }
 
-// makers is how many results are made at once: each may take some 300 MiB until it is a text.
-const makers = 2
+// maxResults bounds the results that are built at once: each may take some 300 MiB.
+const maxResults = 2
 
 // New makes the environment.
 func New(o Options) *Env {
-	return &Env{o: o, sets: newSets(o.Sets, o.First), results: semaphore.NewWeighted(makers)}
+	return &Env{o: o, sets: newSets(o.Sets, o.First), results: semaphore.NewWeighted(maxResults)}
 }

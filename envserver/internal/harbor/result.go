@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// identity says what ran, and where its task is from.
+// identity names the rollout and the origin of its task.
 type identity struct {
 	TaskID    string `json:"task_id"`
 	TaskName  string `json:"task_name"`
@@ -59,8 +59,8 @@ const maxError = 600
 // rewardName is the key of the one reward that verifiers here give.
 const rewardName = "reward"
 
-// newResult is a result without content. It is of type train, and without turns: TRL's worker takes that for a rollout that is
-// left out, where an evaluation or a fatal finding would stop the training.
+// newResult returns a result without content. Its type is train and it has no turns: TRL's worker then leaves the rollout out. An evaluation
+// or a fatal finding would stop the training.
 func newResult(id identity, findings []string) result {
 	return result{
 		identity: id, Rewards: map[string]float64{}, StepResults: []json.RawMessage{}, RolloutType: rollout.TypeTrain, CaptureLevel: rollout.CaptureTokens,
@@ -81,7 +81,7 @@ func (r *result) fail(exception, why string) {
 	r.OK, r.Exception, r.Error = false, &exception, &why
 }
 
-// exceptions are the names that clients know for outcomes that are no success.
+// exceptions are the clients' names for outcomes that are failures.
 var exceptions = map[rollout.Outcome]string{
 	rollout.AgentFailed:    "NonZeroAgentExitCodeError",
 	rollout.AgentTimeout:   "AgentTimeoutError",
@@ -91,11 +91,11 @@ var exceptions = map[rollout.Outcome]string{
 	rollout.InfraFailed:    "EnvironmentLostError",
 }
 
-// finished is the result of a rollout by the head of its own result and what its trace has.
+// finished returns the result of a rollout, from the head of its stored result and its trace.
 func finished(p plan, head rollout.Result, c captured) result {
 	r := newResult(p.id, append(p.findings, head.Findings...))
 	r.TrialName, r.SessionID, r.Outcome = head.ID, head.SessionID, head.Outcome
-	if head.RolloutType != "" { // else of an earlier version
+	if head.RolloutType != "" { // empty in results of earlier versions
 		r.RolloutType, r.CaptureLevel = head.RolloutType, head.CaptureLevel
 	}
 	r.ParamFixes = append(r.ParamFixes, head.ParamFixes...)
@@ -118,7 +118,7 @@ func finished(p plan, head rollout.Result, c captured) result {
 	return r
 }
 
-// describe says why a rollout is no success.
+// describe returns the reason why a rollout failed.
 func describe(head rollout.Result) string {
 	if head.Error != nil && *head.Error != "" {
 		return *head.Error
@@ -126,7 +126,7 @@ func describe(head rollout.Result) string {
 	return strings.TrimSuffix(string(head.Outcome)+": "+head.Grading.Why, ": ")
 }
 
-// grade takes over the reward, where the key that was asked for is the one that there is.
+// grade sets the reward if the requested key is the one key that verifiers here write.
 func (r *result) grade(key string, reward *float64) {
 	if reward == nil {
 		return
@@ -143,13 +143,13 @@ func (r *result) grade(key string, reward *float64) {
 	r.Reward, r.RewardKey = reward, rewardName
 }
 
-// untrained takes the reward from a rollout that was to be trained on and has no turn: there is nothing that it could be the reward of, and
-// a trainer that got it would compare its siblings with it.
+// untrained removes the reward from a rollout for training that has no turn: there is nothing to reward, and a trainer would compare the
+// siblings of the group with it.
 func (r *result) untrained(p plan) {
 	purpose, _ := p.args["purpose"].(string)
 	if len(r.Turns) > 0 || purpose == string(rollout.PurposeEval) || !rollout.NeedsModel(r.Harness) {
 		return
 	}
 	r.RolloutType, r.CaptureLevel, r.Reward, r.RewardKey = rollout.TypeTrain, rollout.CaptureTokens, nil, ""
-	r.Findings = append(r.Findings, "[WARN] no_turns: the agent has no whole model call; the rollout has no reward and is to be left out")
+	r.Findings = append(r.Findings, "[WARN] no_turns: the agent made no complete model call; the rollout has no reward and should be left out")
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// instruction is the argument by which a call of the engine's run_rollout has a task of its own.
+// instruction is the argument that marks a call of the engine's own run_rollout.
 const instruction = "instruction"
 
-// Beside is the engine's table with HarborEnv's tools beside it. The tool run_rollout, which both have, takes the arguments of either: one
-// that only HarborEnv knows makes a call HarborEnv's.
-func (e *Env) Beside() (*tools.Table, error) {
+// Combined returns the engine's table with HarborEnv's tools added. Both have a tool run_rollout; the combined one takes the arguments of
+// either. A call with an argument that only HarborEnv knows is HarborEnv's.
+func (e *Env) Combined() (*tools.Table, error) {
 	own, err := e.Table()
 	if err != nil {
 		return nil, err
@@ -24,21 +24,21 @@ func (e *Env) Beside() (*tools.Table, error) {
 	all := slices.Clone(e.o.Table.List())
 	for _, theirs := range own.List() {
 		if i := slices.IndexFunc(all, func(t tools.Tool) bool { return t.Name == theirs.Name }); i >= 0 {
-			all[i] = either(all[i], theirs)
+			all[i] = combine(all[i], theirs)
 		} else {
 			all = append(all, theirs)
 		}
 	}
-	return e.o.Table.Offering(all), nil
+	return e.o.Table.WithTools(all), nil
 }
 
-// either is the engine's tool, or HarborEnv's for a call with an argument that only HarborEnv knows.
-func either(engine, theirs tools.Tool) tools.Tool {
+// combine returns a tool that runs HarborEnv's tool for calls with an argument that only HarborEnv knows, and the engine's tool for others.
+func combine(engine, theirs tools.Tool) tools.Tool {
 	both := engine
 	both.Description += " With split and task_index instead of an instruction it runs a task of a task set and returns a HarborRolloutResult."
 	both.InputSchema = merged(engine.InputSchema, theirs.InputSchema)
 	both.Run = func(ctx context.Context, c tools.Call) (*tools.Text, error) {
-		name := foreign(c.Args, engine.InputSchema, theirs.InputSchema)
+		name := harborOnly(c.Args, engine.InputSchema, theirs.InputSchema)
 		switch {
 		case name == "":
 			return engine.Run(ctx, c)
@@ -51,8 +51,8 @@ func either(engine, theirs tools.Tool) tools.Tool {
 	return both
 }
 
-// foreign is the first argument that only HarborEnv knows; "": there is none.
-func foreign(args map[string]any, engine, theirs *jsonschema.Schema) string {
+// harborOnly returns the first argument that only HarborEnv knows; "": none.
+func harborOnly(args map[string]any, engine, theirs *jsonschema.Schema) string {
 	for _, name := range theirs.PropertyOrder {
 		if _, given := args[name]; given && engine.Properties[name] == nil {
 			return name
@@ -61,8 +61,8 @@ func foreign(args map[string]any, engine, theirs *jsonschema.Schema) string {
 	return ""
 }
 
-// merged is a schema of the arguments of either tool. HarborEnv's have no defaults in it: a client that fills them in would
-// change what its call means. Of an argument that both have, the engine's description is more exact.
+// merged returns a schema of the arguments of both tools. It omits HarborEnv's defaults: a client that fills them in would turn its call into
+// one of HarborEnv. An argument of both keeps the engine's description, which is more exact.
 func merged(engine, theirs *jsonschema.Schema) *jsonschema.Schema {
 	s := *engine
 	s.Properties, s.PropertyOrder = maps.Clone(engine.Properties), slices.Clone(engine.PropertyOrder)
@@ -74,7 +74,7 @@ func merged(engine, theirs *jsonschema.Schema) *jsonschema.Schema {
 		switch {
 		case known == nil:
 			s.Properties[name], s.PropertyOrder = &p, append(s.PropertyOrder, name)
-		case p.Type != known.Type && p.Type != "": // an object of the engine's is a name of HarborEnv's
+		case p.Type != known.Type && p.Type != "": // an object for the engine, a name for HarborEnv
 			s.Properties[name] = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{known, &p}}
 		}
 	}

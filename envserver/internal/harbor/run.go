@@ -11,8 +11,8 @@ import (
 // maxText bounds a result, in bytes of its JSON.
 const maxText = 128 << 20
 
-// run runs a rollout. What is wrong with it is a result that says so, never an error: clients take an error for a server that is gone. An
-// error is left for arguments that cannot be read and for a call that has ended before its rollout.
+// run runs a rollout. A failed rollout is a result with the reason, never an error, because clients take an error for a server that is
+// unreachable. Arguments that cannot be read, and a call that ended before its rollout, are errors.
 func (e *Env) run(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	a, err := readArgs(c.Args)
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *Env) run(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	case len(text.JSON) > maxText:
 		return nil, fault.New(fault.Exhausted, "the result has more than %d MiB: read the trace from /rollouts/%s/trace", maxText>>20, head.ID)
 	}
-	text.JSON = nil // it is sent in one form only
+	text.JSON = nil // only Quoted is sent
 	c.Delivered(head)
 	return text, nil
 }

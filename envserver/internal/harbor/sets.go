@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// sets are the task sets by the names of their splits. A set is opened once and stays as it was: the index of a task is its identity.
+// sets are the task sets by split. A set is opened once and not read again, because the index of a task is its identity.
 type sets struct {
 	names []string
 	paths map[string]string
@@ -29,7 +29,7 @@ func newSets(paths map[string]string, first string) sets {
 	return sets{names: names, paths: paths, open: map[string]*taskset.Set{}}
 }
 
-// find returns the set of a split and its name; "" is the first.
+// find returns the set of a split and the split's name; "" means the first split.
 func (s *sets) find(split string) (*taskset.Set, string, error) {
 	switch {
 	case len(s.names) == 0:
@@ -37,7 +37,7 @@ func (s *sets) find(split string) (*taskset.Set, string, error) {
 	case split == "":
 		split = s.names[0]
 	case !slices.Contains(s.names, split):
-		return nil, "", fault.New(fault.NotFound, "unknown split %q: want one of %s", text.Head(split, maxName), strings.Join(s.names, ", "))
+		return nil, "", fault.New(fault.NotFound, "unknown split %q: must be one of %s", text.Head(split, maxName), strings.Join(s.names, ", "))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,10 +100,10 @@ type Ref struct {
 	Instruction string `json:"instruction"`
 }
 
-// maxInstruction is how much of an instruction a Ref has, in characters: clients find the task again by this very text.
+// maxInstruction bounds the instruction of a Ref, in characters. Clients look a task up by this text.
 const maxInstruction = 4000
 
-// ref reads a task. One that is broken keeps its place, and its instruction says why.
+// ref reads a task. A broken task keeps its index; its instruction contains the error.
 func (s *sets) ref(set *taskset.Set, split string, index int) Ref {
 	r := Ref{Index: index, TaskID: set.Name(index), TaskName: set.Name(index), Dataset: split}
 	task, err := set.Task(index)
@@ -122,7 +122,7 @@ func (s *sets) ref(set *taskset.Set, split string, index int) Ref {
 // maxRefs bounds the instructions of one answer, in bytes.
 const maxRefs = 64 << 20
 
-// refs reads the tasks from start to stop, which count from the end where they are negative; nil leaves a bound open.
+// refs reads the tasks from start to stop. Negative bounds count from the end; nil is no bound.
 func (s *sets) refs(split string, start, stop *int) ([]Ref, error) {
 	set, split, err := s.find(split)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *sets) refs(split string, start, stop *int) ([]Ref, error) {
 	return all, nil
 }
 
-// slice is Python's: the indices of list[start:stop] in a list of n.
+// slice returns the indices of Python's list[start:stop] in a list of n.
 func slice(n int, start, stop *int) (from, to int) {
 	bound := func(v *int, open int) int {
 		switch {

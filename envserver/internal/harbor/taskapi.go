@@ -61,16 +61,16 @@ type taskAnswer struct {
 	Task Ref `json:"task"`
 }
 
-// taskAPI answers requests about the tasks.
+// taskAPI serves the Task API.
 type taskAPI struct {
 	sets   *sets
 	bodies httpio.Bodies
 }
 
-// Routes are the Task API's. Its handlers read requests by way of bodies.
+// Routes returns the routes of the Task API. Its handlers read requests through bodies.
 func (e *Env) Routes(bodies httpio.Bodies) []api.Route {
 	a := taskAPI{&e.sets, bodies}
-	refuses := api.Unread(http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
+	refuses := api.BodyErrors(http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
 	post := func(path string, handle http.HandlerFunc, id, summary string, reads, answers any) api.Route {
 		return api.Post("/{environment}/"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary, Reads: reads, NeedsBody: true, Answers: answers, Refuses: refuses})
 	}
@@ -95,7 +95,7 @@ func (a taskAPI) getSplits(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named answers a request for another environment.
+// named reports whether a request is for this environment; otherwise it answers the request.
 func named(w http.ResponseWriter, r *http.Request) bool {
 	name := chi.URLParam(r, "environment")
 	if strings.EqualFold(name, Name) {
@@ -105,7 +105,7 @@ func named(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// read reads a body with the members that ask takes from it; false: the client has its answer.
+// read reads a body; ask reads its members. False: the request has been answered.
 func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Checker)) bool {
 	data, release, ok := a.bodies.Read(w, r)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// turn is HarborEnv's HarborTurn: a whole model call of the agent itself.
+// turn is HarborEnv's HarborTurn: a complete model call of the agent.
 type turn struct {
 	Turn         int                     `json:"turn"` // from 0, of the agent's
 	Role         string                  `json:"role"`
@@ -35,7 +35,7 @@ type turn struct {
 	Tools        []json.RawMessage       `json:"request_tools"`
 }
 
-// dialogue is HarborEnv's HarborConversation: all messages of one.
+// dialogue is HarborEnv's HarborConversation.
 type dialogue struct {
 	RootID   string            `json:"root_id"`
 	Role     string            `json:"role"`
@@ -49,26 +49,26 @@ const (
 	roleAuxiliary = "auxiliary"
 )
 
-// Bounds of what the turns of one result have.
+// Bounds of the turns of one result.
 const (
 	maxMessages = 8 << 20 // of the requests' messages, in bytes; the same again of the conversations'
 )
 
-// captured is what a result has of a trace.
+// captured is the part of a result that comes from the trace.
 type captured struct {
 	turns         []turn
 	conversations []dialogue
-	calls         int // with a whole reply
+	calls         int // with a complete reply
 	trained       int // tokens
-	cut           int // turns without their messages
-	truncated     int // turns that ended by their length
+	cut           int // turns whose messages were dropped
+	truncated     int // turns with finish reason length
 
 	byRoot map[string]int // of conversations
 	size   int            // of the messages of turns
 	tokens int
 }
 
-// capture reads the trace of a rollout; one without a trace has no turns.
+// capture reads the trace of a rollout. Without a trace there are no turns.
 func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 	c := captured{byRoot: map[string]int{}}
 	r, err := e.o.Rollouts.Open(ctx, id, "trace")
@@ -83,15 +83,15 @@ func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 	return c, err
 }
 
-// add takes a call that has a whole reply. Titles, summaries, subagents and foreign calls are conversations and no turns: they are not
-// credited with the reward.
+// add adds a call with a complete reply. Titles, summaries, subagents and foreign calls become conversations and not turns: the reward does
+// not apply to them.
 func (c *captured) add(t *rollout.Turn) error {
 	if t.Broken != "" {
 		return nil
 	}
 	c.calls++
-	asked, said := conversation.RequestOf(t), conversation.ReplyOf(t)
-	c.converse(t, asked, said)
+	request, response := conversation.RequestOf(t), conversation.ReplyOf(t)
+	c.addToConversation(t, request, response)
 	if t.Kind != rollout.KindAgent {
 		return nil
 	}
@@ -100,8 +100,8 @@ func (c *captured) add(t *rollout.Turn) error {
 	}
 	out := turn{
 		Turn: len(c.turns), Role: roleAgent, FinishReason: rollout.FinishReason(t.FinishReason), NodeID: t.NodeID,
-		NTools: len(asked.Tools), Discarded: !t.Delivered, Sampling: orEmpty(t.SamplingParams), Requested: orEmpty(t.RequestedSamplingParams),
-		Text: said.Text, ToolCalls: said.Calls, Messages: asked.Messages, Tools: asked.Tools,
+		NTools: len(request.Tools), Discarded: !t.Delivered, Sampling: orEmpty(t.SamplingParams), Requested: orEmpty(t.RequestedSamplingParams),
+		Text: response.Text, ToolCalls: response.Calls, Messages: request.Messages, Tools: request.Tools,
 	}
 	out.tokens(t)
 	if out.Trainable {
@@ -111,31 +111,31 @@ func (c *captured) add(t *rollout.Turn) error {
 		c.truncated++
 	}
 	c.turns = append(c.turns, out)
-	c.size += asked.Size
-	c.shed()
+	c.size += request.Size
+	c.dropMessages()
 	return nil
 }
 
-// tokens puts in what the turn has token by token. Of a turn that is not trained on, a trainer still checks the lengths and the values: what
-// would not pass is zero, or left out.
+// tokens sets the lists with one element per token. Trainers check their lengths and values also for turns that are not trained on; values that
+// would fail the check are replaced by zeros or left out.
 func (out *turn) tokens(t *rollout.Turn) {
 	out.PromptIDs, out.IDs, out.Logprobs, out.Mask = t.PromptTokenIDs, t.CompletionTokenIDs, t.PerTokenLogps, t.LossMask
 	out.Trainable = t.Train
 	if t.Train {
 		return
 	}
-	if len(out.PromptIDs) == 0 { // and so the completion is no continuation of anything
+	if len(out.PromptIDs) == 0 { // without a prompt the completion ids have no context
 		out.PromptIDs, out.IDs, out.Logprobs, out.Mask = []int32{}, []int32{}, []float64{}, rollout.Mask{}
 		return
 	}
 	out.Mask = rollout.NewMask(len(out.PromptIDs), len(out.IDs), false)
-	if !sound(out.Logprobs, len(out.IDs)) {
+	if !validLogprobs(out.Logprobs, len(out.IDs)) {
 		out.Logprobs = make([]float64, len(out.IDs))
 	}
 }
 
-// sound says whether there are as many log probabilities as tokens, and all of them can be.
-func sound(logprobs []float64, n int) bool {
+// validLogprobs reports whether there is one log probability per token and none is positive or NaN.
+func validLogprobs(logprobs []float64, n int) bool {
 	for _, v := range logprobs {
 		if math.IsNaN(v) || v > 0 {
 			return false
@@ -144,8 +144,8 @@ func sound(logprobs []float64, n int) bool {
 	return len(logprobs) == n
 }
 
-// shed takes the messages from the first turns that have them, until those of all are within the bound: trainers read the last turn's.
-func (c *captured) shed() {
+// dropMessages drops the messages of the earliest turns until the rest is within the bound: trainers read those of the last turn.
+func (c *captured) dropMessages() {
 	for c.size > maxMessages && c.cut < len(c.turns)-1 {
 		for _, m := range c.turns[c.cut].Messages {
 			c.size -= len(m)
@@ -155,8 +155,8 @@ func (c *captured) shed() {
 	}
 }
 
-// converse adds a call to its conversation. Titles and summaries have one each.
-func (c *captured) converse(t *rollout.Turn, asked conversation.Request, said conversation.Reply) {
+// addToConversation adds a call to its conversation. Each title and summary is a conversation of its own.
+func (c *captured) addToConversation(t *rollout.Turn, request conversation.Request, response conversation.Reply) {
 	root := cmp.Or(string(t.Branch), string(t.Kind)) + " " + t.Lineage
 	if t.Branch == rollout.BranchAuxiliary || t.Branch == rollout.BranchForeign {
 		root = t.NodeID
@@ -173,26 +173,26 @@ func (c *captured) converse(t *rollout.Turn, asked conversation.Request, said co
 	}
 	at := &c.conversations[i]
 	at.NTurns++
-	if len(asked.Messages) >= len(at.Messages) {
-		at.Messages = append(asked.Messages[:len(asked.Messages):len(asked.Messages)], said.Message)
+	if len(request.Messages) >= len(at.Messages) {
+		at.Messages = append(request.Messages[:len(request.Messages):len(request.Messages)], response.Message)
 	}
 }
 
-// captured takes over what the trace has.
+// captured sets the members that come from the trace.
 func (r *result) captured(c captured) {
-	r.Turns, r.Conversations = append(r.Turns, c.turns...), append(r.Conversations, bounded(c.conversations)...)
+	r.Turns, r.Conversations = append(r.Turns, c.turns...), append(r.Conversations, boundMessages(c.conversations)...)
 	r.NTurns, r.NRoots, r.Trainable = c.calls, len(c.conversations), c.trained
 	r.MultiTurn = r.NTurns > r.NRoots
 	if c.cut > 0 {
 		r.Findings = append(r.Findings, fmt.Sprintf("[WARN] messages_left_out: request_messages of the first %d turns; the trace has them", c.cut))
 	}
 	if c.truncated > 0 {
-		r.Findings = append(r.Findings, fmt.Sprintf("[WARN] truncated_turn: %d turns ended by their length", c.truncated))
+		r.Findings = append(r.Findings, fmt.Sprintf("[WARN] truncated_turn: %d turns ended at the token limit", c.truncated))
 	}
 }
 
-// bounded are the conversations with messages as far as there is room, the agent's own first.
-func bounded(all []dialogue) []dialogue {
+// boundMessages drops the messages of conversations beyond the bound. The agent's own conversations have priority.
+func boundMessages(all []dialogue) []dialogue {
 	room := maxMessages
 	for _, role := range []string{roleAgent, roleAuxiliary} {
 		for i := range all {

@@ -1,2 +1,2 @@
-// Package httpio reads the bodies of requests within bounds and writes answers and refusals.
+// Package httpio reads the bodies of requests within bounds, and writes answers and errors.
 package httpio

@@ -35,29 +35,29 @@ func WriteBytes(w http.ResponseWriter, status int, body ...[]byte) {
 	}
 }
 
-// WriteDetail writes an error body of the reference's form.
+// WriteDetail writes an error body in the reference's form.
 func WriteDetail(w http.ResponseWriter, status int, detail string) {
 	WriteJSON(w, status, reply.Problem{Detail: detail})
 }
 
-// WriteInvalid says what is wrong with a request's body.
+// WriteInvalid writes the validation errors of a request's body.
 func WriteInvalid(w http.ResponseWriter, found issue.List) {
 	WriteJSON(w, http.StatusUnprocessableEntity, reply.ValidationProblem{Detail: found})
 }
 
 // Bodies reads the bodies of requests.
 type Bodies struct {
-	Memory *intake.Memory // for all of them
-	Max    int64          // bytes of one
-	Within time.Duration  // for one to arrive
+	Memory  *intake.Memory // for all of them
+	Max     int64          // bytes of one body
+	Timeout time.Duration  // of the transfer of one body
 }
 
-// Read reads a request's body. The caller calls release when it has decoded the body. If ok is false the client has its answer, and
-// nothing is to be released.
+// Read reads a request's body. The caller calls release when it has decoded the body. If ok is false, the request has been answered and the
+// caller must not call release.
 func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
-	// A test's recorder is not a connection and has no deadline; nothing needs to bound it.
+	// Errors are ignored: a test's recorder has no deadlines.
 	slow := http.NewResponseController(w)
-	_ = slow.SetReadDeadline(time.Now().Add(b.Within))
+	_ = slow.SetReadDeadline(time.Now().Add(b.Timeout))
 	data, release, err := b.Memory.Of(access.CallerOf(r.Context()).Name).Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
 	var tooLarge *http.MaxBytesError
 	var over *intake.TooLargeError
@@ -72,7 +72,7 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	case err != nil:
 		WriteDetail(w, http.StatusBadRequest, "There was an error reading the body")
 	}
-	if err == nil { // else the deadline stays: the server would wait for the rest of the body before it closes the connection
+	if err == nil { // else keep the deadline: the server reads the rest of the body before it closes the connection
 		_ = slow.SetReadDeadline(time.Time{})
 	}
 	return data, release, err == nil
@@ -95,12 +95,12 @@ func Object(data []byte) (map[string]any, issue.List) {
 	obj, ok := v.(map[string]any)
 	if !ok {
 		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
-			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Shown(v)}}
+			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Excerpt(v)}}
 	}
 	return obj, nil
 }
 
-// WriteRefusal says why a request gets no session or no rollout.
+// WriteRefusal writes the error of a request that gets no session or no rollout.
 func WriteRefusal(w http.ResponseWriter, err error) {
 	var (
 		full    *session.CapacityError

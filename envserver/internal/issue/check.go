@@ -9,7 +9,7 @@ import (
 )
 
 // Checker validates the fields of one object in the order its model declares them, as the reference lists its findings.
-// Every method names a field, remembers it as known, and returns its value where that is right.
+// Every method checks one field, records it as known, and returns its value if it is valid.
 type Checker struct {
 	obj   map[string]any
 	loc   []any
@@ -17,12 +17,12 @@ type Checker struct {
 	found List
 }
 
-// Check begins with obj; loc is the path that leads to it.
+// Check returns a Checker of obj; loc is the path to it.
 func Check(obj map[string]any, loc ...any) *Checker {
 	return &Checker{obj: obj, loc: loc, known: map[string]bool{}}
 }
 
-// Found returns what was wrong. With closed set, unknown fields are wrong too.
+// Found returns the issues. With closed set, unknown fields are issues too.
 func (c *Checker) Found(closed bool) List {
 	if !closed {
 		return c.found
@@ -49,7 +49,7 @@ func (c *Checker) add(field, kind, msg string, ctx map[string]any) {
 	if !present {
 		input = c.obj
 	}
-	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Shown(input), Ctx: ctx})
+	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Excerpt(input), Ctx: ctx})
 }
 
 func (c *Checker) path(field string) []any {
@@ -65,20 +65,20 @@ func (c *Checker) get(field string, required bool) (any, bool) {
 	return v, present
 }
 
-// Any takes a field as it is.
+// Any returns a field of any type.
 func (c *Checker) Any(field string) any {
 	v, _ := c.get(field, false)
 	return v
 }
 
-// Literal takes a field whose only value is want; an absent one is right unless it is required.
+// Literal checks a field whose only value is want. It may be absent unless it is required.
 func (c *Checker) Literal(field, want string, required bool) {
 	if v, present := c.get(field, required); present && v != want {
 		c.add(field, "literal_error", "Input should be '"+want+"'", map[string]any{"expected": "'" + want + "'"})
 	}
 }
 
-// String takes a required string.
+// String returns a required string.
 func (c *Checker) String(field string) string {
 	v, present := c.get(field, true)
 	s, ok := v.(string)
@@ -88,7 +88,7 @@ func (c *Checker) String(field string) string {
 	return s
 }
 
-// OptionalString takes a string of at most maxLen characters, or null, or nothing.
+// OptionalString returns a string of at most maxLen characters; it may be null or absent.
 func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
 	v, _ := c.get(field, false)
 	if v == nil {
@@ -106,7 +106,7 @@ func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
 	return "", false
 }
 
-// Dict takes an object.
+// Dict returns an object.
 func (c *Checker) Dict(field string, required bool) map[string]any {
 	v, present := c.get(field, required)
 	m, ok := v.(map[string]any)

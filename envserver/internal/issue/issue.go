@@ -1,5 +1,5 @@
-// Package issue says what is wrong with a message, in the shape of the reference server's validation errors: clients show these to
-// people and look at their types.
+// Package issue validates messages and returns errors in the form of the reference server's validation errors: clients show their texts and
+// check their types.
 package issue
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Issue is one thing wrong. Loc is the path to it: strings for keys, ints for positions.
+// Issue is one validation error. Loc is the path to the value: strings for keys, ints for positions.
 type Issue struct {
 	Type  string         `json:"type"`
 	Loc   []any          `json:"loc"`
@@ -16,18 +16,18 @@ type Issue struct {
 	Ctx   map[string]any `json:"ctx,omitempty"`
 }
 
-// List is what is wrong with one message, the first maxIssues of it; an empty list means it is right.
+// List has the first maxIssues issues of one message; an empty list means that the message is valid.
 type List []Issue
 
-// Bounds of what a refusal says: a message may be wrong in every one of its values, and its sender gets no more than a page about it.
+// Bounds of a refusal: every value of a message may be invalid.
 const (
 	maxIssues = 20
-	maxName   = 100  // characters of a name that the client made up
-	maxText   = 1000 // characters of a text that is shown
-	maxInput  = 1000 // bytes of a value that is shown, about; a larger one is left out
+	maxName   = 100  // characters of a client's name
+	maxText   = 1000 // characters of a repeated text
+	maxInput  = 1000 // approximate bytes of a repeated value; a larger one is left out
 )
 
-// String says in one line what is wrong and where.
+// String returns the paths and messages of all issues on one line.
 func (l List) String() string {
 	lines := make([]string, len(l))
 	for i, it := range l {

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 )
 
-func TestOrderIsTheModelsThenTheExtras(t *testing.T) {
+func TestDeclaredFieldsThenUnknownFields(t *testing.T) {
 	t.Parallel()
 	c := issue.Check(map[string]any{"z": json.Number("1"), "a": true, "kind": "x"}, "body")
 	c.Dict("data", true)
@@ -25,8 +25,8 @@ func TestOrderIsTheModelsThenTheExtras(t *testing.T) {
 	require.Equal(t, []string{"missing data", "literal_error kind", "extra_forbidden a", "extra_forbidden z"}, got)
 }
 
-// A message that is wrong all over gets a short answer, whatever it holds.
-func TestWhatIsWrongIsBounded(t *testing.T) {
+// A message with many invalid values gets a short answer.
+func TestIssuesAreBounded(t *testing.T) {
 	t.Parallel()
 	obj := map[string]any{"type": strings.Repeat("x", 1<<20), "data": strings.Repeat("y", 1<<20), "metadata": map[string]any{"k": strings.Repeat("z", 1<<20)}}
 	for n := range 50_000 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Positive takes a number above zero, or null, or nothing; strings that read as numbers are taken as pydantic takes them.
+// Positive returns a number above zero; it may be null or absent. A string with a number is accepted, as pydantic does.
 func (c *Checker) Positive(field string) (float64, bool) {
 	v, _ := c.get(field, false)
 	if v == nil {
@@ -26,7 +26,7 @@ func (c *Checker) Positive(field string) (float64, bool) {
 	return 0, false
 }
 
-// NaturalInt takes a whole number from zero on, of any size, or null, or nothing.
+// NaturalInt checks a whole number of any size that is not negative; it may be null or absent.
 func (c *Checker) NaturalInt(field string) {
 	v, _ := c.get(field, false)
 	if v == nil {
@@ -50,7 +50,7 @@ func (c *Checker) NaturalInt(field string) {
 	}
 }
 
-// Int takes a whole number of 32 bits; an optional one may be null, or missing: it is then nil.
+// Int returns a whole number of 32 bits. An optional one may be null or absent; the result is then nil.
 func (c *Checker) Int(field string, required bool) *int {
 	v, present := c.get(field, required)
 	if !present || v == nil && !required {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// isInt says whether a decoded number was written as an integer, which has no bounds in Python.
+// isInt reports whether a decoded number was written as an integer, which has no bounds in Python.
 func isInt(v any) bool {
 	n, ok := v.(json.Number)
 	return ok && !strings.ContainsAny(n.String(), ".eE")
 }
 
-// float reads a decoded number.
+// float converts a decoded value to a number as pydantic does.
 func float(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -33,7 +33,7 @@ func float(v any) (float64, bool) {
 	}
 }
 
-// integral says whether a number is a whole one that an int64 holds.
+// integral reports whether a number is whole and fits an int64.
 func integral(f float64) bool {
 	return f == math.Trunc(f) && math.Abs(f) < 1<<63
 }

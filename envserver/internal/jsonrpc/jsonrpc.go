@@ -1,4 +1,4 @@
-// Package jsonrpc is JSON-RPC 2.0 as the OpenEnv reference speaks it: one object each way, errors always with a data field.
+// Package jsonrpc is JSON-RPC 2.0 in the form of the OpenEnv reference: no batches, and errors always have a data member.
 package jsonrpc
 
 import "github.com/rolloutd/rolloutd/envserver/internal/pyjson"
@@ -15,7 +15,7 @@ const (
 	ServerError    = -32000
 )
 
-// Error is why a request has no result.
+// Error is the error of a request.
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -24,14 +24,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Response answers one request: with Error when that is set, else with Result.
+// Response answers one request, with Error if it is set, else with Result.
 type Response struct {
 	ID     any
 	Result any
 	Error  *Error
 }
 
-// MarshalJSON writes exactly one of result and error; id is null where the request's is not known.
+// MarshalJSON writes exactly one of result and error. The id is null if that of the request is not known.
 func (r Response) MarshalJSON() ([]byte, error) {
 	if r.Error != nil {
 		return pyjson.Encode(Failure{Version: version, ID: r.ID, Error: r.Error})
@@ -39,14 +39,14 @@ func (r Response) MarshalJSON() ([]byte, error) {
 	return pyjson.Encode(Success{Version: version, ID: r.ID, Result: r.Result})
 }
 
-// Success is a Response with a result, as it is written.
+// Success is the wire form of a Response with a result.
 type Success struct {
 	Version string `json:"jsonrpc" const:"2.0"`
 	ID      any    `json:"id"`
 	Result  any    `json:"result"`
 }
 
-// Failure is a Response with an error, as it is written.
+// Failure is the wire form of a Response with an error.
 type Failure struct {
 	Version string `json:"jsonrpc" const:"2.0"`
 	ID      any    `json:"id"`

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 )
 
-// Request is one call. ID is a string, a json.Number or nil; a request without one is answered like any other, with null.
+// Request is one call. ID is a string, a json.Number or nil. The answer to a request without an id has the id null.
 type Request struct {
 	Version string         `json:"jsonrpc" const:"2.0" required:"true"`
 	Method  string         `json:"method" required:"true"`
@@ -19,8 +19,8 @@ type Request struct {
 	_ struct{} `additionalProperties:"false"`
 }
 
-// Parse reads a request from the text of a message. Texts that are not one JSON object are a parse error, objects of
-// another form an invalid request.
+// Parse reads a request from the text of a message. A text that is not one JSON object is a parse error; an object of another form is an
+// invalid request.
 func Parse(data []byte) (Request, *Error) {
 	v, err := pyjson.Decode(data)
 	if err != nil {
@@ -43,7 +43,7 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	if id, ok := identifier(raw); ok {
 		r.ID = id
 	} else {
-		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: issue.Shown(raw)})
+		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: issue.Excerpt(raw)})
 	}
 	if len(found) > 0 {
 		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.String()}
@@ -51,7 +51,7 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	return r, nil
 }
 
-// maxID is the longest id taken, in bytes: it is given back with the answer.
+// maxID is the longest accepted id, in bytes: the answer repeats it.
 const maxID = 1000
 
 func identifier(v any) (any, bool) {

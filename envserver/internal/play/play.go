@@ -104,7 +104,7 @@ func (p *Player) open(ctx context.Context, sess *session.Session, args map[strin
 	if err := sess.Play(ctx, playing); err != nil {
 		return nil, err
 	}
-	if sess.Left() { // while the rollout was started: what ends with the session did not know of it
+	if sess.Left() { // the client closed the session while the rollout was started
 		p.Leave(context.WithoutCancel(ctx), &playing, "the client closed its session")
 	}
 	return p.join(ctx, sess, playing)
@@ -136,7 +136,7 @@ func (p *Player) arguments(args map[string]any) (map[string]any, error) {
 	return merged, nil
 }
 
-// asSent are arguments of Go values as if a client had sent them.
+// asSent converts arguments of Go values to the form in which a client's arguments are decoded.
 func asSent(args map[string]any) (map[string]any, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -199,7 +199,7 @@ func (p *Player) Rejoin(ctx context.Context, sess *session.Session) (*session.Pl
 		return playing, nil
 	}
 	joined, err := p.join(ctx, sess, *playing)
-	if fault.Is(err, fault.Conflict) { // it ended meanwhile: the next step says how
+	if fault.Is(err, fault.Conflict) { // it ended meanwhile; the next step returns the outcome
 		return playing, nil
 	}
 	return joined, err
@@ -320,7 +320,7 @@ func (p *Player) submit(ctx context.Context, sess *session.Session, playing sess
 	return done
 }
 
-// otherwise says of an episode that did not end by its submission how it did.
+// otherwise returns, in parentheses, how an episode ended that did not end with its submission.
 func otherwise(how string) string {
 	if how == string(rollout.Completed) {
 		return ""
@@ -348,7 +348,7 @@ func (p *Player) call(ctx context.Context, sess *session.Session, playing sessio
 	}
 	if !slices.Contains(playing.ToolsUsed, call.Tool) {
 		p.progress(ctx, sess, playing.RolloutID, func(now *session.Playing) {
-			if !slices.Contains(now.ToolsUsed, call.Tool) { // calls end beside each other
+			if !slices.Contains(now.ToolsUsed, call.Tool) { // concurrent calls
 				now.ToolsUsed = append(slices.Clone(now.ToolsUsed), call.Tool)
 			}
 		})

@@ -22,7 +22,7 @@ const (
 	pause = 5 * time.Second
 )
 
-// toolList is the tools of a policy, which servers outside the process may have. They are listed when they are asked for, by one caller at a
+// toolList caches the tools of a policy, some of which external servers may provide. A request for the list refreshes it, one caller at a
 // time. It is safe for concurrent use.
 type toolList struct {
 	list    func(context.Context) ([]Tool, error)
@@ -31,7 +31,7 @@ type toolList struct {
 
 	mu      sync.Mutex
 	known   []Tool // nil: never listed
-	encoded []byte // known as JSON, which tells lists apart
+	encoded []byte // known as JSON, to detect changes
 	err     error  // of the latest attempt
 	next    time.Time
 }
@@ -40,14 +40,14 @@ func newToolList(list func(context.Context) ([]Tool, error), log *slog.Logger) *
 	return &toolList{list: list, log: log, listing: make(chan struct{}, 1)}
 }
 
-// current is the list as it is known; nil: it is not.
+// current returns the cached list; nil: none.
 func (l *toolList) current() []Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known
 }
 
-// get returns the list, and makes it where it is not known or old. A list that cannot be made again stays.
+// get returns the list. It lists the tools if the cache is empty or old, and keeps the cached list if that fails.
 func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 	if known, due, err := l.state(); !due {
 		return known, err
@@ -70,7 +70,7 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 	return known, err
 }
 
-// state is what get returns, unless an attempt is due.
+// state returns the results of get, and whether an attempt to list the tools is due.
 func (l *toolList) state() (known []Tool, due bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ func names(t *testing.T, p *play.Player) (all []string) {
 	return all
 }
 
-// Tools that cannot be listed are listed again after a pause; a known list is made again when it is old, and stays where that fails.
+// Listing that fails is tried again after a pause. A cached list is refreshed when it is old, and kept if that fails.
 func TestToolsAreListedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestToolsAreListedAgain(t *testing.T) {
 	})
 }
 
-// A server that hangs is waited for by one client; the others have its error at the same time, and one that leaves takes nothing along.
+// One client at a time waits for a server that hangs, and the others get the same error. A client that leaves does not affect the others.
 func TestToolsAreListedByOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package produce makes producers of a client's arguments: it reads the tasks of a set, resolves each as run_rollout would, and stores them.
+// Package produce starts producers from a client's arguments. It reads the tasks of a set, resolves each as run_rollout would, and stores them.
 package produce
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Engine is what a Maker needs of the engine that runs producers.
+// Engine is the Maker's interface of the engine that runs producers.
 type Engine interface {
-	// StoreTasks stores a set of tasks once, under the digest of all.
+	// StoreTasks stores a set of tasks under the digest of its tasks.
 	StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error)
 	// StartProducer starts the producer, or finds the one that has this id already.
 	StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error)
@@ -110,7 +110,7 @@ func (m *Maker) Start(ctx context.Context, args map[string]any) (Started, error)
 		}
 	}
 	p := producerSpec(a, m.id(a.ProducerID))
-	p.Tasks = rollout.SetRef{Key: rollout.SetKey(noDigest), Len: 1} // so that bad numbers are refused before tasks are read
+	p.Tasks = rollout.SetRef{Key: rollout.SetKey(noDigest), Len: 1} // placeholder, so that invalid numbers are refused before tasks are read
 	if p.Eval != nil {
 		p.Eval.Tasks = p.Tasks
 	}
@@ -136,7 +136,7 @@ func (m *Maker) Start(ctx context.Context, args map[string]any) (Started, error)
 
 const noDigest = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// arguments separates what the schema describes from the tasks and the arguments of rollouts, which have schemas of their own.
+// arguments separates the producer's own arguments from the tasks and the arguments of rollouts, which have schemas of their own.
 func arguments(args map[string]any) (fields, taskSource, error) {
 	src := taskSource{}
 	plain := map[string]any{}
@@ -145,13 +145,13 @@ func arguments(args map[string]any) (fields, taskSource, error) {
 		case "tasks":
 			list, ok := v.([]any)
 			if !ok {
-				return fields{}, src, fault.Field("tasks", "want a list of tasks")
+				return fields{}, src, fault.Field("tasks", "must be a list of tasks")
 			}
 			src.inline = list
 		case "rollout":
 			m, ok := v.(map[string]any)
 			if !ok && v != nil {
-				return fields{}, src, fault.Field("rollout", "want an object with arguments of run_rollout")
+				return fields{}, src, fault.Field("rollout", "must be an object with arguments of run_rollout")
 			}
 			src.rollout = m
 		default:
@@ -166,7 +166,7 @@ func arguments(args map[string]any) (fields, taskSource, error) {
 		return a, src, fault.Field("task_set", "give task_set, the name of a configured set, or tasks, but not both")
 	}
 	if a.Shuffle != nil && *a.Shuffle < 0 {
-		return a, src, fault.Field("shuffle", "want a whole number from 0, got %d", *a.Shuffle)
+		return a, src, fault.Field("shuffle", "must be a whole number from 0, got %d", *a.Shuffle)
 	}
 	src.set, src.selection, src.skipBroken = a.TaskSet, a.Select, a.SkipBroken
 	return a, src, nil

@@ -14,9 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// taskSource is where the tasks of a producer come from.
+// taskSource is the source of a producer's tasks.
 type taskSource struct {
-	set        string // a configured one
+	set        string // name of a configured set; "": inline
 	inline     []any
 	selection  *SelectArgs
 	rollout    map[string]any // arguments of each rollout
@@ -24,7 +24,7 @@ type taskSource struct {
 	eval       bool
 }
 
-// evaluation is the source of the tasks of evaluations.
+// evaluation returns the source of the tasks of evaluations.
 func (s taskSource) evaluation(e EvalArgs) taskSource {
 	return taskSource{set: e.TaskSet, selection: e.Select, rollout: s.rollout, skipBroken: s.skipBroken, eval: true}
 }
@@ -129,7 +129,7 @@ func inlineTasks(all []any) iter.Seq2[string, error] {
 				text = []byte("task")
 			}
 			if _, ok := v.(map[string]any); !ok {
-				err = fault.Field(fmt.Sprintf("tasks[%d]", i), "want an object with arguments of run_rollout")
+				err = fault.Field(fmt.Sprintf("tasks[%d]", i), "must be an object with arguments of run_rollout")
 			}
 			if !yield(string(text), err) {
 				return
@@ -153,13 +153,13 @@ func (m *Maker) openSet(src taskSource) (*taskset.Set, []int, error) {
 	}
 	chosen, err := set.Select(sel)
 	if err != nil {
-		_ = set.Close() // the selection is what is wrong
+		_ = set.Close() // the error of the selection is the one to report
 		return nil, nil, err
 	}
 	return set, chosen, nil
 }
 
-// modelArguments name the model endpoint, which is one for all tasks: its key is stored once.
+// modelArguments are arguments that a task must not have. Above all the model endpoint is one for all tasks: its key is stored once.
 var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token", "rollout_id", "group_id", "on_disconnect"}
 
 // taskSpec resolves a task with the arguments of each rollout.
@@ -173,7 +173,7 @@ func (m *Maker) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	name, _ := args["task_id"].(string)
 	for _, field := range modelArguments {
 		if args[field] != nil {
-			return rollout.Spec{}, fault.Field(field, "task %q: does not go with a task: give it in rollout", name)
+			return rollout.Spec{}, fault.Field(field, "task %q: not allowed in a task: set it in rollout", name)
 		}
 	}
 	maps.Copy(args, src.rollout)
@@ -189,7 +189,7 @@ func (m *Maker) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	return spec, nil
 }
 
-// id is the id of a producer that has none: short enough for the ids of its groups.
+// id returns the given id, or a new one that is short enough for the ids of its groups.
 func (m *Maker) id(given string) string {
 	if given != "" {
 		return given

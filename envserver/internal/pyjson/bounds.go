@@ -5,19 +5,19 @@ import (
 	"errors"
 )
 
-// Bounds of what is decoded: a decoded value takes some fifty bytes of memory, however few it takes in the text.
+// Bounds of a decoded text: each decoded value takes some fifty bytes of memory, even if it is two bytes of text.
 const (
-	maxDepth  = 500     // arrays and objects in one another; Python's own decoder gives up at about a thousand
-	maxValues = 100_000 // values in all, those in arrays and objects included
+	maxDepth  = 500     // of nested arrays and objects; Python's decoder fails at about a thousand
+	maxValues = 100_000 // including those in arrays and objects
 )
 
-// ErrTooMany and ErrTooDeep say that a text is beyond the bounds.
+// ErrTooMany and ErrTooDeep mean that a text is beyond the bounds.
 var (
 	ErrTooMany = errors.New("more than 100000 values")
 	ErrTooDeep = errors.New("nested more than 500 deep")
 )
 
-// Check refuses a text that would decode into too much. It allocates nothing. A text that is no JSON may pass; Decode refuses that.
+// Check refuses a text beyond the bounds without allocating memory. Invalid JSON may pass; Decode refuses it.
 func Check(data []byte) error {
 	values, depth, quoted := 1, 0, false
 	for i := 0; i < len(data); i++ {
@@ -44,10 +44,10 @@ func Check(data []byte) error {
 	return nil
 }
 
-// Within says whether the text of a decoded value, its names included, has at most so many bytes. Every value counts each bytes more.
+// Within reports whether the text of a decoded value, including its names, has at most the given bytes. Every value counts each additional bytes.
 func Within(v any, each, bytes int) bool { return fits(v, each, &bytes) }
 
-// fits subtracts a value's size from room, and says whether there was enough.
+// fits subtracts a value's size from room, and reports whether there was enough.
 func fits(v any, each int, room *int) bool {
 	*room -= each
 	switch v := v.(type) {

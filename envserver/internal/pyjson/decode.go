@@ -1,5 +1,5 @@
-// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers. The clients of this server write
-// with that module.
+// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers. The clients of this server encode with that
+// module.
 package pyjson
 
 import (
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError says where a text stops being JSON. Pos counts characters (not bytes) from 0.
+// SyntaxError is the first syntax error of a text. Pos counts characters (not bytes) from 0.
 type SyntaxError struct {
 	Msg string
 	Pos int

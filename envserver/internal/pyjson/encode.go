@@ -17,7 +17,7 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Plain returns a decoded value with null in the place of numbers that JSON cannot write, for echoing input back.
+// Plain returns a decoded value with null for numbers that JSON cannot represent, so that input can be repeated in an answer.
 func Plain(v any) any {
 	switch v := v.(type) {
 	case float64:

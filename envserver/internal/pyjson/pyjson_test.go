@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 )
 
-func TestErrorsSayWhatAndWhere(t *testing.T) {
+func TestErrorTextsAndPositions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		``:              "expected a value (character 0)",
@@ -79,7 +79,7 @@ func TestValuesAreBounded(t *testing.T) {
 		_, err := pyjson.Decode([]byte(text))
 		require.ErrorContains(t, err, "more than 100000 values")
 	}
-	require.NoError(t, pyjson.Check([]byte(`"`+strings.Repeat(`[{,\"`, 50_000)+`"`)), "what stands in a string is text")
+	require.NoError(t, pyjson.Check([]byte(`"`+strings.Repeat(`[{,\"`, 50_000)+`"`)), "brackets and commas in a string do not count")
 }
 
 func TestEncode(t *testing.T) {
@@ -93,8 +93,7 @@ func TestEncode(t *testing.T) {
 	require.Equal(t, `{"a":[null,null,1.0,"<é>"],"b":null}`, string(out))
 }
 
-// FuzzDecode holds the decoder against the standard one: it takes all that is JSON, with the same value, and what it takes
-// beyond that is Python's number words.
+// FuzzDecode compares the decoder with the standard one: it accepts all JSON, and beyond that only Python's names of numbers.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{"type":"step","data":{"x":[1,2.5e3,"é\u00e9"]}}`, `NaN`, `{"a":-Infinity}`, `"\ud83d\ude00"`, `[`, `1e999`, "\"\\ud800\"", `"\u`, `"\u"`} {
 		f.Add([]byte(s))
@@ -102,7 +101,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := pyjson.Decode(data)
 		if err != nil {
-			// The standard decoder replaces what is not UTF-8, and nests deeper.
+			// The standard decoder accepts invalid UTF-8 and deeper nesting.
 			ours := strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "more than")
 			require.Falsef(t, json.Valid(data) && !ours, "valid JSON refused: %v", err)
 			return

@@ -2,7 +2,7 @@ package pyjson
 
 const hexDigits = "0123456789abcdef"
 
-// Quote is a text as it stands between the quotes of a JSON string; the text is valid UTF-8. It allocates once.
+// Quote escapes a text of valid UTF-8 for a JSON string, without the quotes. It allocates once.
 func Quote(text []byte) []byte {
 	size := len(text)
 	for _, c := range text {
@@ -22,7 +22,7 @@ func Quote(text []byte) []byte {
 	return out
 }
 
-// extra is by how much a byte grows.
+// extra returns the number of bytes that escaping adds to a byte.
 func extra(c byte) int {
 	switch {
 	case c == '"' || c == '\\':

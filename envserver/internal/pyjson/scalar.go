@@ -54,7 +54,7 @@ func (d *decoder) number() (any, error) {
 	return json.Number(text), nil
 }
 
-// fraction takes ".5" where it stands whole; a dot without digits is left for the caller to trip over, as in Python.
+// fraction reads a dot with digits. It does not consume a dot without digits, which is then a syntax error, as in Python.
 func (d *decoder) fraction() bool {
 	back := d.pos
 	if d.peek() == '.' {

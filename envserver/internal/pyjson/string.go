@@ -40,8 +40,7 @@ func (d *decoder) str() (string, error) {
 	return "", d.fail(start, "string without an end")
 }
 
-// toQuote is how many bytes there are to the end of the string, which is about as long as it decodes to. An escape that is cut
-// short counts for more than it has.
+// toQuote estimates the length of the decoded string from the bytes up to its end. The estimate is too low if the last escape is incomplete.
 func (d *decoder) toQuote() int {
 	escapes := 0
 	for i := d.pos; i < len(d.data); i++ {
@@ -59,7 +58,7 @@ func (d *decoder) toQuote() int {
 	return max(len(d.data)-d.pos-escapes, 0)
 }
 
-// escape reads one escape, both halves of a surrogate pair; start is where the string began, for the error.
+// escape reads one escape, or the two of a surrogate pair; start is the position of the string, for the error.
 func (d *decoder) escape(start int) (rune, error) {
 	at := d.pos
 	d.pos++ // backslash
@@ -84,7 +83,7 @@ func (d *decoder) escape(start int) (rune, error) {
 	return d.lowHalf(r), nil
 }
 
-// lowHalf completes a surrogate pair. Half a pair has no place in UTF-8 and becomes the replacement character.
+// lowHalf reads the second half of a surrogate pair. UTF-8 cannot represent half a pair; it becomes the replacement character.
 func (d *decoder) lowHalf(high rune) rune {
 	back := d.pos
 	if d.pos+1 < len(d.data) && d.data[d.pos] == '\\' && d.data[d.pos+1] == 'u' {

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// What the routes answer with; the tags describe the members in the OpenAPI document.
+// The types below are the answers of the routes; the tags describe the members in the OpenAPI document.
 
 // HealthResponse answers GET /health.
 type HealthResponse struct {
@@ -18,10 +18,10 @@ type HealthResponse struct {
 
 type healthStatus string
 
-// Enum is how the document's library asks for the values; like the reference, the server only ever says the first.
+// Enum returns the values for the OpenAPI document. Like the reference, the server only answers with the first.
 func (healthStatus) Enum() []any { return []any{"healthy", "unhealthy", "degraded"} }
 
-// EnvironmentMetadata has six keys, always; those that are not known are null.
+// EnvironmentMetadata always has six members; those that are not known are null.
 type EnvironmentMetadata struct {
 	Name        string  `json:"name" description:"name of the environment"`
 	Description string  `json:"description" description:"what it does"`
@@ -38,7 +38,7 @@ type SchemaResponse struct {
 	State       map[string]any `json:"state" nullable:"false" description:"schema of the state"`
 }
 
-// Problem is the body of every refusal but those of a body that does not read.
+// Problem is the body of every error except that of an invalid request body.
 type Problem struct {
 	Detail  string     `json:"detail" description:"what is wrong, for people"`
 	Kind    fault.Kind `json:"kind,omitempty" description:"what sort of failure it is"`
@@ -46,21 +46,21 @@ type Problem struct {
 	*Occupancy
 }
 
-// Occupancy says how full a server is that has no session to give.
+// Occupancy has the numbers of sessions of a server without a free slot.
 type Occupancy struct {
 	Active int `json:"active_sessions,omitempty"`
 	Max    int `json:"max_sessions,omitempty"`
 }
 
-// ValidationProblem is the body of a refusal because of what a request's body says.
+// ValidationProblem is the error body for an invalid request body.
 type ValidationProblem struct {
 	Detail issue.List `json:"detail" nullable:"false"`
 }
 
-// Invalid is either of them.
+// Invalid stands for Problem or ValidationProblem in the OpenAPI document.
 type Invalid struct{}
 
-// ending is beside the observation, on every transport.
+// ending has the members beside the observation on every transport.
 type ending struct {
 	Reward *float64 `json:"reward" description:"the reward, where there is one"`
 	Done   bool     `json:"done" description:"whether the episode has ended"`
@@ -75,33 +75,33 @@ type ResetResponse struct {
 	_ struct{} `title:"ResetResponse"`
 }
 
-// resetObservation has nothing to say where the task comes with the step.
+// resetObservation is empty where the task comes with the step.
 type resetObservation struct {
-	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
-	Begun    *Begun     `json:"-"` // of an interactive episode
+	Metadata noMetadata    `json:"metadata" nullable:"false" description:"empty"`
+	Start    *EpisodeStart `json:"-"` // of an interactive episode
 }
 
-// MarshalJSON puts what Begun says beside the metadata.
+// MarshalJSON writes the members of Start beside the metadata.
 func (o resetObservation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Metadata noMetadata `json:"metadata"`
-		*Begun
-	}{o.Metadata, o.Begun})
+		*EpisodeStart
+	}{o.Metadata, o.Start})
 }
 
 // noMetadata is an object without members. Clients read it in the observation, and beside the observation in the reference's HTTP answers.
 type noMetadata struct{}
 
-// overHTTP is beside the observation in answers over HTTP, as the reference's model of them has it. Over a WebSocket it must be left out: the
-// client takes a null there for metadata, which is none.
+// overHTTP is beside the observation in answers over HTTP, as in the reference's model. Over a WebSocket it must be left out: the client would
+// take the null for metadata.
 type overHTTP struct {
 	Metadata any `json:"metadata,omitempty" description:"null, over HTTP"`
 }
 
-// NullMetadata is what overHTTP holds over HTTP.
+// NullMetadata is the value of overHTTP.Metadata in answers over HTTP.
 type NullMetadata struct{}
 
-// MarshalJSON writes null, which omitempty would leave out.
+// MarshalJSON writes null; omitempty would omit a nil value.
 func (NullMetadata) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // StepResponse answers a step.
@@ -113,7 +113,7 @@ type StepResponse struct {
 	_ struct{} `title:"StepResponse"`
 }
 
-// Observation is what a step observed: a toolsObservation or a callObservation.
+// Observation is the observation of a step: a ToolsObservation, a CallObservation or a PlayObservation.
 type Observation interface{ observed() }
 
 func (ToolsObservation) observed() {}
@@ -141,8 +141,7 @@ type CallObservation struct {
 	Error    *toolError  `json:"error" description:"why the tool failed; null when it did not"`
 }
 
-// ObservationModel is callObservation as the reference's model has it: on the wire the members that it adds are beside the
-// observation, or never sent.
+// ObservationModel is CallObservation in the reference's model. On the wire its additional members are beside the observation, or never sent.
 type ObservationModel struct {
 	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
 	Reward *float64 `json:"reward" description:"reward of the step"`
@@ -151,7 +150,7 @@ type ObservationModel struct {
 	_ struct{} `title:"CallToolObservation" additionalProperties:"false"`
 }
 
-// Upload answers about a file that a client has sent.
+// Upload describes a file that a client has sent.
 type Upload struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"` // bytes

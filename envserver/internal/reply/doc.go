@@ -1,2 +1,2 @@
-// Package reply is what the routes answer with: the Go types of the wire, and how they are encoded.
+// Package reply has the Go types of the routes' answers, and encodes them.
 package reply

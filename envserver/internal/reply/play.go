@@ -6,8 +6,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode"
 )
 
-// Begun is what the reset of an interactive episode observed.
-type Begun struct {
+// EpisodeStart is the observation of the reset of an interactive episode.
+type EpisodeStart struct {
 	EpisodeID   string `json:"episode_id"`
 	RolloutID   string `json:"rollout_id"`
 	TaskID      string `json:"task_id"`
@@ -28,12 +28,12 @@ type ToolResult struct {
 	Structured json.RawMessage `json:"structured_content" description:"facts such as exit_code"`
 	Meta       any             `json:"meta"`
 	Data       string          `json:"data" description:"the text of content"`
-	IsError    bool            `json:"is_error" description:"whether the call failed by what was asked for, such as a command with another exit code than 0"`
-	// IsErrorMCP is the same under the name that MCP gives it.
+	IsError    bool            `json:"is_error" description:"whether the call ran and failed, such as a command with an exit code other than 0"`
+	// IsErrorMCP is the same under its name in MCP.
 	IsErrorMCP bool `json:"isError"`
 }
 
-// ToolResultOf is the form of a tool's result in an observation.
+// ToolResultOf converts a tool's result to its form in an observation.
 func ToolResultOf(r episode.Result) *ToolResult {
 	text := r.Text()
 	out := &ToolResult{Content: []textBlock{{Type: "text", Text: text}}, Data: text, IsError: r.Error, IsErrorMCP: r.Error}
@@ -43,7 +43,7 @@ func ToolResultOf(r episode.Result) *ToolResult {
 	return out
 }
 
-// PlayModel is PlayObservation as the reference's model has it; see ObservationModel.
+// PlayModel is PlayObservation in the reference's model; see ObservationModel.
 type PlayModel struct {
 	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
 	Reward *float64 `json:"reward" description:"reward of the step"`

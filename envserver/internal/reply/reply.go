@@ -14,14 +14,14 @@ type Frame struct {
 	Data any    `json:"data"`
 }
 
-// Encoded is a reply as its bytes.
+// Encoded is an encoded reply.
 type Encoded []byte
 
-// Body is an encoded reply, in pieces: what a tool returned may be megabytes that hundreds are given at once, and is put between
-// what is each one's own rather than copied into it.
+// Body is an encoded reply, in pieces. A tool's result may have megabytes and be sent to hundreds of clients at once, so it is a shared piece
+// and not copied into each reply.
 type Body struct {
 	Pieces [][]byte
-	Text   *tools.Text // to be held until the pieces are written; nil for none
+	Text   *tools.Text // must stay reachable until the pieces are written; nil: none
 }
 
 // Encode encodes a reply.
@@ -32,12 +32,12 @@ func Encode(v any) (Body, error) {
 		return Body{Pieces: [][]byte{raw}}, err
 	}
 	const name, none = `"result":`, `null`
-	at := bytes.LastIndex(raw, []byte(name+none)) + len(name) // the last: after it comes nothing that a client has said
+	at := bytes.LastIndex(raw, []byte(name+none)) + len(name) // the last one: no client's text follows it
 	pieces := append([][]byte{raw[:at]}, form(result.Text)...)
 	return Body{append(pieces, raw[at+len(none):]), result.Text}, nil
 }
 
-// withoutResult is a reply with null in the place of the tool's result that it carries, and that result; nil when there is none.
+// withoutResult returns a reply with null for its tool's result, and the result; nil: none.
 func withoutResult(v any) (any, *callResult) {
 	switch v := v.(type) {
 	case Frame:

@@ -12,10 +12,10 @@ import (
 // MaxDetail bounds the text of an error, in characters: it may repeat what a client sent.
 const MaxDetail = 4000
 
-// Explain is the text of an error as clients get it.
+// Explain returns the text of an error for clients.
 func Explain(err error) string { return text.Head(err.Error(), MaxDetail) }
 
-// toolError is the form of a failed call in an observation; clients refuse further fields.
+// toolError is the form of a failed call in an observation; clients refuse additional members.
 type toolError struct {
 	Type    toolErrorType `json:"error_type" required:"true"`
 	Message string        `json:"message" required:"true" description:"what went wrong, for people"`
@@ -25,12 +25,12 @@ type toolError struct {
 
 type toolErrorType string
 
-// Enum is how the document's library asks for the values; clients know no others.
+// Enum returns the values for the OpenAPI document; clients know no others.
 func (toolErrorType) Enum() []any {
 	return []any{"execution_error", "invalid_args", "transport_error", "tool_not_found", "timeout"}
 }
 
-// ToolErrorOf is the form of a failed call in an observation.
+// ToolErrorOf converts the error of a call to its form in an observation.
 func ToolErrorOf(err error) *toolError {
 	var unknown *tools.UnknownError
 	if errors.As(err, &unknown) {
@@ -39,8 +39,8 @@ func ToolErrorOf(err error) *toolError {
 	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: Explain(err)}
 }
 
-// textBlock and resultModel are a tool's result as clients read it: some the text of content, others data. The reference has it a third time,
-// in structured_content; a result of many turns would then be more than its clients take in one message.
+// textBlock and resultModel are a tool's result on the wire. Some clients read the text of content, others data. The reference repeats the text
+// a third time in structured_content; a result of many turns would then exceed the message limit of its clients.
 type textBlock struct {
 	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
@@ -54,18 +54,18 @@ type resultModel struct {
 	Meta       any               `json:"meta"`
 	Data       string            `json:"data"`
 	IsError    bool              `json:"is_error"`
-	// IsErrorMCP is the same under the name that MCP gives it.
+	// IsErrorMCP is the same under its name in MCP.
 	IsErrorMCP bool `json:"isError"`
 }
 
-// form is a tool's result as clients get it, in pieces; those that are the text are one and the same.
+// form returns the wire form of a tool's result, in pieces; the two pieces with the text share its memory.
 func form(text *tools.Text) [][]byte {
 	const before, mid, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":null,"meta":null,"data":"`,
 		`","is_error":false,"isError":false}`
 	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(behind)}
 }
 
-// callResult is a resultModel that is encoded already; the model's members are for the schema alone.
+// callResult is an encoded resultModel; the members of the model are only for the schema.
 type callResult struct {
 	resultModel
 	Text *tools.Text
@@ -73,5 +73,5 @@ type callResult struct {
 
 func (r *callResult) MarshalJSON() ([]byte, error) { return slices.Concat(form(r.Text)...), nil }
 
-// ResultOf is the form of a tool's result in an observation.
+// ResultOf converts a tool's result to its form in an observation.
 func ResultOf(text *tools.Text) *callResult { return &callResult{Text: text} }

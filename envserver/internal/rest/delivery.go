@@ -12,7 +12,7 @@ import (
 
 const deliveryTag = "Deliveries"
 
-// deliveryRoutes deliver groups to the configured sinks.
+// deliveryRoutes returns the routes that deliver groups to the configured sinks.
 func (a *API) deliveryRoutes() []api.Route {
 	if a.Deliveries == nil {
 		return nil
@@ -20,12 +20,12 @@ func (a *API) deliveryRoutes() []api.Route {
 	return []api.Route{
 		api.Post("/groups/{id}/deliver", a.postDelivery, &api.Operation{ID: "deliver_group", Tag: deliveryTag, Summary: "Deliver a group that is done to a sink; 409 before",
 			Reads: deliverRequest{}, NeedsBody: true, Answers: rollout.Delivery{}, Status: http.StatusAccepted,
-			Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
-		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{ID: "get_delivery", Tag: deliveryTag, Summary: "Where the delivery of a group to a sink stands",
-			Reads: deliveryRequest{}, Answers: rollout.Delivery{}, Refuses: api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)}),
+			Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{ID: "get_delivery", Tag: deliveryTag, Summary: "State of the delivery of a group to a sink",
+			Reads: deliveryRequest{}, Answers: rollout.Delivery{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)}),
 		api.Get("/deliveries", a.listDeliveries, &api.Operation{ID: "list_deliveries", Tag: deliveryTag,
 			Summary: "List the deliveries of the caller's groups: those that have not ended, then the others, oldest group first; operators see all",
-			Reads:   deliveryListRequest{}, Answers: rollout.DeliveryPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
+			Reads:   deliveryListRequest{}, Answers: rollout.DeliveryPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
 	}
 }
 
@@ -39,7 +39,7 @@ type deliveryRequest struct {
 	Sink string `path:"sink" description:"name of a sink"`
 }
 
-// deliveryListRequest selects deliveries; what is left out selects all.
+// deliveryListRequest selects deliveries; a missing parameter selects all.
 type deliveryListRequest struct {
 	Sink   string `query:"sink"`
 	State  string `query:"state" enum:"pending,delivered,refused,skipped"`

@@ -1,2 +1,2 @@
-// Package rest serves rollouts as plain HTTP resources for people and scripts, besides the OpenEnv protocol.
+// Package rest serves rollouts as HTTP resources for people and scripts, besides the OpenEnv protocol.
 package rest

@@ -14,24 +14,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// sseAlive is how often a stream without events has a comment, which shows a proxy, and us, that the connection is up.
+// sseAlive is the time between comments on a stream without events. They show proxies, and this server, that the connection is open.
 const sseAlive = 15 * time.Second
 
-// events streams the events of a rollout as they happen, and ends with its end. An event's id is its place in the rollout's log, so a
-// client that lost the stream continues where it was, on any replica.
+// events streams the events of a rollout until it ends. An event's id is its position in the rollout's log, so a client whose connection was lost
+// resumes at the same position, on any replica.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	if _, err := a.Rollouts.State(r.Context(), id); err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	after, _ := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64) // an id that is not a number is none of ours: begin at the first event
+	after, _ := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64) // an id that is not a number is not from this server: begin at the first event
 	ctx, cancel := a.Context(r)
 	defer cancel()
 	batches := make(chan []rollout.Event)
 	go func() {
 		defer close(batches)
-		_ = a.Rollouts.Events(ctx, id, after, func(events []rollout.Event) error { // its client comes back
+		_ = a.Rollouts.Events(ctx, id, after, func(events []rollout.Event) error { // after an error the client reconnects
 			select {
 			case batches <- events:
 				return nil
@@ -44,11 +44,11 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	stream(w, batches)
 	cancel()
-	for range batches { // the sender ends before the handler does
+	for range batches { // wait for the sender to end
 	}
 }
 
-// stream writes batches of events, and comments between them, until there are no more or the client is gone.
+// stream writes batches of events, and comments between them, until there are no more or the client has left.
 func stream(w http.ResponseWriter, batches <-chan []rollout.Event) {
 	beat := time.NewTicker(sseAlive)
 	defer beat.Stop()
@@ -69,7 +69,7 @@ func stream(w http.ResponseWriter, batches <-chan []rollout.Event) {
 	}
 }
 
-// sse writes events as server-sent ones. Their data is JSON on one line.
+// sse encodes events as server-sent events. Their data is JSON on one line.
 func sse(events []rollout.Event) []byte {
 	var b bytes.Buffer
 	for _, e := range events {

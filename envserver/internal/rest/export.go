@@ -9,16 +9,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// maxSend bounds the sending of an export, whose memory others wait for.
+// maxSend bounds the transfer of an export: other exports wait for its memory.
 const maxSend = 10 * time.Minute
 
-// export is one answer that is made as a whole.
+// export is one answer that is built completely before it is sent.
 type export struct {
 	*exports.Export
 	conn *http.ResponseController
 }
 
-// export waits for room for an answer. The client has its answer when ok is false; else the caller must call leave.
+// export waits for room for an answer. If ok is false the request has been answered; else the caller must call leave.
 func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x export, ok bool) {
 	room, err := a.Exports.Enter(r.Context(), most)
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x expo
 	return x, true
 }
 
-// leave gives the room back. The connection may serve more requests.
+// leave releases the room and removes the deadline, since the connection may serve more requests.
 func (x export) leave() {
 	x.Leave()
 	_ = x.conn.SetWriteDeadline(time.Time{})

@@ -13,21 +13,21 @@ import (
 
 const groupTag = "Groups"
 
-// groupRoutes are groups of rollouts as plain resources.
+// groupRoutes returns the routes of groups of rollouts.
 func (a *API) groupRoutes() []api.Route {
 	if a.Groups == nil {
 		return nil
 	}
 	return []api.Route{
 		api.Post("/groups", a.postGroup, &api.Operation{ID: "start_group", Tag: groupTag, Summary: "Start a group of rollouts of one task; the body is the arguments of the tool run_group",
-			Reads: tools.GroupArgs{}, NeedsBody: true, Answers: rollout.GroupState{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
+			Reads: tools.GroupArgs{}, NeedsBody: true, Answers: rollout.GroupState{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
 		api.Get("/groups", a.listGroups, &api.Operation{ID: "list_groups", Tag: groupTag, Summary: "List the caller's groups, those that run first; operators see all",
-			Reads: groupListRequest{}, Answers: rollout.GroupPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
-		api.Get("/groups/{id}", a.getGroup, &api.Operation{ID: "get_group", Tag: groupTag, Summary: "Where the rollouts of a group stand, their rewards and what these are together",
-			Reads: groupRequest{}, Answers: tools.GroupAnswer{}, Refuses: api.Unserved(http.StatusNotFound)}),
+			Reads: groupListRequest{}, Answers: rollout.GroupPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+		api.Get("/groups/{id}", a.getGroup, &api.Operation{ID: "get_group", Tag: groupTag, Summary: "State of a group: its rollouts, their rewards, and statistics of the rewards",
+			Reads: groupRequest{}, Answers: tools.GroupAnswer{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
 		a.groupTrajectoryRoute(),
 		api.Post("/groups/{id}/abort", a.abortGroup, &api.Operation{ID: "abort_group", Tag: groupTag, Summary: "End a group and its rollouts early",
-			Reads: groupAbortRequest{}, Answers: groupAbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+			Reads: groupAbortRequest{}, Answers: groupAbortAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
 }
 
@@ -45,7 +45,7 @@ type groupAbortAnswer struct {
 	Aborted bool   `json:"aborted" description:"false: the group had ended before"`
 }
 
-// groupListRequest selects groups; what is left out selects all.
+// groupListRequest selects groups; a missing parameter selects all.
 type groupListRequest struct {
 	Status string `query:"status" enum:"running,done"`
 	TaskID string `query:"task_id"`
@@ -66,7 +66,7 @@ func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusAccepted, g)
 }
 
-// arguments reads a body that is a JSON object. The client has its answer when ok is false.
+// arguments reads a body that is a JSON object. If ok is false, the request has been answered.
 func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string]any, ok bool) {
 	data, release, ok := a.Bodies.Read(w, r)
 	if !ok {
@@ -93,7 +93,7 @@ func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) getGroup(w http.ResponseWriter, r *http.Request) {
 	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, tools.AboutGroup(g), err)
+	answerWith(w, tools.GroupAnswerOf(g), err)
 }
 
 func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {

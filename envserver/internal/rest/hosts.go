@@ -13,20 +13,20 @@ import (
 
 const hostTag = "Hosts"
 
-// hostRoutes show operators the hosts of the deployment.
+// hostRoutes returns the routes about hosts, for operators.
 func (a *API) hostRoutes() []api.Route {
 	if a.Hosts == nil {
 		return nil
 	}
 	drain := func(path, id, summary string, on bool) api.Route {
 		return api.Post("/hosts/{name}/"+path, operators(a.drainHost(on)), &api.Operation{ID: id, Tag: hostTag, Summary: summary,
-			Reads: hostRequest{}, Answers: fleet.Host{}, Refuses: api.Unserved(http.StatusForbidden, http.StatusNotFound)})
+			Reads: hostRequest{}, Answers: fleet.Host{}, Refuses: api.EngineErrors(http.StatusForbidden, http.StatusNotFound)})
 	}
 	return []api.Route{
-		api.Get("/hosts", operators(a.listHosts), &api.Operation{ID: "list_hosts", Tag: hostTag, Summary: "List the hosts that gave a sign of life within a day, for operators",
-			Answers: fleet.Page{}, Refuses: api.Unserved(http.StatusForbidden)}),
-		drain("drain", "drain_host", "Let a host take no new sandbox; those that run finish; for operators", true),
-		drain("resume", "resume_host", "Let a host take sandboxes again; for operators", false),
+		api.Get("/hosts", operators(a.listHosts), &api.Operation{ID: "list_hosts", Tag: hostTag, Summary: "List the hosts that were alive within the last day, for operators",
+			Answers: fleet.Page{}, Refuses: api.EngineErrors(http.StatusForbidden)}),
+		drain("drain", "drain_host", "Stop new sandboxes on a host; those that run finish; for operators", true),
+		drain("resume", "resume_host", "Allow new sandboxes on a host again; for operators", false),
 	}
 }
 
@@ -34,7 +34,7 @@ type hostRequest struct {
 	Name string `path:"name" description:"name of the host"`
 }
 
-// operators refuses all callers but operators.
+// operators refuses callers that are not operators.
 func operators(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if access.CallerOf(r.Context()).Scope != access.ScopeOperator {

@@ -22,38 +22,38 @@ func (a *API) proxyLog(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
-	left, err := a.leftBy(r, "agent log", "agent")
-	pourLog(w, left, err)
+	log, err := a.blobs(r, "agent log", "agent")
+	writeLog(w, log, err)
 }
 
 func (a *API) networkLog(w http.ResponseWriter, r *http.Request) {
-	left, err := a.leftBy(r, "log of connections", "network")
-	pourLog(w, left, err)
+	log, err := a.blobs(r, "log of connections", "network")
+	writeLog(w, log, err)
 }
 
-// verifierLog serves the output of the verifier's script and of its commands. A verifier may have either, both or none.
+// verifierLog serves the output of the verifier's script and of its commands. A verifier may have one of them, both or none.
 func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := a.head(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	left, err := a.artifacts(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
+	log, err := a.artifacts(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
 	for _, c := range res.VerifyResults {
-		left = append(left, io.NopCloser(strings.NewReader(transcript(c))))
+		log = append(log, io.NopCloser(strings.NewReader(transcript(c))))
 	}
-	if err == nil && len(left) == 0 {
-		err = leftNothing(res.ID, "verifier log")
+	if err == nil && len(log) == 0 {
+		err = noBlob(res.ID, "verifier log")
 	}
-	pourLog(w, left.joined(), err)
+	writeLog(w, log.joined(), err)
 }
 
-// transcript returns a command as in a terminal, then its errors and its exit status.
+// transcript returns a command and its output as in a terminal, then its errors and its exit status.
 func transcript(c rollout.CommandResult) string {
 	return fmt.Sprintf("$ %s\n%s%sexit status %d\n", c.Cmd, lines(c.Stdout), lines(c.Stderr), c.ExitCode)
 }
 
-// lines ends the last line of a text that has one.
+// lines ends the last line of a text unless the text is empty.
 func lines(text string) string {
 	if text == "" || strings.HasSuffix(text, "\n") {
 		return text
@@ -61,21 +61,21 @@ func lines(text string) string {
 	return text + "\n"
 }
 
-// pourLog answers with a log, or with the reason why there is none.
-func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
+// writeLog answers with a log, or with the reason why there is none.
+func writeLog(w http.ResponseWriter, log io.ReadCloser, err error) {
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	defer left.Close()
-	pour(w, textPlain, func(w io.Writer) error {
-		_, err := io.Copy(w, left)
+	defer log.Close()
+	writeBody(w, textPlain, func(w io.Writer) error {
+		_, err := io.Copy(w, log)
 		return err
 	})
 }
 
-// pour answers with the output of write.
-func pour(w http.ResponseWriter, kind api.Media, write func(io.Writer) error) {
+// writeBody answers with the output of write.
+func writeBody(w http.ResponseWriter, kind api.Media, write func(io.Writer) error) {
 	w.Header().Set("Content-Type", string(kind))
 	if err := write(w); err != nil {
 		panic(http.ErrAbortHandler) // the answer has begun: abort, so that the client sees that it is incomplete

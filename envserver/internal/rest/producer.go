@@ -16,19 +16,19 @@ import (
 
 const producerTag = "Producers"
 
-// producerRoutes are producers as plain resources.
+// producerRoutes returns the routes of producers.
 func (a *API) producerRoutes() []api.Route {
 	if a.Producers == nil {
 		return nil
 	}
-	changes := api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)
+	changes := api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)
 	return []api.Route{
-		api.Post("/producers", a.postProducer, &api.Operation{ID: "start_producer", Tag: producerTag, Summary: "Start a producer: groups of a task set, as many at once as a sink can take",
-			Reads: produce.Args{}, NeedsBody: true, Answers: produce.Started{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+		api.Post("/producers", a.postProducer, &api.Operation{ID: "start_producer", Tag: producerTag, Summary: "Start a producer, which runs groups of a task set as fast as its sink accepts them",
+			Reads: produce.Args{}, NeedsBody: true, Answers: produce.Started{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
 		api.Get("/producers", a.listProducers, &api.Operation{ID: "list_producers", Tag: producerTag, Summary: "List the caller's producers, those that run first; operators see all",
-			Reads: producerListRequest{}, Answers: rollout.ProducerPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
-		api.Get("/producers/{id}", a.getProducer, &api.Operation{ID: "get_producer", Tag: producerTag, Summary: "Cursor, running groups, deliveries and sums of a producer",
-			Reads: producerRequest{}, Answers: rollout.ProducerState{}, Refuses: api.Unserved(http.StatusNotFound)}),
+			Reads: producerListRequest{}, Answers: rollout.ProducerPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+		api.Get("/producers/{id}", a.getProducer, &api.Operation{ID: "get_producer", Tag: producerTag, Summary: "State of a producer: cursor, running groups, deliveries and counts",
+			Reads: producerRequest{}, Answers: rollout.ProducerState{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
 		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{ID: "change_producer", Tag: producerTag, Summary: "Pause, resume or stop a producer, or change its bounds",
 			Reads: producerChangeRequest{}, Answers: producerAnswer{}, Refuses: changes}),
 		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{ID: "abort_producer", Tag: producerTag, Summary: "End a producer and its groups early",
@@ -59,7 +59,7 @@ type producerAnswer struct {
 	Done       bool   `json:"done" description:"true: the producer had ended before, and nothing was changed"`
 }
 
-// producerListRequest selects producers; what is left out selects all.
+// producerListRequest selects producers; a missing parameter selects all.
 type producerListRequest struct {
 	Status string `query:"status" enum:"running,done"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"producers of a page"`
@@ -109,7 +109,7 @@ func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, producerAnswer{id, !changed}, err)
 }
 
-// producerChange reads a change and refuses bounds that cannot hold.
+// producerChange reads a change and refuses invalid bounds.
 func producerChange(args map[string]any) (rollout.ProducerChange, error) {
 	var c rollout.ProducerChange
 	text, err := json.Marshal(args)
@@ -119,7 +119,7 @@ func producerChange(args map[string]any) (rollout.ProducerChange, error) {
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		return c, fault.New(fault.Invalid, "want paused, stop, concurrency, max_batches_offpolicy or total_steps: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return c, fault.New(fault.Invalid, "must have paused, stop, concurrency, max_batches_offpolicy or total_steps: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return c, c.Apply(rollout.ProducerBounds{Concurrency: 1}).Validate()
 }

@@ -19,7 +19,7 @@ type abortRequest struct {
 	Reason string `json:"reason" description:"shown to people"`
 }
 
-// listRequest selects rollouts; what is left out selects all.
+// listRequest selects rollouts; a missing parameter selects all.
 type listRequest struct {
 	Status  string `query:"status" enum:"running,done"`
 	TaskID  string `query:"task_id"`

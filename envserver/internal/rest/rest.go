@@ -24,15 +24,15 @@ import (
 
 const tag = "Rollouts"
 
-// API serves rollouts as plain resources.
+// API serves rollouts as HTTP resources.
 type API struct {
 	Rollouts   access.Rollouts
-	Groups     access.Groups     // nil: there are no groups
-	Deliveries access.Deliveries // nil: there are no sinks
-	Producers  access.Producers  // nil: there are none
+	Groups     access.Groups     // nil: no groups
+	Deliveries access.Deliveries // nil: no sinks
+	Producers  access.Producers  // nil: no producers
 	Produce    *produce.Maker    // of Producers
 	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
-	Hosts      access.Hosts      // nil: operators see no hosts
+	Hosts      access.Hosts      // nil: no hosts for operators
 	Env        *env.Env
 	Uploads    Uploads // nil: clients cannot send files ahead
 	Bodies     httpio.Bodies
@@ -41,40 +41,40 @@ type API struct {
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
 
-// Routes returns the routes of rollouts as plain resources.
+// Routes returns all routes.
 func (a *API) Routes() []api.Route {
 	all := []api.Route{
 		api.Post("/rollouts", a.postRollout, &api.Operation{ID: "start_rollout", Tag: tag, Summary: "Start a rollout; the body is the arguments of the tool start_rollout",
-			Reads: tools.RolloutArgs{}, NeedsBody: true, Answers: tools.Started{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
+			Reads: tools.RolloutArgs{}, NeedsBody: true, Answers: tools.Started{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
 		api.Get("/rollouts", a.listRollouts, &api.Operation{ID: "list_rollouts", Tag: tag, Summary: "List the caller's rollouts, those that run first; operators see all",
-			Reads: listRequest{}, Answers: rollout.Page{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
-		about("", a.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
-		about("/messages", a.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
-		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "What happens in a rollout, as it happens, as server-sent events; Last-Event-ID resumes",
-			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.Unserved(http.StatusNotFound)}),
-		left("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
+			Reads: listRequest{}, Answers: rollout.Page{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+		rolloutRoute("", a.getRollout, "get_rollout", "State of a rollout", rollout.State{}),
+		rolloutRoute("/messages", a.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
+		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "Events of a rollout, live, as server-sent events; Last-Event-ID resumes",
+			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.EngineErrors(http.StatusNotFound)}),
+		finishedRoute("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
 		a.traceRoute(),
 		a.trajectoryRoute(),
-		left("/logs/agent", a.agentLog, "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
-		left("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
-		left("/logs/network", a.networkLog, "get_network_log", "The connections that the task's processes made to hosts outside, JSON lines; 409 before the rollout is done", textPlain),
-		left("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then what each verify command said; 409 before the rollout is done", textPlain),
+		finishedRoute("/logs/agent", a.agentLog, "get_agent_log", "Output of the agent's processes; 409 before the rollout is done", textPlain),
+		finishedRoute("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
+		finishedRoute("/logs/network", a.networkLog, "get_network_log", "The connections that the task's processes made to hosts outside, JSON lines; 409 before the rollout is done", textPlain),
+		finishedRoute("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then the output of each verify command; 409 before the rollout is done", textPlain),
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
-			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
 	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
 }
 
-// about returns a route that describes one rollout.
-func about(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
+// rolloutRoute returns a route about one rollout.
+func rolloutRoute(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
 	return api.Get("/rollouts/{id}"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary,
-		Reads: rolloutRequest{}, Answers: answers, Refuses: api.Unserved(http.StatusNotFound)})
+		Reads: rolloutRequest{}, Answers: answers, Refuses: api.EngineErrors(http.StatusNotFound)})
 }
 
-// left returns a route to data of a finished rollout.
-func left(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
-	rt := about(path, handle, id, summary, answers)
-	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusConflict)
+// finishedRoute returns a route to data of a finished rollout.
+func finishedRoute(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
+	rt := rolloutRoute(path, handle, id, summary, answers)
+	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusConflict)
 	return rt
 }
 
@@ -125,13 +125,13 @@ func (a *API) head(r *http.Request) (rollout.Result, error) {
 }
 
 func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
-	stored, err := a.leftBy(r, "result", "result")
+	stored, err := a.blobs(r, "result", "result")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer stored.Close()
-	pour(w, "application/json", func(w io.Writer) error {
+	writeBody(w, "application/json", func(w io.Writer) error {
 		_, err := io.Copy(w, stored)
 		return err
 	})
@@ -144,11 +144,11 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	defer x.leave()
 	t, err := a.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
-	x.Shrink(3 * sizeOf(t)) // decoded, encoded, and the buffer before it grew
+	x.Shrink(3 * sizeOf(t)) // decoded, encoded, and the encoder's previous buffer
 	answerWith(w, t, err)
 }
 
-// abortReason is the reason that people see.
+// abortReason returns the reason for display.
 func abortReason(args map[string]any) string {
 	reason, _ := args["reason"].(string)
 	return cmp.Or(strings.TrimSpace(reason), "asked over REST")

@@ -25,7 +25,7 @@ func (a *API) scoreRoutes() []api.Route {
 	}
 	return []api.Route{
 		api.Post("/rollouts/{id}/score", a.scoreRollout, &api.Operation{ID: "score_rollout", Tag: tag, Summary: "Grade a rollout whose verifier is external, while it awaits its score",
-			Reads: scoreRequest{}, NeedsBody: true, Answers: reply.ScoreAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+			Reads: scoreRequest{}, NeedsBody: true, Answers: reply.ScoreAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
 	}
 }
 
@@ -37,7 +37,7 @@ func (a *API) scoreRollout(w http.ResponseWriter, r *http.Request) {
 	number, _ := args["score"].(json.Number)
 	score, err := number.Float64()
 	if err != nil {
-		httpio.WriteRefusal(w, fault.Field("score", "want a finite number"))
+		httpio.WriteRefusal(w, fault.Field("score", "must be a finite number"))
 		return
 	}
 	id := chi.URLParam(r, "id")

@@ -9,36 +9,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// leftBy reads the blobs of the finished rollout that a request names, one after another. It skips names without a blob, unless there is
-// none at all.
-func (a *API) leftBy(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
+// blobs reads blobs of the finished rollout that a request names, one after another. It skips names without a blob; without any blob the error is
+// a fault.NotFound.
+func (a *API) blobs(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
 	state, err := a.done(r)
 	if err != nil {
 		return nil, err
 	}
-	left, err := a.artifacts(r.Context(), state.ID, names...)
-	if err == nil && len(left) == 0 {
-		err = leftNothing(state.ID, what)
+	found, err := a.artifacts(r.Context(), state.ID, names...)
+	if err == nil && len(found) == 0 {
+		err = noBlob(state.ID, what)
 	}
-	return left.joined(), err
+	return found.joined(), err
 }
 
-func leftNothing(id, what string) error {
+func noBlob(id, what string) error {
 	return fault.New(fault.NotFound, "rollout %s left no %s", id, what)
 }
 
-// artifacts opens the rollout's blobs of the names. It skips names without a blob.
-func (a *API) artifacts(ctx context.Context, id string, names ...string) (left parts, err error) {
+// artifacts opens blobs of the rollout by name. It skips names without a blob.
+func (a *API) artifacts(ctx context.Context, id string, names ...string) (found parts, err error) {
 	for _, name := range names {
 		part, err := a.Rollouts.Open(ctx, id, name)
 		switch {
 		case err == nil:
-			left = append(left, part)
+			found = append(found, part)
 		case !fault.Is(err, fault.NotFound):
-			return nil, errors.Join(err, left.Close())
+			return nil, errors.Join(err, found.Close())
 		}
 	}
-	return left, nil
+	return found, nil
 }
 
 // parts are read one after another and closed together.

@@ -21,9 +21,9 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, atif.Trajectory{}})
-	rt.Says.Reads = traceRequest{}
-	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
+	rt := finishedRoute("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, atif.Trajectory{}})
+	rt.Operation.Reads = traceRequest{}
+	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
@@ -35,33 +35,33 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 	}
 	format := cmp.Or(q.Get("format"), "jsonl")
 	if format != "jsonl" && format != "npz" && format != atifFormat {
-		httpio.WriteRefusal(w, fault.Field("format", "want jsonl, npz or %s, got %q", atifFormat, format))
+		httpio.WriteRefusal(w, fault.Field("format", "must be jsonl, npz or %s, got %q", atifFormat, format))
 		return
 	}
-	lines, err := a.leftBy(r, "trace", "trace")
+	lines, err := a.blobs(r, "trace", "trace")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer lines.Close()
 	if format == atifFormat {
-		a.pourATIF(w, r, lines)
+		a.writeATIF(w, r, lines)
 		return
 	}
 	if format == "jsonl" {
-		pour(w, jsonLines, func(w io.Writer) error {
+		writeBody(w, jsonLines, func(w io.Writer) error {
 			_, err := io.Copy(w, lines)
 			return err
 		})
 		return
 	}
-	a.pourArrays(w, r, lines)
+	a.writeArrays(w, r, lines)
 }
 
 // atifFormat is the format of a trace for tools of Harbor.
 const atifFormat = "atif"
 
-func (a *API) pourATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) {
+func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) {
 	x, ok := a.export(w, r, exports.Shapes)
 	if !ok {
 		return
@@ -71,8 +71,8 @@ func (a *API) pourATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) 
 	answerWith(w, t, err)
 }
 
-// pourArrays reads all before the answer begins: the arrays come one after another, and a trace that cannot be read is an error.
-func (a *API) pourArrays(w http.ResponseWriter, r *http.Request, lines io.Reader) {
+// writeArrays reads the whole trace before the answer begins: the arrays are sent one after another, and an unreadable trace is an error.
+func (a *API) writeArrays(w http.ResponseWriter, r *http.Request, lines io.Reader) {
 	x, ok := a.export(w, r, exports.Arrays)
 	if !ok {
 		return
@@ -84,5 +84,5 @@ func (a *API) pourArrays(w http.ResponseWriter, r *http.Request, lines io.Reader
 		return
 	}
 	x.Shrink(turns.Bytes())
-	pour(w, npzFile, turns.Write)
+	writeBody(w, npzFile, turns.Write)
 }

@@ -40,9 +40,9 @@ type groupTrajectoryRequest struct {
 }
 
 func (a *API) trajectoryRoute() api.Route {
-	rt := left("/trajectory", a.getTrajectory, "get_trajectory", "The training sequences of a rollout that is done; 409 before", []any{jsonLines, api.TrainingData{}})
-	rt.Says.Reads = trajectoryRequest{}
-	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
+	rt := finishedRoute("/trajectory", a.getTrajectory, "get_trajectory", "The training sequences of a rollout that is done; 409 before", []any{jsonLines, api.TrainingData{}})
+	rt.Operation.Reads = trajectoryRequest{}
+	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
@@ -50,7 +50,7 @@ func (a *API) groupTrajectoryRoute() api.Route {
 	return api.Get("/groups/{id}/trajectory", a.getGroupTrajectory, &api.Operation{ID: "get_group_trajectory", Tag: groupTag,
 		Summary: "The training sequences of all rollouts of a group that is done; 409 before",
 		Reads:   groupTrajectoryRequest{}, Answers: []any{jsonLines, api.TrainingData{}},
-		Refuses: api.Unserved(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)})
+		Refuses: api.EngineErrors(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)})
 }
 
 func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
 	a.answerTrajectory(w, r, membersOf(g))
 }
 
-// membersOf are the rollouts of a group that may carry a reward; the others are no training data.
+// membersOf returns the rollouts of a group whose outcome may carry a reward. The others are not training data.
 func membersOf(g rollout.GroupState) []rollout.State {
 	var out []rollout.State
 	for _, m := range g.Members {
@@ -85,7 +85,7 @@ func membersOf(g rollout.GroupState) []rollout.State {
 	return out
 }
 
-// answerTrajectory answers with the sequences of rollouts in the format that the request asks for.
+// answerTrajectory answers with the sequences of rollouts in the requested format.
 func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State) {
 	q, err := parameters(r, "format", "subagents")
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 	x.Shrink(tokensOf(all) * mostOf(format) / sequence.MaxTokens)
 	switch format {
 	case sequenceLines:
-		pour(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
+		writeBody(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
 	case atroposFormat:
 		group, err := shapes.ToAtropos(all)
 		answerWith(w, group, err)
@@ -114,11 +114,11 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 		lists, err := shapes.ToTRL(all)
 		answerWith(w, lists, err)
 	default:
-		httpio.WriteRefusal(w, fault.Field("format", "want %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
+		httpio.WriteRefusal(w, fault.Field("format", "must be %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
 	}
 }
 
-// mostOf is what an export of sequence.MaxTokens tokens takes, in bytes.
+// mostOf returns the memory of an export of sequence.MaxTokens tokens, in bytes.
 func mostOf(format string) int64 {
 	if format == sequenceLines {
 		return exports.Sequences

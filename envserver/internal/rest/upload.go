@@ -22,7 +22,7 @@ import (
 type Uploads interface {
 	// Put stores a file; fault.Invalid: its SHA-256 is not the digest; fault.Exhausted: it is too large.
 	Put(ctx context.Context, owner, digest string, r io.Reader) (size int64, err error)
-	// Size returns the size of a file that is kept for some time yet; fault.NotFound: there is none.
+	// Size returns the size of a stored file that is not about to be deleted; fault.NotFound: there is none.
 	Size(ctx context.Context, owner, digest string) (int64, error)
 }
 
@@ -41,19 +41,19 @@ func (a *API) uploadRoutes() []api.Route {
 	if a.Uploads == nil {
 		return nil
 	}
-	u := uploader{a: a, places: make(chan struct{}, maxUploads)}
+	u := uploader{a: a, slots: make(chan struct{}, maxUploads)}
 	return []api.Route{
 		api.Put("/uploads/{sha256}", u.put, &api.Operation{ID: "put_upload", Tag: tag, Summary: "Send a file, as the body, for the argument uploads of later rollouts",
-			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.Unread(http.StatusUnprocessableEntity, http.StatusTooManyRequests)}),
+			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.BodyErrors(http.StatusUnprocessableEntity, http.StatusTooManyRequests)}),
 		api.Get("/uploads/{sha256}", u.get, &api.Operation{ID: "get_upload", Tag: tag, Summary: "Whether a file was sent and need not be sent again",
-			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)}),
+			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)}),
 	}
 }
 
-// uploader takes files.
+// uploader receives files.
 type uploader struct {
-	a      *API
-	places chan struct{} // one is taken while a file arrives
+	a     *API
+	slots chan struct{} // one is taken while a file arrives
 }
 
 func (u uploader) get(w http.ResponseWriter, r *http.Request) {
@@ -73,8 +73,8 @@ func (u uploader) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	select {
-	case u.places <- struct{}{}:
-		defer func() { <-u.places }()
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
 	default:
 		w.Header().Set("Retry-After", "1")
 		httpio.WriteDetail(w, http.StatusServiceUnavailable, "too many files are being sent; try again")
@@ -90,15 +90,15 @@ func (u uploader) put(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// store stores the body. A client that sends slowly holds its place for a bounded time.
+// store stores the body. A client that sends slowly holds its slot for a bounded time.
 func (u uploader) store(w http.ResponseWriter, r *http.Request, digest string) (int64, error) {
 	size := r.ContentLength
 	if size < 0 {
 		size = rollout.MaxUploadBytes
 	}
 	slow := http.NewResponseController(w)
-	within := u.a.Bodies.Within + time.Duration(size/slowestUpload)*time.Second
-	_ = slow.SetReadDeadline(time.Now().Add(within)) // a test's recorder has none
+	timeout := u.a.Bodies.Timeout + time.Duration(size/slowestUpload)*time.Second
+	_ = slow.SetReadDeadline(time.Now().Add(timeout)) // a test's recorder has none
 	size, err := u.a.Uploads.Put(r.Context(), access.CallerOf(r.Context()).Name, digest, body{r.Body})
 	if err == nil {
 		_ = slow.SetReadDeadline(time.Time{})

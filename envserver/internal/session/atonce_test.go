@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-// slowKeeper is a keeper whose accesses each take a token, where there are tokens.
+// slowKeeper is a keeper whose loads and saves each wait for a token, where the channel is not nil.
 type slowKeeper struct {
 	memoryKeeper
 	loads, saves chan struct{}
@@ -32,7 +32,7 @@ func (k *slowKeeper) Save(ctx context.Context, key string, data []byte) error {
 	return k.memoryKeeper.Save(ctx, key, data)
 }
 
-// Calls that begin one session at once all get it, except those of another client.
+// Concurrent calls that begin one session all get it, except those of another client.
 func TestBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestBeginAtOnce(t *testing.T) {
 	})
 }
 
-// A session whose first save is under way is not one that was closed on another replica.
+// A session whose first save is in progress is not taken for one that was closed on another replica.
 func TestUseDuringTheFirstSave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

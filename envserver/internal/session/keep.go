@@ -187,7 +187,7 @@ func read(data []byte, id string) (r record, err error) {
 		return record{}, fault.Wrap(fault.Internal, err, "read session %s", id)
 	}
 	if r.ID != id || r.State.EpisodeID == "" || r.Version < 0 || r.State.StepCount < 0 || r.State.RolloutsCompleted < 0 {
-		return record{}, fault.New(fault.Internal, "read session %s: what is kept is none", id)
+		return record{}, fault.New(fault.Internal, "read session %s: the stored record is not valid", id)
 	}
 	return r, nil
 }

@@ -39,9 +39,9 @@ func (k *memoryKeeper) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// An episode's record is not written with every change of its session, but often enough for it not to be taken for a forgotten
-// one while the session is in use.
-func TestTheEpisodeIsNamedAgainWhileItIsInUse(t *testing.T) {
+// An episode's record is not written with every change of its session, but often enough that it is not deleted as abandoned while the
+// session is in use.
+func TestEpisodeRecordIsRewrittenWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &memoryKeeper{m: map[string][]byte{}}
@@ -62,8 +62,8 @@ func TestTheEpisodeIsNamedAgainWhileItIsInUse(t *testing.T) {
 	})
 }
 
-// FuzzRecord: whatever lies in the store in the place of a session, it is refused or it is a session, one that a client can read
-// and that is found again as it is.
+// FuzzRecord stores arbitrary bytes as a session's record. They are refused, or they are a valid session that reads back unchanged after it is
+// saved.
 func FuzzRecord(f *testing.F) {
 	for _, s := range []string{
 		`{"id":"s","version":3,"state":{"episode_id":"e","step_count":2,"rollouts_completed":1,"last_reward":0.5,"rollouts":["a"]},"counted":["a"],"watched":["b"]}`,
@@ -74,7 +74,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		k := &one{data: data}
+		k := &singleKeeper{data: data}
 		s, err := k.attach(t)
 		if err != nil {
 			require.Equal(t, fault.Internal, fault.KindOf(err))
@@ -91,29 +91,29 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// one is a store with one session in it.
-type one struct{ data []byte }
+// singleKeeper is a store with one session.
+type singleKeeper struct{ data []byte }
 
-func (o *one) Load(context.Context, string) ([]byte, error) { return o.data, nil }
+func (o *singleKeeper) Load(context.Context, string) ([]byte, error) { return o.data, nil }
 
-func (o *one) Save(_ context.Context, key string, data []byte) error {
+func (o *singleKeeper) Save(_ context.Context, key string, data []byte) error {
 	if strings.HasPrefix(key, "session-") {
 		o.data = data
 	}
 	return nil
 }
 
-func (o *one) Delete(context.Context, string) error { return nil }
+func (o *singleKeeper) Delete(context.Context, string) error { return nil }
 
-// attach makes a session of what is kept, as a replica does that has just started.
-func (o *one) attach(t *testing.T) (*session.Session, error) {
+// attach loads the stored session, as a replica does that has just started.
+func (o *singleKeeper) attach(t *testing.T) (*session.Session, error) {
 	t.Helper()
 	set, _ := newSet(session.Options{Max: 1, Keeper: o})
 	return set.Attach(t.Context(), "", "s")
 }
 
-// A call that ends after its session was closed for good brings nothing of the session back.
-func TestAClosedSessionIsNotKeptAgain(t *testing.T) {
+// A call that ends after its session was closed does not store the session again.
+func TestClosedSessionIsNotStoredAgain(t *testing.T) {
 	t.Parallel()
 	k := &memoryKeeper{m: map[string][]byte{}}
 	set, _ := newSet(session.Options{Max: 1, Keeper: k})

@@ -14,14 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ends collects which sessions have ended, and why.
-type ends struct {
+// endedSessions records the causes of ended sessions.
+type endedSessions struct {
 	mu     sync.Mutex
 	causes map[string]error
 }
 
-func newSet(o session.Options) (*session.Set, *ends) {
-	e := &ends{causes: map[string]error{}}
+func newSet(o session.Options) (*session.Set, *endedSessions) {
+	e := &endedSessions{causes: map[string]error{}}
 	o.Ended = func(s *session.Session, cause error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -126,5 +126,5 @@ func TestState(t *testing.T) {
 	s.Unwatch("c")
 	s.Reset("ep")
 	require.Equal(t, session.State{EpisodeID: "ep"}, s.State())
-	require.Equal(t, []string{"a", "b"}, s.Watched(), "an episode's end is not the client's")
+	require.Equal(t, []string{"a", "b"}, s.Watched(), "a rollout ends with the session, not with the episode")
 }

@@ -52,7 +52,7 @@ func (t *Set) Len() int {
 // Open takes a slot for a new session of owner. If owned, it belongs to a WebSocket and never idles out.
 func (t *Set) Open(owner string, owned bool) (*Session, error) {
 	s := t.newSession(owner, uuid.NewString())
-	s.dirty = !owned // a connection that did nothing leaves nothing
+	s.dirty = !owned // a WebSocket's session is stored only after its first change
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.add(s, owned); err != nil {

@@ -47,7 +47,7 @@ type stateAnswer struct {
 	Reward     *float64        `json:"reward"`
 	SandboxID  string          `json:"sandbox_id,omitempty"`
 	Waiting    string          `json:"waiting,omitempty"`
-	// Phases are all phases so far, so that who looks now and then misses none.
+	// Phases are all phases so far, so that a client that polls misses none.
 	Phases []rollout.PhaseTiming `json:"phases,omitempty"`
 }
 

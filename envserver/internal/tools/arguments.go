@@ -2,7 +2,7 @@ package tools
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// RolloutArgs are the arguments of run_rollout and start_rollout, of both generations of clients and our own. The field
+// RolloutArgs are the arguments of run_rollout and start_rollout: those of both generations of OpenEnv clients, and our own. The field
 // order is the order of the published schema.
 type RolloutArgs struct {
 	Instruction     string            `json:"instruction" jsonschema:"prompt for the agent"`
@@ -54,10 +54,10 @@ type RolloutArgs struct {
 	rollout.Sampling
 }
 
-// LimitArgs are rollout.Limits by the names of their arguments, without "limits."; what is left out keeps the server's default.
+// LimitArgs are rollout.Limits by argument name, without "limits."; a missing one has the server's default.
 type LimitArgs map[string]float64
 
-// SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.
+// SandboxArgs describe the sandbox of a rollout; zero values take the backend's defaults.
 type SandboxArgs struct {
 	Backend    string   `json:"backend,omitempty" jsonschema:"which sandbox backend"`
 	Image      string   `json:"image,omitempty" jsonschema:"image or template; the same as the template argument"`
@@ -102,7 +102,7 @@ const (
 	onDisconnectAbort    = "abort"
 )
 
-// VerifierArgs say how the work is graded.
+// VerifierArgs configure the verifier.
 type VerifierArgs struct {
 	External bool `json:"external,omitempty" jsonschema:"hold the sandbox after the agent has ended, for limits.verifier_s at most, until a client gives a score: POST /rollouts/ID/score"`
 }

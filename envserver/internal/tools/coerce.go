@@ -29,7 +29,7 @@ func inBounds(s *jsonschema.Schema, f float64) bool {
 		(s.Maximum == nil || f <= *s.Maximum)
 }
 
-// value puts v into the Go value as the schema's type, or refuses it.
+// value stores v in the Go value, converted to the schema's type, or refuses it.
 func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Value) {
 	if to.Kind() == reflect.Pointer {
 		to.Set(reflect.New(to.Type().Elem()))
@@ -52,7 +52,7 @@ func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Val
 			return
 		}
 	}
-	c.refuse(path, "want %s, got %s", want(s), show(path, v))
+	c.refuse(path, "must be %s, got %s", expected(s), excerpt(path, v))
 }
 
 func (c *coercer) list(path string, items *jsonschema.Schema, list []any, to reflect.Value) {
@@ -97,7 +97,7 @@ func boolean(v any) (bool, bool) {
 	}
 }
 
-// number takes finite numbers, also in a string.
+// number accepts finite numbers, also as strings.
 func number(v any) (float64, bool) {
 	n, ok := v.(json.Number)
 	if s, isString := v.(string); isString {

@@ -15,11 +15,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// decode checks a call's arguments against the tool's schema and puts them into the Go value, which holds the defaults already. It
-// refuses with fault.Invalid; the message names every wrong argument and says what would be right. Numbers and booleans
-// that come as strings are taken, as the original servers take them, and null stands for "not given".
+// decode checks a call's arguments against the tool's schema and stores them in the Go value, which already has the defaults. The error is a
+// fault.Invalid whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original
+// servers, and null is the same as a missing argument.
 func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
-	if !pyjson.Within(unfiled(args), 0, maxArguments) {
+	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
 	}
 	c := coercer{tool: tool}
@@ -27,7 +27,7 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 	return c.fault()
 }
 
-// Decode checks arguments that are not a tool's against the schema of their Go type, and fills it.
+// Decode checks arguments against the schema of a Go type, and stores them in it.
 func Decode[T any](what string, args map[string]any, into *T) error {
 	s, err := SchemaOf(*into)
 	if err != nil {
@@ -36,8 +36,8 @@ func Decode[T any](what string, args map[string]any, into *T) error {
 	return decode(what, s, args, into)
 }
 
-// unfiled are arguments without the files of the task, which go to the store: the size of a request bounds them.
-func unfiled(args map[string]any) map[string]any {
+// withoutFiles returns the arguments without the files of the task. The store holds these; the maximum size of a request bounds them.
+func withoutFiles(args map[string]any) map[string]any {
 	if args[uploadFiles] == nil {
 		return args
 	}
@@ -48,17 +48,17 @@ func unfiled(args map[string]any) map[string]any {
 
 const uploadFiles = "upload_files"
 
-// maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
+// maxArguments bounds the text of a call's arguments, in bytes: the bound of a task, and room for the rest.
 const maxArguments = rollout.MaxTaskBytes + 256<<10
 
-// coercer collects what is wrong, in the order of the schema.
+// coercer collects the invalid arguments, in the order of the schema.
 type coercer struct {
 	tool  string
 	wrong []*fault.Error // the first maxWrong
 	more  int            // beyond those
 }
 
-// Bounds of a refusal: every value of a call may be wrong, and every name the caller's own.
+// Bounds of a refusal: every value of a call may be invalid, and every name chosen by the caller.
 const (
 	maxWrong = 20
 	maxName  = 100 // characters
@@ -90,7 +90,7 @@ func (c *coercer) refuse(path, format string, args ...any) {
 	c.wrong = append(c.wrong, fault.Field(path, format, args...))
 }
 
-// object puts the fields that the schema knows into a struct or a map, and refuses the others.
+// object stores the fields of the schema in a struct or a map, and refuses other fields.
 func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, to reflect.Value) {
 	if s.Properties == nil {
 		c.mapping(path, s, obj, to)
@@ -103,7 +103,7 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, 
 		case v != nil:
 			put(name, func(field reflect.Value) { c.value(join(path, name), s.Properties[name], v, field) })
 		case slices.Contains(s.Required, name):
-			c.refuse(join(path, name), "missing: want %s", want(s.Properties[name]))
+			c.refuse(join(path, name), "is missing: must be %s", expected(s.Properties[name]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
@@ -113,7 +113,7 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, 
 	}
 }
 
-// mapping takes an object whose keys are the caller's own.
+// mapping stores an object whose keys the caller chooses.
 func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any, to reflect.Value) {
 	put := into(to)
 	for _, k := range slices.Sorted(maps.Keys(obj)) {
@@ -123,7 +123,7 @@ func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any,
 	}
 }
 
-// into returns how a named value is put into a struct, by the names of its JSON fields, or into a map.
+// into returns a function that stores a value by name, in a struct by the names of its JSON fields, or in a map.
 func into(to reflect.Value) func(name string, fill func(reflect.Value)) {
 	if to.Kind() == reflect.Struct {
 		fields := map[string]reflect.Value{}

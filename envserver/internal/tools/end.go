@@ -52,13 +52,13 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	case wait.Err() == nil:
 		return nil, err
 	case errors.Is(context.Cause(wait), errLimit):
-		// wait_s or the call's own limit, whichever came first: either way the tool may be called again.
+		// wait_s or the limit of the call has passed: the tool may be called again.
 		return Write(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
 	}
 	return nil, interrupted(ctx, c, a.RolloutID)
 }
 
-// unfinished is a result with nothing in it but why; its lists and maps are empty rather than null, for typed clients.
+// unfinished returns a result with only an error; its lists and maps are empty rather than null, for typed clients.
 func unfinished(id, why string) rollout.Result {
 	return rollout.Result{
 		ID: id, Mode: rollout.TransparentProxy, Error: &why, ExitCode: -1,

@@ -11,11 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Groups is what the tools need of the engine that runs groups.
+// Groups is the tools' interface of the engine that runs groups.
 type Groups interface {
-	// StartGroup starts the group, or finds the one that has this id already.
+	// StartGroup starts the group, or finds the one with its id.
 	StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error)
-	// WaitGroup returns the state of a group once it has ended; ctx's error when that ends first.
+	// WaitGroup returns the state of a group once it has ended, or ctx's error.
 	WaitGroup(ctx context.Context, id string) (rollout.GroupState, error)
 	// AbortGroup ends a group; false when it had ended already.
 	AbortGroup(ctx context.Context, id, reason string) (bool, error)
@@ -51,7 +51,7 @@ func (t *Table) StartGroup(ctx context.Context, args map[string]any) (rollout.Gr
 	return t.o.Groups.StartGroup(ctx, g)
 }
 
-// groupSpec makes a validated group of the arguments; abort says that the group ends when its client leaves.
+// groupSpec returns a validated group from the arguments; abort reports whether the group ends when its client leaves.
 func (t *Table) groupSpec(args map[string]any) (spec rollout.GroupSpec, abort bool, err error) {
 	a := GroupArgs{RolloutArgs: defaultRolloutArgs(t.o.Agents[0])}
 	tool, _ := t.Find(runGroup)
@@ -91,29 +91,29 @@ func (t *Table) runGroup(ctx context.Context, c Call) (*Text, error) {
 	ended, err := t.o.Groups.WaitGroup(ctx, started.ID)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, t.leftGroup(ctx, c, started.ID, abort)
+		return nil, t.interruptedGroup(ctx, c, started.ID, abort)
 	case err != nil:
 		return nil, err
 	}
-	return Write(AboutGroup(ended))
+	return Write(GroupAnswerOf(ended))
 }
 
-// leftGroup handles a group whose caller's call has ended early; see left.
-func (t *Table) leftGroup(ctx context.Context, c Call, id string, abort bool) error {
+// interruptedGroup handles a group whose call has ended early; see interruptedRollout.
+func (t *Table) interruptedGroup(ctx context.Context, c Call, id string, abort bool) error {
 	if abort && errors.Is(context.Cause(ctx), ErrGone) {
 		outlives, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		_, _ = t.o.Groups.AbortGroup(outlives, id, goneReason) // else it runs to its own deadline
+		_, _ = t.o.Groups.AbortGroup(outlives, id, goneReason) // if the abort fails, the group ends at its own deadline
 	}
 	err := interrupted(ctx, c, "")
 	return fault.Wrap(fault.KindOf(err), err, "group %s goes on: GET /groups/%s returns its state", id, id)
 }
 
-// GroupAnswer is a group's state and what its rewards are together.
+// GroupAnswer is a group's state with the statistics of its rewards.
 type GroupAnswer struct {
 	rollout.GroupState
 	Statistics rollout.Statistics `json:"statistics"`
-	// PassAtK estimates for k of 1, 2, 4 and so on, up to the members with a reward, the probability that one of k passes.
+	// PassAtK estimates the probability that one of k members passes, for k of 1, 2, 4 and so on up to the number of members with a reward.
 	PassAtK map[int]float64 `json:"pass_at_k"`
 	// Advantages are those of the members with a reward, in their order: the reward minus the mean, divided by the standard deviation.
 	Advantages []float64 `json:"advantages"`
@@ -121,8 +121,8 @@ type GroupAnswer struct {
 	CentredAdvantages []float64 `json:"centred_advantages"`
 }
 
-// AboutGroup makes the answer about a group.
-func AboutGroup(g rollout.GroupState) GroupAnswer {
+// GroupAnswerOf returns the answer about a group.
+func GroupAnswerOf(g rollout.GroupState) GroupAnswer {
 	rewards := g.Rewards()
 	a := GroupAnswer{
 		GroupState: g, Statistics: rollout.StatisticsOf(rewards), PassAtK: map[int]float64{},

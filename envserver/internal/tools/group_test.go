@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// groups is an engine that keeps the groups it is given; wait is what WaitGroup returns.
+// groups is an engine that records the groups that it starts. WaitGroup calls wait.
 type groups struct {
 	specs  []rollout.GroupSpec
 	aborts []string
@@ -69,7 +69,7 @@ func TestRunGroup(t *testing.T) {
 func TestGroupArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		`{"instruction":"x","endpoint":"vllm"}`:                                        "group_size: missing",
+		`{"instruction":"x","endpoint":"vllm"}`:                                        "group_size: is missing",
 		`{"instruction":"x","endpoint":"vllm","group_size":0}`:                         "group_size",
 		`{"instruction":"x","endpoint":"vllm","group_size":2,"rollout_id":"r"}`:        "rollout_id: a group names its rollouts itself",
 		`{"instruction":"x","endpoint":"vllm","group_size":2,"group_id":"a b"}`:        "group_id",
@@ -85,7 +85,7 @@ func TestGroupArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// A client that leaves takes its group with it only where it asked for that.
+// A client that leaves aborts its group only with on_disconnect abort.
 func TestClientLeavesItsGroup(t *testing.T) {
 	t.Parallel()
 	for choice, aborts := range map[string][]string{"abort": {"g"}, "continue": nil} {
@@ -101,7 +101,7 @@ func TestClientLeavesItsGroup(t *testing.T) {
 	}
 }
 
-func TestNoGroupsNoTool(t *testing.T) {
+func TestWithoutGroupsNoTool(t *testing.T) {
 	t.Parallel()
 	_, ok := table(t, &recorder{}).Find("run_group")
 	require.False(t, ok)

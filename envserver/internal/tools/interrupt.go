@@ -9,16 +9,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// errLimit is the cause when a call's own limit ends it.
+// errLimit is the cause of a call that its time limit ended.
 var errLimit = errors.New("the call's time limit")
 
-// abortTimeout bounds the aborts on behalf of a client that is gone.
+// abortTimeout bounds the aborts after a client has left.
 const abortTimeout = 10 * time.Second
 
-// goneReason is the reason of an abort on behalf of a client that is gone.
+// goneReason is the reason of an abort after the client has left.
 const goneReason = "the client went away (on_disconnect: abort)"
 
-// interrupted says why a call ended before its work, and what the client can do about the rollout that goes on.
+// interrupted returns the error of a call that ended early: the cause, and how the client gets the result of the rollout, which continues.
 func interrupted(ctx context.Context, c Call, rolloutID string) error {
 	hint := ""
 	if rolloutID != "" {
@@ -34,7 +34,7 @@ func interrupted(ctx context.Context, c Call, rolloutID string) error {
 	}
 }
 
-// pythonFloat writes a float as Python does: whole ones with ".0".
+// pythonFloat writes a float as Python does: a whole number with ".0".
 func pythonFloat(f float64) string {
 	s := fmt.Sprintf("%g", f)
 	if f == float64(int64(f)) {
@@ -43,9 +43,8 @@ func pythonFloat(f float64) string {
 	return s
 }
 
-// left handles a rollout whose caller's call has ended early: with on_disconnect "abort", a client that is gone takes the
-// rollout with it.
-func (t *Table) left(ctx context.Context, c Call, id string, abort bool) error {
+// interruptedRollout handles a rollout whose call has ended early. With on_disconnect "abort" it aborts the rollout of a client that has left.
+func (t *Table) interruptedRollout(ctx context.Context, c Call, id string, abort bool) error {
 	if abort && errors.Is(context.Cause(ctx), ErrGone) {
 		t.Abandon(ctx, id)
 		if c.Session != nil {
@@ -55,12 +54,12 @@ func (t *Table) left(ctx context.Context, c Call, id string, abort bool) error {
 	return interrupted(ctx, c, id)
 }
 
-// Abandon aborts rollouts whose client is gone. It outlives ctx, which has ended by then, but not abortTimeout.
+// Abandon aborts rollouts whose client has left. It continues after ctx has ended, for abortTimeout at most.
 func (t *Table) Abandon(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	for _, id := range ids {
-		// A rollout that cannot be aborted now runs to its own deadline; its client is gone.
+		// If the abort fails, the rollout ends at its own deadline.
 		_, _ = t.o.Rollouts.Abort(ctx, id, goneReason)
 	}
 }

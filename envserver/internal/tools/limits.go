@@ -10,17 +10,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// inLimits is where the bounds stand in the arguments, but for agent_timeout_s.
+// inLimits is the prefix of the arguments with bounds, except agent_timeout_s.
 const inLimits = "limits."
 
-// limits are the server's defaults, changed by what the caller asks and then completed, so that a client which knows only
-// agent_timeout_s still gets a set that nests.
+// limits returns the server's defaults with the caller's changes, and derives the rest, so that the limits nest also for a client that sets only
+// agent_timeout_s.
 func (t *Table) limits(a RolloutArgs) rollout.Limits {
 	l := t.o.Limits
 	l.Agent = seconds(a.AgentTimeoutS)
 	for _, inner := range []*time.Duration{&l.Call, &l.FirstCall, &l.Quiet} {
 		if *inner >= l.Agent {
-			*inner = 0 // the server's, for longer agents; here it is derived
+			*inner = 0 // the default is for longer agents: derive this one
 		}
 	}
 	for _, b := range rollout.Bounds() {

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// reactSchema says what the Go types cannot, and publishes the defaults.
+// reactSchema adds the constraints that Go types cannot express, and the defaults.
 func reactSchema(fields map[string]*jsonschema.Schema) {
 	for name, values := range map[string][]any{
 		"tools":        {rollout.ToolsHermes, rollout.ToolsNative},
@@ -26,7 +26,7 @@ func reactSchema(fields map[string]*jsonschema.Schema) {
 	fields["enabled_toolsets"].Default = json.RawMessage(`["default"]`)
 }
 
-// react is the configuration of the agent "react"; nil for every other agent.
+// react returns the configuration of the agent "react"; nil for every other agent.
 func (t *Table) react(a RolloutArgs) (*rollout.React, error) {
 	switch {
 	case a.Agent != rollout.AgentReact && a.React != nil:
@@ -50,7 +50,7 @@ type EpisodeArgs struct {
 	IdleS            float64  `json:"idle_s,omitempty" jsonschema:"seconds without a call after which the episode is closed"`
 }
 
-// episode is the configuration of the agent "interactive"; nil for every other agent.
+// episode returns the configuration of the agent "interactive"; nil for every other agent.
 func (t *Table) episode(a RolloutArgs) (*rollout.Episode, error) {
 	switch {
 	case a.Agent != rollout.AgentInteractive && a.Episode != nil:
@@ -71,11 +71,11 @@ func (t *Table) episode(a RolloutArgs) (*rollout.Episode, error) {
 	return e, t.o.CheckToolsets(e.EnabledToolsets, e.DisabledToolsets)
 }
 
-// episodeInstruction is that of an episode whose client gives none.
+// episodeInstruction is the default instruction of an episode.
 const episodeInstruction = "Use the tools of this environment."
 
-// StartEpisode starts a rollout of the agent "interactive". Arguments that start_rollout does not know are dropped, as the reference does
-// with those of a reset.
+// StartEpisode starts a rollout of the agent "interactive". It drops arguments that start_rollout does not know, as the reference does with those
+// of a reset.
 func (t *Table) StartEpisode(ctx context.Context, session Session, args map[string]any) (rollout.State, string, error) {
 	start := t.Start()
 	known := map[string]any{"instruction": episodeInstruction}

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// begun is a rollout that a call has started, and what becomes of it when the client leaves.
+// begun is a rollout that a call has started; abort: it ends when the client leaves.
 type begun struct {
 	state rollout.State
 	id    string
@@ -23,7 +23,7 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 	}
 	b := begun{abort: args.OnDisconnect == onDisconnectAbort}
 	if b.abort && c.Session == nil && c.Tool == startRollout {
-		// Nothing would ever tell that this client is gone, and a promise that cannot be kept must not be made.
+		// Without a session the server cannot detect that this client leaves.
 		return b, fault.Field("on_disconnect", `"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`)
 	}
 	spec, err := t.spec(args)
@@ -43,8 +43,8 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 	if err == nil {
 		return b, nil
 	}
-	if ctx.Err() != nil { // it may have begun all the same
-		return b, t.left(ctx, c, b.id, b.abort)
+	if ctx.Err() != nil { // the rollout may have started
+		return b, t.interruptedRollout(ctx, c, b.id, b.abort)
 	}
 	if c.Session != nil {
 		c.Session.Unwatch(b.id)
@@ -54,24 +54,24 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 
 func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 	res, err := t.Await(ctx, c)
-	c.Args = nil // a task may be megabytes, and its result is still to be read
+	c.Args = nil // a task may have megabytes, and reading the result takes time
 	if err != nil {
 		return nil, err
 	}
 	return t.deliver(ctx, c, res)
 }
 
-// Await starts the rollout of the arguments of run_rollout, or finds it, and returns the head of its result once it is done.
+// Await starts a rollout from the arguments of run_rollout, or finds it, and returns the head of its result once it is done.
 func (t *Table) Await(ctx context.Context, c Call) (rollout.Result, error) {
 	c.Tool = runRollout
 	b, err := t.begin(ctx, c)
-	c.Args = nil // a task may be megabytes, and the wait long
+	c.Args = nil // a task may have megabytes, and the wait may be long
 	if err != nil {
 		return rollout.Result{}, err
 	}
 	res, err := t.o.Rollouts.Wait(ctx, b.id)
 	if err != nil && ctx.Err() != nil {
-		err = t.left(ctx, c, b.id, b.abort)
+		err = t.interruptedRollout(ctx, c, b.id, b.abort)
 	}
 	return res, err
 }
@@ -84,7 +84,7 @@ func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
 	return Write(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
 }
 
-// Started is what start_rollout answers.
+// Started is the answer of start_rollout.
 type Started struct {
 	RolloutID string  `json:"rollout_id"`
 	TaskID    string  `json:"task_id"`
@@ -92,7 +92,7 @@ type Started struct {
 	StartedAt float64 `json:"started_at" description:"unix seconds"`
 }
 
-// deliver hands a result to the session and the client.
+// deliver returns a result for the client and records it in the session.
 func (t *Table) deliver(ctx context.Context, c Call, res rollout.Result) (*Text, error) {
 	out, err := t.Result(ctx, res.ID)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Table) deliver(ctx context.Context, c Call, res rollout.Result) (*Text,
 	return out, nil
 }
 
-// Delivered tells the session that its client gets a result.
+// Delivered records in the session that its client gets a result.
 func (c Call) Delivered(res rollout.Result) {
 	if c.Session != nil {
 		c.Session.Unwatch(res.ID)

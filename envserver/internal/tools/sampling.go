@@ -8,10 +8,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// purposeAuto is how clients spell the default purpose.
+// purposeAuto is the default purpose in the arguments.
 const purposeAuto = "auto"
 
-// pin puts the purpose and the sampling parameters of the arguments into the model. Parameters at top level and in an object are the same.
+// pin sets the purpose and the sampling parameters of the model from the arguments. Parameters may be at top level or in an object.
 func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	if m.Purpose = rollout.Purpose(a.Purpose); a.Purpose == purposeAuto {
 		m.Purpose = rollout.PurposeAuto
@@ -43,7 +43,7 @@ func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	return nil
 }
 
-// merged are the parameters of both places; nil: there are none. One that is given twice must be given alike.
+// merged returns the parameters of both places; nil: none. A parameter that is set in both must have the same value.
 func merged(field string, top rollout.Sampling, object *rollout.Sampling) (*rollout.Sampling, error) {
 	if object != nil {
 		to, from := reflect.ValueOf(&top).Elem(), reflect.ValueOf(*object)

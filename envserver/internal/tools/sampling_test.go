@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The parameters may stand at top level or in an object; for training all others that shift log probabilities are made neutral.
+// The parameters may be at top level or in an object. For training, all others that shift log probabilities are set to neutral values.
 func TestSamplingArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{

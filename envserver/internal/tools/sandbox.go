@@ -16,8 +16,8 @@ import (
 // noNetwork is the one value of sandbox.network.
 const noNetwork = "none"
 
-// sandbox reads what the arguments ask of the sandbox. A backend or an image that the deployment does not have, and a size above the
-// operator's bound, are refused here, before the rollout is queued.
+// sandbox reads the arguments of the sandbox. It refuses a backend or an image that the deployment does not have, and a size above the
+// operator's bound, before the rollout is queued.
 func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	ask := SandboxArgs{}
 	if a.Sandbox != nil {
@@ -25,11 +25,11 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	}
 	s := rollout.Sandbox{Backend: ask.Backend, CPU: ask.CPU, DiskMiB: ask.DiskMiB}
 	if ask.Network != "" && ask.Network != noNetwork {
-		return s, fault.Field("sandbox.network", `want %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
+		return s, fault.Field("sandbox.network", `must be %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
 			`through the model channel, in mode black_box too, and the hosts of the argument network through a proxy`, noNetwork, ask.Network)
 	}
 	if s.Backend != "" && !slices.Contains(t.o.Backends, s.Backend) {
-		return s, fault.Field("sandbox.backend", "want %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
+		return s, fault.Field("sandbox.backend", "must be %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
 	}
 	var err error
 	if s.Network, err = t.network(a); err != nil {
@@ -54,7 +54,7 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	return s, s.CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
 }
 
-// image may be said in two places, but not twice.
+// image returns the image from template or sandbox.image, which must not differ.
 func (t *Table) image(backend, template, image string) (string, error) {
 	field, name := "sandbox.image", image
 	switch {
@@ -75,7 +75,7 @@ func (t *Table) image(backend, template, image string) (string, error) {
 	return name, nil
 }
 
-// memory is in MiB; 0: not said.
+// memory returns MiB; 0: the default.
 func memory(ask SandboxArgs) (int, error) {
 	if ask.Memory == "" {
 		return ask.MemoryMiB, nil
@@ -86,7 +86,7 @@ func memory(ask SandboxArgs) (int, error) {
 	}
 	bytes, err := units.RAMInBytes(size)
 	if err != nil || bytes < units.MiB {
-		return 0, fault.Field("sandbox.memory", `want a size like "2GiB", or a number of MiB; got %q`, ask.Memory)
+		return 0, fault.Field("sandbox.memory", `must be a size like "2GiB" or a number of MiB, got %q`, ask.Memory)
 	}
 	mib := int(bytes / units.MiB)
 	if ask.MemoryMiB != 0 && ask.MemoryMiB != mib {
@@ -95,13 +95,13 @@ func memory(ask SandboxArgs) (int, error) {
 	return mib, nil
 }
 
-// NetworkMax is what the operator lets tasks reach. The zero value is nothing.
+// NetworkMax are the hosts that the operator lets tasks reach. The zero value is none.
 type NetworkMax struct {
 	Hosts []string         // for messages
 	List  egress.AllowList // the same, parsed
 }
 
-// network reads which hosts the task may reach. Hosts beyond the operator's are refused here, before the rollout is queued.
+// network reads the hosts that the task may reach. It refuses hosts that the operator does not allow, before the rollout is queued.
 func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
 	asked := a.Network != nil && len(a.Network.Allow)+len(a.Network.Setup)+len(a.Network.Agent) > 0
 	switch {

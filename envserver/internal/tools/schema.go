@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// maxSeconds bounds every duration that may be asked, so that sums of them do not overflow.
+// maxSeconds bounds every duration in arguments, so that their sums do not overflow.
 const maxSeconds = float64(rollout.MaxBound / time.Second)
 
-// SchemaOf makes the schema of a tool's arguments from their Go type; the fields set in defaults are published as defaults.
+// SchemaOf returns the schema of a tool's arguments from their Go type, with the non-zero fields of defaults as defaults.
 func SchemaOf[T any](defaults T) (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
@@ -50,7 +50,7 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// constrain adds what the Go types cannot say to a schema with the fields of RolloutArgs.
+// constrain adds the constraints that Go types cannot express to a schema with the fields of RolloutArgs.
 func constrain(s *jsonschema.Schema, agents []string) {
 	one := 1
 	zero, longest := 0.0, maxSeconds
@@ -78,8 +78,8 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["episode"].Properties["idle_s"].Maximum = &longest
 }
 
-// sandboxSchema says what the Go types cannot. The one network is a const rather than an enum, so that it is the tool which
-// refuses others, and says why.
+// sandboxSchema adds the constraints that Go types cannot express. The one value of network is a const rather than an enum: decode does not check
+// a const, so the tool refuses other values with a reason.
 func sandboxSchema(fields map[string]*jsonschema.Schema) {
 	memory, network := fields["memory"], fields["network"]
 	memory.Type, memory.Types = "", []string{"string", "integer"}

@@ -5,10 +5,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// messagesDelta is how clients spell the default of messages.
+// messagesDelta is the default of the argument messages.
 const messagesDelta = "delta"
 
-// Spec makes a validated rollout of the arguments of start_rollout; it starts none.
+// Spec returns a validated rollout from the arguments of start_rollout, without starting it.
 func (t *Table) Spec(args map[string]any) (rollout.Spec, error) {
 	a := defaultRolloutArgs(t.o.Agents[0])
 	if err := decode(startRollout, t.Start().InputSchema, args, &a); err != nil {
@@ -17,7 +17,7 @@ func (t *Table) Spec(args map[string]any) (rollout.Spec, error) {
 	return t.spec(a)
 }
 
-// spec makes a validated rollout of the arguments; nothing has been started when it fails.
+// spec returns a validated rollout from the arguments.
 func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	s, err := t.resolved(a)
 	if err == nil {
@@ -26,7 +26,7 @@ func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	return s, err
 }
 
-// resolved makes a rollout of the arguments, which is not validated yet.
+// resolved returns a rollout from the arguments that is not validated yet.
 func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	model, err := t.model(a)
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 		s.Messages = rollout.MessagesDelta
 	}
 	if s.Agent == rollout.AgentInteractive {
-		s.Limits.Attempts = rollout.EpisodeAttempts // its steps cannot be made again elsewhere
+		s.Limits.Attempts = rollout.EpisodeAttempts // a client's steps cannot be repeated on another host
 	}
 	if s.ID == "" {
 		s.ID = t.o.NewID()
@@ -61,7 +61,7 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	return s, nil
 }
 
-// model resolves the endpoint; the API key goes on sealed only. An agent that needs no model may do without.
+// model resolves the endpoint. The API key is kept only in its sealed form. An agent without model calls needs no endpoint.
 func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	if !rollout.NeedsModel(a.Agent) && a.ModelKey+a.Endpoint+a.BaseURL == "" {
 		return rollout.Model{}, nil
@@ -91,7 +91,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	return m, nil
 }
 
-// translateNone is how clients ask for calls that go upstream in the agent's own API, however the endpoint is configured.
+// translateNone is the value of the argument translate for calls in the agent's own API, whatever the configuration of the endpoint.
 const translateNone = "none"
 
 func task(a RolloutArgs) rollout.Task {

@@ -14,7 +14,7 @@ const (
 	maxEventWaitS     = 900.0
 	defaultEvents     = 200
 	maxEvents         = 1000
-	maxEventBytes     = 4 << 20 // an event that is larger comes alone
+	maxEventBytes     = 4 << 20 // a larger event is returned alone
 )
 
 type subscribeArgs struct {
@@ -34,7 +34,7 @@ type subscribeAnswer struct {
 // errEnoughEvents ends a subscription whose answer is full.
 var errEnoughEvents = errors.New("the answer is full")
 
-// subscribeEvents returns the events after a cursor. Without any it waits for the next ones.
+// subscribeEvents returns the events after a cursor. If there are none it waits for the next ones.
 func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	a := subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents}
 	tool, _ := t.Find(c.Tool)
@@ -45,7 +45,7 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	case a.Cursor < 0:
 		return nil, fault.Field("cursor", "must not be negative, got %d", a.Cursor)
 	case a.Limit < 1 || a.Limit > maxEvents:
-		return nil, fault.Field("limit", "want 1 to %d, got %d", maxEvents, a.Limit)
+		return nil, fault.Field("limit", "must be 1 to %d, got %d", maxEvents, a.Limit)
 	}
 	out := subscribeAnswer{RolloutID: a.RolloutID, Events: []rollout.Event{}, Next: a.Cursor}
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxEventWaitS)), errLimit)
@@ -63,7 +63,7 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	return Write(out)
 }
 
-// take collects one batch, up to the limits. Events that are not in the log do not end the wait: the next request would get them again.
+// take collects one batch, up to the limits. Events without an id are not in the log and do not end the wait: the next request would return them again.
 func (s *subscribeAnswer) take(limit int) func([]rollout.Event) error {
 	size, moved := 0, false
 	return func(events []rollout.Event) error {

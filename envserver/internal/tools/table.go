@@ -21,7 +21,7 @@ type Tool struct {
 	Name, Description string
 	InputSchema       *jsonschema.Schema
 	Run               Handler
-	Reads             bool // it changes nothing, and clients poll it
+	Reads             bool // only reads; clients poll it
 }
 
 // Handler answers one call with a JSON text.
@@ -31,9 +31,9 @@ type Handler func(ctx context.Context, c Call) (*Text, error)
 type Call struct {
 	Tool string
 	Args map[string]any
-	// Session is where the call comes from; nil when it belongs to none.
+	// Session is the session of the call; nil: none.
 	Session Session
-	// Limit bounds the answer, not the rollout; 0 is no bound.
+	// Limit bounds the answer, not the rollout; 0: no bound.
 	Limit time.Duration
 }
 
@@ -42,12 +42,12 @@ func (c Call) with(args map[string]any) Call {
 	return c
 }
 
-// UnknownError says that there is no such tool.
+// UnknownError means that there is no such tool.
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("Unknown tool: '%s'", e.Name) }
 
-// PanicError is a bug of ours met inside a tool.
+// PanicError is a panic in a tool.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -88,7 +88,7 @@ func New(o Options) (*Table, error) {
 	t.tools = []Tool{
 		{runRollout, "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run, false},
 		{startRollout, "Start a rollout and return its id at once.", start, t.start, false},
-		{"get_state", "Tell where a rollout stands.", about, t.getState, true},
+		{"get_state", "Return the state of a rollout.", about, t.getState, true},
 		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages, true},
 		{"subscribe_events", "Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.", subscribe, t.subscribeEvents, true},
 		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace, true},
@@ -107,19 +107,19 @@ func (t *Table) addGroups() error {
 	return err
 }
 
-// Offering is a table over the same engine that publishes other tools.
-func (t *Table) Offering(list []Tool) *Table { return &Table{o: t.o, tools: list} }
+// WithTools returns a table of other tools over the same engine.
+func (t *Table) WithTools(list []Tool) *Table { return &Table{o: t.o, tools: list} }
 
-// Start is the tool that begins a rollout and does not wait for it.
+// Start returns the tool that starts a rollout and does not wait for it.
 func (t *Table) Start() Tool {
 	tool, _ := t.Find(startRollout)
 	return tool
 }
 
-// Group is the tool that runs a group; false where the engine has no groups.
+// Group returns the tool that runs a group; false: the engine has no groups.
 func (t *Table) Group() (Tool, bool) { return t.Find(runGroup) }
 
-// List returns the tools in the order they are published.
+// List returns the tools in the order in which they are published.
 func (t *Table) List() []Tool { return t.tools }
 
 // Find returns the tool of a name.
@@ -149,7 +149,7 @@ func (t *Table) Call(ctx context.Context, c Call) (text *Text, err error) {
 		}
 	}()
 	args := c.Args
-	c.Args = nil // so that only the tool holds them while it waits
+	c.Args = nil // so that only the tool references them while it waits
 	text, err = tool.Run(ctx, c.with(args))
 	if err != nil && ctx.Err() != nil && fault.KindOf(err) == fault.Internal {
 		err = interrupted(ctx, c, "")

@@ -16,42 +16,42 @@ import (
 )
 
 const (
-	// maxResult bounds a result that is returned by a tool, in bytes. REST streams larger ones.
+	// maxResult bounds the result of a tool, in bytes. REST streams larger ones.
 	maxResult = 128 << 20
 	// readTime bounds the reading of a result.
 	readTime = 5 * time.Minute
 )
 
-// Text is the JSON that a call returned. Nothing in it may be changed: all who get one rollout's result at a time share one, as long as
-// they hold the Text itself and not only its bytes.
+// Text is the JSON that a call returned. It must not be modified: all callers that get the result of one rollout at the same time share a Text,
+// as long as they reference the Text itself and not only its bytes.
 type Text struct {
-	// Quoted is the text as it stands between the quotes of a JSON string.
+	// Quoted is the text escaped for a JSON string, without the quotes.
 	Quoted []byte
-	// JSON is the text itself; nil for a result, which is held in one form only.
+	// JSON is the text itself; nil for a rollout's result, of which only Quoted is held.
 	JSON []byte
 }
 
-// Write makes the text of an answer.
+// Write encodes an answer.
 func Write(v any) (*Text, error) {
 	raw, err := pyjson.Encode(v)
 	return &Text{JSON: raw, Quoted: pyjson.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
 }
 
-// resultCache knows the results that some client is taking. Hundreds may take one of megabytes at once and slowly, so it is read once and
-// held once, for as long as one of them holds it.
+// resultCache has the results that are being sent. Hundreds of clients may read a result of megabytes at once and slowly, so it is loaded and
+// held once, as long as one of them references it.
 type resultCache struct {
 	making singleflight.Group // by rollout
 	mu     sync.Mutex
 	texts  map[string]weak.Pointer[Text] // by rollout
 }
 
-// Result is the result of a finished rollout as a text. A rollout has one result, so its id stands for it.
+// Result returns the result of a finished rollout as a text. Results never change, so the cache has them by rollout id.
 func (t *Table) Result(ctx context.Context, id string) (*Text, error) {
 	made, err, _ := t.results.making.Do(id, func() (any, error) {
 		if held := t.results.find(id); held != nil {
 			return held, nil
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // others may wait for it, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // other callers may wait for it
 		defer cancel()
 		text, err := t.read(ctx, id)
 		if err == nil {
@@ -95,7 +95,7 @@ func (c *resultCache) put(id string, text *Text) {
 	runtime.AddCleanup(text, c.forget, id)
 }
 
-// forget is called when a text was collected. There may be another of that id by then.
+// forget is called after a text was garbage collected. The cache may have another text of the same id by then.
 func (c *resultCache) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// recorder is an engine that keeps the specs it is given and has no rollout done.
+// recorder is an engine that records the specs that it starts and finishes no rollout.
 type recorder struct {
 	tools.Rollouts
 	specs  []rollout.Spec
@@ -54,7 +54,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 	return tab
 }
 
-// begin calls start_rollout with arguments as a client wrote them.
+// begin calls start_rollout with a client's JSON arguments.
 func begin(t *testing.T, args string) (rollout.Spec, error) {
 	t.Helper()
 	v, err := pyjson.Decode([]byte(args))
@@ -128,7 +128,7 @@ func TestLimitsAndSandbox(t *testing.T) {
 	require.Equal(t, 1000*time.Second, s.Limits.Rollout)
 }
 
-// The memory of a sandbox can be said in the ways that people write it; a sandbox's network is none, said or not.
+// The memory of a sandbox can be written with several units; the network of a sandbox is always none.
 func TestMemoryAndNetwork(t *testing.T) {
 	t.Parallel()
 	for asks, want := range map[string]int{
@@ -140,16 +140,16 @@ func TestMemoryAndNetwork(t *testing.T) {
 		require.Equal(t, rollout.Sandbox{MemoryMiB: want}, s.Sandbox, asks)
 	}
 	for asks, want := range map[string]string{
-		`"memory":"much"`:                    `sandbox.memory: want a size like "2GiB", or a number of MiB; got "much"`,
-		`"memory":0`:                         `sandbox.memory: want a size`,
-		`"memory":"-1GiB"`:                   `sandbox.memory: want a size`,
-		`"memory":"512KiB"`:                  `sandbox.memory: want a size`,
+		`"memory":"much"`:                    `sandbox.memory: must be a size like "2GiB" or a number of MiB, got "much"`,
+		`"memory":0`:                         `sandbox.memory: must be a size`,
+		`"memory":"-1GiB"`:                   `sandbox.memory: must be a size`,
+		`"memory":"512KiB"`:                  `sandbox.memory: must be a size`,
 		`"memory":"2GiB","memory_mib":512`:   `sandbox.memory: is "2GiB" but sandbox.memory_mib is 512: give one of them`,
 		`"memory":"1000GB"`:                  `sandbox.memory_mib: at most 4096 are allowed here, got 1024000`,
 		`"memory_mib":4097`:                  `sandbox.memory_mib: at most 4096 are allowed here, got 4097`,
 		`"disk_mib":921600`:                  `sandbox.disk_mib: at most 8192 are allowed here, got 921600`,
 		`"cpu":8.5`:                          `sandbox.cpu: at most 8 are allowed here, got 8.5`,
-		`"network":"bridge"`:                 `sandbox.network: want "none", got "bridge": no sandbox has a network;`,
+		`"network":"bridge"`:                 `sandbox.network: must be "none", got "bridge": no sandbox has a network;`,
 		`"network":"host","backend":"local"`: `in mode black_box too`,
 	} {
 		_, err := begin(t, `{"instruction":"i","endpoint":"vllm","mode":"black_box","sandbox":{`+asks+`}}`)
@@ -158,7 +158,7 @@ func TestMemoryAndNetwork(t *testing.T) {
 	}
 }
 
-func TestTheServersLimitsAreTheDefaults(t *testing.T) {
+func TestServerLimitsAreTheDefaults(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
 	tab := table(t, r, func(o *tools.Options) {
@@ -176,7 +176,7 @@ func TestTheServersLimitsAreTheDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatPydanticWouldTakeIsTaken(t *testing.T) {
+func TestPydanticCoercionsAreAccepted(t *testing.T) {
 	t.Parallel()
 	s, err := begin(t, `{"instruction":"i","endpoint":"vllm","agent_timeout_s":"100","max_tokens_cap":"7","top_logprobs":3.0,"thinking":"false",
 		"disable_thinking":null,"setup":null,"upload_files":null,"task_id":null,"limits":null,"sandbox":null}`)
@@ -189,29 +189,29 @@ func TestWhatPydanticWouldTakeIsTaken(t *testing.T) {
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		`{}`:                                            `instruction: missing: want a non-empty string`,
-		`{"instruction":""}`:                            `instruction: want a non-empty string, got ""`,
-		`{"instruction":" \n"}`:                         `instruction: want a non-empty string, got " \n"`,
-		`{"instruction":5}`:                             `instruction: want a non-empty string, got 5`,
+		`{}`:                                            `instruction: is missing: must be a non-empty string`,
+		`{"instruction":""}`:                            `instruction: must be a non-empty string, got ""`,
+		`{"instruction":" \n"}`:                         `instruction: must be a non-empty string, got " \n"`,
+		`{"instruction":5}`:                             `instruction: must be a non-empty string, got 5`,
 		`{"instruction":"i","colour":"red"}`:            `colour: unknown argument: start_rollout takes instruction, model_key,`,
-		`{"instruction":"i","setup":"ls"}`:              `setup: want a list; each item a string, got "ls"`,
-		`{"instruction":"i","verify":["a",1]}`:          `verify[1]: want a string, got 1`,
-		`{"instruction":"i","upload_files":{"a":{}}}`:   `upload_files["a"]: want a string, got {}`,
-		`{"instruction":"i","upload_files":[]}`:         `upload_files: want an object; each value a string, got []`,
-		`{"instruction":"i","mode":"proxy"}`:            `mode: want "transparent_proxy" or "black_box", got "proxy"`,
-		`{"instruction":"i","on_disconnect":"ignore"}`:  `on_disconnect: want "continue" or "abort", got "ignore"`,
-		`{"instruction":"i","agent":"react"}`:           `agent: want "opencode", got "react"`,
-		`{"instruction":"i","agent_timeout_s":0}`:       `agent_timeout_s: want a finite number above 0 up to 8640000, got 0`,
-		`{"instruction":"i","agent_timeout_s":NaN}`:     `agent_timeout_s: want a finite number above 0 up to 8640000, got NaN`,
-		`{"instruction":"i","agent_timeout_s":"soon"}`:  `agent_timeout_s: want a finite number above 0 up to 8640000, got "soon"`,
-		`{"instruction":"i","max_tokens_cap":1.5}`:      `max_tokens_cap: want a whole number, got 1.5`,
-		`{"instruction":"i","thinking":"maybe"}`:        `thinking: want true or false, got "maybe"`,
-		`{"instruction":"i","limits":{"turns":-1}}`:     `limits.turns: want a whole number from 0, got -1`,
+		`{"instruction":"i","setup":"ls"}`:              `setup: must be a list; each item a string, got "ls"`,
+		`{"instruction":"i","verify":["a",1]}`:          `verify[1]: must be a string, got 1`,
+		`{"instruction":"i","upload_files":{"a":{}}}`:   `upload_files["a"]: must be a string, got {}`,
+		`{"instruction":"i","upload_files":[]}`:         `upload_files: must be an object; each value a string, got []`,
+		`{"instruction":"i","mode":"proxy"}`:            `mode: must be "transparent_proxy" or "black_box", got "proxy"`,
+		`{"instruction":"i","on_disconnect":"ignore"}`:  `on_disconnect: must be "continue" or "abort", got "ignore"`,
+		`{"instruction":"i","agent":"react"}`:           `agent: must be "opencode", got "react"`,
+		`{"instruction":"i","agent_timeout_s":0}`:       `agent_timeout_s: must be a finite number above 0 up to 8640000, got 0`,
+		`{"instruction":"i","agent_timeout_s":NaN}`:     `agent_timeout_s: must be a finite number above 0 up to 8640000, got NaN`,
+		`{"instruction":"i","agent_timeout_s":"soon"}`:  `agent_timeout_s: must be a finite number above 0 up to 8640000, got "soon"`,
+		`{"instruction":"i","max_tokens_cap":1.5}`:      `max_tokens_cap: must be a whole number, got 1.5`,
+		`{"instruction":"i","thinking":"maybe"}`:        `thinking: must be true or false, got "maybe"`,
+		`{"instruction":"i","limits":{"turns":-1}}`:     `limits.turns: must be a whole number from 0, got -1`,
 		`{"instruction":"i","limits":{"calls":1}}`:      `limits.calls: unknown argument: limits takes call_s, setup_s,`,
 		`{"instruction":"i","sandbox":{"gpu":1}}`:       `sandbox.gpu: unknown argument: sandbox takes backend, image, cpu,`,
-		`{"instruction":"i","sandbox":{"memory":true}}`: `sandbox.memory: want a string, got true`,
-		`{"instruction":"i","sandbox":[]}`:              `sandbox: want an object, got []`,
-		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: missing: want a non-empty string; mode: want "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,
+		`{"instruction":"i","sandbox":{"memory":true}}`: `sandbox.memory: must be a string, got true`,
+		`{"instruction":"i","sandbox":[]}`:              `sandbox: must be an object, got []`,
+		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: is missing: must be a non-empty string; mode: must be "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,
 		// Checked by the catalogue and the domain.
 		`{"instruction":"i"}`:                                                          `endpoint: say which model`,
 		`{"instruction":"i","endpoint":"nowhere"}`:                                     `endpoint: unknown endpoint "nowhere"`,
@@ -220,7 +220,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","endpoint":"vllm","upload_files":{"../../../x":""}}`:       `upload_files:`,
 		`{"instruction":"i","endpoint":"vllm","limits":{"call_s":900}}`:                `limits.call_s:`,
 		`{"instruction":"i","endpoint":"vllm","template":"a","sandbox":{"image":"b"}}`: `template: is "a" but sandbox.image is "b"`,
-		`{"instruction":"i","endpoint":"vllm","sandbox":{"backend":"dokcer"}}`:         `sandbox.backend: want local, got "dokcer"`,
+		`{"instruction":"i","endpoint":"vllm","sandbox":{"backend":"dokcer"}}`:         `sandbox.backend: must be local, got "dokcer"`,
 		`{"instruction":"i","endpoint":"vllm","sandbox":{"image":"imgg"}}`:             `sandbox.image: there is no image "imgg" here: leave it out for the deployment's own`,
 		`{"instruction":"i","endpoint":"vllm","template":"a"}`:                         `template: there is no image "a" here: leave it out for the deployment's own`,
 		`{"instruction":"i","endpoint":"vllm","on_disconnect":"abort"}`:                `on_disconnect: "abort" needs a session`,
@@ -231,7 +231,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-// What the backend e2b does not have is refused at once, also where e2b is the deployment's first backend.
+// Arguments that the backend e2b does not support are refused at once, also where e2b is the default backend.
 func TestRefusedByBackend(t *testing.T) {
 	t.Parallel()
 	for _, backends := range [][]string{{"e2b", "local"}, {"local", "e2b"}} {
@@ -283,7 +283,7 @@ func TestTablePublishesDefaults(t *testing.T) {
 		"wait_s":{"type":"number","default":300,"description":"how long to wait for the result, in seconds"}}}`, string(raw))
 }
 
-// FuzzArguments: whatever the arguments, either they are refused as Invalid, by a message, or a valid spec is started.
+// FuzzArguments checks that any arguments are either refused as Invalid with a message, or start a valid spec.
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{
 		`{"instruction":"i","endpoint":"vllm"}`, `{"instruction":"i","endpoint":"vllm","limits":{"call_s":1e300,"attempts":3}}`,

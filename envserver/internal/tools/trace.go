@@ -13,7 +13,7 @@ import (
 
 // Bounds of one answer of get_trace.
 const (
-	maxTraceBytes = 16 << 20 // a turn that is larger comes alone
+	maxTraceBytes = 16 << 20 // a larger turn is returned alone
 	maxTraceTurns = 1000
 )
 
@@ -23,14 +23,14 @@ type traceArgs struct {
 	Limit     int    `json:"limit,omitempty" jsonschema:"turns to return at most"`
 }
 
-// traceAnswer is a stretch of a trace.
+// traceAnswer is a part of a trace.
 type traceAnswer struct {
 	RolloutID string            `json:"rollout_id"`
 	Turns     []json.RawMessage `json:"turns"` // of rollout.Turn
 	Next      *int              `json:"next"`  // cursor of the turns after these; null: there are none
 }
 
-// getTrace returns turns of a finished rollout's trace, whole.
+// getTrace returns complete turns of a finished rollout's trace.
 func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
 	a := traceArgs{Limit: maxTraceTurns}
 	tool, _ := t.Find(c.Tool)
@@ -41,14 +41,14 @@ func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
 	case a.Cursor < 0:
 		return nil, fault.Field("cursor", "must not be negative, got %d", a.Cursor)
 	case a.Limit < 1 || a.Limit > maxTraceTurns:
-		return nil, fault.Field("limit", "want 1 to %d, got %d", maxTraceTurns, a.Limit)
+		return nil, fault.Field("limit", "must be 1 to %d, got %d", maxTraceTurns, a.Limit)
 	}
 	s, err := t.o.Rollouts.State(ctx, a.RolloutID)
 	if err != nil {
 		return nil, err
 	}
 	if !s.Done() {
-		return nil, fault.New(fault.Conflict, "rollout %q is not done: its trace is there when it is", a.RolloutID)
+		return nil, fault.New(fault.Conflict, "rollout %q is not done: the trace is available when it is", a.RolloutID)
 	}
 	r, err := t.o.Rollouts.Open(ctx, a.RolloutID, "trace")
 	if err != nil {
@@ -62,7 +62,7 @@ func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
 	return Write(out)
 }
 
-// read takes the turns that were asked for. One line is in memory beside them.
+// read reads the requested turns. Besides them one line is in memory.
 func (a traceArgs) read(r io.Reader) (traceAnswer, error) {
 	out := traceAnswer{RolloutID: a.RolloutID, Turns: []json.RawMessage{}}
 	lines, size := bufio.NewReaderSize(r, 64<<10), 0

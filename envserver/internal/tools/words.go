@@ -14,11 +14,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// maxShown is how much of a wrong value an error repeats.
-const maxShown = 60
+// maxExcerpt bounds the part of an invalid value that an error repeats, in characters.
+const maxExcerpt = 60
 
-// want says in words what a schema asks for.
-func want(s *jsonschema.Schema) string {
+// expected describes the values of a schema.
+func expected(s *jsonschema.Schema) string {
 	if len(s.Enum) > 0 {
 		names := make([]string, len(s.Enum))
 		for i, e := range s.Enum {
@@ -39,10 +39,10 @@ func want(s *jsonschema.Schema) string {
 	case "boolean":
 		return "true or false"
 	case "array":
-		return "a list; each item " + want(s.Items)
+		return "a list; each item " + expected(s.Items)
 	default:
 		if s.AdditionalProperties != nil && s.Properties == nil {
-			return "an object; each value " + want(s.AdditionalProperties)
+			return "an object; each value " + expected(s.AdditionalProperties)
 		}
 		return "an object"
 	}
@@ -62,13 +62,13 @@ func bounds(s *jsonschema.Schema) string {
 	return b.String()
 }
 
-// secrets are the arguments whose values no message may repeat: messages end up in logs.
+// secrets are the arguments whose values no message may repeat, because messages are logged.
 var secrets = []string{"api_key", "hf_token"}
 
-// maxPublic is how much of a call's arguments is shown, in bytes of their text.
+// maxPublic bounds the arguments that are shown, in bytes of their text.
 const maxPublic = 64 << 10
 
-// Public is a call's arguments for showing: without the secret ones, and without any where they are long.
+// Public returns a call's arguments for display, without the secret ones. Arguments beyond maxPublic are left out.
 func Public(args map[string]any) map[string]any {
 	if !pyjson.Within(args, 0, maxPublic) {
 		return map[string]any{"…": "arguments of more than 64 KiB"}
@@ -82,8 +82,8 @@ func Public(args map[string]any) map[string]any {
 	return out
 }
 
-// show repeats a wrong value, shortened.
-func show(path string, v any) string {
+// excerpt returns an invalid value, shortened.
+func excerpt(path string, v any) string {
 	if slices.Contains(secrets, path) {
 		return fmt.Sprintf("a %T", v)
 	}
@@ -91,17 +91,17 @@ func show(path string, v any) string {
 	case float64:
 		return fmt.Sprint(v) // NaN and the infinities
 	case string:
-		return shorten(fmt.Sprintf("%q", text.Head(v, maxShown+1)))
+		return shorten(fmt.Sprintf("%q", text.Head(v, maxExcerpt+1)))
 	case []any:
-		if len(v) > maxShown {
+		if len(v) > maxExcerpt {
 			return fmt.Sprintf("a list of %d", len(v))
 		}
 	case map[string]any:
-		if len(v) > maxShown {
+		if len(v) > maxExcerpt {
 			return fmt.Sprintf("an object of %d", len(v))
 		}
 	}
-	raw, err := json.Marshal(issue.Shown(v))
+	raw, err := json.Marshal(issue.Excerpt(v))
 	if err != nil {
 		return fmt.Sprintf("a %T", v)
 	}
@@ -109,7 +109,7 @@ func show(path string, v any) string {
 }
 
 func shorten(s string) string {
-	if short := text.Head(s, maxShown); short != s {
+	if short := text.Head(s, maxExcerpt); short != s {
 		return short + "…"
 	}
 	return s

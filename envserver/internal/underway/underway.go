@@ -1,4 +1,4 @@
-// Package underway keeps the calls of MCP proper that can be cancelled.
+// Package underway tracks the calls of the Model Context Protocol that can be canceled.
 package underway
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// SessionHeader names a client of MCP proper from its initialize on. In an environment of interactive episodes it is the id of a session. Elsewhere
-// the server keeps nothing under the name but the calls that are under way, so a client goes on after a restart and on another replica.
+// SessionHeader has the session id of an MCP client, which it gets from initialize. In an environment of interactive episodes it is the id of
+// a session. Elsewhere the server keeps only the calls in progress under the id, so a client continues after a restart and on another replica.
 const SessionHeader = "Mcp-Session-Id"
 
-// Head is what tells a request of MCP proper from a cancellation of one.
+// Head has the members that distinguish an MCP call from its cancellation.
 type Head struct {
 	Method string          `json:"method"`
 	ID     json.RawMessage `json:"id"`
@@ -25,13 +25,13 @@ type Head struct {
 	} `json:"params"`
 }
 
-// Calls are the calls of MCP proper that can be cancelled. It is safe for concurrent use.
+// Calls are the MCP calls in progress that can be canceled. It is safe for concurrent use.
 type Calls struct {
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc
 }
 
-// Name names a call; "" where its client has no session, for requests of several clients have the same ids.
+// Name returns the key of a call; "": its client has no session. Without a session, requests of several clients have the same ids.
 func Name(r *http.Request, id json.RawMessage) string {
 	session := r.Header.Get(SessionHeader)
 	if session == "" || len(id) == 0 {
@@ -40,13 +40,13 @@ func Name(r *http.Request, id json.RawMessage) string {
 	return prefix(r, session) + string(id)
 }
 
-// prefix begins the names of all calls of a client.
+// prefix is the common prefix of the keys of a client's calls.
 func prefix(r *http.Request, session string) string {
 	return access.CallerOf(r.Context()).Name + "\x00" + session + "\x00"
 }
 
-// Begin returns the context of a call, which a cancellation ends as its client's leaving would; see Table.left.
-func (u *Calls) Begin(ctx context.Context, name string) (_ context.Context, over func()) {
+// Begin returns the context of a call. A cancellation ends it with tools.ErrGone, as a disconnect of the client would.
+func (u *Calls) Begin(ctx context.Context, name string) (_ context.Context, done func()) {
 	if name == "" {
 		return ctx, func() {}
 	}
@@ -70,7 +70,7 @@ func (u *Calls) Begin(ctx context.Context, name string) (_ context.Context, over
 	}
 }
 
-// Cancel ends a call; a no-op where it is over or not of this server.
+// Cancel ends a call. It does nothing if the call has ended or runs on another server.
 func (u *Calls) Cancel(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -91,7 +91,7 @@ func (u *Calls) CancelAll(r *http.Request) {
 	}
 }
 
-// HeadOf reads what decides how a request is treated; a batch has nothing of it.
+// HeadOf decodes the Head of a request; that of a batch is empty.
 func HeadOf(body []byte) Head {
 	var h Head
 	if json.Unmarshal(body, &h) != nil {

@@ -10,17 +10,17 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy lets the page load nothing and be framed by nothing but this server.
+// policy restricts the page to scripts, styles and connections of this server, and forbids frames.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Part says whether a path under the prefix is the page or a part of it.
+// Part reports whether a path under the prefix is the page or a file of it.
 func Part(path string) bool {
 	_, err := fs.Stat(files, "page/"+path)
 	return path == "" || err == nil
 }
 
-// Page serves the page and its parts under prefix. There is nothing secret in them: what they show they ask of the server, with
-// the token of the page's user.
+// Page serves the page and its files under prefix. They contain no secrets: the page requests its data from the server, with the token of its
+// user.
 func Page(prefix string) (http.Handler, error) {
 	page, err := fs.Sub(files, "page")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package web is what the web interface shows: the page itself, and for each session a view of its latest observation and the
-// log of its actions.
+// Package web is the web interface: the page, and for each session a view of its latest observation and the log of its actions.
 package web
 
 import (
@@ -10,13 +9,13 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-// Bounds of a log: the reference's, and one for its size, for an observation may hold a whole rollout.
+// Bounds of a log: the reference's number of entries, and a size, because an observation may contain a whole rollout.
 const (
 	maxEntries = 1000
 	maxBytes   = 8 << 20
 )
 
-// View is what one session shows. It is safe for concurrent use.
+// View is the view of one session. It is safe for concurrent use.
 type View struct {
 	mu      sync.Mutex
 	latest  json.RawMessage
@@ -41,7 +40,7 @@ type Entry struct {
 	StepCount   int             `json:"step_count"`
 }
 
-// Reset begins the log anew.
+// Reset clears the log.
 func (d *View) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +48,7 @@ func (d *View) Reset() {
 	d.wake()
 }
 
-// Add puts an entry into the log; the oldest ones give way.
+// Add adds an entry to the log and removes the oldest entries beyond the bounds.
 func (d *View) Add(e Entry) error {
 	raw, err := pyjson.Encode(e)
 	if err != nil {
@@ -74,7 +73,7 @@ func (d *View) wake() {
 	d.changed = make(chan struct{})
 }
 
-// Update is the message that shows a view.
+// Update is the message with a view.
 type Update struct {
 	Type  string  `json:"type"`
 	State Episode `json:"episode_state"`
@@ -89,7 +88,7 @@ type Episode struct {
 	IsReset     bool              `json:"is_reset"`
 }
 
-// Show returns what the view shows now beside the session's state, and a channel that closes when that is no longer so.
+// Show returns the view with the session's state, and a channel that closes at the next change.
 func (d *View) Show(s session.State) (Update, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 )
 
-// A log does not grow without end, neither in entries nor in bytes; the latest entry is always there.
+// A log is bounded in entries and in bytes; it always has the latest entry.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ entries, size, kept int }{
@@ -39,7 +39,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// Who watches is woken by the next change, and what is shown before it stays as it was.
+// A change wakes the watchers and does not alter views that were returned before.
 func TestChangesWakeWatchers(t *testing.T) {
 	t.Parallel()
 	s := session.Transient()

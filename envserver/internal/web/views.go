@@ -7,13 +7,13 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-// Views are the views of all sessions that have one. The zero value has none.
+// Views are the views of all sessions that have one. The zero value is empty.
 type Views struct {
 	mu sync.Mutex
 	m  map[string]*View
 }
 
-// Of returns the view of a session. It is made at its first use, and goes when the session ends.
+// Of returns the view of a session. It creates the view at its first use and removes it when the session ends.
 func (d *Views) Of(s *session.Session) *View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -33,7 +33,7 @@ func (d *Views) Of(s *session.Session) *View {
 	return view
 }
 
-// Len is how many views there are.
+// Len returns the number of views.
 func (d *Views) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,4 +1,4 @@
-// Talking to the server. The token and the name of this tab's session are kept in the tab alone.
+// Requests to the server. The token and the id of this tab's session are kept only in the tab.
 
 const base = new URL("..", location.href);
 let askForToken = () => {};
@@ -13,7 +13,7 @@ export function useToken(text) {
   sessionStorage.setItem("token", text);
 }
 
-/** session is this tab's own, so that two people do not step in one episode. */
+/** session returns the id of this tab's own session, so that two users do not share an episode. */
 export function session() {
   let id = sessionStorage.getItem("session");
   if (!id) {
@@ -27,7 +27,7 @@ export function random() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** ask sends a request and returns the response; one that is refused is an Error with the server's words. */
+/** ask sends a request and returns the response. A refused request throws an Error with the server's message. */
 export async function ask(path, options = {}) {
   const headers = { "X-Session-Id": session(), ...options.headers };
   if (token()) headers.Authorization = "Bearer " + token();
@@ -40,7 +40,7 @@ export async function ask(path, options = {}) {
   try {
     detail = JSON.parse(text).detail;
   } catch {
-    // not JSON: a proxy between has answered
+// not JSON: the answer of a proxy
   }
   throw Object.assign(new Error(typeof detail === "string" ? detail : JSON.stringify(detail)), { status: response.status });
 }
@@ -48,7 +48,7 @@ export async function ask(path, options = {}) {
 export const get = async (path) => (await ask(path)).json();
 export const post = async (path, body) => (await ask(path, { method: "POST", body: JSON.stringify(body) })).json();
 
-/** watch opens the socket that shows this tab's session; a browser can send the token only as a subprotocol. */
+/** watch opens the socket with updates of this tab's session. A browser can send the token only as a subprotocol. */
 export function watch(onUpdate, onEnd) {
   const url = new URL("ws/ui?session_id=" + encodeURIComponent(session()), base);
   url.protocol = url.protocol.replace("http", "ws");

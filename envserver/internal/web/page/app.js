@@ -1,4 +1,4 @@
-// Which page is shown, and the token.
+// Selects the page and asks for the token.
 import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
 import { playground } from "./playground.js";
@@ -38,7 +38,7 @@ async function open() {
 }
 
 onTokenWanted(() => {
-  show("reference", false); // a link cannot bear a token
+show("reference", false); // a link cannot carry a token
   show("token", true);
   $("token-text").focus();
 });

@@ -1,6 +1,6 @@
-// Elements without markup in strings: what a model or a client wrote is never read as HTML.
+// Creates elements without HTML strings, so that the output of models and clients is never parsed as HTML.
 
-/** el makes an element; attributes that are functions are listeners, those that are null or false are left out. */
+/** el returns an element. Attributes that are functions are listeners; null and false are left out. */
 export function el(tag, attributes = {}, ...children) {
   const node = tag === "svg" || tag === "rect" ? document.createElementNS("http:" + "/" + "/www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -22,7 +22,7 @@ export function complain(text) {
   show("alert", text !== "");
 }
 
-/** span of time in words that fit a table. */
+/** seconds formats a duration for a table. */
 export function seconds(s) {
   if (s === null || !Number.isFinite(s)) return "";
   const whole = Math.round(s);
@@ -32,7 +32,7 @@ export function seconds(s) {
 
 export const pretty = (value) => JSON.stringify(value, null, 2);
 
-/** table of rows of cells; a cell is text, a node, or {number}. */
+/** table returns the head and the body of a table; a cell is text, a node, or {number}. */
 export function table(heads, rows) {
   const cell = (tag) => (c) => (c && typeof c === "object" && "number" in c ? el(tag, { class: "number" }, String(c.number ?? "")) : el(tag, {}, c ?? ""));
   return [el("thead", {}, el("tr", {}, heads.map(cell("th")))), el("tbody", {}, rows.map((r) => el("tr", {}, r.map(cell("td")))))];

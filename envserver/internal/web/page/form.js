@@ -1,14 +1,14 @@
-// A form out of a tool's JSON schema.
+// A form made from a tool's JSON schema.
 import { el } from "./dom.js";
 
 const long = /instruction|script|shell|message|code/;
 const secret = ["api_key", "hf_token"];
-// What a first try needs; the rest is folded away.
+// The arguments of a simple rollout; the others are folded.
 const first = ["instruction", "endpoint", "verify"];
 
 const types = (schema) => [schema.type].flat();
 
-/** fields puts inputs for the schema's arguments into a node, and returns a function that reads them. */
+/** fields adds inputs for the schema's arguments to a node, and returns a function that reads them. */
 export function fields(node, schema) {
   const more = el("details", {}, el("summary", {}, "More arguments"));
   const readers = Object.entries(schema.properties).map(([name, property]) => {
@@ -21,7 +21,7 @@ export function fields(node, schema) {
   return () => collect(readers);
 }
 
-/** collect leaves out what was left empty: the server's defaults are better than ours. */
+/** collect leaves out empty inputs, for which the server has defaults. */
 function collect(readers) {
   const entries = readers.map(([name, read]) => {
     try {
@@ -61,7 +61,7 @@ function control(name, schema, attributes) {
   if (schema.enum) return choice(attributes, schema.enum.map((v) => [v, v]), (v) => v);
   if (kinds.includes("boolean")) return choice(attributes, [["true", "yes"], ["false", "no"]], (v) => v === "true");
   if (kinds.includes("integer") || kinds.includes("number")) return number(schema, kinds, attributes);
-  if (kinds.includes("array")) return text("textarea", { ...attributes, placeholder: "one a line" }, (v) => v.split("\n").filter((line) => line.trim() !== ""));
+  if (kinds.includes("array")) return text("textarea", { ...attributes, placeholder: "one per line" }, (v) => v.split("\n").filter((line) => line.trim() !== ""));
   if (kinds.includes("object")) return text("textarea", { ...attributes, placeholder: '{"name": "text"}' }, JSON.parse);
   if (long.test(name)) return text("textarea", attributes, (v) => v);
   return text("input", { ...attributes, type: secret.includes(name) ? "password" : "text", autocomplete: "off" }, (v) => v);

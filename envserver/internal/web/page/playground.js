@@ -1,4 +1,4 @@
-// Reset, step and state of this tab's session, and what came of them.
+// Reset, step and state of this tab's session, and their results.
 import { get, post, random, watch } from "./api.js";
 import { $, complain, el, pretty, show } from "./dom.js";
 import { fields } from "./form.js";
@@ -6,7 +6,7 @@ import { fields } from "./form.js";
 const tool = "run_rollout";
 let watching = false;
 
-/** playground makes the form, once: what was typed stays when the page is left and come back to. */
+/** playground creates the form once, so that its inputs are kept while another page is shown. */
 export async function playground() {
   if ($("fields").hasChildNodes()) return;
   const about = await get("web/metadata");
@@ -24,7 +24,7 @@ export async function playground() {
   $("state").onclick = (event) => act(event.target, () => state());
 }
 
-/** act runs one request at a time of a button, and says what is wrong. */
+/** act runs one request of a button at a time, and shows its error. */
 async function act(button, request) {
   complain("");
   button.disabled = true;
@@ -71,7 +71,7 @@ function raw(value) {
   $("raw").textContent = pretty(value);
 }
 
-/** follow shows the log live, from the first act on: to look at the page alone begins no session. */
+/** follow shows the log live from the first request on: opening the page alone begins no session. */
 function follow() {
   if (watching) return;
   watching = true;

@@ -3,18 +3,18 @@ import { get, post } from "./api.js";
 import { $, complain, el, table } from "./dom.js";
 
 const every = 5000;
-const most = 100; // of a list
-let leaving = new AbortController();
+const maxItems = 100; // of a list
+let pageLeft = new AbortController();
 
 export function stop() {
-  leaving.abort();
+  pageLeft.abort();
 }
 
 /** list shows producers and deliveries, and keeps them fresh until stop is called. */
 export async function list() {
   const draw = async () => {
     const state = $("delivery-filter").elements.state.value;
-    const [producers, deliveries] = await Promise.all([get("producers?limit=" + most), get(`deliveries?limit=${most}` + (state && "&state=" + state))]);
+    const [producers, deliveries] = await Promise.all([get("producers?limit=" + maxItems), get(`deliveries?limit=${maxItems}` + (state && "&state=" + state))]);
     $("producer-list").replaceChildren(...table(["Producer", "Phase", "Outcome", "Task set", "Started"], producers.producers.map(row)));
     $("delivery-list").replaceChildren(...table(["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.deliveries.map(delivery)));
     $("lists-cut").hidden = !producers.next && !deliveries.next;
@@ -23,13 +23,13 @@ export async function list() {
   await keep(draw);
 }
 
-/** producer shows one. */
+/** producer shows one producer. */
 export async function producer(id) {
   const path = "producers/" + encodeURIComponent(id);
-  // Outside of what is drawn again, so that no click falls on a button that is being replaced.
+// The buttons are not redrawn, so that no click is lost.
   const live = el("div");
   const draw = async () => {
-    const [state, backlog] = await Promise.all([get(path), get(`deliveries?limit=${most}`)]);
+    const [state, backlog] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`)]);
     for (const [button, open] of buttons) button.hidden = !open(state);
     live.replaceChildren(...standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-"))));
   };
@@ -44,11 +44,11 @@ export async function producer(id) {
   await keep(draw);
 }
 
-/** keep draws now, and again and again until stop is called. */
+/** keep draws now and then at intervals until stop is called. */
 async function keep(draw) {
   stop();
-  leaving = new AbortController();
-  const { signal } = leaving;
+  pageLeft = new AbortController();
+  const { signal } = pageLeft;
   await draw();
   const again = async () => {
     if (signal.aborted) return;

@@ -1,22 +1,22 @@
-// One rollout: where it stands, phase by phase, and what it left.
+// One rollout: its state, its phases and its results.
 import { activity } from "./activity.js";
 import { ask, events, get, post } from "./api.js";
 import { $, complain, el, seconds, table } from "./dom.js";
 import { outcome } from "./rollouts.js";
 
-let leaving = new AbortController();
+let pageLeft = new AbortController();
 
 export function stop() {
-  leaving.abort();
+  pageLeft.abort();
 }
 
-/** rollout shows one, and follows it to its end. */
+/** rollout shows one rollout until it ends. */
 export async function rollout(id) {
   stop();
-  leaving = new AbortController();
-  const { signal } = leaving;
+  pageLeft = new AbortController();
+  const { signal } = pageLeft;
   const path = "rollouts/" + encodeURIComponent(id);
-  // Outside of what is drawn again, so that no click falls on a button that is being replaced.
+// The button is not redrawn, so that no click is lost.
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
   const live = el("div");
   const left = el("div");
@@ -28,7 +28,7 @@ export async function rollout(id) {
     live.replaceChildren(...standing(state));
   };
   await now();
-  // Events may come fast: what they change is drawn twice a second at most.
+// Redraw at most twice a second, since events may come fast.
   let drawing = false;
   let changed = false;
   const redraw = async () => {
@@ -65,7 +65,7 @@ async function end(button, path) {
   await post(path + "/abort", { reason: "asked on the web page" }).catch((error) => complain(error.message));
 }
 
-/** phases is a bar per phase on the rollout's own time line. */
+/** phases returns one bar per phase on the time line of the rollout. */
 function phases(state) {
   const list = state.phases ?? [];
   const begin = Math.min(...list.map((p) => Date.parse(p.start)));
@@ -88,15 +88,15 @@ function result(path, r) {
     r.verifier_stdout || r.verifier_stderr ? part("Verifier", text(r.verifier_stdout + r.verifier_stderr)) : null,
     ...Object.entries({ ...r.workdir_files, ...r.files }).map(([name, body]) => part(name, text(body))),
     r.error ? part("Error", text(r.error)) : null,
-    r.resource_causes ? part("Bounds of the sandbox that were reached", text(r.resource_causes.map(cause).join("\n"))) : null,
-    part("Whole logs", el("div", { class: "row" }, ["agent", "proxy", "verifier"].map((name) => log(path, name)))),
+    r.resource_causes ? part("Sandbox limits that were reached", text(r.resource_causes.map(cause).join("\n"))) : null,
+    part("Full logs", el("div", { class: "row" }, ["agent", "proxy", "verifier"].map((name) => log(path, name)))),
   ].filter((p) => p !== null);
 }
 
 const part = (title, body) => el("details", { open: title === "Model calls" }, el("summary", {}, title), body);
 const text = (body) => el("pre", { tabindex: "0" }, body || "(empty)");
 
-/** cause says which bound was reached, and in which phase. */
+/** cause describes a limit that was reached, with the attempt and the phase. */
 function cause(c) {
   const what = { out_of_memory: `processes killed for memory: ${c.count}`, too_many_processes: `processes refused: ${c.count}`, out_of_disk: `full: ${(c.folders ?? []).join(", ")}` };
   return `attempt ${c.attempt}, ${c.phase.replaceAll("_", " ")}: ${what[c.cause] ?? c.cause}`;

@@ -53,7 +53,7 @@ export function outcome(r) {
   return el("span", { class: tone(r) }, r.outcome.replaceAll("_", " "));
 }
 
-// tone is green for a positive reward only, and neutral where the policy earned nothing or was never graded by choice.
+// tone is green only for a positive reward, and neutral for no reward and for aborted rollouts.
 function tone(r) {
   if (r.outcome === "completed") return r.reward > 0 ? "good" : "";
   return r.outcome === "aborted" ? "" : "bad";

@@ -5,8 +5,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// Shown is a wrong value as a refusal repeats it: whole where it is small, the beginning of a long text, nothing of what is large.
-func Shown(v any) any {
+// Excerpt returns the part of an invalid value that a refusal repeats: a small value, the beginning of a long text, or nil for a large value.
+func Excerpt(v any) any {
 	if s, ok := v.(string); ok {
 		return text.Head(s, maxText)
 	}
