@@ -22,7 +22,7 @@ const (
 	pause = 5 * time.Second
 )
 
-// toolList caches the tools of a policy, some of which external servers may provide. A request for the list refreshes it, one caller at a
+// toolList caches the tools of a policy, also those of external servers. A request for the list refreshes it, one caller at a
 // time. It is safe for concurrent use.
 type toolList struct {
 	list    func(context.Context) ([]Tool, error)

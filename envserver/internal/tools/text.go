@@ -27,7 +27,7 @@ const (
 type Text struct {
 	// Quoted is the text escaped for a JSON string, without the quotes.
 	Quoted []byte
-	// JSON is the text itself; nil for a rollout's result, of which only Quoted is held.
+	// JSON is the text itself; nil for a rollout's result, to save memory.
 	JSON []byte
 }
 
