@@ -148,6 +148,8 @@ func (s *State) endpointFailed() Decision {
 		return failed(fmt.Sprintf("model endpoint: %s; it answered the calls before, and answers a probe", f.Message))
 	case s.Probe == nil:
 		return infra(f.Kind, "model endpoint: %s; it answers a probe from outside the sandbox", f.Message)
+	case f.Message != "" && strings.HasSuffix(s.Probe.Error(), f.Message):
+		return infra(f.Kind, "model endpoint: %s; a probe from outside the sandbox gets the same answer", f.Message)
 	default:
 		return infra(f.Kind, "model endpoint: %s; a probe from outside the sandbox failed: %v", f.Message, s.Probe)
 	}

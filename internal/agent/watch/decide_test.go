@@ -139,6 +139,7 @@ func TestDecide(t *testing.T) {
 
 		"endpoint refuses":                {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
 		"endpoint refuses a probe, too":   {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
+		"endpoint refuses a probe alike":  {called(look{agent: broken, route: forbidden, probed: true, probe: errors.New("gateway: content policy")}), infraFails(fault.UpstreamRefused, "gets the same answer")},
 		"endpoint refuses this one only":  {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
 		"endpoint forbids the first call": {called(look{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
 		"endpoint forbids a later call":   {called(look{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},

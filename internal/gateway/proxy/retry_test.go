@@ -77,7 +77,7 @@ func TestASuccessWithoutAReply(t *testing.T) {
 	got := send(t.Context(), h.open(t, r), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	requireNoRetryWords(t, got.body)
-	requireFailure(t, h, fault.UpstreamFailed, "the endpoint answered 204: the reply has no finish reason")
+	requireFailure(t, h, fault.UpstreamFailed, "the endpoint answered 204: the reply is empty")
 	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "the endpoint asks for a longer wait than the call may take")
 }
 
@@ -200,6 +200,39 @@ func TestRefusalIsFinal(t *testing.T) {
 			require.JSONEq(t, `{"error":{"message":"no such model"}}`, string(turn.UpstreamError))
 		})
 	}
+}
+
+// An endpoint whose URL is wrong says nothing about the agent. The failure says what to correct.
+func TestAWrongURLIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		step http.HandlerFunc
+		kind fault.Kind
+		says string
+	}{
+		"a path that is not there":   {answers(404, `{"detail":"Not Found"}`), fault.UpstreamRefused, "the endpoint answered 404 at /v1/chat/completions: Not Found"},
+		"a web page":                 {answers(200, "<html>Welcome</html>"), fault.UpstreamFailed, "the reply is not one of a model API; check the endpoint's URL"},
+		"http to Go's HTTPS server":  {answers(400, "Client sent an HTTP request to an HTTPS server.\n"), fault.UpstreamRefused, "want https:// in its URL"},
+		"http to nginx's HTTPS port": {answers(400, "<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"), fault.UpstreamRefused, "want https:// in its URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			r := h.route(newEngine(t, tc.step).URL)
+			r.Limits.Call = 2 * time.Second
+			require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", streamed).status)
+			requireFailure(t, h, tc.kind, tc.says)
+		})
+	}
+}
+
+func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r := h.route(strings.Replace(newEngine(t).URL, "http:", "https:", 1))
+	r.Limits.Call = 2 * time.Second
+	require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", streamed).status)
+	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; want http:// in its URL")
 }
 
 // The agent gets its own mistakes as errors that it does not retry; they are no failure of the rollout.

@@ -24,8 +24,22 @@ func refusal(res *http.Response, t *target) *Result {
 	body = cleanBytes(body, t.key)
 	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),
 		after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
-	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.message(body))
+	at := ""
+	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed {
+		at = " at " + clean(res.Request.URL.Path, t.key)
+	}
+	p.Text = fmt.Sprintf("the endpoint answered %d%s: %s", res.StatusCode, at, p.message(body))
+	if res.StatusCode == http.StatusBadRequest && res.Request.URL.Scheme == "http" && wantsTLS(body) {
+		p.Class, p.Text = Refused, "the endpoint answered 400: it expects TLS; want https:// in its URL"
+	}
 	return &Result{Status: res.StatusCode, Problem: p}
+}
+
+// wantsTLS reports whether the body of a 400 is what Go's server or nginx says where it expects TLS. Neither quotes the request, so an agent
+// cannot cause it.
+func wantsTLS(body []byte) bool {
+	return bytes.HasPrefix(body, []byte("Client sent an HTTP request to an HTTPS server")) ||
+		bytes.HasPrefix(body, []byte("<html>")) && bytes.Contains(body, []byte("<title>400 The plain HTTP request was sent to HTTPS port</title>"))
 }
 
 // classOf classifies a status. A rejected key, model or account is never the agent's fault.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -97,6 +98,10 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 		return midstream(s.Error, guarded)
 	case !ended:
 		return &Problem{Class: Retry, Text: "the reply was cut off: " + err.Error()}
+	case len(bytes.TrimSpace(s.Raw())) == 0:
+		return &Problem{Class: Retry, Text: "the reply is empty"}
+	case s.FinishReason == "" && s.Events() == 0:
+		return &Problem{Class: Retry, Text: "the reply is not one of a model API; check the endpoint's URL"}
 	case s.FinishReason == "":
 		return &Problem{Class: Retry, Text: "the reply has no finish reason"}
 	case s.FinishReason == "abort", s.FinishReason == "error":

@@ -156,7 +156,15 @@ func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte)
 // judgeNoAnswer classifies a request without a response. An invalid certificate and an address that the policy refuses stay so: no retry
 // helps.
 func judgeNoAnswer(err error, key string) *Problem {
-	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(err.Error(), key)}
+	text := err.Error()
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &plain):
+		text = "it does not speak TLS; want http:// in its URL"
+	case errors.Is(err, context.Canceled):
+		text = "the request was canceled while it waited"
+	}
+	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(text, key)}
 	var op *net.OpError
 	p.unreachable = errors.As(err, &op) && op.Op == "dial"
 	var cert *tls.CertificateVerificationError
