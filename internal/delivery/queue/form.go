@@ -181,6 +181,9 @@ func sumTo(buffer []group, size int) []int {
 			}
 		}
 	}
+	if len(out) == len(buffer) { // all together are too few; subset would take memory by a size that a client chose
+		return nil
+	}
 	return subset(buffer, size)
 }
 
