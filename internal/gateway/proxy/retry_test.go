@@ -250,6 +250,8 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 		// As vLLM 0.32.0 and SGLang 0.5.23 say it.
 		{"too long a prompt for vLLM", answers(400, `{"error":{"message":"This model's maximum context length is 1024 tokens. However, your prompt contains at least 1025 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=1025)","type":"BadRequestError","param":"input_tokens","code":400}}`), 400, "maximum context length is 1024 tokens", "context_length_exceeded"},
 		{"too long a prompt for SGLang", answers(400, `{"object":"error","message":"The input (41100 tokens) is longer than the model's context length (40960 tokens).","type":"BadRequest","param":null,"code":400}`), 400, "longer than the model's context length", "context_length_exceeded"},
+		{"too long a prompt with images for vLLM", answers(400, `{"error":{"message":"The decoder prompt (length 12324) is longer than the maximum model length of 8192.","type":"BadRequestError","param":null,"code":400}}`), 400, "maximum model length of 8192", "context_length_exceeded"},
+		{"too long a prompt for llama.cpp", answers(400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":8192}}`), 400, "available context size", "context_length_exceeded"},
 		{"too long a prompt, as an event of the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
 		{"too large", answers(413, `{"message":"too large"}`), 413, "too large", ""},
 	} {

@@ -194,7 +194,10 @@ func usualError(body []byte) json.RawMessage {
 // Overflows reports whether an engine refused a prompt because it exceeds the model's context. vLLM and SGLang have no error code for it.
 func Overflows(words string) bool {
 	words = strings.ToLower(words)
-	for _, known := range []string{"maximum context length", "longer than the model's context length", "prompt is too long", dialect.OverflowCode} {
+	for _, known := range []string{
+		"maximum context length", "longer than the model's context length", "longer than the maximum model length", // vLLM, SGLang; vLLM of images
+		"exceeds the available context size", "prompt is too long", dialect.OverflowCode, // llama.cpp, Anthropic, OpenAI
+	} {
 		if strings.Contains(words, known) {
 			return true
 		}
