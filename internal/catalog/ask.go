@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// asked is a Request with the two generations brought together.
+// asked is a Request with the arguments of both generations merged.
 type asked struct {
 	ep      endpoint
 	baseURL argument
@@ -47,7 +47,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 	return a, nil
 }
 
-// readKey reads a model_key. Explicit values of generation 2 beside it win, as they do over the catalogue.
+// readKey reads a model_key. Explicit values of generation 2 override its parts, as they override the catalogue.
 func (c *Catalog) readKey(r Request) (asked, error) {
 	scheme, name, ok := strings.Cut(r.ModelKey, "://")
 	a := asked{think: r.Thinking, disable: r.DisableThinking}

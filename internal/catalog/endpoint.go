@@ -8,7 +8,7 @@ type endpoint struct {
 	model    source
 	logprobs bool // supports logprobs and top_logprobs
 	tokenIDs bool // supports vLLM's return_token_ids
-	// quiet: thinking is switched off unless the client asks for it.
+	// quiet switches thinking off unless the client asks for it.
 	quiet bool
 }
 
@@ -18,7 +18,7 @@ type source struct {
 	fallback string
 }
 
-// noKey is sent where an endpoint wants no key: OpenAI clients and servers insist on a bearer token of some kind.
+// noKey is the key for an endpoint that needs none: OpenAI clients and servers require some bearer token.
 const noKey = "intercepted"
 
 const (

@@ -6,8 +6,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// key is the API key for a model at urls. A key of the server's environment goes to the server's own URLs of that endpoint
-// and nowhere else: a client could otherwise have it sent to any host it names.
+// key is the API key for a model at urls. A key of the server's environment is sent only to the server's own URLs of that endpoint: a
+// client could otherwise have it sent to any host.
 func (c *Catalog) key(a asked, urls string) (string, error) {
 	if atHome(urls, c.home(a)) {
 		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
@@ -19,13 +19,13 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 		a.ep.name, a.apiKey.name, a.ep.apiKey.env)
 }
 
-// home is where the server itself has the endpoint; "": nowhere.
+// home is the server's own URL of the endpoint; "": it has none.
 func (c *Catalog) home(a asked) string {
 	return first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
 }
 
-// sendable is false for a key that no header can carry, such as one read from a file with the line break at its end. Its calls
-// would all fail, and that of every rollout on the endpoint would wait for them to get better.
+// sendable is false for a key that no header can carry, such as one read from a file with the line break at its end. All calls would
+// fail, and all rollouts on the endpoint would wait for it.
 func sendable(key string) bool { return httpguts.ValidHeaderFieldValue(key) }
 
 func unsendable(a asked) error {

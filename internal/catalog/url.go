@@ -37,7 +37,7 @@ func normalize(raw string) (string, error) {
 	return s, nil
 }
 
-// mayCall refuses a list of a client's URLs when one of them is in a place that only the operator may have called.
+// mayCall refuses a list of a client's URLs if the policy does not allow one of them.
 func (c *Catalog) mayCall(argument, urls string) error {
 	for raw := range strings.SplitSeq(urls, ",") {
 		u, err := url.Parse(raw)

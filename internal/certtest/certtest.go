@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Authority issues certificates. Its own one is ca.pem in its folder.
+// Authority issues certificates. Its own certificate is ca.pem in its folder.
 type Authority struct {
 	Dir string
 
@@ -65,7 +65,7 @@ func template(name string, end time.Time) *x509.Certificate {
 	}
 }
 
-// sign makes a key, and has the authority sign its certificate. The authority signs its own.
+// sign makes a key and a certificate that the authority signs; the authority's own is self-signed.
 func (a *Authority) sign(t *x509.Certificate, certFile, keyFile string) (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Every calls do after each pause, until ctx ends or stop is called. stop waits for a call under way. Between the calls there is no goroutine: one
-// that waits costs some 8 KiB, and a host has several of these for each of its sandboxes.
+// Every calls do after each pause, until ctx ends or stop is called. stop waits for a running call. Between the calls there is no goroutine: a
+// waiting goroutine costs some 8 KiB, and a host has several of these for each of its sandboxes.
 func Every(ctx context.Context, pause time.Duration, do func(context.Context)) (stop func()) {
 	e := &every{ctx: ctx, pause: pause, do: do, turn: make(chan struct{}, 1)}
 	e.turn <- struct{}{}
@@ -20,7 +20,7 @@ type every struct {
 	pause time.Duration
 	do    func(context.Context)
 
-	turn    chan struct{} // full during a call, and while the following change
+	turn    chan struct{} // full during a call, and while the fields below change
 	timer   *time.Timer
 	stopped bool
 }

@@ -1,4 +1,4 @@
-// Package clock waits for an amount of time that a context may cut short.
+// Package clock waits for durations that a context may cut short, and measures suspensions of the process.
 package clock
 
 import (

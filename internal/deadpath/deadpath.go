@@ -1,7 +1,7 @@
 // Package deadpath finds connections whose path has died: packets are lost, and neither end closes.
 //
 // Without its options the kernel sends data again for a quarter of an hour before it reports an error, and a reader that waits for a reply gets none at
-// all. With them an operation fails Timeout after the other end was last there. A peer that is silent but reachable is not
+// all. With them an operation fails Timeout after the last sign of the other end. A peer that is silent but reachable is not
 // affected: its kernel acknowledges data and keepalive probes, however long the program behind it thinks.
 package deadpath
 
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Timeout is how long a peer's kernel may acknowledge nothing before the connection fails. A peer that reads nothing of what is sent to it for so long
-// counts as dead as well, since its kernel then takes no data.
+// Timeout is how long a peer's kernel may acknowledge nothing before the connection fails. A peer that reads nothing for so long counts as
+// dead as well, since its kernel then takes no data.
 const Timeout = time.Minute
 
 const (

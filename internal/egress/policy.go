@@ -2,8 +2,8 @@
 //
 // A client names its model endpoint by URL, and the gateway, which calls it, stands inside the operator's network. Without a rule, a
 // client could have the gateway call cloud metadata services, databases and admin pages. A Policy therefore refuses loopback,
-// link-local, private and other special addresses unless the operator allows them. It is asked twice: at submit, by what the URL
-// says, so that the client sees the reason (CheckURL); and at dial, by the address that a name resolved to (CheckAddr).
+// link-local, private and other special addresses unless the operator allows them. It checks twice: at submit the URL, so that the
+// client sees the reason (CheckURL), and at dial the address that a name resolved to (CheckAddr).
 //
 // URLs that the operator configured (VLLM_URL and the like) are not the client's and need no check.
 package egress
@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Policy is which special hosts are allowed. The zero value allows none. It is safe for concurrent use.
+// Policy is a set of allowed special hosts. The zero value allows none. It is safe for concurrent use.
 type Policy struct {
 	allowed []pattern
 	setting string // that allows further hosts; "": gatewaySetting
@@ -128,7 +128,7 @@ func parse(text string) (pattern, error) {
 	return pattern{name: name, below: below, port: port}, nil
 }
 
-// cutPort splits off a port, where there is one: the colons of an IPv6 address outside of brackets begin none.
+// cutPort splits off a port, if there is one. The colons of an IPv6 address without brackets do not begin a port.
 func cutPort(text string) (host string, port uint16, err error) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return text, 0, nil

@@ -16,7 +16,7 @@ import (
 // maxAnswer bounds a decoded answer, in bytes.
 const maxAnswer = 32 << 20
 
-// Client speaks to the tool service of one host. Its errors are faults: Unavailable when the service does not answer or the
+// Client calls the tool service of one host. Its errors are faults: Unavailable when the service does not answer or the
 // sandbox takes no calls at the moment, else the kind that the service gave. It is safe for concurrent use.
 type Client struct {
 	base  string
@@ -29,24 +29,24 @@ func NewClient(baseURL, token string, h *http.Client) *Client {
 	return &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: h}
 }
 
-// Status returns how the episode of a sandbox stands. It waits for an episode that is not open yet, for wait at most.
+// Status returns the status of the episode of a sandbox. It waits for an episode that is not open yet, for wait at most.
 func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (Status, error) {
 	s := Status{SandboxID: sandbox}
 	err := c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
 	return s, err
 }
 
-// Call makes a call and returns its answer at its end. When ctx ends the call goes on; the same ID attaches to it.
+// Call makes a call and returns its answer at its end. When ctx ends, the call continues; a call with the same ID attaches to it.
 func (c *Client) Call(ctx context.Context, sandbox string, call Call) (a Answer, err error) {
 	return a, c.json(ctx, http.MethodPost, sandbox, "/calls", nil, call, &a)
 }
 
-// Submit ends the episode; one that has ended is no error. Only Client and Arguments of the call count.
+// Submit ends the episode; it is no error if the episode has ended. Only Client and Arguments of the call are used.
 func (c *Client) Submit(ctx context.Context, sandbox string, call Call) error {
 	return c.json(ctx, http.MethodPost, sandbox, "/submit", nil, call, nil)
 }
 
-// Join makes client the one whose calls are taken.
+// Join makes client the only client whose calls are taken.
 func (c *Client) Join(ctx context.Context, sandbox, client string) (Status, error) {
 	s := Status{SandboxID: sandbox}
 	err := c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
@@ -80,8 +80,8 @@ type entryList struct {
 	More    bool    `json:"more"`
 }
 
-func (c *Client) json(ctx context.Context, method, sandbox, what string, query url.Values, in, out any) error {
-	res, err := c.send(ctx, method, sandbox, what, query, in)
+func (c *Client) json(ctx context.Context, method, sandbox, subpath string, query url.Values, in, out any) error {
+	res, err := c.send(ctx, method, sandbox, subpath, query, in)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *Client) json(ctx context.Context, method, sandbox, what string, query u
 	return fault.Wrap(fault.Unavailable, err, "tool service: read the answer")
 }
 
-func (c *Client) send(ctx context.Context, method, sandbox, what string, query url.Values, in any) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, sandbox, subpath string, query url.Values, in any) (*http.Response, error) {
 	var body io.Reader = http.NoBody
 	if in != nil {
 		raw, err := json.Marshal(in)
@@ -103,7 +103,7 @@ func (c *Client) send(ctx context.Context, method, sandbox, what string, query u
 		}
 		body = bytes.NewReader(raw)
 	}
-	at := c.base + "/episodes/" + url.PathEscape(sandbox) + what
+	at := c.base + "/episodes/" + url.PathEscape(sandbox) + subpath
 	if len(query) > 0 {
 		at += "?" + query.Encode()
 	}

@@ -19,7 +19,7 @@ type Call struct {
 	ID        string          `json:"id"` // 1 to MaxCallID bytes
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; empty stands for {}
-	// Client is who calls. Once a client has joined an episode, calls of another are a fault.Conflict; "" is not checked.
+	// Client identifies the caller. Once a client has joined an episode, calls of another are a fault.Conflict; "" is not checked.
 	Client string `json:"client,omitempty"`
 }
 
@@ -50,12 +50,12 @@ type Answer struct {
 	Ended string `json:"ended,omitempty"` // why the episode takes no more calls; "": it does
 }
 
-// Status says how an episode stands on its host.
+// Status is the status of an episode on its host.
 type Status struct {
 	Steps     int      `json:"steps"`
 	ToolsUsed []string `json:"tools_used"` // in the order of their first call
 	Ended     string   `json:"ended,omitempty"`
-	SandboxID string   `json:"-"` // the client's own: it asked for this one
+	SandboxID string   `json:"-"` // set by the client
 }
 
 // Kinds of a Step.
@@ -74,8 +74,8 @@ type Step struct {
 	Tool      string          `json:"tool,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Result    *Result         `json:"result,omitempty"`
-	At        time.Time       `json:"at"`                // begin of the call
-	Seconds   float64         `json:"seconds,omitempty"` // that it took
+	At        time.Time       `json:"at"`                // start of the call
+	Seconds   float64         `json:"seconds,omitempty"` // duration of the call
 }
 
 // Entry is a file or folder of a workspace.

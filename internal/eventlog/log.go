@@ -19,12 +19,12 @@ import (
 const (
 	// MaxEvent bounds the data of one event, in bytes.
 	MaxEvent = 128 << 10
-	// maxLog bounds what the agent makes of a log, in bytes; what the host itself has to say may take maxReserve more.
+	// maxLog bounds a log with events of the agent, in bytes; events of the host may take maxReserve more.
 	maxLog     = 16 << 20
 	maxReserve = 2 << 20
 )
 
-// line is an event on the file.
+// line is an event in the file.
 type line struct {
 	rollout.Event
 	Key string `json:"key,omitempty"`
@@ -40,7 +40,7 @@ type Log struct {
 	loaded  bool
 	n       int64               // of the latest event
 	size    int64               // of the file
-	keys    map[uint64]struct{} // hashes of keys on the file
+	keys    map[uint64]struct{} // hashes of keys in the file
 	full    bool
 	ended   bool
 	failed  bool // an append failed; the next failure is not logged
@@ -51,7 +51,8 @@ func newLog(path string, attempt int, logger *slog.Logger) *Log {
 	return &Log{path: path, attempt: attempt, logger: logger, keys: map[uint64]struct{}{}, changed: make(chan struct{})}
 }
 
-// Append adds an event, unless there is one of its key. An empty key is none. Data is encoded as JSON. Failures are logged: no work stops for its log.
+// Append adds an event, unless the log has one with its key; "" is no key. Data is encoded as JSON. Failures are logged and not returned, since no
+// work stops for its log.
 func (l *Log) Append(kind rollout.EventKind, key string, data any) {
 	if l == nil {
 		return
@@ -102,7 +103,7 @@ func (l *Log) append(kind rollout.EventKind, key string, raw []byte) error {
 	return l.write(line{rollout.Event{ID: rollout.EventID(l.attempt, l.n+1), Kind: kind, Data: raw}, key})
 }
 
-// fromAgent says whether an agent causes as many events of the kind as it likes.
+// fromAgent says whether the number of events of the kind depends on the agent.
 func fromAgent(kind rollout.EventKind) bool {
 	switch kind {
 	case rollout.EventText, rollout.EventThinking, rollout.EventToolStart, rollout.EventToolOutput, rollout.EventToolEnd, rollout.EventTurn:
@@ -123,7 +124,7 @@ func (l *Log) write(e line) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(data, l.size) // over what an append that failed has left
+	_, err = f.WriteAt(data, l.size) // over a partial line of a failed append
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -134,13 +135,13 @@ func (l *Log) write(e line) error {
 	return nil
 }
 
-// wake tells the readers of a change. l.mu is held.
+// wake notifies the readers of a change. l.mu is held.
 func (l *Log) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// load reads the file of an earlier process once. A torn last line is written over.
+// load reads the file of an earlier process once. The next event overwrites a partial last line.
 func (l *Log) load() error {
 	if l.loaded {
 		return nil
@@ -173,7 +174,7 @@ func (l *Log) load() error {
 	}
 }
 
-// End says that no event follows; later ones are dropped.
+// End ends the log; later events are dropped.
 func (l *Log) End() {
 	if l == nil {
 		return
@@ -189,8 +190,8 @@ func (l *Log) End() {
 // maxRead bounds what Read returns at once, in bytes, unless one event is longer.
 const maxRead = 1 << 20
 
-// Read returns whole lines from a place in the file, the place behind them, and a channel that is closed at the next change. Without lines
-// the log has no more yet, or has ended. A file that is gone has no lines.
+// Read returns whole lines from an offset in the file, the offset behind them, and a channel that is closed at the next change. No lines mean
+// that the log has no more yet, or has ended. A removed file has no lines.
 func (l *Log) Read(from int64) (lines []byte, next int64, changed <-chan struct{}, ended bool, err error) {
 	l.mu.Lock()
 	if err := l.load(); err != nil {
@@ -222,11 +223,11 @@ func (l *Log) Read(from int64) (lines []byte, next int64, changed <-chan struct{
 
 func hash(key string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(key)) // a hash takes all
+	_, _ = h.Write([]byte(key)) // never fails
 	return h.Sum64()
 }
 
-// mustJSON encodes values of our own, which always encode.
+// mustJSON encodes values of this package, which always encode.
 func mustJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -23,7 +23,7 @@ type Logs struct {
 	open map[string]*Log
 }
 
-// Open opens the folder, and makes it where there is none.
+// Open opens the folder, and creates it if missing.
 func Open(folder string, logger *slog.Logger) (*Logs, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("event logs: %w", err)
@@ -31,7 +31,7 @@ func Open(folder string, logger *slog.Logger) (*Logs, error) {
 	return &Logs{folder: folder, logger: logger, open: map[string]*Log{}}, nil
 }
 
-// Of is the log of an attempt, which is made with its first event.
+// Of returns the log of an attempt. Its file is created with the first event.
 func (l *Logs) Of(t rollout.Target) *Log {
 	if l == nil {
 		return nil
@@ -46,7 +46,7 @@ func (l *Logs) Of(t rollout.Target) *Log {
 	return log
 }
 
-// Find is the log of an attempt that has one; fault.NotFound else.
+// Find returns the log of an attempt; fault.NotFound if there is none.
 func (l *Logs) Find(t rollout.Target) (*Log, error) {
 	missing := fault.New(fault.NotFound, "this host has no event log of attempt %d of rollout %q", t.Attempt, t.RolloutID)
 	if l == nil || rollout.CheckID(t.RolloutID) != nil {
@@ -64,7 +64,7 @@ func (l *Logs) Find(t rollout.Target) (*Log, error) {
 	return l.Of(t), nil
 }
 
-// Forget removes the log of an attempt that was last written before a time: an earlier attempt of the same number left it.
+// Forget removes the log of an attempt if it was last written before a time: it is then of an earlier attempt with the same number.
 func (l *Logs) Forget(t rollout.Target, before time.Time) error {
 	if l == nil {
 		return nil
@@ -76,7 +76,7 @@ func (l *Logs) Forget(t rollout.Target, before time.Time) error {
 	return l.Remove(t)
 }
 
-// Remove ends the log of an attempt and deletes its file; a no-op where there is none.
+// Remove ends the log of an attempt and deletes its file; a no-op if there is none.
 func (l *Logs) Remove(t rollout.Target) error {
 	if l == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Stream calls write with the lines of events after an id, as they happen, until the log ends or is gone, ctx ends or write fails.
+// Stream calls write with the lines of events after an id, as they happen, until the log has ended, ctx ends or write fails.
 func (l *Log) Stream(ctx context.Context, after int64, write func(lines []byte) error) error {
 	for at := int64(0); ; {
 		lines, next, changed, ended, err := l.Read(at)
@@ -36,7 +36,7 @@ func (l *Log) Stream(ctx context.Context, after int64, write func(lines []byte) 
 	}
 }
 
-// Reader reads the events that there are by now.
+// Reader reads the events that the log has now.
 func (l *Log) Reader() io.Reader { return &reader{log: l} }
 
 type reader struct {
@@ -60,7 +60,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// behind is the lines without those of events up to an id.
+// behind returns the lines of events after an id.
 func behind(lines []byte, after int64) []byte {
 	for len(lines) > 0 {
 		end := bytes.IndexByte(lines, '\n') + 1
@@ -75,7 +75,7 @@ func behind(lines []byte, after int64) []byte {
 	return nil
 }
 
-// Parse decodes whole lines. Blank ones are none.
+// Parse decodes whole lines and skips blank ones.
 func Parse(lines []byte) ([]rollout.Event, error) {
 	var all []rollout.Event
 	for one := range bytes.Lines(lines) {

@@ -2,7 +2,7 @@ package fault
 
 import "net/http"
 
-// Edge says how one kind shows at each edge of the system.
+// Edge is the form of one kind at each edge of the system.
 type Edge struct {
 	// HTTPStatus answers a REST call.
 	HTTPStatus int

@@ -1,5 +1,5 @@
-// Package fault is the closed set of error kinds. Code that can fail in a way somebody branches on wraps its error in a
-// Kind; every edge (HTTP, tool results, JSON-RPC, Temporal) maps kinds by the one table in this package.
+// Package fault is the closed set of error kinds. Code whose callers branch on an error wraps the error in a Kind; every edge (HTTP, tool
+// results, JSON-RPC, Temporal) maps kinds by the one table in this package.
 package fault
 
 import (
@@ -24,28 +24,28 @@ const (
 	Exhausted Kind = "Exhausted"
 	// Unavailable: a service did not answer; trying again may help.
 	Unavailable Kind = "Unavailable"
-	// Timeout: a bound of ours ran out.
+	// Timeout: a time limit of rolloutd ran out.
 	Timeout Kind = "Timeout"
-	// Aborted: somebody asked for the end.
+	// Aborted: a client or operator requested the end.
 	Aborted Kind = "Aborted"
-	// SandboxLost: the sandbox is gone; this attempt cannot go on, another one can.
+	// SandboxLost: the sandbox is lost; this attempt cannot continue, another one can start.
 	SandboxLost Kind = "SandboxLost"
 	// OutOfMemory and OutOfDisk: the sandbox's own bounds were hit.
 	OutOfMemory Kind = "OutOfMemory"
 	OutOfDisk   Kind = "OutOfDisk"
 	// SetupFailed: a command of the task's own setup failed.
 	SetupFailed Kind = "SetupFailed"
-	// AgentFailed: the agent itself broke off.
+	// AgentFailed: the agent itself failed.
 	AgentFailed Kind = "AgentFailed"
 	// VerifierFailed: the verifier gave no usable reward.
 	VerifierFailed Kind = "VerifierFailed"
 	// UpstreamFailed: the model endpoint gave no usable answer within the call's budget.
 	UpstreamFailed Kind = "UpstreamFailed"
-	// UpstreamRefused: the model endpoint refuses us for good (bad key, no such model).
+	// UpstreamRefused: the model endpoint refuses calls permanently (bad key, no such model).
 	UpstreamRefused Kind = "UpstreamRefused"
-	// ToolServerFailed: a server of tools outside the sandbox gave no usable answer within its patience. Nothing else is at fault.
+	// ToolServerFailed: a tool server outside the sandbox gave no usable answer in time. No other part failed.
 	ToolServerFailed Kind = "ToolServerFailed"
-	// Internal: a bug of ours.
+	// Internal: a bug in rolloutd.
 	Internal Kind = "Internal"
 )
 
@@ -75,7 +75,7 @@ func New(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Wrap gives err the kind k and says what was being done. A nil err stays nil.
+// Wrap wraps err in an error of kind k whose message says what failed. A nil err stays nil.
 func Wrap(k Kind, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -103,7 +103,7 @@ func KindOf(err error) Kind {
 // Is says whether err's kind is k.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
-// Known says whether k is one of the kinds above. A name that came over a wire may be anything.
+// Known says whether k is one of the kinds above. A kind from the wire may be any text.
 func (k Kind) Known() bool {
 	switch k {
 	case Invalid, Unauthorized, NotFound, Conflict, Exhausted, Unavailable, Timeout, Aborted, SandboxLost, OutOfMemory, OutOfDisk,

@@ -1,5 +1,4 @@
-// Package filelock locks a resource of this host for one process. The lock is flock(2): it ends with its process, and a file left behind
-// is not locked.
+// Package filelock locks a resource of this host for one process. The lock is flock(2): it ends with its process, even if its file remains.
 package filelock
 
 import (
@@ -51,7 +50,7 @@ func Take(path string) (*Lock, error) {
 // waitStep is the time between two tries of Wait.
 const waitStep = 100 * time.Millisecond
 
-// Wait acquires the lock at path once no other process holds it. When ctx ends first, its error names the holder.
+// Wait acquires the lock at path once no other process holds it. If ctx ends first, the error names the holder.
 func Wait(ctx context.Context, path string) (*Lock, error) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()

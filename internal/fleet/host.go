@@ -14,19 +14,19 @@ const (
 	Running  State = "running"
 	Draining State = "draining" // takes no new sandbox; some still run
 	Drained  State = "drained"  // takes no new sandbox; none runs
-	Lost     State = "lost"     // gives no sign of life
+	Lost     State = "lost"     // has not renewed its record
 )
 
-// Host is a host of the deployment, as it was at SeenAt.
+// Host is the state of a host of the deployment at SeenAt.
 type Host struct {
 	Name    string `json:"name"`
 	State   State  `json:"state"`
 	Version string `json:"version,omitempty"`
 	// Backends have the room of the host by the name of the backend.
 	Backends map[string]Room `json:"backends,omitempty"`
-	Load     float64         `json:"load"` // of its machine: processes that run or want to, over the last minute
+	Load     float64         `json:"load"` // load average of its machine over the last minute
 	CPUs     int             `json:"cpus"`
-	// StartedAt is the start of its worker, SeenAt its last sign of life.
+	// StartedAt is the start of its worker, SeenAt the time of its latest status.
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
 	Error     string    `json:"error,omitempty"` // why it did not answer
@@ -52,7 +52,7 @@ type Page struct {
 	Hosts []Host `json:"hosts"`
 }
 
-// name is what a host may call itself.
+// name matches valid names of hosts.
 var name = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 
 // IsName says whether a host can have the name.

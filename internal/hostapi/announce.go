@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Announce makes a host known to the servers of the deployment. What the record says of the machine and of the time is set here.
+// Announce writes the record of a host for the servers of the deployment. It sets the machine and the time of the record.
 func Announce(ctx context.Context, s *store.Store, h store.HostRecord) error {
 	h.Machine, h.At = machine(), time.Now().UTC()
 	return s.PutHost(ctx, h)
@@ -26,7 +26,7 @@ func machine() string {
 	return name
 }
 
-// check refuses an address that means this machine and was announced on another one.
+// check refuses a loopback address that was announced on another machine.
 func check(h store.HostRecord) error {
 	u, err := url.Parse(h.URL)
 	if err != nil {
@@ -34,7 +34,7 @@ func check(h store.HostRecord) error {
 	}
 	ip := net.ParseIP(u.Hostname())
 	if (ip.IsLoopback() || u.Hostname() == "localhost") && h.Machine != machine() {
-		return fmt.Errorf("it announces %s, which no other machine reaches: set worker.listen (ROLLOUTD_WORKER_LISTEN) there", h.URL)
+		return fmt.Errorf("it announces %s, which other machines cannot reach: set worker.listen (ROLLOUTD_WORKER_LISTEN) there", h.URL)
 	}
 	return nil
 }

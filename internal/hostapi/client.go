@@ -22,13 +22,13 @@ import (
 
 const (
 	dialTimeout   = 5 * time.Second
-	answerTimeout = 10 * time.Second // until a host begins its answer
+	answerTimeout = 10 * time.Second // until the header of an answer
 	silence       = 3 * alive        // after which a stream counts as broken
 	maxTranscript = 64 << 20         // bytes
 	maxFailure    = 64 << 10         // bytes
 )
 
-// Client reaches the hosts of a deployment. It is safe for concurrent use. Its errors are faults: Unavailable when a host does not answer or
+// Client calls the hosts of a deployment. It is safe for concurrent use. Its errors are faults: Unavailable when a host does not answer or
 // has announced no address, else the kind that the host gave.
 type Client struct {
 	store *store.Store
@@ -43,7 +43,7 @@ func NewClient(s *store.Store, key seal.Key) *Client {
 	}}}
 }
 
-// Transcript is the latest transcript of an attempt whose agent works; fault.NotFound when there is none.
+// Transcript returns the latest transcript of an attempt whose agent works; fault.NotFound when there is none.
 func (c *Client) Transcript(ctx context.Context, host string, t rollout.Target) (rollout.Transcript, error) {
 	var latest rollout.Transcript
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout)
@@ -57,7 +57,7 @@ func (c *Client) Transcript(ctx context.Context, host string, t rollout.Target) 
 	return latest, fault.Wrap(fault.Unavailable, err, "transcript of host %q", host)
 }
 
-// Events calls emit with the events of an attempt after an id, as they happen, until the attempt is over on its host.
+// Events calls emit with the events of an attempt after an id, as they happen, until the attempt has ended on its host.
 func (c *Client) Events(ctx context.Context, host string, t rollout.Target, after int64, emit func([]rollout.Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -94,7 +94,7 @@ func (c *Client) Events(ctx context.Context, host string, t rollout.Target, afte
 // maxLine bounds a line of an event, in bytes.
 const maxLine = 2 * eventlog.MaxEvent
 
-// readBatch reads the whole lines that have come, at least one; blank ones are left out.
+// readBatch reads the whole lines that have arrived, at least one, without blank ones.
 func readBatch(r *bufio.Reader) ([]byte, error) {
 	var batch []byte
 	for {
@@ -119,7 +119,7 @@ func (c *Client) get(ctx context.Context, host string, t rollout.Target, what st
 	return c.call(ctx, at, http.MethodGet, fmt.Sprintf("/rollouts/%s/attempts/%d/%s", url.PathEscape(t.RolloutID), t.Attempt, what))
 }
 
-// call sends a request without a body to a host; the answer is one of success.
+// call sends a request without a body to a host, and returns an answer with status 200.
 func (c *Client) call(ctx context.Context, at store.HostRecord, method, path string) (*http.Response, error) {
 	if err := check(at); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", at.ID)
@@ -137,9 +137,9 @@ func (c *Client) call(ctx context.Context, at store.HostRecord, method, path str
 		return res, nil
 	}
 	defer res.Body.Close()
-	var said failure
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxFailure)).Decode(&said); err != nil || !said.Kind.Known() {
+	var f failure
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxFailure)).Decode(&f); err != nil || !f.Kind.Known() {
 		return nil, fault.New(fault.Unavailable, "host %q answered %s", at.ID, res.Status)
 	}
-	return nil, fault.New(said.Kind, "host %q: %s", at.ID, said.Message)
+	return nil, fault.New(f.Kind, "host %q: %s", at.ID, f.Message)
 }

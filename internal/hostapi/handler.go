@@ -18,16 +18,16 @@ import (
 // purpose names the token of the API; see seal.Key.Token.
 const purpose = "host api"
 
-// alive is how often a stream without events has a blank line, by which its reader knows that the host lives.
+// alive is the interval of blank lines in a stream without events, which show its reader that the host is alive.
 const alive = 15 * time.Second
 
-// Transcripts tells the transcripts of the agents that work on the host; *watch.Watcher is one.
+// Transcripts returns the transcripts of the agents that work on the host; *watch.Watcher implements it.
 type Transcripts interface {
-	// Transcript is the latest of a sandbox's agent; fault.NotFound when none works there, or it has none.
+	// Transcript returns the latest transcript of a sandbox's agent; fault.NotFound when no agent works there, or it has no transcript.
 	Transcript(ctx context.Context, sandboxID string) (rollout.Transcript, error)
 }
 
-// Options are what a host serves.
+// Options of a Handler.
 type Options struct {
 	Key         seal.Key
 	Events      *eventlog.Logs
@@ -37,7 +37,7 @@ type Options struct {
 
 // Self is the host itself.
 type Self interface {
-	// Status is how the host is.
+	// Status is the current status of the host.
 	Status(ctx context.Context) fleet.Host
 	// Look reads whether operators want the host drained.
 	Look(ctx context.Context) error
@@ -48,7 +48,7 @@ type Self interface {
 //	GET /rollouts/{id}/attempts/{n}/events?after=ID → JSON lines of rollout.Event as they happen; the last line is {"end":true}
 //	GET /rollouts/{id}/attempts/{n}/transcript      → rollout.Transcript
 //	GET /status                                     → fleet.Host
-//	POST /status                                    → the same, after the host has read its mark in the store
+//	POST /status                                    → the same, after the host has read its drain mark in the store
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /rollouts/{id}/attempts/{n}/events", answering(o.events))
@@ -119,7 +119,7 @@ func (o Options) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// end is the last line of a log that is whole.
+// end is the last line of a whole log.
 const end = "{\"end\":true}\n"
 
 func (o Options) events(w http.ResponseWriter, r *http.Request) error {
@@ -143,5 +143,5 @@ func (o Options) events(w http.ResponseWriter, r *http.Request) error {
 	if err := log.Stream(ctx, after, out.write); err == nil {
 		_ = out.write([]byte(end)) // the client may be gone
 	}
-	return nil // a stream that breaks off has no end line
+	return nil // a broken stream has no end line
 }

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// Interval is how often a host writes its record, which is its sign of life to servers that do not reach it.
+	// Interval is how often a host writes its record, which shows servers that do not reach it that it is alive.
 	Interval = time.Minute
-	// lostAfter is the age of the last sign of life of a host that counts as lost.
+	// lostAfter is the age of its record at which a host counts as lost.
 	lostAfter = 3 * Interval
-	// forgottenAfter is the age at which a host is not listed any more.
+	// forgottenAfter is the age of its record at which a host is not listed any more.
 	forgottenAfter = 24 * time.Hour
 	statusTimeout  = 5 * time.Second
 	maxStatus      = 64 << 10 // bytes
-	askedAtOnce    = 16
+	maxCalls       = 16       // of hosts at once
 )
 
-// Hosts lists the hosts of the deployment. It asks each of them; one that does not answer is shown as its record was.
+// Hosts lists the hosts of the deployment. It calls each host; for one that does not answer it returns the record.
 func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	records, err := c.store.Hosts(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	}
 	all := make([]fleet.Host, len(records))
 	var asking errgroup.Group
-	asking.SetLimit(askedAtOnce)
+	asking.SetLimit(maxCalls)
 	for i, at := range records {
 		asking.Go(func() error { all[i] = c.look(ctx, at, http.MethodGet); return nil })
 	}
@@ -48,8 +48,8 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	return page, nil
 }
 
-// Drain sets whether a host takes no new sandboxes, and returns the host. One that does not answer obeys when it writes its next record, or when it
-// starts.
+// Drain sets whether a host takes no new sandboxes, and returns the host. A host that does not answer reads the mark when it writes its next
+// record, or when it starts.
 func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, error) {
 	if !fleet.IsName(name) {
 		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
@@ -68,7 +68,7 @@ func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, e
 	return c.look(ctx, at, http.MethodPost), nil
 }
 
-// Mark is Drain for a host that may not have started yet: it obeys when it starts.
+// Mark is Drain for a host that may not have started yet; it reads the mark when it starts.
 func (c *Client) Mark(ctx context.Context, name string, on bool) error {
 	if err := c.store.SetDrained(ctx, name, on); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *Client) Mark(ctx context.Context, name string, on bool) error {
 	return err
 }
 
-// look asks a host how it is; by POST it reads its mark in the store first.
+// look returns the status of a host. With method POST the host reads its mark in the store first.
 func (c *Client) look(ctx context.Context, at store.HostRecord, method string) fleet.Host {
 	h, err := c.status(ctx, at, method)
 	if err == nil {
@@ -115,7 +115,7 @@ func (c *Client) status(ctx context.Context, at store.HostRecord, method string)
 	return h, fault.Wrap(fault.Unavailable, err, "status of host %q", at.ID)
 }
 
-// StateOf is the state of a host that lives.
+// StateOf is the state of a host that is alive.
 func StateOf(h fleet.Host, drained bool) fleet.State {
 	switch {
 	case !drained:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lines writes a stream, and a blank line where nothing was written for a while.
+// lines writes a stream, and a blank line after each interval without a write.
 type lines struct {
 	mu   sync.Mutex
 	w    http.ResponseWriter

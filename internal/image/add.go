@@ -37,7 +37,7 @@ func (s *Store) Import(ctx context.Context, path, image string) (Image, error) {
 	})
 }
 
-// adding runs do with a folder for what is unpacked. No layer is removed meanwhile.
+// adding calls do with a folder for unpacked layers. No layer is removed meanwhile.
 func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error)) (Image, error) {
 	l, err := lock(ctx, s.path(storeLock), unix.LOCK_SH)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error))
 	return added, err
 }
 
-// add unpacks the layers that the store does not have, and records the image under its names. stop ends reads of img that wait for others; it is
-// called when a layer has failed.
+// add unpacks the layers that the store does not have, and records the image under its names. stop cancels the reads of img; add calls it
+// when a layer has failed.
 func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string, names ...string) (Image, error) {
 	record, layers, err := s.describe(img)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	}
 	layers, err := img.Layers()
 	if err != nil || len(layers) != len(config.RootFS.DiffIDs) {
-		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("%d layers, and digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
+		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("%d layers, but digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
 	}
 	record := recordOf(config, id)
 	for _, d := range config.RootFS.DiffIDs {
@@ -129,7 +129,7 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	return record, layers, nil
 }
 
-// invalid gives an error of a broken image its kind; one of the registry has it already.
+// invalid wraps an error of a broken image in its kind; an error of the registry has a kind already.
 func invalid(err error, part string) error {
 	if fault.KindOf(err) != fault.Internal {
 		return err
@@ -168,7 +168,7 @@ func (s *Store) unpackAll(ctx context.Context, stop func(), ids []string, layers
 	return nil
 }
 
-// syncAll brings the file system of dir to the disk.
+// syncAll syncs the file system of dir to the disk.
 func syncAll(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -203,12 +203,12 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 		return readError(registryError(err))
 	}
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != id {
-		return fault.New(fault.Invalid, "image: a layer has the digest %s, and the configuration says %s", got, id)
+		return fault.New(fault.Invalid, "image: a layer has the digest %s, but the configuration has %s", got, id)
 	}
 	return fault.Wrap(fault.Exhausted, s.writeJSON(filepath.Join(dir, recordFile), written), "record layer")
 }
 
-// until reads from r until ctx ends. It is looked at between two reads: to close r during one would be a race.
+// until reads from r until ctx ends. It checks ctx between two reads: closing r during a read would be a race.
 func until(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
@@ -222,7 +222,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// tarOverhead is what an entry takes in a tar file beside its content, in bytes.
+// tarOverhead is the size of an entry in a tar file without its content, in bytes.
 const tarOverhead = 4096
 
 // boundedReader fails past a number of bytes: a small compressed layer may hold endless zeros.
@@ -234,12 +234,12 @@ type boundedReader struct {
 func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return n, fault.New(fault.Invalid, "image: a layer has more bytes than its files may have")
+		return n, fault.New(fault.Invalid, "image: a layer has more bytes than the limit of its files allows")
 	}
 	return n, err
 }
 
-// sum adds up the layers of an image, and refuses one beyond the limits.
+// sum adds up the sizes of the layers of an image, and refuses an image beyond the limits.
 func (s *Store) sum(i *Image) error {
 	for _, id := range i.Layers {
 		var l layer
@@ -255,7 +255,7 @@ func (s *Store) sum(i *Image) error {
 	return nil
 }
 
-// layerLocks are the locks of layers that are being unpacked.
+// layerLocks holds the locks of layers that are being unpacked.
 type layerLocks []*os.File
 
 // lockLayers waits until no other process unpacks one of the layers. The order of the digests prevents a deadlock.

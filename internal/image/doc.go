@@ -6,8 +6,8 @@
 //
 // Layers are in the form that overlayfs reads: a whiteout is a character device 0/0, an opaque directory has the attribute
 // trusted.overlay.opaque, or user.overlay.opaque where the store belongs to an ordinary user. Mount them read-only, without set-user-id and
-// without devices: their files come from strangers.
+// without devices: their files are not trusted.
 //
-// Several processes may share a store. A Use holds its image for as long as its lock is open; removal and collection leave it alone. A crash
+// Several processes may share a store. A Use holds its image for as long as its lock is open; removal and collection skip the image. A crash
 // leaves no partial layer: layers are unpacked under another name, synced, and renamed.
 package image

@@ -90,7 +90,7 @@ func deviceOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// writeEntry writes a folder, a file or a link; what is none of them is left out.
+// writeEntry writes a folder, a file or a link, and leaves out all other types.
 func writeEntry(t *tar.Writer, root *os.Root, name string, info fs.FileInfo) error {
 	link := ""
 	switch {

@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// folders are the headers of a layer's folders, which get their final mode and time at the end. What lies below a folder is forgotten with it, at a
-// cost of what is forgotten: a hostile layer replaces the same folder again and again.
+// folders has the headers of a layer's folders, which get their final mode and time at the end. Forgetting a folder forgets all below it; the cost
+// is proportional to what is forgotten, since a hostile layer may replace the same folder again and again.
 type folders struct {
 	headers map[string]*tar.Header
 	known   map[string]bool

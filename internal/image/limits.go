@@ -11,7 +11,7 @@ type Limits struct {
 	Entries int   // files, folders, links and whiteouts of all layers; default 500,000
 	Bytes   int64 // content of all files; default 32 GiB
 	Depth   int   // folders within each other; default 100
-	// Folders bounds what is kept in memory of all folders until their layers end: names and extended attributes, in bytes; default 64 MiB.
+	// Folders bounds the names and extended attributes of folders, which are in memory until their layer ends, in bytes; default 64 MiB.
 	Folders int64
 }
 
@@ -22,7 +22,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// budget is what the layers of one image have taken of its limits. Layers that are unpacked at the same time share it.
+// budget counts the usage of one image's limits. Layers that are unpacked at the same time share it.
 type budget struct {
 	Limits
 	entries, bytes, folders atomic.Int64

@@ -21,8 +21,8 @@ type entry struct {
 	mode  fs.FileMode
 }
 
-// FirstNoFolder returns the first part of an absolute path that is in the image and no folder, and its type: a link, a file, a device. It is ""
-// where all parts that exist are folders. Links are not followed.
+// FirstNoFolder returns the first part of an absolute path that is in the image and is not a folder, and its type: a link, a file, a device. It
+// returns "" if all existing parts are folders. It does not follow links.
 func (u *Use) FirstNoFolder(p string) (string, fs.FileMode, error) {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
@@ -40,7 +40,8 @@ func (u *Use) FirstNoFolder(p string) (string, fs.FileMode, error) {
 	return "", 0, nil
 }
 
-// ReadFile reads a regular file of the image. Without one, or below a link, it is an fs.ErrNotExist; a larger one is a fault.Invalid.
+// ReadFile reads a regular file of at most most bytes. The error is an fs.ErrNotExist if there is none or it is below a link, and a
+// fault.Invalid if it is larger.
 func (u *Use) ReadFile(p string, most int64) ([]byte, error) {
 	e, err := u.find(strings.Trim(p, "/"))
 	if err != nil {
@@ -66,7 +67,7 @@ func (u *Use) ReadFile(p string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// find looks for a path as overlayfs does: a higher layer decides, and hides what is below a whiteout, a file or an opaque folder.
+// find looks for a path as overlayfs does: the highest layer with the path wins; whiteouts, files and opaque folders hide lower layers.
 func (u *Use) find(name string) (entry, error) {
 	for n := len(u.Layers) - 1; n >= 0; n-- {
 		mode, next, err := lookIn(u.Layers[n], name)

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// owner says who the files of a store belong to. Root keeps those of the image. With an ordinary user all belong to that user, who can always
-// change them.
+// owner decides the owner of a store's files. Root keeps the owners of the image. For an ordinary user all files belong to that user, who can
+// always change them.
 type owner struct{ root bool }
 
 // opaque is the attribute of a folder that hides the one below it.
@@ -23,7 +23,7 @@ func (o owner) opaque() string {
 	return "user.overlay.opaque"
 }
 
-// finish gives an open file or folder its owner, attributes, mode and time.
+// finish sets the owner, attributes, mode and time of an open file or folder.
 func (o owner) finish(f *os.File, h *tar.Header) error {
 	mode := h.FileInfo().Mode() & (os.ModePerm | os.ModeSetuid | os.ModeSetgid | os.ModeSticky)
 	if o.root {
@@ -43,7 +43,7 @@ func (o owner) finish(f *os.File, h *tar.Header) error {
 	return unix.Futimes(int(f.Fd()), []unix.Timeval{t, t})
 }
 
-// link gives a symbolic link its owner.
+// link sets the owner of a symbolic link.
 func (o owner) link(root *os.Root, name string, h *tar.Header) error {
 	if !o.root {
 		return nil
@@ -64,7 +64,7 @@ const (
 	maxAttributes = 64 << 10
 )
 
-// attributes sets file capabilities and user attributes. All others, such as those that steer overlayfs, are left out.
+// attributes sets file capabilities and user attributes. It leaves out all others, such as those of overlayfs.
 func (o owner) attributes(f *os.File, h *tar.Header) error {
 	size := 0
 	for record, value := range h.PAXRecords {

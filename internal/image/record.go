@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Image is what the store knows of an image.
+// Image is the record of an image in the store.
 type Image struct {
 	ID      string   `json:"id"`     // digest of its configuration, sha256:…
 	Layers  []string `json:"layers"` // digests of the uncompressed layers, the lowest first
@@ -27,7 +27,7 @@ type Image struct {
 	UsedAt time.Time `json:"-"` // when a sandbox last used it, or when it was added
 }
 
-// layer is what the store knows of a layer.
+// layer is the record of a layer in the store.
 type layer struct {
 	Bytes   int64 `json:"bytes"`
 	Entries int   `json:"entries"`
@@ -70,7 +70,7 @@ func readJSON(path string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// writeJSON writes a file as a whole or not at all.
+// writeJSON writes a file atomically.
 func (s *Store) writeJSON(path string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Registries says how registries are reached. Credentials are those of the Docker configuration (~/.docker/config.json, $DOCKER_CONFIG).
+// Registries configures access to registries. Credentials come from the Docker configuration (~/.docker/config.json, $DOCKER_CONFIG).
 type Registries struct {
 	// Mirrors are tried before a registry, in their order, by its name (docker.io).
 	Mirrors map[string][]string
 	// Insecure are registries that are reached by plain HTTP, or by TLS without a check of the certificate.
 	Insecure []string
-	// Stall is how long a registry may send nothing; default 60 s. One that did so once is not asked again during a pull.
+	// Stall is how long a registry may send nothing; default 60 s. A registry that stalled is not called again during a pull.
 	Stall time.Duration
 	// Pull bounds a pull as a whole; default 30 min.
 	Pull time.Duration
@@ -38,7 +38,7 @@ const (
 	defaultPull  = 30 * time.Minute
 )
 
-// Pull adds the image of a registry under its name. An image that the store has under that name is pulled again: a tag may have moved.
+// Pull adds the image of a registry under its name. It pulls an image again that the store has under that name: a tag may have moved.
 func (s *Store) Pull(ctx context.Context, image string) (Image, error) {
 	ref, err := parse(image)
 	if err != nil {
@@ -64,11 +64,11 @@ func (s *Store) pull(ctx context.Context, ref name.Reference) (Image, error) {
 			}
 			errs = append(errs, err)
 		}
-		return Image{}, worst(errs)
+		return Image{}, joinErrors(errs)
 	})
 }
 
-// pullFrom adds the image as one source has it, under the names of ref.
+// pullFrom pulls the image from one source and adds it under the names of ref.
 func (s *Store) pullFrom(ctx context.Context, from, ref name.Reference, temp string) (Image, error) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -79,7 +79,7 @@ func (s *Store) pullFrom(ctx context.Context, from, ref name.Reference, temp str
 	return s.add(ctx, stop, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
 }
 
-// Check asks the registry for the manifest of an image: whether there is such an image, and for this machine.
+// Check fetches the manifest of an image from the registry and checks that the image exists and can run on this machine.
 func (s *Store) Check(ctx context.Context, image string) error {
 	ref, err := parse(image)
 	if err != nil {
@@ -96,18 +96,18 @@ func (s *Store) Check(ctx context.Context, image string) error {
 		}
 		errs = append(errs, err)
 	}
-	return worst(errs)
+	return joinErrors(errs)
 }
 
-// worst returns the error of the last source, the registry itself, after those of its mirrors.
-func worst(errs []error) error {
+// joinErrors joins the errors of all sources. The kind is that of the last source, the registry itself.
+func joinErrors(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
 	}
 	return fault.Wrap(fault.KindOf(errs[len(errs)-1]), errors.Join(errs...), "image: from %d sources", len(errs))
 }
 
-// sources are where an image is looked for: the mirrors of its registry, then the registry.
+// sources lists the places from which an image can be pulled: the mirrors of its registry, then the registry.
 func (s *Store) sources(ref name.Reference) []name.Reference {
 	var all []name.Reference
 	sep := ":"
@@ -135,7 +135,7 @@ func (s *Store) insecure(host string) bool {
 	return false
 }
 
-// fetch reads the manifest and returns the image of this machine with the digest under which the registry has the name.
+// fetch reads the manifest and returns the image for this machine, with the digest that the registry has for the name.
 func (s *Store) fetch(ctx context.Context, ref name.Reference) (v1.Image, v1.Hash, error) {
 	d, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithTransport(s.transport(ref.Context().RegistryStr())), remote.WithPlatform(platform()))
@@ -181,8 +181,8 @@ func fetchError(ref name.Reference, err error) error {
 	return fault.Wrap(kind, err, "image %s", ref.Name())
 }
 
-// registryError gives an error of a registry its kind. One that does not answer is unavailable; what it answers and is not an image is
-// invalid.
+// registryError wraps an error of a registry in its kind: unavailable for a registry that does not answer, invalid for an answer that is not an
+// image.
 func registryError(err error) error {
 	var answer *transport.Error
 	var network net.Error
@@ -202,7 +202,7 @@ func registryError(err error) error {
 	return err
 }
 
-// transport reaches one registry.
+// transport returns the transport for one registry.
 func (s *Store) transport(host string) http.RoundTripper {
 	base, ok := remote.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -221,7 +221,7 @@ func (s *Store) transport(host string) http.RoundTripper {
 type patientTransport struct {
 	base   http.RoundTripper
 	stall  time.Duration
-	silent atomic.Bool // it sent nothing for that long: the client's retries would wait as long again
+	silent atomic.Bool // the registry stalled once: each retry of the client would wait as long again
 }
 
 func (p *patientTransport) RoundTrip(req *http.Request) (*http.Response, error) {

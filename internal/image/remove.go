@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Remove removes the name of an image. The image goes with its last name, or at once if image is its id. An image that a sandbox uses is
-// a fault.Conflict.
+// Remove removes the name of an image. It removes the image with its last name, or at once if image is its id. The error is a fault.Conflict if
+// a sandbox uses the image.
 func (s *Store) Remove(ctx context.Context, image string) error {
 	l, err := lock(ctx, s.path(storeLock), unix.LOCK_EX)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Store) Remove(ctx context.Context, image string) error {
 	return errors.Join(err, s.sweepLayers())
 }
 
-// Collect removes images until the layers fit the bound of the store, those that were not used for the longest time first. It keeps what
-// sandboxes use. It returns the ids of the removed images. While an image is being added it does nothing.
+// Collect removes images until the layers fit the bound of the store, the least recently used first, and returns their ids. It keeps images that
+// sandboxes use. While an image is being added it does nothing.
 func (s *Store) Collect() (removed []string, err error) {
 	if s.o.MaxBytes == 0 {
 		return nil, nil
@@ -57,7 +57,7 @@ func (s *Store) Collect() (removed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := len(images) - 1; i > 0; i-- { // the last used stays, however large
+	for i := len(images) - 1; i > 0; i-- { // the most recently used image stays, even if it is too large
 		sum, err := s.Bytes()
 		if err != nil || sum <= s.o.MaxBytes {
 			return removed, err
@@ -88,7 +88,7 @@ func (s *Store) drop(id string, names []string) error {
 	return fault.Wrap(fault.Unavailable, errors.Join(err, ignoreMissing(os.Remove(s.imageFile(id)))), "remove image %s", id)
 }
 
-// sweepLayers removes the layers of no image. The caller holds the store's lock.
+// sweepLayers removes layers that belong to no image. The caller holds the store's lock.
 func (s *Store) sweepLayers() error {
 	images, err := s.List()
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) sweepLayers() error {
 			continue
 		}
 		gone := s.path(tempDir, "gone-"+e.Name())
-		// Renamed first: a crash then leaves no layer that looks whole.
+		// Renamed first, so that a crash leaves no partial layer under its name.
 		if e := os.Rename(dir, gone); e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -152,7 +152,7 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// openOwn opens a folder of the owner, whatever its mode.
+// openOwn opens a folder of this user with any mode.
 func openOwn(dir string) (*os.Root, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, err

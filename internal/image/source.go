@@ -17,11 +17,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// platform is what this machine runs.
+// platform is the platform of this machine.
 func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
 // openPath opens an image at path: the folder of a root file system, an OCI layout folder, an archive of docker save, or a tar file of an
-// OCI layout. The folder temp takes the content of the last.
+// OCI layout, which is unpacked into temp.
 func (s *Store) openPath(ctx context.Context, path, temp string) (v1.Image, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) untarLayout(ctx context.Context, path, temp string) error {
 	return err
 }
 
-// fromLayout picks the image of this machine out of an OCI layout.
+// fromLayout returns the image for this machine from an OCI layout.
 func fromLayout(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -104,7 +104,7 @@ func fromLayout(dir string) (v1.Image, error) {
 // maxNesting bounds indexes within indexes.
 const maxNesting = 4
 
-// pick returns the image of this machine. An index of a layout may hold the index of an image.
+// pick returns the image for this machine. An index of a layout may contain the index of an image.
 func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil {
@@ -122,7 +122,7 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 		case d.MediaType.IsImage() && (d.Platform == nil || d.Platform.Satisfies(platform())):
 			i, err := index.Image(d.Digest)
 			return i, fault.Wrap(fault.Invalid, err, "image: manifest %s", d.Digest)
-		case d.Platform != nil && d.Platform.OS != "unknown": // attestations are of no platform
+		case d.Platform != nil && d.Platform.OS != "unknown": // attestations have the platform "unknown"
 			others = append(others, d.Platform.String())
 		}
 	}
@@ -134,5 +134,5 @@ func wrongPlatform(others []string) error {
 	if len(others) > 0 {
 		has = strings.Join(others[:min(len(others), 20)], ", ")
 	}
-	return fault.New(fault.Invalid, "image: it is not for %s; it has: %s", platform(), has)
+	return fault.New(fault.Invalid, "image: it has no variant for %s; it has: %s", platform(), has)
 }

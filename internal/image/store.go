@@ -21,9 +21,9 @@ import (
 
 // Options configures a Store. Dir is required.
 type Options struct {
-	// Dir is the folder of the store. It is made when missing and belongs to one user.
+	// Dir is the folder of the store. It is created if missing and belongs to one user.
 	Dir string
-	// MaxBytes bounds the unpacked layers. Beyond it, adding an image removes those that were not used for the longest time; 0: no bound.
+	// MaxBytes bounds the unpacked layers. Beyond it, adding an image removes the least recently used ones; 0: no bound.
 	MaxBytes int64
 	// Limits bounds what one image may unpack to; zero fields take the defaults.
 	Limits Limits
@@ -39,7 +39,7 @@ type Store struct {
 	ownedBy owner
 }
 
-// Open makes the folder of a store ready.
+// Open opens a store, and creates its folder if missing.
 func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -58,7 +58,7 @@ func Open(o Options) (*Store, error) {
 	return s, s.clearTemp()
 }
 
-// clearTemp removes what a crash left, unless an image is being added.
+// clearTemp removes temporary files of a crash, unless an image is being added.
 func (s *Store) clearTemp() error {
 	l, err := tryLock(s.path(storeLock), os.O_RDWR|os.O_CREATE, unix.LOCK_EX)
 	if errors.Is(err, errHeld) {
@@ -97,7 +97,7 @@ func (s *Store) List() ([]Image, error) {
 	return all, nil
 }
 
-// Find returns the image of a name or an id (sha256:…); one that the store does not have is a fault.NotFound.
+// Find returns the image with a name or an id (sha256:…). The error is a fault.NotFound if the store does not have it.
 func (s *Store) Find(image string) (Image, error) {
 	id, err := s.resolve(image)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Store) resolve(image string) (string, error) {
 	return n.ID, fault.Wrap(fault.Internal, err, "name of image %s", image)
 }
 
-// touch notes that the image was used now: by the time of its record, to the nanosecond.
+// touch sets the time of the image's record, which is the time of its last use, to now.
 func (s *Store) touch(id string) error {
 	now := time.Now()
 	return fault.Wrap(fault.Unavailable, os.Chtimes(s.imageFile(id), now, now), "image %s", id)
@@ -216,14 +216,14 @@ type Use struct {
 	Lock *os.File
 }
 
-// Use finds an image, notes the time, and holds it. The caller closes Lock.
+// Use finds an image, sets the time of its last use, and holds it. The caller closes Lock.
 func (s *Store) Use(ctx context.Context, image string) (*Use, error) {
 	for {
 		u, err := s.use(image)
 		if !errors.Is(err, errHeld) {
 			return u, err
 		}
-		select { // it is being removed, or was just looked at for that
+		select { // another process is removing it, or checks whether it may
 		case <-time.After(lockStep):
 		case <-ctx.Done():
 			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for image %s", image)
@@ -245,7 +245,7 @@ func (s *Store) use(image string) (*Use, error) {
 		return nil, err
 	}
 	u := &Use{Lock: held}
-	if err := readJSON(path, &u.Image); err != nil { // the path: what is locked may have been removed before
+	if err := readJSON(path, &u.Image); err != nil { // read by path: the locked file may have been removed before
 		return nil, errors.Join(notHere(image), held.Close())
 	}
 	u.Image.UsedAt = time.Now()

@@ -53,7 +53,7 @@ func unpack(ctx context.Context, r io.Reader, root *os.Root, own owner, b *budge
 	return u.layer, u.finishDirs()
 }
 
-// readError gives an error of reading a layer its kind; one of the registry has it already.
+// readError wraps an error of reading a layer in its kind; an error of the registry has a kind already.
 func readError(err error) error {
 	switch {
 	case fault.KindOf(err) != fault.Internal:
@@ -83,7 +83,7 @@ func entryError(name string, err error) error {
 func (u *unpacker) clean(name string) (string, error) {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			return "", fault.New(fault.Invalid, "it names a place outside the image")
+			return "", fault.New(fault.Invalid, "its path leads out of the image")
 		}
 	}
 	p := path.Clean(strings.TrimLeft(name, "/"))
@@ -142,7 +142,7 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 			return err
 		}
 		if st, err := u.root.Lstat(target); err != nil || st.IsDir() || st.Mode()&fs.ModeDevice != 0 {
-			return fault.New(fault.Invalid, "it is a hard link to %.200q, which is no file of this layer", h.Linkname)
+			return fault.New(fault.Invalid, "it is a hard link to %.200q, which is not a file of this layer", h.Linkname)
 		}
 		return u.root.Link(target, name)
 	default:
@@ -150,7 +150,7 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	}
 }
 
-// keep remembers what a folder gets at the end: a copy, which holds nothing else of the header.
+// keep stores the header that a folder gets at the end. It is a copy, which keeps no other parts of the header in memory.
 func (u *unpacker) keep(name string, h *tar.Header) error {
 	kept := &tar.Header{Typeflag: tar.TypeDir, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime, PAXRecords: map[string]string{}}
 	size := len(name)
@@ -183,7 +183,7 @@ func (u *unpacker) file(name string, h *tar.Header, content io.Reader) (err erro
 	return u.owner.finish(f, h)
 }
 
-// parents makes the folders above name that the layer has not named.
+// parents creates the folders above name for which the layer has no entry.
 func (u *unpacker) parents(name string) error {
 	dir := path.Dir(name)
 	if dir == "." {
@@ -201,7 +201,7 @@ func (u *unpacker) parents(name string) error {
 	return nil
 }
 
-// makeWay removes what an earlier entry of the layer put at name. A folder stays where a folder follows.
+// makeWay removes what an earlier entry of the layer created at name. It keeps a folder if the new entry is a folder.
 func (u *unpacker) makeWay(name string, dir bool) error {
 	st, err := u.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +214,7 @@ func (u *unpacker) makeWay(name string, dir bool) error {
 	return u.root.RemoveAll(name)
 }
 
-// finishDirs gives the folders their owners, modes and times, after the last file was written into them.
+// finishDirs sets the owners, modes and times of the folders, after the last file was written into them.
 func (u *unpacker) finishDirs() error {
 	for name, h := range u.dirs.headers {
 		f, err := u.root.Open(name)
@@ -228,7 +228,7 @@ func (u *unpacker) finishDirs() error {
 	return nil
 }
 
-// mtime bounds a time to what file systems keep.
+// mtime limits a time to the range that file systems support.
 func mtime(h *tar.Header) time.Time {
 	if t := h.ModTime; t.Unix() > 0 && t.Unix() < 1<<33 {
 		return t

@@ -255,7 +255,7 @@ func TestWrongDigest(t *testing.T) {
 	ref := push(t, host, "app:1", lyingImage{img, lying})
 	s := open(t, image.Options{})
 	err = pull(t, s, ref)
-	require.ErrorContains(t, err, "the configuration says sha256:1111")
+	require.ErrorContains(t, err, "the configuration has sha256:1111")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	nothingIn(t, s)
 }

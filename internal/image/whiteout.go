@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// whiteout removes a file of the layers below, or with the opaque name everything in the folder. It does nothing to what this layer has.
+// whiteout hides a file of lower layers, or with the opaque name all their files in the folder. It does not affect files of this layer.
 func (u *unpacker) whiteout(name string) error {
 	dir, err := u.root.Open(path.Dir(name))
 	if err != nil {

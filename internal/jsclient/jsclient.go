@@ -15,15 +15,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
-// Packages of clients: MCP is that of the Model Context Protocol and MCP2 its second generation, E2B that of E2B's sandboxes.
+// Packages of clients: MCP is the SDK of the Model Context Protocol, MCP2 its second generation, E2B the SDK of E2B's sandboxes.
 const (
 	MCP  = "@modelcontextprotocol/sdk@1.32.2"
 	MCP2 = "@modelcontextprotocol/client@2.4.0"
 	E2B  = "e2b@2.51.0"
 )
 
-// Run runs a script beside which the package is installed. The script must say "all checks held" when it comes to its end. Without node the
-// test is skipped, but not on CI.
+// Run runs a script with the package installed. The script must print "all checks held" at its end. Without node the test is skipped, except on
+// CI.
 func Run(t *testing.T, pkg, script string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -44,7 +44,7 @@ func Run(t *testing.T, pkg, script string, args ...string) {
 	require.Contains(t, out, "all checks held", script)
 }
 
-// installed is a folder with the package, which is made once per machine.
+// installed returns a folder with the package, which is installed once per machine.
 func installed(t *testing.T, pkg string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

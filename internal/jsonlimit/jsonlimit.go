@@ -1,6 +1,6 @@
 // Package jsonlimit bounds a JSON text from an untrusted writer before it is decoded.
 //
-// A decoder turns a few bytes of JSON into many bytes of memory: an array of 20 million times {} takes 60 MB on the wire and
+// A decoder turns a few bytes of JSON into many bytes of memory: an array of 20 million {} takes 60 MB on the wire and
 // gigabytes decoded. A Reader passes a text through and fails as soon as it exceeds a bound, so the decoder behind it needs no
 // bounds of its own. It holds no part of the text.
 package jsonlimit

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// spare is how many connections over a limit are held at once, so that their clients get an answer. Beyond them clients wait in the
-// kernel's queue.
+// spare is how many connections over a limit are accepted at once, so that their clients get an answer. Further clients wait in the kernel's
+// queue.
 const spare = 64
 
 // Limited is a listener that bounds the connections that are open at once.
@@ -19,7 +19,7 @@ const spare = 64
 // an error only on a connection; Over identifies it.
 //
 // An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the same names, and its handler
-// calls Serving first: a connection whose request has not come whole is at rest.
+// calls Serving first: a connection whose request has not arrived completely is at rest.
 type Limited struct {
 	*net.TCPListener
 	max    int
@@ -112,7 +112,7 @@ type conn struct {
 
 	// Guarded by from.mu.
 	trusted, gone bool
-	place         *list.Element // in from.rest; nil: it is not there
+	place         *list.Element // in from.rest; nil: not at rest
 }
 
 func (c *conn) Close() error {

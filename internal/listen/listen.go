@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// TCP listens on address, or returns an Error. A client that is gone, or reads nothing, holds its connection for deadpath.Timeout at most.
+// TCP listens on address, or returns an Error. A client that is unreachable or reads nothing holds its connection for deadpath.Timeout at most.
 func TCP(what, address, setting string) (*net.TCPListener, error) {
 	l, err := deadpath.Listener().Listen(context.Background(), "tcp", address) // listening does not block
 	if err != nil {

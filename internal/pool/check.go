@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Most hosts of a pool: a job has a task group for each.
-const mostHosts = 200
+// maxHosts bounds the hosts of a pool: a job has a task group for each.
+const maxHosts = 200
 
 var (
 	jobID    = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
 	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 	secret   = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL)`)
-	public   = []string{"ROLLOUTD_TOKENS_FILE"} // names of secrets that are none
+	public   = []string{"ROLLOUTD_TOKENS_FILE"} // names that match and are not secret
 )
 
-// Problem is a setting that is wrong.
+// Problem is an invalid setting.
 type Problem struct{ Field, Want string }
 
-// Check returns what is wrong in a spec with its defaults.
+// Check returns the invalid settings of a spec with its defaults.
 func (s Spec) Check() (all []Problem) {
 	check := func(ok bool, field, want string) {
 		if !ok {
@@ -38,7 +38,7 @@ func (s Spec) Check() (all []Problem) {
 	check(path.IsAbs(s.Command), "command", "want an absolute path of rolloutd")
 	check(s.HostConfig == "" || path.IsAbs(s.HostConfig), "host_config", "want an absolute path of a configuration file")
 	check(s.Slots >= 1 && s.Slots <= 10000, "slots_per_container", "want 1 to 10000")
-	check(s.Max >= 1 && s.Max <= mostHosts, "max_containers", "want 1 to 200")
+	check(s.Max >= 1 && s.Max <= maxHosts, "max_containers", "want 1 to 200")
 	check(s.Min >= 0 && s.Min <= s.Max, "min_containers", "want 1 to max_containers")
 	check(s.AcquireTimeout > 0 && s.AcquireTimeout <= 86400, "acquire_timeout_s", "want more than 0 and at most 86400 seconds")
 	check(s.Idle > 0 && s.Idle <= 7*86400, "idle_s", "want more than 0 and at most 604800 seconds")

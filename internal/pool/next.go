@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Next decides what is done. The error is a fault.Conflict when the job is another's.
+// Next returns the plan for an observation. The error is a fault.Conflict when the job belongs to another pool.
 func Next(o Observation) (Plan, error) {
 	p := Plan{Leaving: o.Last.Leaving, IdleSince: o.Last.IdleSince, Target: o.Last.Target}
 	down := o.Spec.Down != ""
@@ -60,7 +60,7 @@ func start(o Observation, p Plan, why string) Plan {
 	return p
 }
 
-// on counts the groups that have hosts, or are to.
+// on counts the groups that have hosts or are to have one.
 func (o Observation) on() (n int) {
 	for _, g := range o.Job.Groups {
 		if g.Count > 0 || len(g.Allocs) > 0 {
@@ -70,7 +70,7 @@ func (o Observation) on() (n int) {
 	return n
 }
 
-// gone are the hosts that the pool drained and whose allocations ended.
+// gone lists the hosts that the pool drained and whose allocations have ended.
 func (o Observation) gone() (hosts []string) {
 	live := map[string]bool{}
 	for _, g := range o.Job.Groups {
@@ -86,7 +86,7 @@ func (o Observation) gone() (hosts []string) {
 	return hosts
 }
 
-// adjust is Next for a job that runs.
+// adjust is Next for a running job.
 func (o Observation) adjust(p Plan) Plan {
 	p.Forget = o.gone()
 	p.Leaving = slices.DeleteFunc(slices.Clone(p.Leaving), func(h string) bool { return slices.Contains(p.Forget, h) })
@@ -126,7 +126,7 @@ func (o Observation) adjust(p Plan) Plan {
 
 func (o Observation) auto() bool { return o.Spec.Down == "" && o.Spec.Fixed == nil }
 
-// target is how many hosts the pool is to have. staying of them do not leave now; they have so many free and used slots.
+// target is how many hosts the pool is to have. staying hosts are not leaving; they have free and used slots.
 func (o Observation) target(staying, free, used int) int {
 	s := o.Spec
 	switch {
@@ -145,7 +145,7 @@ func (o Observation) target(staying, free, used int) int {
 	return min(max(want, s.Min), s.Max)
 }
 
-// fit is how many hosts hold what runs and what waits.
+// fit is how many hosts the running and the waiting rollouts need.
 func (o Observation) fit(used int) int {
 	return max(o.Spec.Min, (used+o.Backlog.Count+o.Spec.Slots-1)/o.Spec.Slots)
 }
@@ -160,7 +160,7 @@ func (o Observation) idle(p *Plan, staying, used int) {
 	}
 }
 
-// grow lets hosts that the pool drained stay, then starts others. It returns those that leave all the same.
+// grow resumes hosts that the pool drained, then starts others. It returns the hosts that still leave.
 func (o Observation) grow(p *Plan, leaving []room, n int) (still []room) {
 	for _, r := range leaving {
 		if n > 0 && r.ours {
@@ -180,9 +180,9 @@ func (o Observation) grow(p *Plan, leaving []room, n int) (still []room) {
 	return still
 }
 
-// shrink drains the hosts that are missed least. A group without an allocation has no host to drain.
+// shrink drains n hosts, in the order of drainOrder. A group without an allocation has no host to drain.
 func (o Observation) shrink(p *Plan, staying []room, n int) {
-	slices.SortStableFunc(staying, missed)
+	slices.SortStableFunc(staying, drainOrder)
 	for _, r := range staying[:max(0, min(n, len(staying)))] {
 		if len(r.hosts) == 0 || r.lost || o.Spec.Down == DownNow {
 			p.Counts[r.name] = 0
@@ -192,7 +192,7 @@ func (o Observation) shrink(p *Plan, staying []room, n int) {
 	p.Leaving = append(p.Leaving, p.Drain...)
 }
 
-// summary says what a plan changes.
+// summary describes the changes of a plan.
 func (o Observation) summary(p Plan) string {
 	on, off := 0, 0
 	for n := range maps.Values(p.Counts) {

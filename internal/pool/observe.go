@@ -9,7 +9,7 @@ import (
 // Job is the pool's job, as Nomad has it.
 type Job struct {
 	Exists      bool
-	Index       uint64 // its version: Nomad refuses a change that names an older one
+	Index       uint64 // its version: Nomad refuses a change with an older one
 	Owner       string // by its meta
 	Stopped     bool
 	SubmittedAt time.Time // of its last change
@@ -25,7 +25,7 @@ type Group struct {
 	Allocs   []Alloc
 }
 
-// AllocPending is the state of an allocation none of whose tasks has started, or whose tasks wait to be started again.
+// AllocPending is the state of an allocation whose tasks have not started, or wait for their restart.
 const AllocPending = "pending"
 
 // Alloc is an allocation that Nomad wants to run.
@@ -45,20 +45,20 @@ type Backlog struct {
 	Age   time.Duration `json:"age"` // of the oldest
 }
 
-// Observation is all that Next decides by.
+// Observation is the input of Next.
 type Observation struct {
 	Spec    Spec
 	Job     Job
 	Hosts   map[string]fleet.Host // of the deployment, by name
 	Backlog Backlog
-	Last    Status // of the look before
+	Last    Status // of the check before
 	Now     time.Time
 }
 
-// Plan is what is done next. Marks are set before the job is changed; the zero Plan changes nothing.
+// Plan is the changes to make. Marks are set before the job is changed; the zero Plan changes nothing.
 type Plan struct {
 	Resume, Drain []string       // hosts
-	Forget        []string       // hosts that are gone and whose marks are not needed any more
+	Forget        []string       // hosts that have ended, whose marks are not needed any more
 	Counts        map[string]int // of groups that change; not nil: the job is registered
 	Deregister    bool
 	Purge         bool // with Deregister
@@ -70,7 +70,7 @@ type Plan struct {
 	Why       string
 }
 
-// Status is how a pool was at a look.
+// Status is the state of a pool at a check.
 type Status struct {
 	At        time.Time  `json:"at"`
 	Target    int        `json:"target"` // hosts
@@ -78,8 +78,8 @@ type Status struct {
 	Backlog   Backlog    `json:"backlog"`
 	Leaving   []string   `json:"leaving,omitempty"` // hosts that the pool drained
 	IdleSince time.Time  `json:"idle_since,omitzero"`
-	Did       string     `json:"did,omitempty"`   // what the look changed, or why it changed nothing
-	Error     string     `json:"error,omitempty"` // of a look that failed: nothing was changed, and the rest is of the look before
+	Did       string     `json:"did,omitempty"`   // what the check changed, or why it changed nothing
+	Error     string     `json:"error,omitempty"` // of a failed check: nothing was changed, and the other fields are of the check before
 	Done      bool       `json:"done,omitempty"`
 }
 
@@ -89,7 +89,7 @@ type HostLine struct {
 	Host     string      `json:"host,omitempty"`
 	Node     string      `json:"node,omitempty"`
 	Alloc    string      `json:"alloc,omitempty"`
-	State    fleet.State `json:"state,omitempty"` // empty: it gave no sign yet
+	State    fleet.State `json:"state,omitempty"` // empty: not known yet
 	Nomad    string      `json:"nomad,omitempty"` // state of the allocation
 	Slots    int         `json:"slots"`
 	Used     int         `json:"used"`

@@ -7,14 +7,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
-// room is a group with a count, and what its hosts said.
+// room is a group with a count, and the state of its hosts.
 type room struct {
 	name       string
 	hosts      []string // names, of the allocations that Nomad wants to run
 	free, used int      // slots
 	outdated   bool
-	lost       bool // no host of it gave a sign of life for minutes
-	leaving    bool // all hosts are drained, by whomever
+	lost       bool // all its hosts are lost
+	leaving    bool // all hosts are drained, by the pool or an operator
 	empty      bool // leaving, and without rollouts
 	ours       bool // leaving because the pool drained it
 }
@@ -28,7 +28,7 @@ func (o Observation) room(g Group) room {
 		drained := slices.Contains(o.Last.Leaving, name)
 		r.ours = r.ours && drained
 		switch {
-		case !known: // it starts, and reads its mark before it takes a sandbox
+		case !known: // the host starts, and reads its mark before it takes a sandbox
 			r.leaving, r.lost, r.empty = r.leaving && drained, false, r.empty && a.State == AllocPending
 			if !drained {
 				r.free += o.Spec.Slots
@@ -40,7 +40,7 @@ func (o Observation) room(g Group) room {
 		case h.State == fleet.Draining:
 			r.lost, r.empty = false, false
 		default:
-			r.leaving, r.lost = r.leaving && drained, false // the mark is set, the host has not read it
+			r.leaving, r.lost = r.leaving && drained, false // the host has not read its mark yet
 			r.free += max(0, h.Total().Slots-h.Total().Used)
 			r.empty = false
 		}
@@ -52,8 +52,8 @@ func (o Observation) room(g Group) room {
 	return r
 }
 
-// missed orders hosts by how little they are missed: lost, not placed, of an earlier template, few rollouts; then the last group first.
-func missed(a, b room) int {
+// drainOrder orders hosts for draining: lost, not placed, of an earlier template, few rollouts; then the last group first.
+func drainOrder(a, b room) int {
 	rank := func(r room) int {
 		switch {
 		case r.lost:

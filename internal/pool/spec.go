@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Drivers of Nomad that run hosts.
+// Values of Spec.Driver: drivers of Nomad.
 const (
 	DriverDocker  = "docker"
 	DriverRawExec = "raw_exec"
 	DriverExec    = "exec"
 )
 
-// localBackend is the backend whose sandboxes are made by the host itself. It is the default.
+// localBackend is the default backend, whose sandboxes run on the host.
 const localBackend = "local"
 
-// Ends of a pool.
+// Values of Spec.Down.
 const (
 	DownDrained = "drain" // hosts leave when they are empty
-	DownNow     = "now"   // hosts are stopped with their rollouts, which costs each an attempt
+	DownNow     = "now"   // hosts are stopped at once, which costs each of their rollouts an attempt
 )
 
-// Spec describes a pool. Fields that AgentEnv has too bear its names; docs/deployment.md explains all of them.
+// Spec describes a pool. Fields that AgentEnv has, too, have its names; docs/deployment.md explains all fields.
 type Spec struct {
 	Name  string    `json:"name" yaml:"-"`
-	Owner string    `json:"owner" yaml:"-"` // what the job's meta must say for the pool to change it
+	Owner string    `json:"owner" yaml:"-"` // the pool changes a job only if its meta has this owner
 	UpAt  time.Time `json:"up_at" yaml:"-"` // of the last `pool up`
 	Fixed *int      `json:"fixed,omitempty" yaml:"-"`
 	Down  string    `json:"down,omitempty" yaml:"-"` // "", DownDrained or DownNow
@@ -48,7 +48,7 @@ type Spec struct {
 	// AcquireTimeout is how long a rollout waits for a slot before a host is added, in seconds; Idle how long hosts are spare before one leaves.
 	AcquireTimeout float64 `json:"acquire_timeout_s" yaml:"acquire_timeout_s"`
 	Idle           float64 `json:"idle_s" yaml:"idle_s"`
-	Every          float64 `json:"every_s" yaml:"every_s"` // seconds between two looks
+	Every          float64 `json:"every_s" yaml:"every_s"` // seconds between two checks
 
 	PurgeOnStart    bool  `json:"purge_job_on_start,omitempty" yaml:"purge_job_on_start"`
 	PurgeOnShutdown *bool `json:"purge_job_on_shutdown,omitempty" yaml:"purge_job_on_shutdown"` // nil: true
@@ -63,7 +63,7 @@ type Spec struct {
 	Variable    string            `json:"secrets" yaml:"secrets"`       // path of the Nomad variable whose items are the hosts' secret variables
 }
 
-// WithDefaults is the spec of the named pool with the defaults of what it leaves out.
+// WithDefaults is the spec of the named pool with defaults for empty fields.
 func (s Spec) WithDefaults(name string) Spec {
 	s.Name = name
 	s.NomadAddress = cmp.Or(s.NomadAddress, "http://localhost:4646")
@@ -83,12 +83,12 @@ func (s Spec) WithDefaults(name string) Spec {
 // Purges says whether the job is purged when the pool is taken down.
 func (s Spec) Purges() bool { return s.PurgeOnShutdown == nil || *s.PurgeOnShutdown }
 
-// Pause is the time between two looks.
+// Pause is the time between two checks.
 func (s Spec) Pause() time.Duration { return seconds(s.Every) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Notes says which settings have no effect, or not the one that they seem to have, for the operator.
+// Notes lists, for the operator, settings without effect, and settings whose effect may surprise.
 func (s Spec) Notes() (notes []string) {
 	if s.Driver != DriverDocker {
 		if s.Image != "" {

@@ -15,8 +15,8 @@ func Queue(name string) string { return "rolloutd-pool-" + name }
 // ScheduleID is the id of the schedule that keeps the workflow of a pool running.
 func ScheduleID(name string) string { return "rolloutd-pool-" + name }
 
-// Input is that of a look, and of the workflow, which makes one look after the other.
+// Input is the input of a check, and of the workflow, which makes one check after the other.
 type Input struct {
 	Spec Spec   `json:"spec"`
-	Last Status `json:"last"` // of the look before
+	Last Status `json:"last"` // of the check before
 }

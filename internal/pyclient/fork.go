@@ -31,8 +31,8 @@ type forks struct {
 	codes map[int]chan int // by id of the request
 }
 
-// Preloaded is the interpreter with the modules imported once, which takes seconds: its scripts run in forks of one process, which ends with
-// the test.
+// Preloaded returns the interpreter with the modules imported once, which takes seconds: its scripts run in forks of one process, which ends
+// with the test.
 func (p Python) Preloaded(t *testing.T, modules ...string) Python {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "fork.py")
@@ -61,7 +61,7 @@ func (p Python) Preloaded(t *testing.T, modules ...string) Python {
 	return p
 }
 
-// listen gives each script's exit code to who waits for it, until the process ends.
+// listen sends each script's exit code to its run, until the process ends.
 func (f *forks) listen(output io.Reader) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		var done struct{ ID, Code int }
@@ -74,7 +74,7 @@ func (f *forks) listen(output io.Reader) {
 	}
 }
 
-// run runs a script and returns what it wrote.
+// run runs a script and returns its output.
 func (f *forks) run(t *testing.T, argv []string) (string, error) {
 	t.Helper()
 	output := filepath.Join(t.TempDir(), "output")
@@ -86,7 +86,7 @@ func (f *forks) run(t *testing.T, argv []string) (string, error) {
 	err := json.NewEncoder(f.input).Encode(map[string]any{"id": f.next, "argv": argv, "output": output})
 	f.mu.Unlock()
 	if err != nil {
-		code = nil // it takes no scripts any more
+		code = nil // the process takes no more scripts
 	}
 	select {
 	case n := <-code:

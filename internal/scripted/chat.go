@@ -25,7 +25,7 @@ type call struct {
 	log    *sentLog
 }
 
-// serve answers the requests of one API, which read decodes and answer replies to.
+// serve handles the requests of one API: read decodes them and answer sends the reply.
 func (s *Server) serve(read func(body []byte) (request, error), answer func(*call, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, status, err := s.newCall(r, read)
@@ -82,7 +82,7 @@ func (s *Server) newCall(r *http.Request, read func([]byte) (request, error)) (*
 		return nil, http.StatusBadRequest, fmt.Errorf("no script matches the instruction; add one without match to play for any")
 	}
 	if text, _ := c.req.instruction(); strings.HasPrefix(text, probeText) {
-		c.log = &sentLog{} // no call of an agent
+		c.log = &sentLog{} // not a call of an agent
 	}
 	session := r.Header.Get("X-Session-Id")
 	c.fault = s.fault(c.scene, session)
@@ -96,7 +96,7 @@ func (s *Server) newCall(r *http.Request, read func([]byte) (request, error)) (*
 	return c, 0, nil
 }
 
-// replyID names a reply after its prompt.
+// replyID derives the id of a reply from its prompt.
 func replyID(prompt []int32) string {
 	h := uint64(14695981039346656037)
 	for _, id := range prompt {
@@ -105,15 +105,15 @@ func replyID(prompt []int32) string {
 	return fmt.Sprintf("%016x", h)
 }
 
-// finish logs a call that did not come to its end; a whole one is logged already.
+// finish logs a call that was not completed; a completed one is logged already.
 func (c *call) finish() {
 	if !c.sent.Complete {
 		c.log.write(c.sent)
 	}
 }
 
-// complete logs the call as whole. It is called just before the last bytes go out, so that a client that has read the reply to
-// its end finds the line.
+// complete logs the call as complete. It is called just before the last bytes are sent, so that a client that has read the whole reply
+// finds the line.
 func (c *call) complete(finish string) {
 	c.sent.FinishReason, c.sent.Complete = finish, true
 	c.log.write(c.sent)

@@ -2,7 +2,7 @@ package scripted
 
 import "strings"
 
-// scene is what is played for one request.
+// scene is the reply to one request, with its pace and faults.
 type scene struct {
 	script string
 	turn   int // from 0
@@ -11,7 +11,7 @@ type scene struct {
 	faults []Fault
 }
 
-// choose finds what to play, from the request alone. ok is false when no script matches.
+// choose selects the scene from the request alone. ok is false when no script matches.
 func (s *Server) choose(req *request) (sc scene, ok bool) {
 	text, answered := req.instruction()
 	system := req.system()
@@ -38,10 +38,10 @@ func (s *Server) choose(req *request) (sc scene, ok bool) {
 	return scene{}, false
 }
 
-// probeText begins the calls by which a gateway probes its endpoint.
+// probeText begins the instruction of a gateway's probes.
 const probeText = "Endpoint probe:"
 
-// asideReply answers the calls beside the work itself: titles and summaries of agents, and the probes of a gateway.
+// asideReply answers calls that are not part of the task: titles and summaries of agents, and probes of a gateway.
 func asideReply(system, text string) *reply {
 	switch {
 	case strings.HasPrefix(system, "You are a title generator."):

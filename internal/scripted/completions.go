@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
-// tokenize answers as vLLM's path does for a conversation.
+// tokenize answers as vLLM does for a conversation.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	var in request
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&in); err != nil || len(in.Messages) == 0 {
@@ -29,7 +29,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
 }
 
-// toyPrompt is the prompt of a conversation by the template of package toy.
+// toyPrompt is the prompt of a conversation in the template of package toy.
 func (r *request) toyPrompt() []int32 {
 	messages := make([]toy.Message, 0, len(r.Messages))
 	for _, m := range r.Messages {
@@ -51,7 +51,7 @@ type completion struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 
-	noIDs bool // the server gives tokens by their text alone
+	noIDs bool // the server returns tokens as text only
 }
 
 // prompt is a prompt of token ids. A prompt of text, as the gateway's probe sends, is a conversation of one message.
@@ -70,7 +70,7 @@ func (p *prompt) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// completions plays the script of the conversation that the prompt's ids decode to. Its reply comes as one event after the pace's delay.
+// completions plays the script of the conversation that the prompt's ids decode to. The reply is one event after the pace's delay.
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest))
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// play finds the reply to a prompt of ids and waits as long as it takes to sample; false: it has answered, or the caller has left.
+// play selects the scene for a prompt of ids and waits for its delay; false: it has answered, or the caller has left.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, body []byte) (scene, *Sent, bool) {
 	read, err := toy.Read(prompt)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, bo
 
 // reply sends the sampled tokens, as far as max_tokens allows.
 func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sentLog) {
-	most := 16 // what engines take where no bound is given
+	most := 16 // the default of engines
 	if c.MaxTokens != nil {
 		most = *c.MaxTokens
 	}
@@ -139,7 +139,7 @@ func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sen
 	_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", body)
 }
 
-// sample is the scene's reply in at most so many tokens, and why it ends.
+// sample returns the scene's reply, cut to most tokens, and the finish reason.
 func (sc *scene) sample(most int) (tokens []token, finish string) {
 	tokens, finish = sampleOf(sc.reply.text), sc.reply.finish
 	if len(tokens) > most {
@@ -148,14 +148,14 @@ func (sc *scene) sample(most int) (tokens []token, finish string) {
 	return tokens, finish
 }
 
-// whole logs a reply that goes out whole.
+// whole logs a reply that is sent in one piece.
 func (l *sentLog) whole(sent *Sent, tokens []token, finish string) {
 	sent.add(tokens)
 	sent.FinishReason, sent.Complete = finish, true
 	l.write(sent)
 }
 
-// object is the reply as one text completion, which as an event of a stream is the same.
+// object is the reply as a text completion, which is also the form of an event.
 func (c *completion) object(tokens []token, finish string) map[string]any {
 	var text strings.Builder
 	ids, names, logprobs, tops := []int32{}, []string{}, []float64{}, []map[string]float64(nil)
@@ -184,7 +184,7 @@ func (c *completion) object(tokens []token, finish string) map[string]any {
 	}
 }
 
-// top are the likeliest tokens: the sampled one, and one that might have been, as in chat completions.
+// top returns the likeliest tokens: the sampled one and one alternative, as in chat completions.
 func (c *completion) top(name string, logprob float64) map[string]float64 {
 	temperature := 1.0
 	if c.Temperature != nil && *c.Temperature > 0 {
@@ -193,7 +193,7 @@ func (c *completion) top(name string, logprob float64) map[string]float64 {
 	return map[string]float64{name: logprob, " alternative1": logprob - 1/temperature}
 }
 
-// sampleOf is text as the model samples it: in tokens that the tokenizer would not make of it, and the end of the turn.
+// sampleOf returns text as the model samples it: in other tokens than the tokenizer makes, followed by the end of the turn.
 func sampleOf(text string) []token {
 	var tokens []token
 	for _, piece := range pieces(text) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// dialect is a model API beside chat completions.
+// dialect is a model API other than chat completions.
 type dialect struct {
 	read   func(body []byte) (request, error)
 	whole  func(c *call, tokens []token) any
@@ -42,7 +42,7 @@ func readChat(body []byte) (request, error) {
 	return r, json.Unmarshal(body, &r)
 }
 
-// answer sends the reply in the dialect. A stream has each part in one piece, after the time that its pieces would have taken.
+// answer sends the reply in the dialect. A stream has each part as one event, after the time that all chunks would have taken.
 func (d *dialect) answer(c *call, w http.ResponseWriter, r *http.Request) {
 	if clock.Sleep(r.Context(), time.Duration(len(c.scene.reply.chunks))*c.scene.pace.between()) != nil {
 		return

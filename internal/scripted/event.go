@@ -2,7 +2,7 @@ package scripted
 
 import "strconv"
 
-// opening is each event of the call up to its choices.
+// opening is the common part of all events of the call, up to the choices.
 func (c *call) opening() []byte {
 	b := append([]byte(`data: {"id":"chatcmpl-`), c.id...)
 	b = append(b, `","object":"chat.completion.chunk","created":`...)
@@ -12,7 +12,7 @@ func (c *call) opening() []byte {
 	return append(b, `,"choices":[`...)
 }
 
-// appendRole appends the first event; it carries the prompt's ids where they were asked for.
+// appendRole appends the first event, with the prompt's ids if they were requested.
 func (c *call) appendRole(b []byte) []byte {
 	b = append(append(b, c.open...), `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
 	if c.req.ReturnTokenIDs {
@@ -99,8 +99,8 @@ func (c *call) appendEntries(b []byte, tokens []token) []byte {
 	return append(b, ']')
 }
 
-// appendAlternative appends the n-th likeliest token: the sampled one, then ones that might have been. The higher the temperature, the
-// nearer they are.
+// appendAlternative appends the n-th likeliest token: the sampled one, then alternatives. The higher the temperature, the closer are their log
+// probabilities.
 func (t *token) appendAlternative(b []byte, n int, temperature float64) []byte {
 	if n == 0 {
 		return append(append(b, t.entry...), '}')

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// counter counts how often a session saw the faults of one turn.
+// counter counts how often a session got the faults of one turn.
 type counter struct {
 	mu   sync.Mutex
 	seen map[hit]int
@@ -22,20 +22,20 @@ type hit struct {
 	session string
 }
 
-// most bounds the memory of a server under load; sessions that long ago are forgotten together.
-const most = 100_000
+// maxSeen bounds the memory of a server under load; beyond it all counts are reset.
+const maxSeen = 100_000
 
 func (c *counter) next(h hit) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen == nil || len(c.seen) >= most {
+	if c.seen == nil || len(c.seen) >= maxSeen {
 		c.seen = map[hit]int{}
 	}
 	c.seen[h]++
 	return c.seen[h] - 1
 }
 
-// fault returns what breaks this call, or the zero Fault.
+// fault returns the fault of this call, or the zero Fault.
 func (s *Server) fault(sc scene, session string) Fault {
 	if len(sc.faults) == 0 {
 		return Fault{}
@@ -50,13 +50,13 @@ func (s *Server) fault(sc scene, session string) Fault {
 	return Fault{}
 }
 
-// refuse shows the faults that come instead of a reply, and says whether there was one.
+// refuse sends a fault that replaces the reply, and says whether there is one.
 func (f Fault) refuse(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case f.Hang:
 		<-r.Context().Done()
 	case f.NotSSE:
-		writeJSON(w, http.StatusOK, map[string]any{"detail": "this is no stream and no completion"})
+		writeJSON(w, http.StatusOK, map[string]any{"detail": "this is neither a stream nor a completion"})
 	case f.Garbage:
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: {\"choices\": [{]\n\ndata: \xff\x00\n\n") // an error means that the caller left

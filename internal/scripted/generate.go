@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// generateRequest is what the server reads of a request of Google's API. Its path names the model and the method.
+// generateRequest has the fields of a request of Google's API that the server reads. The path has the model and the method.
 type generateRequest struct {
 	System   *generateContent  `json:"systemInstruction"`
 	Contents []generateContent `json:"contents"`
@@ -80,8 +80,8 @@ func readGenerate(body []byte, model string, stream bool) (request, error) {
 	return r, nil
 }
 
-// addContent appends a content as a message, and the results of functions in it as one each. One with results is no instruction, whatever
-// text it has beside them.
+// addContent appends a content as a message, and each function result in it as a message of its own. A content with results is not an
+// instruction, even if it has text, too.
 func (r *request) addContent(role string, parts []generatePart) {
 	m, results := message{Role: role}, false
 	for _, p := range parts {
@@ -105,7 +105,7 @@ func (r *request) addContent(role string, parts []generatePart) {
 	}
 }
 
-// generatedParts are the parts of the reply; clients take an answer without parts for a broken one.
+// generatedParts returns the parts of the reply, at least one: clients treat an answer without parts as broken.
 func (c *call) generatedParts() []map[string]any {
 	rep, parts := c.scene.reply, []map[string]any{}
 	if rep.reasoning != "" {

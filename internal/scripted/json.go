@@ -38,7 +38,7 @@ func (c ToolCall) json() (string, error) {
 	case map[string]any:
 		return compact(args)
 	default:
-		return "", errors.New("want a mapping, or a string to send as it stands")
+		return "", errors.New("want a mapping, or a string that is sent unchanged")
 	}
 }
 
@@ -52,8 +52,8 @@ func compact(v any) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// canonical gives tool arguments one spelling: agents send them back with other spaces and escapes than they got. What is
-// no JSON stays as it is.
+// canonical normalizes tool arguments: agents send them back with other spaces and escapes. Text that is not JSON is returned
+// unchanged.
 func canonical(arguments string) string {
 	d := json.NewDecoder(strings.NewReader(arguments))
 	d.UseNumber()

@@ -33,7 +33,7 @@ func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 		"hidden script":     {"- turns: [{text: a}]\n- turns: [{text: b}]", "matches everything"},
 		"hidden fault":      {"turns: [{faults: [{hang: true}, {status: 500}]}]", "turns[0].faults[0]: has no times"},
 		"two faults in one": {"turns: [{faults: [{hang: true, status: 500}]}]", "status and hang together"},
-		"idle fault":        {"turns: [{faults: [{times: 2}]}]", "says nothing"},
+		"idle fault":        {"turns: [{faults: [{times: 2}]}]", "is empty; want status"},
 		"status":            {"turns: [{faults: [{status: 200}]}]", "want 400 to 599"},
 		"key alone":         {"turns: [{faults: [{hang: true, echo_key: true}]}]", "need a status"},
 		"negative cut":      {"turns: [{faults: [{cut_after: -1}]}]", "faults[0]: negative"},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// messagesRequest is what the server reads of a request of the Anthropic Messages API.
+// messagesRequest has the fields of a request of the Anthropic Messages API that the server reads.
 type messagesRequest struct {
 	Model    string          `json:"model"`
 	System   content         `json:"system"`
@@ -46,7 +46,7 @@ func readMessages(body []byte) (request, error) {
 	return r, nil
 }
 
-// addTurn appends a message. A user message that brings results of tools is no instruction, whatever text it has beside them.
+// addTurn appends a message. A user message with tool results is not an instruction, even if it has text, too.
 func (r *request) addTurn(in turnMessage) error {
 	var text string
 	if json.Unmarshal(in.Content, &text) == nil {

@@ -2,7 +2,7 @@ package scripted
 
 import "slices"
 
-// reply is a turn made ready to send: cut into tokens and chunks once, when the server is made.
+// reply is a turn prepared for sending: it is cut into tokens and chunks once, when the server is created.
 type reply struct {
 	reasoning, text string
 	calls           []readyCall
@@ -13,8 +13,8 @@ type reply struct {
 
 type readyCall struct{ name, arguments string }
 
-// chunk is one event of the stream. Its tokens join to more than its text where the model's own markup (which servers
-// parse away) stands between.
+// chunk is one event of the stream. Its tokens may join to more than its text: they include the model's markup, which servers
+// remove.
 type chunk struct {
 	kind   chunkKind
 	call   int
@@ -63,7 +63,7 @@ func newReply(t Turn, perChunk int) *reply {
 	return r
 }
 
-// cutter builds a reply's chunks; waiting holds tokens that go with the next chunk.
+// cutter builds a reply's chunks; waiting has the tokens for the next chunk.
 type cutter struct {
 	reply    *reply
 	perChunk int
@@ -71,7 +71,7 @@ type cutter struct {
 	waiting  []token
 }
 
-// carry puts markup before the next chunk.
+// carry adds markup to the start of the next chunk.
 func (c *cutter) carry(markup ...string) {
 	for _, piece := range markup {
 		c.waiting = append(c.waiting, newToken(piece, tokenID(piece), c.position))
@@ -79,7 +79,7 @@ func (c *cutter) carry(markup ...string) {
 	}
 }
 
-// trail puts markup behind the last chunk.
+// trail adds markup to the end of the last chunk.
 func (c *cutter) trail(markup ...string) {
 	c.carry(markup...)
 	last := &c.reply.chunks[len(c.reply.chunks)-1]

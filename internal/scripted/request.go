@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// request is what the server reads of a chat completion request.
+// request has the fields of a chat completion request that the server reads.
 type request struct {
 	Model         string          `json:"model"`
 	Messages      []message       `json:"messages"`
@@ -19,7 +19,7 @@ type request struct {
 	ReturnTokenIDs bool     `json:"return_token_ids"`
 	Temperature    *float64 `json:"temperature"`
 
-	named bool // the server gives ids as names of tokens
+	named bool // the server returns ids as names of tokens
 }
 
 type message struct {
@@ -80,7 +80,7 @@ func (r *request) instruction() (text string, answered int) {
 	return "", answered
 }
 
-// temperature is that of the log probabilities.
+// temperature is the temperature of the log probabilities.
 func (r *request) temperature() float64 {
 	if r.Temperature == nil || *r.Temperature <= 0 {
 		return 1
@@ -95,8 +95,7 @@ func (r *request) system() string {
 	return ""
 }
 
-// promptIDs is the request as a model would see it: tools, then each message in the template's frame, then the frame of the
-// reply.
+// promptIDs returns the prompt of the request: tools, then each message in the template, then the beginning of the reply.
 func (r *request) promptIDs() []int32 {
 	ids := appendIDs(nil, string(r.Tools))
 	for i := range r.Messages {
@@ -112,7 +111,7 @@ func (r *request) promptIDs() []int32 {
 
 // appendIDs appends the message's own tokens, part by part as reply() cuts them.
 func (m *message) appendIDs(ids []int32) []int32 {
-	thought := m.ReasoningContent // agents may send one text under both names
+	thought := m.ReasoningContent // agents may send the same text under both names
 	if thought == "" {
 		thought = m.Reasoning
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// responsesRequest is what the server reads of a request of the Responses API.
+// responsesRequest has the fields of a request of the Responses API that the server reads.
 type responsesRequest struct {
 	Model        string          `json:"model"`
 	Instructions string          `json:"instructions"`
@@ -16,7 +16,7 @@ type responsesRequest struct {
 	Include      []string        `json:"include"`
 	TopLogprobs  int             `json:"top_logprobs"`
 	Temperature  *float64        `json:"temperature"`
-	// ReturnMessages is vLLM's way to ask for token ids.
+	// ReturnMessages is vLLM's parameter that requests token ids.
 	ReturnMessages bool `json:"enable_response_messages"`
 }
 
@@ -77,7 +77,7 @@ func (r *request) addItem(item responsesItem) {
 	}
 }
 
-// reply is the assistant's message at the end of the conversation, which is added where there is none.
+// reply returns the assistant's message at the end of the conversation, and adds one if there is none.
 func (r *request) reply() *message {
 	if n := len(r.Messages); n == 0 || r.Messages[n-1].Role != "assistant" {
 		r.Messages = append(r.Messages, message{Role: "assistant"})
@@ -85,7 +85,7 @@ func (r *request) reply() *message {
 	return &r.Messages[len(r.Messages)-1]
 }
 
-// wholeResponse is the reply as an object of the Responses API, as vLLM gives it.
+// wholeResponse is the reply as an object of the Responses API, in vLLM's form.
 func (c *call) wholeResponse(tokens []token) map[string]any {
 	status, details := "completed", any(nil)
 	if c.scene.reply.finish == "length" {
@@ -107,7 +107,7 @@ func (c *call) wholeResponse(tokens []token) map[string]any {
 	return body
 }
 
-// responseItems are the parts of the reply. vLLM gives the logprobs of all that was sampled with the text.
+// responseItems returns the parts of the reply. As in vLLM, the text has the logprobs of all sampled tokens.
 func (c *call) responseItems(tokens []token) []map[string]any {
 	rep, items := c.scene.reply, []map[string]any{}
 	if rep.reasoning != "" {
@@ -162,7 +162,7 @@ func (c *call) responseEvents(tokens []token) []event {
 	return events
 }
 
-// unfinished is an item as it begins.
+// unfinished is an item at its start.
 func unfinished(item map[string]any) map[string]any {
 	begun := map[string]any{"status": "in_progress"}
 	for _, key := range []string{"type", "id", "role", "call_id", "name"} {

@@ -23,8 +23,8 @@ type Script struct {
 	// Hermes plays the script for agents that list their tools in the system prompt, within <tools>, and only for them: thoughts and tool
 	// calls are written into the text, in the tags that such agents read.
 	Hermes bool `yaml:"hermes"`
-	// Loop starts over after the last turn. Without it whatever comes after the last turn is answered with nothing and
-	// finish reason "stop", on which agents end.
+	// Loop starts again after the last turn. Without it, calls after the last turn get an empty reply with finish reason "stop", on
+	// which agents end.
 	Loop  bool   `yaml:"loop"`
 	Pace  Pace   `yaml:"pace"`
 	Turns []Turn `yaml:"turns"`
@@ -34,7 +34,7 @@ type Script struct {
 type Turn struct {
 	Reasoning string     `yaml:"reasoning"`
 	Text      string     `yaml:"text"`
-	Filler    int        `yaml:"filler"` // so many tokens of made-up prose after Text; for load
+	Filler    int        `yaml:"filler"` // tokens of made-up prose after Text; for load
 	ToolCalls []ToolCall `yaml:"tool_calls"`
 	// FinishReason defaults to "tool_calls" where there are any, else to "stop".
 	FinishReason string  `yaml:"finish_reason"`
@@ -42,13 +42,13 @@ type Turn struct {
 	Faults       []Fault `yaml:"faults"`
 }
 
-// ToolCall is one call; arguments given as a string are sent as they stand, broken JSON included.
+// ToolCall is one call; arguments that are a string are sent unchanged, even if they are not JSON.
 type ToolCall struct {
 	Name      string `yaml:"name"`
 	Arguments any    `yaml:"arguments"`
 }
 
-// Pace is how fast a reply comes. The zero value is at once.
+// Pace is the speed of a reply. The zero value sends it at once.
 type Pace struct {
 	Delay           time.Duration `yaml:"delay"`       // before the headers
 	ChunkDelay      time.Duration `yaml:"chunk_delay"` // between chunks
@@ -56,8 +56,8 @@ type Pace struct {
 	TokensPerChunk  int           `yaml:"tokens_per_chunk"` // 0: one, as vLLM does
 }
 
-// Fault is shown instead of the reply (or breaks it). The faults of a turn come one after the other, each Times times for
-// one session; Times 0 is always. When all are through, the turn is played.
+// Fault is sent instead of the reply, or breaks it. The faults of a turn are sent one after the other, each Times times for one session;
+// Times 0 is always. After all of them, the turn is played.
 type Fault struct {
 	Times int `yaml:"times"`
 
@@ -66,17 +66,17 @@ type Fault struct {
 	Message    string        `yaml:"message"`     // with Status: the error's text
 	EchoKey    bool          `yaml:"echo_key"`    // with Status: the text repeats the caller's API key
 
-	Delay      time.Duration `yaml:"delay"`       // alone: late, but whole; before the headers otherwise
+	Delay      time.Duration `yaml:"delay"`       // before the headers; alone: the reply is late, but whole
 	Hang       bool          `yaml:"hang"`        // no headers until the caller leaves
 	HangAfter  *int          `yaml:"hang_after"`  // nothing more after so many chunks, until the caller leaves
 	CutAfter   *int          `yaml:"cut_after"`   // connection closed after so many chunks
 	ErrorAfter *int          `yaml:"error_after"` // an error event after so many chunks
 	NoFinish   bool          `yaml:"no_finish"`   // [DONE] without a finish reason
-	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is no stream and no completion
+	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is neither a stream nor a completion
 	Garbage    bool          `yaml:"garbage"`     // 200 with a stream of events that are not JSON
 }
 
-// hermes is the turn with its thoughts and tool calls in the text, as a model writes them that has no tools of its API.
+// hermes is the turn with its thoughts and tool calls in the text, as a model without tools in its API writes them.
 func (t Turn) hermes() Turn {
 	var text strings.Builder
 	if t.Reasoning != "" {
@@ -104,7 +104,7 @@ var demo []byte
 func Default() Scripts {
 	scripts, err := Load(bytes.NewReader(demo))
 	if err != nil {
-		panic(fmt.Sprintf("embedded demo scripts: %v", err)) // a broken build, held off by a test
+		panic(fmt.Sprintf("embedded demo scripts: %v", err)) // a test loads the scripts
 	}
 	return scripts
 }

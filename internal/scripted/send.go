@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// stream sends the reply as server-sent events. Without a pace the events are left to the connection's own buffering:
-// one write per token is what a load test would otherwise measure.
+// stream sends the reply as server-sent events. Without a pace it does not flush each event: a load test would otherwise measure one write
+// per token.
 func (c *call) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
@@ -42,7 +42,7 @@ func (c *call) stream(w http.ResponseWriter, r *http.Request) {
 	c.end(w, buf)
 }
 
-// end sends what follows the last text: the end chunk, the usage and the mark.
+// end sends the end chunk, the usage and [DONE].
 func (c *call) end(w http.ResponseWriter, buf []byte) {
 	last := &c.scene.reply.chunks[len(c.scene.reply.chunks)-1]
 	finish := ""
@@ -61,7 +61,7 @@ func (c *call) end(w http.ResponseWriter, buf []byte) {
 	_, _ = w.Write([]byte("data: [DONE]\n\n"))
 }
 
-// breaks plays a fault that strikes before chunk i, and says whether the stream is over. buf is what was to go out.
+// breaks sends a fault that comes before chunk i, and says whether the stream has ended. buf has the bytes that are not sent yet.
 func (c *call) breaks(i int, w http.ResponseWriter, r *http.Request, buf []byte) bool {
 	after := func(n *int) bool { return n != nil && i >= min(*n, len(c.scene.reply.chunks)-1) }
 	f := c.fault
@@ -90,7 +90,7 @@ func (p Pace) between() time.Duration {
 	return p.ChunkDelay
 }
 
-// whole answers a request that asked for no stream, once all of it would have been generated.
+// whole answers a request without a stream, after the time that all chunks take.
 func (c *call) whole(w http.ResponseWriter, r *http.Request) {
 	rep := c.scene.reply
 	if clock.Sleep(r.Context(), time.Duration(len(rep.chunks))*c.scene.pace.between()) != nil {

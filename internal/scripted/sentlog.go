@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Sent is a line of a server's log: one chat call, and what of its reply was handed to the connection. Tests hold it
-// against what was captured on the way.
+// Sent is a line of a server's log: one chat call, and the part of its reply that was written to the connection. Tests compare it with
+// what the gateway captured.
 type Sent struct {
 	Session            string          `json:"session,omitempty"` // the caller's x-session-id
 	CallID             string          `json:"call_id,omitempty"` // the caller's X-Rolloutd-Call
@@ -19,7 +19,7 @@ type Sent struct {
 	CompletionTokens   []string        `json:"completion_tokens"`
 	CompletionTokenIDs []int32         `json:"completion_token_ids"`
 	Logprobs           []float64       `json:"logprobs"`
-	Complete           bool            `json:"complete"` // the whole reply went out; written before its last event is
+	Complete           bool            `json:"complete"` // the whole reply was sent; logged before the last event
 	Request            json.RawMessage `json:"request"`
 }
 
@@ -36,7 +36,7 @@ type sentLog struct {
 	w  io.Writer
 }
 
-// write logs the call. A log that cannot be written is no reason to stop playing.
+// write logs the call. It ignores errors.
 func (l *sentLog) write(s *Sent) {
 	if l.w == nil {
 		return

@@ -1,13 +1,13 @@
-// Package scripted is a model server that plays a script: for demos without a model, for tests that need to know every token, and
+// Package scripted is a model server that plays scripts: for demos without a model, for tests that need to know every token, and
 // for load. It speaks chat completions, the Responses API, the Anthropic Messages API and Google's generateContent.
 //
-// It is stateless. Which script is played follows from the instruction (the last user message), which turn from the number
-// of assistant messages since; so any number of agents may talk to one server at once, and an agent that asks again
-// gets the same answer. The one thing it counts is how often a fault with `times` was shown.
+// It is stateless. The instruction (the last user message) selects the script, and the number of assistant messages since selects the
+// turn; so any number of agents may call one server at once, and a repeated call gets the same answer. The only state is how often a
+// fault with `times` was sent.
 //
-// Replies look as vLLM's do, streamed or whole: log-probabilities and token ids where asked for. The ids are made up but
-// behave: equal text has equal ids, pieces join to the text, and a conversation's next prompt begins with the last prompt
-// followed by its completion, as long as the agent sends back what it got.
+// Replies have vLLM's form, streamed or whole, with log probabilities and token ids if requested. The ids are made up but consistent:
+// equal text has equal ids, pieces join to the text, and a conversation's next prompt begins with the last prompt followed by its
+// completion, as long as the agent sends back what it got.
 package scripted
 
 import (
@@ -18,22 +18,22 @@ import (
 	"time"
 )
 
-// Options say what a server plays; the zero value plays the demo scripts.
+// Options of a Server. The zero value plays the demo scripts.
 type Options struct {
 	Scripts Scripts   // nil: Default()
 	Model   string    // the name in GET /v1/models; "" is "scripted". Requests may name any model.
 	Log     io.Writer // gets a Sent as a JSON line for each chat call; nil: none
 	// RawLogprobs gives log probabilities before the temperature, as vLLM does by default.
 	RawLogprobs bool
-	// NamedIDs gives token ids only as the names of tokens ("token_id:5"), as vLLM before 0.10.2 does with --return-tokens-as-token-ids:
-	// prompts have none. /tokenize is then of chat calls.
+	// NamedIDs returns token ids only as the names of tokens ("token_id:5"), as vLLM before 0.10.2 does with --return-tokens-as-token-ids:
+	// prompts have none. /tokenize then returns the ids of chat calls.
 	NamedIDs bool
-	// SGLang serves what SGLang serves beside chat completions: /generate, /get_model_info, the ids of a chat's prompt on
-	// return_prompt_token_ids. Its /tokenize takes text alone, its completions return no ids.
+	// SGLang serves the API of SGLang beside chat completions: /generate, /get_model_info, the ids of a chat's prompt on
+	// return_prompt_token_ids. Its /tokenize takes text only, its completions return no ids.
 	SGLang bool
 }
 
-// Server is an http.Handler that answers as an OpenAI-compatible server does.
+// Server is an http.Handler with the API of an OpenAI-compatible server.
 type Server struct {
 	model   string
 	started time.Time
@@ -45,7 +45,7 @@ type Server struct {
 	rawLogprobs, namedIDs, noIDs bool
 }
 
-// ready is a script with its turns cut.
+// ready is a script with its turns cut into replies.
 type ready struct {
 	Script
 	replies []*reply
@@ -96,7 +96,7 @@ func makeReady(script Script) ready {
 	return r
 }
 
-// pace is that of turn i: its own, or the script's.
+// pace is the pace of turn i, or of the script.
 func (r *ready) pace(i int) Pace {
 	if p := r.Turns[i].Pace; p != nil {
 		return *p

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
-// sglang serves SGLang's own paths and returns its chat completions, which are those of chat unless a call asks for its prompt's ids.
+// sglang registers SGLang's own paths and returns its handler of chat completions, which is chat except for calls that request the prompt's ids.
 func (s *Server) sglang(model string, chat http.HandlerFunc) http.HandlerFunc {
 	s.mux.HandleFunc("GET /get_model_info", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"model_path": model, "tokenizer_path": model, "is_generation": true, "weight_version": "default"})

@@ -15,13 +15,13 @@ const (
 	callEnd    = "\n</tool_call>"
 )
 
-// idBase keeps made-up ids clear of the low ones that vocabularies reserve; idRange keeps them within a usual vocabulary.
+// idBase keeps made-up ids above the low ids that vocabularies reserve; idRange keeps them within a usual vocabulary.
 const (
 	idBase  = 1000
 	idRange = 150_000
 )
 
-// tokenID is the id of one piece: its hash, so that it is the same wherever the piece stands.
+// tokenID is the id of one piece: its hash, so that equal pieces have equal ids.
 func tokenID(piece string) int32 {
 	h := uint32(2166136261)
 	for i := 0; i < len(piece); i++ {
@@ -81,7 +81,7 @@ func appendIDs(ids []int32, text string) []int32 {
 	return ids
 }
 
-// token is one token of a reply, with all that is sent of it made ready.
+// token is one token of a reply, with its encoded log probability.
 type token struct {
 	piece   string
 	id      int32

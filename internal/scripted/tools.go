@@ -27,7 +27,7 @@ type schema struct {
 	Required []string `json:"required"`
 }
 
-// adapt expresses the tool calls of a turn with the tools that the request offers. Scripts name OpenCode's tools. A call of one that
+// adapt rewrites the tool calls of a turn for the tools that the request offers. Scripts name OpenCode's tools. A call of a tool that
 // the agent does not have becomes a command in the agent's shell.
 func (r *request) adapt(t Turn) (Turn, bool) {
 	if len(r.Tools) == 0 || !slices.ContainsFunc(t.ToolCalls, r.lacks) {
@@ -47,7 +47,8 @@ func (r *request) adapt(t Turn) (Turn, bool) {
 	return t, true
 }
 
-// lacks says that no tool of the call's name and arguments is offered. It looks at the bytes: this is asked for every call.
+// lacks says whether the request offers no tool with the call's name and arguments. It searches the bytes without decoding them, since it runs
+// for every call.
 func (r *request) lacks(c ToolCall) bool {
 	name := appendString(nil, c.Name)
 	named := bytes.Contains(r.Tools, append([]byte(`"name":`), name...)) || bytes.Contains(r.Tools, append([]byte(`"name": `), name...))
@@ -80,7 +81,7 @@ func shellCommand(c ToolCall) (string, bool) {
 // quoted is a word of the shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// inShell calls the first tool that takes a command. Its other required arguments get their type's plainest value.
+// inShell calls the first tool that takes a command. Its other required arguments get a default value of their type.
 func inShell(tools []offered, command string, original ToolCall) ToolCall {
 	for _, tool := range tools {
 		name, s := tool.Name, tool.Parameters

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Validate tells everything that is wrong, or nil.
+// Validate returns all problems as one error.
 func (ss Scripts) Validate() error {
 	var errs []error
 	if len(ss) == 0 {
@@ -88,7 +88,7 @@ func (f Fault) validate(at string, last bool) []error {
 		errs = append(errs, fmt.Errorf("%s: %s together; want one", at, strings.Join(kinds, " and ")))
 	}
 	if len(kinds) == 0 && f.Delay == 0 {
-		errs = append(errs, fmt.Errorf("%s: says nothing; want status, delay, hang, hang_after, cut_after, error_after, no_finish, not_sse or garbage", at))
+		errs = append(errs, fmt.Errorf("%s: is empty; want status, delay, hang, hang_after, cut_after, error_after, no_finish, not_sse or garbage", at))
 	}
 	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 		errs = append(errs, fmt.Errorf("%s.status: %d; want 400 to 599", at, f.Status))

@@ -1,7 +1,7 @@
-// Package seal holds the deployment's one encryption key and what is derived from it: sealed strings (API keys that travel
-// through workflow histories and journals), payload encryption, and the shared secrets between roles.
+// Package seal has the deployment's encryption key and what is derived from it: sealed strings (API keys in workflow histories and
+// journals), payload encryption, and the shared secrets between roles.
 //
-// Every role of a deployment has the same key: a file made in the data folder at first start, or ROLLOUTD_ENCRYPTION_KEY.
+// Every role of a deployment has the same key: a file created in the data folder at first start, or ROLLOUTD_ENCRYPTION_KEY.
 package seal
 
 import (

@@ -1,5 +1,5 @@
-// Package shell runs bash commands in a sandbox as named processes. A command that was started under a name is never started
-// again: a second call waits for the first process and returns its status, so an activity that is retried continues where it was.
+// Package shell runs bash commands in a sandbox as named processes. A command is started once under a name: a second call waits for
+// the first process and returns its status, so a retried activity continues where it was.
 package shell
 
 import (
@@ -26,7 +26,7 @@ type Budget struct {
 	spent time.Duration
 }
 
-// Spend counts time for which a command kept the ones that follow from starting.
+// Spend counts time in which a command delayed the start of the next one.
 func (b *Budget) Spend(d time.Duration) { b.spent += d }
 
 // Run runs argv as the named process in the workdir, with the environment env, and returns its final status. If a process of that name

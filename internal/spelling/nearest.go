@@ -1,4 +1,4 @@
-// Package spelling finds the name that a misspelled one may mean.
+// Package spelling suggests known names for misspelled ones.
 package spelling
 
 import (

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// check repeats checks of the server to name the line.
+// check repeats checks of the server, so that its errors have the line.
 func (t Task) check(line map[string]int) error {
 	var errs []error
 	bad := func(field, format string, args ...any) {

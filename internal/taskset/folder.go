@@ -29,7 +29,7 @@ func (s *Set) openFolder() error {
 	return fs.WalkDir(f.files, ".", f.visit)
 }
 
-// finder adds what it meets in a folder to a set.
+// finder adds the tasks in a folder to a set.
 type finder struct {
 	set    *Set
 	files  fs.FS // no link leads out of it
@@ -99,7 +99,7 @@ func readYAMLIn(files fs.FS, name, source string) (Task, error) {
 	return t, nil
 }
 
-// checkRegular refuses a pipe or a device before it is opened: it may never end.
+// checkRegular refuses a pipe or a device before it is opened: reading it may never end.
 func checkRegular(st fs.FileInfo, err error) error {
 	if err == nil && !st.Mode().IsRegular() {
 		err = fault.New(fault.Invalid, "want a regular file, got %s", st.Mode().Type())

@@ -45,7 +45,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	return t, nil
 }
 
-// harborReader reads the files of one task and collects what is wrong.
+// harborReader reads the files of one task and collects the errors.
 type harborReader struct {
 	folder fs.FS
 	left   int64 // bytes that may still be read
@@ -57,7 +57,7 @@ func (h *harborReader) refuse(format string, args ...any) {
 	h.errs = append(h.errs, fault.New(fault.Invalid, format, args...))
 }
 
-// text reads a file of text. What is not UTF-8 cannot travel in a task.
+// text reads a text file, which must be UTF-8: a task is sent as JSON.
 func (h *harborReader) text(name string) string {
 	text, err := readFile(h.folder, name, h.left)
 	h.left -= int64(len(text))
@@ -72,7 +72,7 @@ func (h *harborReader) text(name string) string {
 	return text
 }
 
-// files reads all files below a folder, by their path in it; none where there is no such folder.
+// files reads all files below a folder, by their path in it; none if the folder does not exist.
 func (h *harborReader) files(folder string) map[string]string {
 	all := map[string]string{}
 	err := fs.WalkDir(h.folder, folder, func(name string, d fs.DirEntry, err error) error {
@@ -91,7 +91,7 @@ func (h *harborReader) files(folder string) map[string]string {
 	return all
 }
 
-// environment returns the files of environment/, which are those of the working directory.
+// environment returns the files of environment/, which are put into the working directory.
 func (h *harborReader) environment() map[string]string {
 	for _, name := range []string{"Dockerfile", "docker-compose.yaml", "docker-compose.yml"} {
 		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {
@@ -111,7 +111,7 @@ func (h *harborReader) checkTests(t Task) {
 	}
 }
 
-// solution returns commands that put the files of solution/ beside each other and run solve.sh; none where there is no solution.
+// solution returns commands that write the files of solution/ to one folder and run solve.sh; none without a solution.
 func (h *harborReader) solution() []string {
 	files := h.files("solution")
 	solve, ok := files["solve.sh"]

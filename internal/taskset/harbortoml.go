@@ -34,8 +34,8 @@ type harborSettings struct {
 	} `toml:"environment"`
 }
 
-// notHere are fields that change what a task does and that no sandbox here has: the task would run as another one.
-var notHere = []string{
+// unsupported are fields that change a task and that rolloutd does not support: the task would run with another meaning.
+var unsupported = []string{
 	"steps", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
 	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"environment.healthcheck",
@@ -68,7 +68,7 @@ func (h *harborReader) settings(t *Task) {
 	}
 }
 
-// image is what a sandbox takes from the image of the task. Its own part of the environment has been built into it.
+// image returns the settings of a sandbox with the task's image. The files of environment/ have been built into the image.
 func (h *harborReader) image(s harborSettings) map[string]any {
 	e := s.Environment
 	switch {
@@ -90,21 +90,21 @@ func (h *harborReader) image(s harborSettings) map[string]any {
 	}
 }
 
-// refuseSettings names the fields that nothing here can obey.
+// refuseSettings refuses the unsupported fields.
 func (h *harborReader) refuseSettings(text string) {
 	var all map[string]any
 	meta, err := toml.Decode(text, &all)
 	if err != nil {
-		return // the caller has decoded it before
+		return // the caller has reported it
 	}
-	for _, field := range notHere {
+	for _, field := range unsupported {
 		if meta.IsDefined(strings.Split(field, ".")...) && !blank(all, strings.Split(field, ".")) {
 			h.refuse("%s: %s: is not supported", harborFile, field)
 		}
 	}
 }
 
-// blank says whether a field has the value that it has when it is left out.
+// blank says whether a field has its default value.
 func blank(v any, field []string) bool {
 	if len(field) > 0 {
 		fields, ok := v.(map[string]any)

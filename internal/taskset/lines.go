@@ -23,7 +23,7 @@ const (
 	maxLevels   = 32
 )
 
-// openLines notes where each line of a file is, and its id. The file stays open: a task is read again where its line was.
+// openLines records the position and the id of each line of a file. The file stays open: a task is read again from its position.
 func (s *Set) openLines() error {
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Set) openLines() error {
 	}
 }
 
-// readLine returns a line and its size with the line break. Of one that is longer than maxLine it returns nothing but the size.
+// readLine returns a line and its size with the line break. For a line longer than maxLine it returns the size only.
 func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -69,7 +69,7 @@ func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	}
 }
 
-// lineItem is the task of a line. Its name is its id, or the number of the line where it has none.
+// lineItem is the task of a line. Its name is its id, or the number of the line if it has none.
 func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, size int64) item {
 	it := item{name: fmt.Sprintf("line-%d", number), source: source}
 	if size > maxLine {

@@ -14,7 +14,7 @@ import (
 // Bounds of a set.
 const (
 	MaxTasks   = 1_000_000
-	maxEntries = 4 * MaxTasks // files and folders that are looked at
+	maxEntries = 4 * MaxTasks // files and folders that are visited
 	maxDepth   = 8            // of folders
 )
 
@@ -30,7 +30,7 @@ type Set struct {
 type item struct {
 	name, source string
 	read         func() (Task, error)
-	err          error // why it cannot be read
+	err          error // the error of Task; nil: call read
 }
 
 // Open finds the tasks at path: a file of JSON lines (.jsonl), one task file (.yaml), or a folder of task files and Harbor tasks. The
@@ -63,7 +63,7 @@ func Open(path string) (*Set, error) {
 	return s, nil
 }
 
-// Close releases what the set holds open. Its tasks cannot be read afterwards.
+// Close closes the files of the set. Its tasks cannot be read afterwards.
 func (s *Set) Close() error { return s.close() }
 
 // Len is the number of tasks.
@@ -81,7 +81,7 @@ func (s *Set) Find(name string) (int, bool) {
 	return i, ok
 }
 
-// Task reads task i. Its id is its name where the file has none. An error names the file and the field.
+// Task reads task i. If the file has no id, the id is the name. An error names the file and the field.
 func (s *Set) Task(i int) (Task, error) {
 	it := s.items[i]
 	if it.err != nil {
@@ -101,7 +101,7 @@ func (s *Set) Task(i int) (Task, error) {
 	return t, nil
 }
 
-// add appends a task. A second one of the same name is kept, as a broken one.
+// add appends a task. A second task of the same name is kept as a broken task.
 func (s *Set) add(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {
 		it.err = fault.New(fault.Invalid, "%s: id: %q is the name of the task at %s", it.source, it.name, s.items[first].source)
@@ -111,7 +111,7 @@ func (s *Set) add(it item) {
 	s.items = append(s.items, it)
 }
 
-// full reports a set that has all the tasks it may have.
+// full returns an error if the set has MaxTasks tasks.
 func (s *Set) full() error {
 	if len(s.items) < MaxTasks {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Task is a task as its file has it: what the agent does, the files it finds, and how its work is graded. Fields that are absent are not
-// sent, so that the server's defaults apply.
+// Task has the fields of a task file: what the agent does, the files it finds, and how its work is graded. Absent fields are not sent, so that
+// the server's defaults apply.
 type Task struct {
 	Name   string `yaml:"-" json:"-"` // unique in its set; empty for a task of no set
 	Source string `yaml:"-" json:"-"` // where the task is: a path, with the line in a file of JSON lines
-	// Local are the files of Uploads that lie beside the task file: paths by their SHA-256 in hex. A client sends them before the task.
+	// Local has the files of Uploads beside the task file: paths by SHA-256 in hex. A client uploads them before it sends the task.
 	Local map[string]string `yaml:"-" json:"-"`
 
 	ID          string            `yaml:"id" json:"id"`
@@ -42,7 +42,7 @@ type Task struct {
 	React         map[string]any `yaml:"react" json:"react"` // configuration of the agent react; the server checks it
 	GroupID       string         `yaml:"group_id" json:"group_id"`
 	Limits        map[string]any `yaml:"limits" json:"limits"`               // turns, prompt_tokens, completion_tokens …; the server checks them
-	Translate     string         `yaml:"translate" json:"translate"`         // chat_completions or none; the server's configuration where it is not said
+	Translate     string         `yaml:"translate" json:"translate"`         // chat_completions or none; absent: the server's configuration
 	Purpose       string         `yaml:"purpose" json:"purpose"`             // auto, train or eval
 	Sampling      map[string]any `yaml:"sampling" json:"sampling"`           // temperature, seed, max_tokens …, of every model call
 	EvalSampling  map[string]any `yaml:"eval_sampling" json:"eval_sampling"` // the same with purpose eval
@@ -55,7 +55,7 @@ type Task struct {
 	RequireStateful bool `yaml:"require_stateful_sandbox" json:"require_stateful_sandbox"`
 }
 
-// Digest is the SHA-256 of the task's arguments, in hex: tasks that ask for the same have the same, wherever they are.
+// Digest is the SHA-256 of the task's arguments, in hex. It does not depend on the task's place.
 func (t Task) Digest() (string, error) {
 	text, err := json.Marshal(t.Arguments()) // the keys of maps are sorted
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out of the folder: a task of a
-// stranger does not name the user's other files.
+// findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out of the folder: an untrusted
+// task must not read the user's other files.
 func (t *Task) findUploads(folder string) error {
 	if len(t.Uploads) == 0 {
 		return nil
@@ -23,18 +23,18 @@ func (t *Task) findUploads(folder string) error {
 	}
 	defer root.Close()
 	for _, name := range sortedKeys(t.Uploads) {
-		given := t.Uploads[name]
-		if rollout.CheckUpload(given) == nil {
+		file := t.Uploads[name]
+		if rollout.CheckUpload(file) == nil {
 			continue
 		}
-		digest, err := digestOf(root, given)
+		digest, err := digestOf(root, file)
 		if err != nil {
 			return fmt.Errorf("uploads: %q: %w", name, err)
 		}
 		if t.Local == nil {
 			t.Local = map[string]string{}
 		}
-		t.Uploads[name], t.Local[digest] = digest, filepath.Join(folder, given)
+		t.Uploads[name], t.Local[digest] = digest, filepath.Join(folder, file)
 	}
 	return nil
 }

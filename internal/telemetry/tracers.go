@@ -23,7 +23,7 @@ func identity(ctx context.Context, o Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// newTracers exports spans to a collector in the background, but for those of reads. It keeps the sampling decision of a parent span.
+// newTracers exports spans to a collector in the background, except those of reads. It keeps the sampling decision of a parent span.
 func newTracers(ctx context.Context, endpoint string, res *resource.Resource) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {

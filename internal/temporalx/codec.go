@@ -31,8 +31,8 @@ func Codecs(key seal.Key) []converter.PayloadCodec {
 	return []converter.PayloadCodec{NewCodec(key), compression{converter.NewZlibCodec(converter.ZlibCodecOptions{})}}
 }
 
-// compressFrom is the size in bytes from which a payload is compressed. A compressor takes 0.8 MB of memory, whatever it is given, and most
-// payloads of a rollout have a few hundred bytes.
+// compressFrom is the size in bytes from which a payload is compressed. A compressor takes 0.8 MB of memory for any payload, and
+// most payloads of a rollout have a few hundred bytes.
 const compressFrom = 4 << 10
 
 // compression compresses large payloads only. It reads small ones that are compressed, too: histories of earlier versions have them.

@@ -56,8 +56,8 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// A third of the timeout: the SDK throttles heartbeats, and one may be late. There is none at the start, since the timeout begins there and
-	// most activities end before.
+	// A third of the timeout: the SDK throttles heartbeats, and one may be late. The first comes after that time, since the timeout begins with
+	// the activity and most activities end before.
 	end := clock.Every(ctx, max(info.HeartbeatTimeout/3, time.Millisecond), func(ctx context.Context) { activity.RecordHeartbeat(ctx) })
 	return func() {
 		defer cancel()
@@ -69,12 +69,12 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 // activityOutbound repeats the latest details, since a heartbeat without details would erase them.
 type activityOutbound struct {
 	interceptor.ActivityOutboundInterceptorBase
-	sending sync.Mutex // held while a heartbeat is sent, which takes long when Temporal is away
+	sending sync.Mutex // held while a heartbeat is sent, which takes long when Temporal does not answer
 	mu      sync.Mutex
 	latest  []any // details of the activity's latest heartbeat, or of the next one
 }
 
-// note has the next heartbeats carry the details.
+// note sets the details of the next heartbeats.
 func (o *activityOutbound) note(details ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 // notesKey is the key of the activity's *activityOutbound in its context.
 type notesKey struct{}
 
-// Note has all further heartbeats of the running activity carry the details. It sends none itself: a worker that is killed before the next
-// heartbeat, which comes within a third of the heartbeat timeout and which the SDK may put off by four fifths of it, loses the note. Outside of an
-// activity that heartbeats it does nothing.
+// Note sets the details of all further heartbeats of the running activity. It sends no heartbeat: the next one comes within a third of the
+// heartbeat timeout, and the SDK may delay it by four fifths of the timeout. A worker that is killed before it loses the note. Outside of an
+// activity that heartbeats, Note does nothing.
 func Note(ctx context.Context, details any) {
 	if out, ok := ctx.Value(notesKey{}).(*activityOutbound); ok {
 		out.note(details)
 	}
 }
 
-// Noted reads into details what earlier attempts of the running activity noted last; false: nothing that decodes.
+// Noted decodes into details the latest note of earlier attempts of the running activity; false: there is none, or it does not decode.
 func Noted(ctx context.Context, details any) bool {
 	return activity.IsActivity(ctx) && activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, details) == nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// Operator is the part of Temporal's operator service that registration needs; client.Client.OperatorService() is one.
+// Operator is the part of Temporal's operator service that registration needs; client.Client.OperatorService() implements it.
 type Operator interface {
 	ListSearchAttributes(context.Context, *operatorservice.ListSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.ListSearchAttributesResponse, error)
 	AddSearchAttributes(context.Context, *operatorservice.AddSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.AddSearchAttributesResponse, error)

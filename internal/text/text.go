@@ -1,4 +1,4 @@
-// Package text cuts text that may hold anything to a number of characters. Positions count Unicode characters, not bytes.
+// Package text cuts text of any content to a number of characters. Positions count Unicode characters, not bytes.
 package text
 
 import (

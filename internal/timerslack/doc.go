@@ -4,5 +4,5 @@ package timerslack
 
 import "time"
 
-// Daemon is the slack of the daemons' threads: little beside what they wait for, and ten times what the runtime's monitor sleeps.
+// Daemon is the slack of the daemons' threads: short compared with their timers, and ten times the sleep of the runtime's monitor.
 const Daemon = 200 * time.Microsecond

@@ -27,7 +27,7 @@ func Set(slack time.Duration) error {
 	}
 }
 
-// setByFile sets the slack of each thread by its file. A thread may begin from another whose turn has not come: it looks again until all have it.
+// setByFile sets the slack of each thread by its file. It repeats until all threads have the slack, since a thread without it may start others.
 func setByFile(slack time.Duration) error {
 	const passes = 100
 	want := strconv.FormatInt(slack.Nanoseconds(), 10)
@@ -48,7 +48,7 @@ func setByFile(slack time.Duration) error {
 			return nil
 		}
 	}
-	return errors.New("set timer slack: threads begin faster than they are found")
+	return errors.New("set timer slack: threads start faster than they are found")
 }
 
 // setThread writes the slack of a thread, unless it has it or is gone.

@@ -1,4 +1,4 @@
-// Package deadpathtest is a network link between two programs that a test can break.
+// Package deadpathtest has a network link between two programs that a test can break.
 package deadpathtest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link forwards TCP connections to an address until they are broken. New connections are always made. It is safe for concurrent use.
+// Link forwards TCP connections to an address until they are broken. It always accepts new ones. It is safe for concurrent use.
 type Link struct {
 	listener *net.TCPListener
 	target   string
@@ -30,7 +30,7 @@ type pair struct {
 	broken    bool // guarded by the link's lock
 }
 
-// New opens a link to an address, where a program need not listen yet. The link ends with the test.
+// New opens a link to an address. A program may start to listen there later. The link ends with the test.
 func New(t testing.TB, target string) *Link {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -44,12 +44,12 @@ func New(t testing.TB, target string) *Link {
 // Address is where programs dial to reach the target.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Open is how many connections are open and work.
+// Open is the number of working connections.
 func (l *Link) Open() int {
 	return l.each(func(*pair) error { return nil })
 }
 
-// Cut closes all connections that work, and returns how many there were.
+// Cut closes all working connections and returns their number.
 func (l *Link) Cut() int {
 	return l.each(func(p *pair) error {
 		p.broken = true
@@ -57,8 +57,8 @@ func (l *Link) Cut() int {
 	})
 }
 
-// Lose has all connections that work lose every packet from now on, in both directions, and closes none. It returns how many there were, and an error
-// when the kernel refuses that.
+// Lose makes all working connections lose every packet from now on, in both directions, and closes none. It returns their number, and an error
+// if the kernel refuses.
 func (l *Link) Lose() (n int, err error) {
 	n = l.each(func(p *pair) error {
 		failed := errors.Join(lose(p.near), lose(p.far))
@@ -69,7 +69,7 @@ func (l *Link) Lose() (n int, err error) {
 	return n, err
 }
 
-// each counts the connections that work and for which do has no error.
+// each counts the working connections for which do returns no error.
 func (l *Link) each(do func(*pair) error) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *Link) each(do func(*pair) error) (n int) {
 	return n
 }
 
-// lose drops the packets that a socket receives before the kernel acknowledges them. Nothing of what was sent arrives, and no keepalive probe is answered.
+// lose drops the packets that a socket receives before the kernel acknowledges them. No data arrives, and no keepalive probe is answered.
 func lose(c *net.TCPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *Link) carry(near *net.TCPConn) {
 	both.Wait()
 }
 
-// forward copies one direction, and its end.
+// forward copies one direction, including its end.
 func forward(to, from *net.TCPConn) {
 	_, _ = io.Copy(to, from)
 	_ = to.CloseWrite()

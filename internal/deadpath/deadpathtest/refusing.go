@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refusing is an address that refuses every connection until the test ends. The port is bound and not listened on, so that no other program gets it, as
-// it may get that of a listener that was closed.
+// Refusing returns an address that refuses every connection until the test ends. The port is bound without a listener, so that no other program
+// gets it, as can happen with the port of a closed listener.
 func Refusing(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -28,7 +28,7 @@ func (p *Proxy) tunnel(ctx context.Context, cancel context.CancelFunc, in io.Rea
 		cancel()
 	})
 	_, _ = io.Copy(&counter{conn, &received, idle}, up) // either end may be gone
-	cancel()                                            // nothing answers the other direction any more
+	cancel()                                            // the other direction can get no answer any more
 	both.Wait()
 	e.Sent, e.Received = sent.Load(), received.Load()
 }
@@ -69,7 +69,7 @@ type idleWatch struct {
 	end    func() bool
 }
 
-// watch closes up when ctx ends, and ends ctx when nothing was carried for a while.
+// watch closes up when ctx ends, and cancels ctx after the idle time without traffic.
 func (p *Proxy) watch(ctx context.Context, cancel context.CancelFunc, up net.Conn) *idleWatch {
 	return &idleWatch{p.o.Idle, time.AfterFunc(p.o.Idle, cancel), context.AfterFunc(ctx, func() { _ = up.Close() })}
 }

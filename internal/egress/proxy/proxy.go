@@ -43,7 +43,7 @@ type Entry struct {
 	Host      string    `json:"host"`
 	Port      uint16    `json:"port"`
 	Address   string    `json:"address,omitempty"` // that the name was resolved to
-	Refused   string    `json:"refused,omitempty"` // why it was not made; empty: it was
+	Refused   string    `json:"refused,omitempty"` // why it was refused; empty: it was not
 	Error     string    `json:"error,omitempty"`   // why it failed
 	Sent      int64     `json:"sent_bytes"`        // to the host
 	Received  int64     `json:"received_bytes"`    // from the host
@@ -68,11 +68,11 @@ func (p *Proxy) Serve(ctx context.Context, conn io.ReadWriteCloser) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	late := time.AfterFunc(headerTime, cancel)
+	headerTimer := time.AfterFunc(headerTime, cancel)
 	head := &io.LimitedReader{R: conn, N: maxHeader}
 	in := bufio.NewReader(head)
 	req, err := http.ReadRequest(in)
-	if !late.Stop() || err != nil {
+	if !headerTimer.Stop() || err != nil {
 		_ = answer(conn, http.StatusBadRequest, "want a request to an HTTP proxy")
 		return
 	}
@@ -122,7 +122,7 @@ func target(req *http.Request) (string, uint16, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 || host == "" || len(host) > 253 {
-		return "", 0, fmt.Errorf("%.300q is no host with a port", at)
+		return "", 0, fmt.Errorf("want a host with a port, got %.300q", at)
 	}
 	return egress.Canonical(host), uint16(n), nil
 }

@@ -40,10 +40,10 @@ func (t *Table) Handler(token string, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /episodes/{id}/submit", a.answering(a.submit))
 	mux.HandleFunc("POST /episodes/{id}/list", a.answering(a.list))
 	mux.HandleFunc("GET /episodes/{id}/tar", a.answering(a.tar))
-	wanted := sha256.Sum256([]byte(token))
+	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], wanted[:]) != 1 {
+		if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			fail(w, fault.New(fault.Unauthorized, "wrong or missing token"))
 			return
 		}
@@ -56,7 +56,7 @@ type api struct {
 	log   *slog.Logger
 }
 
-// answering gives do the episode that the path names, and writes its error.
+// answering calls do with the episode in the path, and writes its error.
 func (a api) answering(do func(http.ResponseWriter, *http.Request, *Episode) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var wait time.Duration
@@ -132,7 +132,7 @@ func (a api) list(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	return reply(w, map[string]any{"entries": entries, "more": more})
 }
 
-// tar streams. A failure on the way breaks the response off, so that no reader takes a part for the whole.
+// tar streams a tar. An error in the middle aborts the response, so that no reader takes a partial tar for a whole one.
 func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	stream, err := e.o.Files.GetTar(r.Context(), inWorkdir(r.URL.Query().Get("path")))
 	if err != nil {
@@ -142,7 +142,7 @@ func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(w, stream); err != nil {
-		a.log.Warn("tar broken off", "sandbox", e.o.ID, "error", err)
+		a.log.Warn("tar aborted", "sandbox", e.o.ID, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 	return nil

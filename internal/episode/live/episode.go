@@ -15,15 +15,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Options are what an episode works with.
+// Options of an episode.
 type Options struct {
 	ID       string   // of the sandbox
-	Scoring  bool     // the calls are of a client that grades: their log is apart
+	Scoring  bool     // the calls are of a client that grades; they have a separate log
 	Tools    tool.Set // bound to the sandbox
 	Files    Files    // of the sandbox
 	Reporter Reporter // nil: the calls are not reported
 	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
-	// Since is when the sandbox began under its id: a step log from before it is of another sandbox, and is deleted. Zero: not known.
+	// Since is when the sandbox was created: an older step log is of another sandbox with the same id, and is deleted. Zero: not known.
 	Since time.Time
 }
 
@@ -32,19 +32,19 @@ type Options struct {
 type Episode struct {
 	o   Options
 	log *stepLog
-	ctx context.Context // of calls under way
+	ctx context.Context // of running calls
 	end context.CancelFunc
 
 	mu        sync.Mutex
 	calls     map[string]*call
-	begun     int // calls that have ended or run
+	begun     int // calls that have ended or are running
 	ended     int // calls that have ended
 	used      []string
 	client    string    // that has joined; "": none
-	last      time.Time // begin of the episode on this host, or end of the latest call
+	last      time.Time // start of the episode on this host, or end of the latest call
 	running   int
 	submitted bool
-	closed    string        // why there are no more calls; "": there are
+	closed    string        // why no more calls are taken; "": calls are taken
 	over      chan struct{} // closed when closed is set
 	working   sync.WaitGroup
 }
@@ -54,7 +54,7 @@ type call struct {
 	digest [sha256.Size]byte
 	done   chan struct{} // closed when the others are final
 	place  place         // in the log
-	err    error         // it did not run to its end, and may be made again
+	err    error         // it failed to run or to be logged, and may be repeated
 }
 
 func newEpisode(path string, o Options) (*Episode, error) {
@@ -94,7 +94,7 @@ func (e *Episode) recovered(s episode.Step, p place) {
 
 const submitted = "it was submitted"
 
-// Call makes a call, or attaches to the call of that id, and returns its answer. When ctx ends the call goes on.
+// Call makes a call, or attaches to the call with that id, and returns its answer. When ctx ends, the call continues.
 func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, error) {
 	if c.ID == "" || len(c.ID) > episode.MaxCallID {
 		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to %d bytes", episode.MaxCallID)
@@ -114,7 +114,7 @@ func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, err
 	return e.answer(mine)
 }
 
-// begin finds the call of that id, or starts it.
+// begin finds the call with that id, or starts it.
 func (e *Episode) begin(c episode.Call) (*call, error) {
 	digest := digestOf(c.Tool, c.Arguments)
 	e.mu.Lock()
@@ -177,7 +177,7 @@ func (e *Episode) run(c episode.Call, mine *call) {
 	close(mine.done)
 }
 
-// record logs a call that has ended. The order of the numbers is that of the log.
+// record logs a call that has ended. Calls are numbered in the order of the log.
 func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -214,7 +214,7 @@ func (e *Episode) bound() string {
 	return fmt.Sprintf("it reached the maximum of %d steps", e.o.MaxSteps)
 }
 
-// finish takes no more calls. The first reason stays. e.mu is held.
+// finish ends the episode. The first reason is kept. e.mu is held.
 func (e *Episode) finish(why string) {
 	if e.closed == "" {
 		e.closed = why
@@ -233,7 +233,7 @@ func (e *Episode) answer(c *call) (episode.Answer, error) {
 	return episode.Answer{Result: *s.Result, Steps: s.Step, Ended: e.closed}, nil
 }
 
-// Submit ends the episode on its client's behalf, with arguments that are logged. One that has ended is left as it is.
+// Submit ends the episode for its client and logs the arguments. It does nothing if the episode has ended.
 func (e *Episode) Submit(c episode.Call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -248,7 +248,7 @@ func (e *Episode) Submit(c episode.Call) error {
 	return nil
 }
 
-// Join makes client the one whose calls are taken.
+// Join makes client the only client whose calls are taken.
 func (e *Episode) Join(client string) (episode.Status, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -261,7 +261,7 @@ func (e *Episode) Join(client string) (episode.Status, error) {
 	return e.status(), nil
 }
 
-// Status returns how the episode stands.
+// Status returns the status of the episode.
 func (e *Episode) Status() episode.Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -272,7 +272,7 @@ func (e *Episode) status() episode.Status {
 	return episode.Status{Steps: e.ended, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
 }
 
-// End takes no more calls, for a reason.
+// End ends the episode for a reason.
 func (e *Episode) End(why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -302,19 +302,19 @@ func (e *Episode) IdleSince() time.Time {
 // Steps reports each step of the log.
 func (e *Episode) Steps(each func(episode.Step)) error { return e.log.all(each) }
 
-// close ends the calls under way, waits for them and closes the log. In the sandbox a command goes on.
+// close cancels the running calls, waits for them and closes the log. A command in the sandbox continues.
 func (e *Episode) close() error {
 	e.end()
 	e.working.Wait()
 	return e.log.close()
 }
 
-// digestOf tells calls apart.
+// digestOf distinguishes calls with the same id.
 func digestOf(tool string, raw json.RawMessage) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(tool+"\x00"), arguments(raw)...))
 }
 
-// arguments are compact and valid JSON: what is not JSON is refused by the tool, and logged as a string.
+// arguments returns compact, valid JSON. Arguments that are not JSON, which the tool refuses, are logged as a string.
 func arguments(raw json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return json.RawMessage("{}")

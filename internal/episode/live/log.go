@@ -21,10 +21,10 @@ type stepLog struct {
 	size int64 // of the whole lines
 }
 
-// place is where a line lies in the file, in bytes.
+// place is the position of a line in the file, in bytes.
 type place struct{ at, length int64 }
 
-// openLog opens the log at path, or makes it. It reports each whole line to found. A line that a crash left unfinished is cut off.
+// openLog opens or creates the log at path. It reports each whole line to found, and removes a partial last line, which a crash can leave.
 func openLog(path string, found func(episode.Step, place)) (*stepLog, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "step log")

@@ -1,4 +1,4 @@
-// Package live is the tool service of a host: the episodes whose calls it takes, and its HTTP API.
+// Package live is the tool service of a host: its open episodes and its HTTP API.
 package live
 
 import (
@@ -22,7 +22,7 @@ type Table struct {
 
 	mu      sync.Mutex
 	open    map[string]*Episode
-	changed chan struct{} // closed, and made anew, when an episode is opened
+	changed chan struct{} // closed and replaced when an episode is opened
 }
 
 // NewTable makes a Table that keeps its step logs in dir.
@@ -30,8 +30,8 @@ func NewTable(dir string) *Table {
 	return &Table{dir: dir, open: map[string]*Episode{}, changed: make(chan struct{})}
 }
 
-// Open lets the sandbox take calls until close is called, which waits for the calls under way. It continues the step log that an earlier
-// worker of the host left. A sandbox that is open already is a fault.Conflict.
+// Open lets the sandbox take calls until closeIt is called, which cancels the running calls and waits for them. It continues the step log of
+// an earlier worker of the host. The error is a fault.Conflict if the sandbox is open.
 func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

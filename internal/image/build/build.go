@@ -1,4 +1,4 @@
-// Package build makes images of Dockerfiles by a builder of this machine: BuildKit, else Docker.
+// Package build builds images from Dockerfiles with a builder of this machine: BuildKit, else Docker.
 package build
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// Job says what is built.
+// Job describes a build.
 type Job struct {
 	Folder     string    // the build context
 	Dockerfile string    // path below Folder
@@ -61,10 +61,10 @@ func (j Job) run(ctx context.Context, archive string) error {
 		strings.Join(missing, ", "))
 }
 
-// builder is a program that builds.
+// builder is a program that builds images.
 type builder struct {
 	name     string
-	answers  []string // succeeds where its daemon answers
+	answers  []string // a command that succeeds if the builder's daemon answers
 	commands [][]string
 }
 

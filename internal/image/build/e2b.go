@@ -15,10 +15,10 @@ import (
 // TemplateFile is the name of a template's definition. E2B's command line looks for it.
 const TemplateFile = "e2b.Dockerfile"
 
-// templateHeader begins each definition that was written here, and so may be written again.
+// templateHeader begins each definition that Write has written. Write overwrites such files only.
 const templateHeader = "# Written by `rolloutd image build --e2b`."
 
-// templateNeeds is what sandboxes and agents call in a machine. sandboxd itself is pushed into it.
+// templateNeeds installs the programs that sandboxes and agents need. sandboxd is uploaded later.
 const templateNeeds = `
 # What sandboxes of rolloutd and their agents call.
 USER root
@@ -35,13 +35,13 @@ type Template struct {
 
 var (
 	templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,127}$`)
-	// A line of a script in a RUN may begin with these words, but does not look like this to its end.
+	// A line of a script in a RUN may begin with FROM, but rarely matches to its end.
 	fromLine   = regexp.MustCompile(`(?mi)^[ \t]*FROM[ \t]+(--\S+[ \t]+)?\S+([ \t]+AS[ \t]+\S+)?[ \t]*\r?$`)
 	copiesFrom = regexp.MustCompile(`(?mi)^[ \t]*COPY[ \t]+(--\S+[ \t]+)*--from=`)
 	imageName  = regexp.MustCompile(`^\S+$`)
 )
 
-// Write writes the definition and returns its path. What E2B cannot build is a fault.Invalid.
+// Write writes the definition and returns its path. The error is a fault.Invalid if E2B cannot build the Dockerfile.
 func (t Template) Write() (string, error) {
 	if !templateName.MatchString(t.Name) {
 		return "", fault.New(fault.Invalid, "template %q: want lower-case letters, digits, dashes and underscores", t.Name)

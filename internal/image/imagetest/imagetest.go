@@ -1,4 +1,4 @@
-// Package imagetest makes root file systems for tests out of programs of this machine, so that no test needs a registry.
+// Package imagetest makes root file systems for tests from programs of this machine, so that no test needs a registry.
 package imagetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Programs are those that the suite of sandbox drivers needs in an image.
+// Programs lists the programs that the suite of sandbox drivers needs in an image.
 func Programs() []string {
 	return []string{
 		"awk", "base64", "bash", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "env", "find", "grep", "head", "id", "kill", "ln", "ls",
@@ -57,7 +57,7 @@ func fillFrom(dir, from, to string) error {
 	return nil
 }
 
-// Glibc copies the libraries of glibc that every image with glibc has, and that few programs name.
+// Glibc copies libraries of glibc that every image with glibc has, although few programs are linked with them.
 func Glibc(dir string) error {
 	for _, name := range []string{"libpthread.so.0", "libdl.so.2", "libm.so.6", "librt.so.1"} {
 		if err := install(dir, "/lib/x86_64-linux-gnu/"+name, "/lib/x86_64-linux-gnu/"+name); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// bounded fails an answer that is longer than maxAnswer, which the client would read into memory.
+// bounded fails a response that is longer than maxAnswer, since the client would read all of it into memory.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

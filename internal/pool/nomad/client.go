@@ -21,7 +21,7 @@ const callTimeout = 20 * time.Second
 // maxAnswer bounds an answer of Nomad, in bytes: a job of 200 groups with its allocations has some 2 MiB.
 const maxAnswer = 32 << 20
 
-// Access is how a pool's Nomad is reached, beside its address. Files are paths of PEM files.
+// Access has the credentials for a pool's Nomad. Files are paths of PEM files.
 type Access struct {
 	Token                                     string
 	CACert, ClientCert, ClientKey, ServerName string
@@ -55,7 +55,7 @@ func New(s pool.Spec, a Access) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.api.Close() }
 
-// Observe returns the job as Nomad has it now. Any answer that is not certain is an error.
+// Observe returns the current job in Nomad. An ambiguous answer is an error.
 func (c *Client) Observe(ctx context.Context) (pool.Job, error) {
 	job, err := c.job(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) Observe(ctx context.Context) (pool.Job, error) {
 		return pool.Job{}, c.failed(err, "list the allocations of Nomad job %s", c.spec.JobID)
 	}
 	if allocs == nil { // Nomad sends an empty list
-		return pool.Job{}, fault.New(fault.Unavailable, "list the allocations of Nomad job %s: the answer is no list", c.spec.JobID)
+		return pool.Job{}, fault.New(fault.Unavailable, "list the allocations of Nomad job %s: the answer is not a list", c.spec.JobID)
 	}
 	deployment, _, err := c.api.Jobs().LatestDeployment(c.spec.JobID, c.query(ctx))
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) job(ctx context.Context) (*api.Job, error) {
 	return job, nil
 }
 
-// Register changes the counts of groups, in the state of the job that was observed. A fault.Conflict says that it was changed since.
+// Register changes the counts of groups of the observed job. The error is a fault.Conflict if the job was changed since.
 func (c *Client) Register(ctx context.Context, seen pool.Job, counts map[string]int) error {
 	job, err := c.job(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Client) Deregister(ctx context.Context, seen pool.Job, purge bool) erro
 	return c.failed(err, "stop Nomad job %s", c.spec.JobID)
 }
 
-// same refuses a job that was changed since it was seen, or that is another's.
+// same refuses a job that was changed since it was observed, or that belongs to another pool.
 func (c *Client) same(job *api.Job, seen pool.Job) error {
 	if (job != nil) != seen.Exists {
 		return conflict(c.spec.JobID)
@@ -139,7 +139,7 @@ func (c *Client) same(job *api.Job, seen pool.Job) error {
 }
 
 func conflict(id string) error {
-	return fault.New(fault.Conflict, "Nomad job %s was changed since it was read: the next look decides again", id)
+	return fault.New(fault.Conflict, "Nomad job %s was changed since it was read: the next check decides again", id)
 }
 
 func (c *Client) query(ctx context.Context) *api.QueryOptions {

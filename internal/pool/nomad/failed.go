@@ -14,8 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// failed gives an error of Nomad its kind, and names the setting that solves it where there is one. A refusal that waiting does not solve is
-// Unauthorized or Invalid.
+// failed wraps an error of Nomad in its kind, and names the setting that solves it, if any. A permanent refusal is Unauthorized or Invalid.
 func (c *Client) failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -35,7 +34,7 @@ func (c *Client) failed(err error, format string, args ...any) error {
 	return fault.Wrap(kind, err, format, args...)
 }
 
-// kindOf is the kind of an answer.
+// kindOf is the kind of a response.
 func kindOf(code int, body string) fault.Kind {
 	switch {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
@@ -64,7 +63,7 @@ func refusedByServer(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// hint names the settings that decide on an error.
+// hint names the settings that cause an error.
 func (c *Client) hint(kind fault.Kind, err error) string {
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// groups are the groups of the job, if there is one, and those that the spec has beyond them, in the order of their numbers.
+// groups returns the groups of the job, if there is one, and the further groups of the spec, in the order of their numbers.
 func groups(s pool.Spec, job *api.Job, allocs []*api.AllocationListStub) (all []pool.Group) {
 	hash := templateHash(s)
 	if job == nil {
@@ -50,7 +50,7 @@ func find(job *api.Job, name string) *api.TaskGroup {
 
 func groupName(i int) string { return fmt.Sprintf("host-%d", i) }
 
-// number is that of a group; a group that somebody else added comes last.
+// number is the number of a group; groups with other names come last.
 func number(name string) (n int) {
 	if _, err := fmt.Sscanf(name, "host-%d", &n); err != nil {
 		return 1 << 30
@@ -58,7 +58,7 @@ func number(name string) (n int) {
 	return n
 }
 
-// wanted says whether the allocation runs, or is to.
+// wanted says whether the allocation runs or is to run.
 func wanted(a *api.AllocationListStub) bool {
 	live := []string{api.AllocClientStatusPending, api.AllocClientStatusRunning, api.AllocClientStatusUnknown}
 	return a.DesiredStatus == api.AllocDesiredStatusRun && slices.Contains(live, a.ClientStatus)

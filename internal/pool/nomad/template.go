@@ -17,20 +17,20 @@ import (
 const (
 	metaOwner    = "rolloutd_owner"    // of the job
 	metaPool     = "rolloutd_pool"     // of the job
-	metaTemplate = "rolloutd_template" // of a group: the digest of the settings that it was made of
+	metaTemplate = "rolloutd_template" // of a group: the digest of its settings
 )
 
 const (
-	killTimeout    = 30 * time.Second // of a role that was asked to stop
+	killTimeout    = 30 * time.Second // for a role to stop
 	restartDelay   = 2 * time.Second
 	rescheduleMost = 5 * time.Minute
 )
 
-// ports are those of a host: of the gateway, its trainer API, the host's API, its tool service, and the metrics of both roles.
+// ports lists the ports of a host: of the gateway, its trainer API, the host's API, its tool service, and the metrics of both roles.
 func ports() []string { return []string{"gateway", "trainer", "api", "tools", "metricsg", "metricsw"} }
 
-// changed is the job to register: that of Nomad, or a new one, with the counts. A group that has hosts stays as it is, so that nothing
-// restarts; one that has none is made of the spec.
+// changed is the job to register: the existing or a new one, with the counts. A group with hosts is kept unchanged, so that nothing restarts;
+// a group without hosts is built from the spec.
 func changed(s pool.Spec, old *api.Job, counts map[string]int) *api.Job {
 	job := old
 	if job == nil {
@@ -86,8 +86,8 @@ func noDeployments() *api.UpdateStrategy {
 	return u
 }
 
-// host is the group of one host: its gateway and its worker, with the allocation's shared folder as their data folder. A role that ends is
-// started again in the same allocation, so that rollouts go on.
+// host is the group of one host: its gateway and its worker, with the allocation's shared folder as their data folder. Nomad restarts a role
+// that ends in the same allocation, so that rollouts continue.
 func host(s pool.Spec, name string, count int) *api.TaskGroup {
 	var dynamic []api.Port
 	for _, label := range ports() {
@@ -109,7 +109,7 @@ func host(s pool.Spec, name string, count int) *api.TaskGroup {
 func local(port string) string  { return "127.0.0.1:${NOMAD_PORT_" + port + "}" }
 func public(port string) string { return "${NOMAD_IP_" + port + "}:${NOMAD_PORT_" + port + "}" }
 
-// role is the task of a role. Its secrets come from a Nomad variable, by a file in the secrets folder.
+// role is the task of a role. Nomad writes its secrets from a Nomad variable to a file in the secrets folder.
 func role(s pool.Spec, name string, r api.Resources, metrics string, args ...string) *api.Task {
 	env := map[string]string{
 		"ROLLOUTD_DATA":            "${NOMAD_ALLOC_DIR}/rolloutd",
@@ -147,14 +147,14 @@ func config(s pool.Spec, args []string) map[string]any {
 	return c
 }
 
-// templateHash is the digest of the settings that a host is made of.
+// templateHash is the digest of the settings of a host.
 func templateHash(s pool.Spec) string {
 	part := pool.Spec{
 		Driver: s.Driver, Image: s.Image, Command: s.Command, Privileged: s.Privileged, HostConfig: s.HostConfig, Slots: s.Slots, CPU: s.CPU, MemoryMiB: s.MemoryMiB, Env: s.Env, Variable: s.Variable,
 	}
 	raw, err := json.Marshal(part)
 	if err != nil {
-		return "" // a Spec has no member that JSON does not have
+		return "" // every field of a Spec has a JSON form
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:8])

@@ -1,7 +1,7 @@
 // Package toy is a tokenizer and a chat template for prompts of token ids.
 //
-// Its ids can be decoded, and its merges cross the borders of messages: who tokenises messages on their own, or tokenises a reply again, gets
-// other ids than the template makes, and Read refuses them.
+// Its ids can be decoded, and its merges cross the borders of messages: tokenising messages separately, or tokenising a reply again, gives
+// other ids than the template, and Read refuses them.
 package toy
 
 import (
@@ -25,10 +25,10 @@ const (
 // Message is a message of a conversation.
 type Message struct{ Role, Content string }
 
-// roles are those that the template knows.
+// roles lists the roles of the template.
 func roles() []string { return []string{"system", "user", "assistant", "tool"} }
 
-// merges are pieces of several characters by id, from End+1 on; longer ones first.
+// merges lists pieces of several characters by id, from End+1 on; longer ones first.
 func merges() []string {
 	var all []string
 	for _, role := range roles() {
@@ -97,8 +97,8 @@ func Prompt(messages []Message) []int32 {
 	return Encode(ids, text+"assistant:\n")
 }
 
-// Read returns the messages of a prompt. It refuses one that the template cannot have made around what was sampled: a doubled End, a message
-// without a role, or one that was tokenised on its own.
+// Read returns the messages of a prompt. It refuses a prompt that the template cannot have made from sampled replies: with a doubled End, a
+// message without a role, or a message that was tokenised separately.
 func Read(prompt []int32) ([]Message, error) {
 	var messages []Message
 	for n := 0; ; n++ {

@@ -9,21 +9,21 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// read is an attribute of spans of requests that turned out to be reads after they had begun.
+// read is an attribute of spans of requests that are recognised as reads after their start.
 var read = attribute.Bool("rolloutd.read", true)
 
-// Context is ctx with a parent that is not sampled, so that nothing below it has spans.
+// Context is ctx with a parent that is not sampled, so that no span is recorded below it.
 func Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 }
 
-// Mark keeps the span of ctx from being exported, where there is one, and returns a Context of ctx.
+// Mark excludes the span of ctx, if any, from export, and returns Context(ctx).
 func Mark(ctx context.Context) context.Context {
 	trace.SpanFromContext(ctx).SetAttributes(read)
 	return Context(ctx)
 }
 
-// Filter passes on the spans that are not marked.
+// Filter forwards the spans that are not marked.
 func Filter(next sdktrace.SpanProcessor) sdktrace.SpanProcessor { return filter{next} }
 
 type filter struct{ sdktrace.SpanProcessor }

@@ -104,7 +104,7 @@ func timeoutText(t enumspb.TimeoutType) string {
 	case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
 		return "no worker took the step in time"
 	case enumspb.TIMEOUT_TYPE_HEARTBEAT:
-		return "the worker went away"
+		return "the worker stopped sending heartbeats"
 	default:
 		return "the step took too long"
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// watch is how often the schedule starts the workflow of a pool whose workflow does not run.
-const watch = time.Minute
+// restartInterval is how often the schedule starts the workflow of a pool, if it does not run.
+const restartInterval = time.Minute
 
-// queryTimeout bounds the question for a status, which a server that keeps the pool answers.
+// queryTimeout bounds the query for a status, which a server that keeps the pool answers.
 const queryTimeout = 10 * time.Second
 
 // Client changes pools. It is safe for concurrent use. Its errors are faults.
@@ -37,10 +37,10 @@ func New(c client.Client, namespace string, dc converter.DataConverter) *Client 
 	return &Client{c, namespace, dc}
 }
 
-// Up starts a pool, or gives one that is up another spec. An operator's fixed number of hosts ends with it.
+// Up starts a pool, or changes the spec of one that is up. It resets an operator's fixed number of hosts.
 func (c *Client) Up(ctx context.Context, s pool.Spec) error {
 	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: pool.ScheduleID(s.Name), Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: watch}}},
+		ID: pool.ScheduleID(s.Name), Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: restartInterval}}},
 		Action: action(s), Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, TriggerImmediately: true,
 	})
 	if errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
@@ -49,7 +49,7 @@ func (c *Client) Up(ctx context.Context, s pool.Spec) error {
 	return fault.Wrap(fault.Unavailable, err, "start pool %s", s.Name)
 }
 
-// Scale gives a pool a fixed number of hosts, or nil to let it follow the rollouts that wait.
+// Scale sets a fixed number of hosts; with nil the number follows the rollouts that wait.
 func (c *Client) Scale(ctx context.Context, name string, hosts *int) error {
 	return c.change(ctx, name, func(s pool.Spec) pool.Spec { s.Fixed = hosts; return s })
 }
@@ -59,7 +59,7 @@ func (c *Client) Down(ctx context.Context, name, how string) error {
 	return c.change(ctx, name, func(s pool.Spec) pool.Spec { s.Down = how; return s })
 }
 
-// Status returns the spec of a pool and how it was at the last look. A fault.NotFound says that it is not up.
+// Status returns the spec of a pool and its status at the last check. The error is a fault.NotFound if the pool is not up.
 func (c *Client) Status(ctx context.Context, name string) (pool.Spec, pool.Status, error) {
 	d, s, err := c.describe(ctx, name)
 	if err != nil || len(d.Info.RunningWorkflows) == 0 {
@@ -84,7 +84,7 @@ func (c *Client) End(ctx context.Context, name string) error {
 	return fault.Wrap(fault.Unavailable, err, "end pool %s", name)
 }
 
-// Backlog are the activities that wait on a task queue. Both numbers are Temporal's estimates.
+// Backlog returns the activities that wait on a task queue. Both numbers are Temporal's estimates.
 func (c *Client) Backlog(ctx context.Context, queue string) (pool.Backlog, error) {
 	d, err := c.temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: c.namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
@@ -97,7 +97,7 @@ func (c *Client) Backlog(ctx context.Context, queue string) (pool.Backlog, error
 	return pool.Backlog{Count: int(stats.GetApproximateBacklogCount()), Age: stats.GetApproximateBacklogAge().AsDuration()}, nil
 }
 
-// change changes the spec of a pool, for the workflow that runs and for those that the schedule starts.
+// change changes the spec of a pool, for the running workflow and for those that the schedule starts later.
 func (c *Client) change(ctx context.Context, name string, change func(pool.Spec) pool.Spec) error {
 	var s pool.Spec
 	handle := c.temporal.ScheduleClient().GetHandle(ctx, pool.ScheduleID(name))
@@ -126,7 +126,7 @@ func (c *Client) change(ctx context.Context, name string, change func(pool.Spec)
 			return fault.Wrap(fault.Unavailable, err, "change pool %s", name)
 		}
 	}
-	return nil // one that the schedule starts has the new spec
+	return nil // a workflow that the schedule starts has the new spec
 }
 
 func (c *Client) describe(ctx context.Context, name string) (*client.ScheduleDescription, pool.Spec, error) {
@@ -141,7 +141,7 @@ func (c *Client) describe(ctx context.Context, name string) (*client.ScheduleDes
 	return d, s, err
 }
 
-// specOf is the spec that the schedule starts workflows with.
+// specOf returns the spec with which the schedule starts workflows.
 func (c *Client) specOf(d client.ScheduleDescription) (pool.Spec, error) {
 	a, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
 	if !ok || len(a.Args) != 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// blobs are what may be read of an attempt, by the names that the edge uses.
-// The output of an agent has one of two names; one on the host has no process that writes, and its events are its log.
+// blobs are the readable objects of an attempt, by the names that the edge uses. The output of an agent has one of two keys. An agent on the
+// host has no process with output, so its events are its log.
 var blobs = map[string][]string{
 	"trace": {store.Trace}, "steps": {store.Steps}, "agent": {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
 	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr}, "network": {store.Network},
@@ -41,7 +41,7 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 	return nil, fault.New(fault.NotFound, "rollout %q has no %s", id, name)
 }
 
-// openResult reads the stored result. A workflow that was terminated or failed left none; what stands for it is encoded here.
+// openResult reads the stored result. A workflow that was terminated or failed has stored none; its substitute is encoded here.
 func (c *Client) openResult(ctx context.Context, id string) (io.ReadCloser, error) {
 	stored, err := c.store.Reader(ctx, store.ResultKey(id))
 	if !fault.Is(err, fault.NotFound) {

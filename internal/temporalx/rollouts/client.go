@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// Temporal is the part of the Temporal client that is used; client.Client is one.
+// Temporal is the part of the Temporal client that is used; client.Client implements it.
 type Temporal interface {
 	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
@@ -56,7 +56,7 @@ func New(t Temporal, queue string, st *store.Store, payloads converter.DataConve
 	}
 }
 
-// Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.
+// Start starts the rollout, or finds the one with that id, running or ended; the specification of an existing one is not compared.
 // Above the store's high-water mark no rollout starts (fault.Exhausted). The edge has validated the specification, and the workflow
 // does so again.
 func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
@@ -66,8 +66,8 @@ func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 }
 
 func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with the callers that wait for the
-	// result: it may be stored a moment later.
+	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with callers that wait for the
+	// result, since the result may be stored a moment later.
 	res, err := c.fetch(ctx, spec.ID)
 	if err == nil {
 		return stateOf(res), nil
@@ -101,7 +101,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	}, nil
 }
 
-// ofOwner are the attributes of what an owner asked for, where the workflow sets the others.
+// ofOwner returns the search attribute of the owner, for workflows that set the others themselves.
 func ofOwner(name string) temporal.SearchAttributes {
 	if name == "" {
 		return temporal.SearchAttributes{}
@@ -145,7 +145,8 @@ func (c *Client) Abort(ctx context.Context, id, reason string) (bool, error) {
 	return sent, err
 }
 
-// Messages is the transcript of the agent that works, as it is now; else the latest that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.
+// Messages returns the current transcript of a working agent, else the one that was stored for the newest attempt that has one. The error is
+// a fault.NotFound if there is none yet.
 func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
 	s, err := c.State(ctx, id)
 	if err != nil {
@@ -167,7 +168,7 @@ func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, e
 	return rollout.Transcript{}, fault.New(fault.NotFound, "rollout %q has no transcript yet", id)
 }
 
-// classify gives an error of Temporal's its kind.
+// classify wraps an error of Temporal in its kind.
 func classify(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -189,10 +190,10 @@ func classify(err error, format string, args ...any) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		kind = fault.Timeout
 	default:
-		err = fmt.Errorf("Temporal: %w", err) // whose own words, like "context deadline exceeded", do not say who is away
+		err = fmt.Errorf("Temporal: %w", err) // a message such as "context deadline exceeded" does not name the service
 	}
 	return fault.Wrap(kind, err, format, args...)
 }
 
-// reasonOf is what ended a workflow that did not complete.
+// reasonOf is why a workflow did not complete.
 func reasonOf(err error) string { return failure.FromTemporal(err).Error() }

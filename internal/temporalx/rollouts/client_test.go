@@ -238,7 +238,7 @@ func TestStateWithoutAWorker(t *testing.T) {
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
-		for phase, waiting := range map[rollout.Phase]string{rollout.PhaseQueued: "", rollout.PhaseAgent: "no worker answers; the rollout goes on when one does"} {
+		for phase, waiting := range map[rollout.Phase]string{rollout.PhaseQueued: "", rollout.PhaseAgent: "no worker answers; the rollout continues when one does"} {
 			f.workflows[rollout.WorkflowID("r1")].state.Phase = phase
 			s, err := rc.State(t.Context(), "r1")
 			require.NoError(t, err)

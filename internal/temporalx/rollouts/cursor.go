@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// cursorOf is Temporal's page token behind its checksum; "" for the end of a list. Temporal takes a token that it cannot read for trouble of its
-// database, and is asked again until the time is up.
+// cursorOf is a checksum followed by Temporal's page token; "" for the end of a list. Temporal reports a token that it cannot read as an error
+// of its database, which the SDK would retry until the time is up.
 func cursorOf(token []byte) string {
 	if len(token) == 0 {
 		return ""
@@ -24,7 +24,7 @@ func tokenOf(cursor string) ([]byte, error) {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) <= crc32.Size || binary.BigEndian.Uint32(raw) != crc32.ChecksumIEEE(raw[crc32.Size:]) {
-		return nil, fault.Field("cursor", "is none that a list has given: want next of the page before, whole")
+		return nil, fault.Field("cursor", "not a cursor returned by this list")
 	}
 	return raw[crc32.Size:], nil
 }

@@ -40,7 +40,7 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 	return d, classify(err, "deliver group %q", spec.GroupID)
 }
 
-// Delivery returns where the delivery of a finished group stands; fault.NotFound when there is none.
+// Delivery returns the delivery of a finished group; fault.NotFound when there is none.
 func (c *Client) Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	if err := spec.Validate(); err != nil {
 		return rollout.Delivery{}, err

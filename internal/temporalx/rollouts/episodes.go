@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection to a host.
+	// dialTimeout bounds the opening of a connection to a host.
 	dialTimeout = 10 * time.Second
 	// openWait is how long one request waits at the host for an episode that is being opened.
 	openWait = 2 * time.Second
-	// Pauses between looks for the host of an episode.
+	// firstPause and lastPause bound the pause between two requests to the host of an episode.
 	firstPause, lastPause = 5 * time.Millisecond, time.Second
-	// maxPlaces bounds the hosts that are remembered; beyond it all are forgotten.
+	// maxPlaces bounds the cached places of sandboxes; beyond it the cache is cleared.
 	maxPlaces = 10_000
 )
 
-// Episodes reaches the tool service of the host that has a rollout's sandbox. A host that does not answer is asked again until the
-// rollout has ended or the caller's context does: its worker may be starting again. It is safe for concurrent use.
+// Episodes calls the tool service of the host that has a rollout's sandbox. It repeats a request to a host that does not answer, whose worker
+// may be restarting, until the rollout or the caller's context has ended. It is safe for concurrent use.
 type Episodes struct {
 	client *Client
 	token  string
@@ -44,7 +44,7 @@ type servicePlace struct {
 	sandbox string
 }
 
-// NewEpisodes makes an Episodes. token is that of the tool services.
+// NewEpisodes makes an Episodes. token is the token of the tool services.
 func NewEpisodes(c *Client, token string) *Episodes {
 	return &Episodes{
 		client: c, token: token, places: map[string]servicePlace{},
@@ -54,7 +54,7 @@ func NewEpisodes(c *Client, token string) *Episodes {
 	}
 }
 
-// Ready waits until the episode takes calls, and returns how it stands. One that takes none any more is a fault.Conflict.
+// Ready waits until the episode takes calls, and returns its status. An episode that takes no more calls is a fault.Conflict.
 func (e *Episodes) Ready(ctx context.Context, id string) (episode.Status, error) {
 	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Status(ctx, p.sandbox, openWait) })
 }
@@ -70,7 +70,7 @@ func (e *Episodes) Submit(ctx context.Context, id string, c episode.Call) error 
 	return err
 }
 
-// Join makes client the one whose calls are taken.
+// Join makes client the only client whose calls are taken.
 func (e *Episodes) Join(ctx context.Context, id, client string) (episode.Status, error) {
 	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Join(ctx, p.sandbox, client) })
 }
@@ -89,12 +89,12 @@ func (e *Episodes) Tar(ctx context.Context, id, path string) (io.ReadCloser, err
 	return at(ctx, e, id, func(p servicePlace) (io.ReadCloser, error) { return p.service.Tar(ctx, p.sandbox, path) })
 }
 
-// at asks the host of a rollout, until it answers or the rollout has ended.
-func at[T any](ctx context.Context, e *Episodes, id string, ask func(servicePlace) (T, error)) (answer T, err error) {
+// at calls the host of a rollout, until it answers or the rollout has ended.
+func at[T any](ctx context.Context, e *Episodes, id string, call func(servicePlace) (T, error)) (answer T, err error) {
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		var p servicePlace
 		if p, err = e.place(ctx, id); err == nil {
-			if answer, err = ask(p); !fault.Is(err, fault.Unavailable) {
+			if answer, err = call(p); !fault.Is(err, fault.Unavailable) {
 				return answer, err
 			}
 			e.forget(id)
@@ -108,7 +108,8 @@ func at[T any](ctx context.Context, e *Episodes, id string, ask func(servicePlac
 	}
 }
 
-// place finds the host of a rollout: a fault.Unavailable while there is none, a fault.Conflict once the rollout takes no calls any more.
+// place finds the host of a rollout. The error is a fault.Unavailable while there is none, and a fault.Conflict when the rollout takes no more
+// calls.
 func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
 	if p, known := e.known(id); known {
 		return p, nil
@@ -136,7 +137,7 @@ func (e *Episodes) known(id string) (servicePlace, bool) {
 	return p, known
 }
 
-// remember notes on which host the sandbox of a rollout is.
+// remember caches the place of a rollout's sandbox.
 func (e *Episodes) remember(ctx context.Context, id string, made rollout.Created) (servicePlace, error) {
 	h, err := e.client.store.Host(ctx, made.Host)
 	if err != nil {
@@ -158,14 +159,14 @@ func (e *Episodes) forget(id string) {
 	delete(e.places, id)
 }
 
-// awaitSandbox waits until the sandbox of an attempt is made, for openWait at most; then it is a fault.Unavailable. It reads the events of the
-// workflow as they happen. Queries would be answered by the worker that is to go on with the rollout, and keep it from that.
+// awaitSandbox waits until the sandbox of an attempt exists, for openWait at most; after that the error is a fault.Unavailable. It follows the
+// workflow's history. A query would be answered by the worker that has to continue the rollout, and delay it.
 func (e *Episodes) awaitSandbox(ctx context.Context, id string, attempt int) (made rollout.Created, err error) {
 	reading, cancel := context.WithCancel(context.WithoutCancel(ctx)) // no deadline; see untilClosed
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	defer time.AfterFunc(openWait, cancel).Stop()
-	var asked int64 // the event that asks for the attempt's sandbox
+	var scheduled int64 // the event that schedules CreateSandbox of the attempt
 	all := e.client.temporal.GetWorkflowHistory(reading, rollout.WorkflowID(id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for left := max(attempt, 1); all.HasNext(); {
 		event, err := all.Next()
@@ -174,10 +175,10 @@ func (e *Episodes) awaitSandbox(ctx context.Context, id string, attempt int) (ma
 		}
 		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == rollout.ActivityCreate {
 			if left--; left == 0 {
-				asked = event.GetEventId()
+				scheduled = event.GetEventId()
 			}
 		}
-		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.GetScheduledEventId() == asked {
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.GetScheduledEventId() == scheduled {
 			err := e.client.payloads.FromPayloads(done.GetResult(), &made)
 			return made, fault.Wrap(fault.Internal, err, "place of rollout %q", id)
 		}
@@ -185,7 +186,7 @@ func (e *Episodes) awaitSandbox(ctx context.Context, id string, attempt int) (ma
 	return made, fault.New(fault.Unavailable, "rollout %q has no sandbox yet", id)
 }
 
-// takesCalls says whether a rollout takes calls, or will.
+// takesCalls refuses a rollout that takes no more calls.
 func takesCalls(s rollout.State) error {
 	switch s.Phase {
 	case rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing:

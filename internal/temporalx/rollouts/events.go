@@ -15,23 +15,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Hosts tells what only the host of an attempt has; *hostapi.Client documents the methods.
+// Hosts reads what only the host of an attempt has; *hostapi.Client documents the methods.
 type Hosts interface {
 	Events(ctx context.Context, host string, t rollout.Target, after int64, emit func([]rollout.Event) error) error
 	Transcript(ctx context.Context, host string, t rollout.Target) (rollout.Transcript, error)
 }
 
 const (
-	// lookEvery bounds the wait for a change of a rollout that no host has: why it waits is in no history.
-	lookEvery = 5 * time.Second
-	// hostPause is waited before a host is asked again that did not answer.
+	// checkInterval bounds the wait for a change of a rollout without a host: the reason for which it waits is not in its history.
+	checkInterval = 5 * time.Second
+	// hostPause is the time between two requests to a host that does not answer.
 	hostPause = time.Second
 	// maxEventLine bounds an event of the store, in bytes.
 	maxEventLine = 1 << 20
 )
 
-// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil when emit has got the last one, and the
-// error of emit, or of ctx, when that ends it. Events of an attempt whose host was lost are its phases.
+// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil after the last event, or the error of
+// emit or of ctx. Events of an attempt whose host was lost are its phases.
 func (c *Client) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
 	f := follower{client: c, id: id, after: after, emit: emit}
 	for {
@@ -54,20 +54,20 @@ func (c *Client) Events(ctx context.Context, id string, after int64, emit func([
 	}
 }
 
-// follower hands on the events of one rollout.
+// follower emits the events of one rollout.
 type follower struct {
 	client    *Client
 	id        string
 	after     int64
 	emit      func([]rollout.Event) error
 	state     rollout.State
-	running   bool               // the workflow was, when the state was asked for
-	length    int64              // of the workflow's history, when the state was asked for
+	running   bool               // whether the workflow ran when the state was read
+	length    int64              // of the workflow's history before the state was read
 	waiting   string             // the reason that was sent last
 	sentPhase rollout.PhaseEvent // the phase that present has sent last
 }
 
-// look is how the rollout stands. The length of the history is of before: what changes meanwhile ends the next wait.
+// look reads the state of the rollout. It reads the length of the history first, so that a change in between ends the next wait.
 func (f *follower) look(ctx context.Context) (rollout.State, error) {
 	d, err := f.client.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(f.id), "")
 	if err == nil {
@@ -79,7 +79,7 @@ func (f *follower) look(ctx context.Context) (rollout.State, error) {
 	return s, err
 }
 
-// send hands on events that the reader does not have yet.
+// send emits events that the reader does not have yet.
 func (f *follower) send(events []rollout.Event) error {
 	for len(events) > 0 && events[0].ID <= f.after {
 		events = events[1:]
@@ -115,7 +115,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// live follows the attempt on its host. A host that does not answer may come back: its events are sent then.
+// live follows the attempt on its host. The events of a host that does not answer are sent when it answers again.
 func (f *follower) live(ctx context.Context, n int) error {
 	t := rollout.Target{RolloutID: f.id, Attempt: n}
 	var refused error
@@ -141,7 +141,7 @@ func (f *follower) live(ctx context.Context, n int) error {
 	return err
 }
 
-// present tells the phase of an attempt whose host cannot be asked. The event is not in the log: the host has others, under ids of its own.
+// present emits the phase of an attempt whose host does not answer. The event has no id, since the host assigns the ids of the attempt.
 func (f *follower) present(n int) error {
 	last := len(f.state.Phases) - 1
 	if last < 0 || f.state.Phases[last].Attempt != n {
@@ -155,7 +155,7 @@ func (f *follower) present(n int) error {
 	return f.emit([]rollout.Event{event(0, rollout.EventPhase, now)})
 }
 
-// phases hands on the phases of an attempt that no host has, or whose log is lost.
+// phases sends the phases of an attempt that has no host, or whose log is lost.
 func (f *follower) phases(n int) error {
 	var events []rollout.Event
 	for _, p := range f.state.Phases {
@@ -166,7 +166,7 @@ func (f *follower) phases(n int) error {
 	return f.send(events)
 }
 
-// queued tells that the attempt waits for a host, and why.
+// queued sends the phases of an attempt that waits for a host, and why it waits.
 func (f *follower) queued(n int) error {
 	if err := f.phases(n); err != nil || f.state.Waiting == f.waiting {
 		return err
@@ -176,8 +176,8 @@ func (f *follower) queued(n int) error {
 	return f.emit([]rollout.Event{event(0, rollout.EventWaiting, now)})
 }
 
-// done hands on the last event. A workflow that is about to close tells more of itself than its result does: the event is made of the
-// result, so that it is the same for a reader that comes later.
+// done sends the last event. The state of a workflow that is about to close has more than its result does: the event is made of the result,
+// so that it is the same for later readers.
 func (f *follower) done(ctx context.Context) error {
 	if f.running {
 		switch archived, err := f.client.archived(ctx, f.id); {
@@ -190,7 +190,7 @@ func (f *follower) done(ctx context.Context) error {
 	return f.send([]rollout.Event{event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)})
 }
 
-// stored hands on the events that the store has of an attempt; false: it has none.
+// stored sends the events that the store has of an attempt; false: it has none.
 func (f *follower) stored(ctx context.Context, n int) (bool, error) {
 	blob, err := f.client.store.Reader(ctx, store.AttemptKey(f.id, n, store.Events))
 	if err != nil {
@@ -218,9 +218,9 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// wait returns when the history of the workflow is longer than it was, after lookEvery at the latest.
+// wait returns when the history of the workflow has grown, after checkInterval at the latest.
 func (f *follower) wait(ctx context.Context) error {
-	waiting, cancel := context.WithTimeout(ctx, lookEvery)
+	waiting, cancel := context.WithTimeout(ctx, checkInterval)
 	defer cancel()
 	all := f.client.temporal.GetWorkflowHistory(waiting, rollout.WorkflowID(f.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for n := int64(0); n <= f.length && all.HasNext(); n++ {

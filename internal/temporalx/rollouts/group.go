@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// StartGroup starts a group, or finds the one of that id, whatever it was asked for.
+// StartGroup starts a group, or finds the one with that id; the specification of an existing one is not compared.
 func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
 	if s, err := groups().stored(ctx, c, g.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
@@ -57,7 +57,7 @@ func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
 	return s
 }
 
-// groups is how groups are found.
+// groups describes the workflows of groups.
 func groups() resource[rollout.GroupState] {
 	return resource[rollout.GroupState]{
 		name: "group", workflowID: rollout.GroupWorkflowID, key: store.GroupKey, most: 16 << 20, listed: listedGroup,
@@ -95,16 +95,16 @@ func (c *Client) WaitGroup(ctx context.Context, id string) (rollout.GroupState, 
 	}
 }
 
-// pollGroup waits for the workflow's end, for so long at most.
+// pollGroup waits for the workflow's end, for most at the longest.
 func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
 	slice, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := c.untilClosed(slice, rollout.GroupWorkflowID(id)); err != nil && slice.Err() == nil {
-		_ = clock.Sleep(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush
+		_ = clock.Sleep(slice, time.Second) // the workflow failed, or Temporal does not answer: do not poll at once
 	}
 }
 
-// Groups lists groups that Temporal still knows: those that run first, then by their end, latest first. Their members are not in it.
+// Groups lists groups that Temporal still has: running ones first, then the others, latest end first. The list does not have their members.
 func (c *Client) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
 	page := rollout.GroupPage{Groups: []rollout.GroupState{}}
 	next, err := c.list(ctx, rollout.GroupWorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) {

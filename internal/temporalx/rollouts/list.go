@@ -16,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// List returns the rollouts that Temporal still knows. Each is as visibility has it: a moment behind, without turns and phases, and with the
-// attempt that last had a sandbox; see Filter.Detail. A page may hold fewer than were asked for; the last page has no Next.
+// List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks turns and phases, and has the
+// attempt that last had a sandbox; see Filter.Detail. A page may have fewer rollouts than the limit; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.State{}}
 	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, listed(w)) })
@@ -31,13 +31,13 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	return page, nil
 }
 
-// asked is how many rollouts of a list are asked at once.
-const asked = 8
+// maxQueries bounds the concurrent queries for a list.
+const maxQueries = 8
 
-// describe fills in what visibility does not hold. A rollout that does not answer stays as it is listed.
+// describe queries what visibility does not have. A rollout that does not answer stays as it is listed.
 func (c *Client) describe(ctx context.Context, all []rollout.State) {
 	var group errgroup.Group
-	group.SetLimit(asked)
+	group.SetLimit(maxQueries)
 	for i := range all {
 		s := &all[i]
 		group.Go(func() error {
@@ -50,7 +50,7 @@ func (c *Client) describe(ctx context.Context, all []rollout.State) {
 	_ = group.Wait() // none fails
 }
 
-// carries says whether the rollout has just these labels; the query may have asked for less.
+// carries says whether the rollout has exactly these labels; the query may match more rollouts.
 func carries(s rollout.State, labels []label) bool {
 	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOwner: s.Owner, searchattr.NameOutcome: string(s.Outcome)}
 	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })

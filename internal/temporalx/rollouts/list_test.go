@@ -91,11 +91,11 @@ func TestListRefuses(t *testing.T) {
 		{rollout.Filter{Status: "odd"}, `status: want running or done, got "odd"`},
 		{rollout.Filter{Outcome: "failed"}, `outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got "failed"`},
 		{rollout.Filter{Outcome: "Completed"}, "outcome: want one of completed"},
-		{rollout.Filter{Cursor: "%"}, "cursor: is none"},
-		{rollout.Filter{Cursor: "abc"}, "cursor: is none"},
-		{rollout.Filter{Cursor: "eyJDbG9zZVRpbWUiOiJ4In0"}, "cursor: is none"},
-		{rollout.Filter{Cursor: page.Next[:len(page.Next)-4]}, "cursor: is none"},
-		{rollout.Filter{Cursor: page.Next + page.Next}, "cursor: is none"},
+		{rollout.Filter{Cursor: "%"}, "cursor: not a cursor"},
+		{rollout.Filter{Cursor: "abc"}, "cursor: not a cursor"},
+		{rollout.Filter{Cursor: "eyJDbG9zZVRpbWUiOiJ4In0"}, "cursor: not a cursor"},
+		{rollout.Filter{Cursor: page.Next[:len(page.Next)-4]}, "cursor: not a cursor"},
+		{rollout.Filter{Cursor: page.Next + page.Next}, "cursor: not a cursor"},
 	} {
 		_, err := rc.List(t.Context(), tc.filter)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), tc.filter)

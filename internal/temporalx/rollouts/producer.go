@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// StoreTasks puts the tasks of a set into the store, their files apart, and returns where they are. Equal sets are one.
+// StoreTasks stores the tasks of a set, with their files in separate objects, and returns the reference. Equal sets have one reference.
 func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	return c.store.PutTasks(ctx, func(yield func(rollout.Spec, error) bool) {
 		for spec, err := range tasks {
@@ -29,7 +29,7 @@ func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, e
 	})
 }
 
-// StartProducer starts a producer, or finds the one of that id, whatever it was asked for.
+// StartProducer starts a producer, or finds the one with that id; the specification of an existing one is not compared.
 func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
 	if s, err := producers().stored(ctx, c, p.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
@@ -57,7 +57,7 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 	}, nil
 }
 
-// producers is how producers are found.
+// producers describes the workflows of producers.
 func producers() resource[rollout.ProducerState] {
 	return resource[rollout.ProducerState]{
 		name: "producer", workflowID: rollout.ProducerWorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
@@ -88,7 +88,7 @@ func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, er
 	return producers().signal(ctx, c, id, rollout.SignalAbort, rollout.Abort{Reason: reason})
 }
 
-// Producers lists producers that Temporal still knows: those that run first, then by their end, latest first. They have no groups and no
+// Producers lists producers that Temporal still has: running ones first, then the others, latest end first. The list has no groups and no
 // counts.
 func (c *Client) Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error) {
 	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}}

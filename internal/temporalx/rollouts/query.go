@@ -36,15 +36,14 @@ func queryOf(workflow, status string, labels []label) string {
 	return strings.Join(terms, " AND ")
 }
 
-// term asks for the label, or for what begins like it where a query cannot say it: Temporal's SQL stores (server v1.32.1)
-// compare quotes, backslashes and control characters escaped, as only MySQL reads them, and PostgreSQL's takes a ? for a
-// parameter.
+// term selects the label, or a prefix of it before characters that a query cannot have: Temporal's SQL stores (server v1.32.1)
+// compare quotes, backslashes and control characters in the escaped form of MySQL, and that of PostgreSQL reads a ? as a parameter.
 func (l label) term() string {
 	if l.name == searchattr.NameOutcome && l.want == string(rollout.InfraFailed) {
 		return "(" + l.name + " = '" + l.want + "' OR (" + l.name + " IS NULL AND ExecutionStatus != 'Running'))" // as listed has it
 	}
 	plain := l.want
-	if i := strings.IndexFunc(plain, unsayable); i >= 0 {
+	if i := strings.IndexFunc(plain, unqueryable); i >= 0 {
 		plain = plain[:i]
 	}
 	switch plain {
@@ -57,4 +56,4 @@ func (l label) term() string {
 	}
 }
 
-func unsayable(r rune) bool { return r < ' ' || strings.ContainsRune(`'"\?`, r) }
+func unqueryable(r rune) bool { return r < ' ' || strings.ContainsRune(`'"\?`, r) }

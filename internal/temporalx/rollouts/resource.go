@@ -13,16 +13,16 @@ import (
 
 // resource is a kind of workflow beside rollouts whose last state S is in the store: groups, producers.
 type resource[S any] struct {
-	name       string // of one, in messages
+	name       string // in messages
 	workflowID func(id string) string
 	key        func(id string) string // of its state in the store
 	most       int64                  // bytes of its state
 	listed     func(*workflowpb.WorkflowExecutionInfo) S
-	fail       func(s *S, reason string) // marks one whose workflow ended without a state
+	fail       func(s *S, reason string) // marks a resource whose workflow ended without a state
 	owner      func(S) string
 }
 
-// state is where one is; fault.NotFound when none has that id.
+// state returns the state of a resource; fault.NotFound when none has that id.
 func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, r.workflowID(id), "")
 	var notFound *serviceerror.NotFound
@@ -40,7 +40,7 @@ func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, e
 	return s, nil
 }
 
-// ask queries the running workflow. One that waits for its first worker has only what Temporal lists.
+// ask queries the running workflow. For one that waits for its first worker it returns what Temporal lists.
 func (r resource[S]) ask(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (S, error) {
 	s, answered, err := ask[S](ctx, c, r.workflowID(id))
 	if err == nil && !answered {
@@ -49,7 +49,7 @@ func (r resource[S]) ask(ctx context.Context, c *Client, id string, info *workfl
 	return s, err
 }
 
-// stored is the last state of one that has ended.
+// stored returns the stored state of a resource that has ended.
 func (r resource[S]) stored(ctx context.Context, c *Client, id string) (s S, err error) {
 	err = c.readJSON(ctx, r.key(id), r.most, &s)
 	if fault.Is(err, fault.NotFound) {
@@ -58,7 +58,7 @@ func (r resource[S]) stored(ctx context.Context, c *Client, id string) (s S, err
 	return s, err
 }
 
-// ownerOf is the name of the token that asked for it; fault.NotFound when none has that id.
+// ownerOf is the name of the token that submitted the resource; fault.NotFound when none has that id.
 func (r resource[S]) ownerOf(ctx context.Context, c *Client, id string) (string, error) {
 	return c.owner(ctx, r.workflowID(id), func() (string, error) {
 		s, err := r.stored(ctx, c, id)
@@ -66,7 +66,7 @@ func (r resource[S]) ownerOf(ctx context.Context, c *Client, id string) (string,
 	})
 }
 
-// signal sends a signal. false: it had ended before; fault.NotFound when none has that id.
+// signal sends a signal. false: the resource had ended before; fault.NotFound when none has that id.
 func (r resource[S]) signal(ctx context.Context, c *Client, id, name string, arg any) (bool, error) {
 	sent, err := c.signal(ctx, r.workflowID(id), name, arg)
 	if err == nil && !sent {

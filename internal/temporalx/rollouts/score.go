@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// Score grades a rollout whose verifier is external: a fault.Conflict when it awaits no score, a fault.Invalid when its verifier does not
-// allow this one. The same score again is no error.
+// Score grades a rollout whose verifier is external. The error is a fault.Conflict when the rollout awaits no score, and a fault.Invalid when
+// its verifier does not allow this score. The same score again is no error.
 func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	update := "score-" + strconv.FormatFloat(s.Score, 'g', -1, 64) // the id of a repeated request is the same
 	handle, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
@@ -31,11 +31,11 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	if err = classify(err, "score rollout %q", id); !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	taken := c.temporal.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{WorkflowID: rollout.WorkflowID(id), UpdateID: update})
-	if taken.Get(ctx, nil) == nil {
+	earlier := c.temporal.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{WorkflowID: rollout.WorkflowID(id), UpdateID: update})
+	if earlier.Get(ctx, nil) == nil {
 		return nil // the request was made before, and its answer was lost
 	}
-	state, err := c.State(ctx, id) // Temporal says the same of a closed workflow and of none
+	state, err := c.State(ctx, id) // Temporal returns the same error for a closed workflow and for none
 	if err != nil {
 		return err
 	}

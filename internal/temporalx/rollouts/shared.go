@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// shared asks Temporal, or the store, once for all who ask the same of one rollout at the same time: hundreds that come again for
-// one would queue for its lock in the server. None of them can end that for the others; it ends by itself, within bound.
-func shared[T any](ctx context.Context, group *singleflight.Group, id string, bound time.Duration, ask func(context.Context) (T, error)) (T, error) {
-	asked := group.DoChan(id, func() (any, error) {
+// shared makes one call to Temporal or the store for all concurrent callers with the same id: hundreds of callers for one rollout would
+// otherwise queue for its lock in the server. The call ends within bound; no caller's context ends it for the others.
+func shared[T any](ctx context.Context, group *singleflight.Group, id string, bound time.Duration, call func(context.Context) (T, error)) (T, error) {
+	result := group.DoChan(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 		defer cancel()
-		return ask(ctx)
+		return call(ctx)
 	})
 	select {
-	case r := <-asked:
+	case r := <-result:
 		v, _ := r.Val.(T)
 		return v, r.Err
 	case <-ctx.Done():

@@ -19,11 +19,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
-// itself; Temporal knows enough of it.
+// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot answer; Temporal's description of
+// it is enough.
 const queryTimeout = 10 * time.Second
 
-// State tells how the rollout stands; fault.NotFound when none has that id.
+// State returns the state of a rollout; fault.NotFound when none has that id.
 func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	s, err := c.state(ctx, id, d, err)
@@ -31,8 +31,8 @@ func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 	return s, err
 }
 
-// Owner is the name of the token that asked for the rollout, "" where a server without tokens was asked; fault.NotFound when there is no
-// rollout of that id.
+// Owner is the name of the token that submitted the rollout, "" on a server without tokens; fault.NotFound when there is no rollout with
+// that id.
 func (c *Client) Owner(ctx context.Context, id string) (string, error) {
 	d, err := shared(ctx, &c.owners, id, lookTime, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 		return c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
@@ -49,7 +49,7 @@ func ownerIn(d *workflowservice.DescribeWorkflowExecutionResponse) string {
 	return keyword(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[searchattr.NameOwner])
 }
 
-// state is how the rollout stands by what Temporal answered when asked to describe it.
+// state returns the state of a rollout, given Temporal's description of it.
 func (c *Client) state(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse, err error) (rollout.State, error) {
 	var notFound *serviceerror.NotFound
 	info := d.GetWorkflowExecutionInfo()
@@ -69,8 +69,8 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 	return s, nil
 }
 
-// found is how a rollout stands that was to be started and is there already, by what Temporal itself knows. Hundreds of clients
-// may come again at once, and the one worker that could answer a query has better things to do.
+// found returns the state of a rollout that exists already when it is to be started, from Temporal's description alone. Hundreds of clients
+// may repeat their starts at once, and queries would load the one worker that can answer them.
 func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
 	return listed(info), nil
 }
 
-// ask queries the running workflow; d is Temporal's own description of it.
+// ask queries the running workflow; d is Temporal's description of it.
 func (c *Client) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (c *Client) ask(ctx context.Context, id string, d *workflowservice.Describe
 	case err == nil:
 	case ctx.Err() == nil && unanswered(asking, err):
 		if s = listed(d.GetWorkflowExecutionInfo()); s.Phase != rollout.PhaseQueued {
-			s.Waiting = "no worker answers; the rollout goes on when one does"
+			s.Waiting = "no worker answers; the rollout continues when one does"
 		}
 	default:
 		return s, classify(err, "ask rollout %q", id)
@@ -113,7 +113,8 @@ func (c *Client) ask(ctx context.Context, id string, d *workflowservice.Describe
 // maxWaiting bounds the reason of a retry, in characters.
 const maxWaiting = 1000
 
-// retried is why an activity failed that Temporal will retry; "" when there is none. While it runs again its last failure says nothing.
+// retried is the last failure of an activity that waits for its retry; "" when there is none. The last failure of a running activity is
+// outdated.
 func (c *Client) retried(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
 		if step.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || step.GetNextAttemptScheduleTime() == nil || step.GetLastFailure() == nil {
@@ -125,10 +126,10 @@ func (c *Client) retried(steps []*workflowpb.PendingActivityInfo) string {
 	return ""
 }
 
-// waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
+// waiting is why a queued rollout waits for its model endpoint; "" when it does not, or the reason is not known.
 func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
-		// An activity that is scheduled for now waits for a host: what it reported of the endpoint is over.
+		// An activity that is scheduled for now waits for a host: its report on the endpoint is outdated.
 		scheduled := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 		if scheduled && step.GetNextAttemptScheduleTime() == nil {
 			continue
@@ -141,14 +142,14 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 	return ""
 }
 
-// unanswered says that no worker was there to answer the query.
+// unanswered says whether no worker answered the query.
 func unanswered(asking context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
 	var late *serviceerror.DeadlineExceeded // the server may time out before us
 	return asking.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
-// archived is the state of a rollout that has ended, out of its result.
+// archived is the state of a rollout that has ended, from its result.
 func (c *Client) archived(ctx context.Context, id string) (rollout.State, error) {
 	res, err := c.result(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -160,7 +161,7 @@ func (c *Client) archived(ctx context.Context, id string) (rollout.State, error)
 	return stateOf(res), nil
 }
 
-// stateOf is what a result tells of its rollout.
+// stateOf is the state of a rollout with that result.
 func stateOf(res rollout.Result) rollout.State {
 	s := rollout.State{
 		ID: res.ID, TaskID: res.TaskID, GroupID: res.GroupID, Owner: res.Owner, Phase: rollout.PhaseDone, Attempt: len(res.Attempts),

@@ -21,24 +21,24 @@ const (
 	longPoll  = 10 * time.Second
 	// lookTime bounds one request that describes a workflow.
 	lookTime = 10 * time.Second
-	// outage is how long Temporal may be away before a caller that waits gets an error.
+	// outage is how long Temporal may not answer before a caller that waits gets an error.
 	outage = 2 * time.Minute
 	// resultBound bounds the reading of a result.
 	resultBound = 5 * time.Minute
 	// maxResult bounds a result of an earlier version, which is read whole for its head.
 	maxResult = 1 << 30
-	// maxHead bounds a result's head, in bytes; what the commands of a task wrote is the largest part of it.
+	// maxHead bounds a result's head, in bytes; the output of the task's commands is the largest part of it.
 	maxHead = 64 << 20
 	// maxTranscript bounds a transcript that is read, in bytes.
 	maxTranscript = 64 << 20
 )
 
-// pollTime is how long one long poll may take after so long a wait. A busy server can lose the event that ends a poll, so the answer can
-// be late by as much; asking anew costs two requests.
+// pollTime is how long one long poll may take, given the time waited so far. A busy server can lose the event that ends a poll, so the answer
+// can be late by as much; a new poll costs two requests.
 func pollTime(waited time.Duration) time.Duration { return min(max(waited/8, shortPoll), longPoll) }
 
-// Wait returns the head of the rollout's result when it has ended, or ctx's error. Others may get the same one: nothing in it may be
-// changed. A workflow that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole.
+// Wait returns the head of the rollout's result when it has ended, or ctx's error. Callers share the result and must not change it. A workflow
+// that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole result.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for begun := time.Now(); ; {
 		polled := time.Now()
@@ -62,32 +62,32 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return c.unfinished(ctx, id, status), nil
 		}
-		_ = clock.Sleep(ctx, shortPoll-time.Since(polled)) // a poll that failed is not repeated in a rush
+		_ = clock.Sleep(ctx, shortPoll-time.Since(polled)) // a failed poll is not repeated at once
 	}
 }
 
-// look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
+// look returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts continue afterwards.
 func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
 		status, err := shared(ctx, &c.looks, id, lookTime, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
 			d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 			return d.GetWorkflowExecutionInfo().GetStatus(), err
 		})
-		if err == nil || ctx.Err() != nil || !passing(err) || time.Since(begun) > outage {
+		if err == nil || ctx.Err() != nil || !transient(err) || time.Since(begun) > outage {
 			return status, err
 		}
 	}
 }
 
-// passing says whether an error of Temporal's is one of its state rather than of what was asked.
-func passing(err error) bool {
+// transient says whether an error of Temporal is caused by its state rather than by the request.
+func transient(err error) bool {
 	var down *serviceerror.Unavailable
 	var late *serviceerror.DeadlineExceeded
 	return errors.As(err, &down) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// untilClosed waits until a workflow is closed, or ctx ends. It returns nil only of one that has completed. Its requests carry no deadline: Temporal's server answers a long poll at
-// once in the last second of its deadline, and the SDK would poll without a pause.
+// untilClosed waits until a workflow is closed, or ctx ends. It returns nil only if the workflow has completed. Its requests have no deadline:
+// Temporal's server answers a long poll at once in the last second of its deadline, and the SDK would poll without a pause.
 func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -95,7 +95,7 @@ func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
 	return c.temporal.GetWorkflow(polling, workflowID, "").Get(polling, nil)
 }
 
-// past is the result of a rollout that Temporal has forgotten, or never knew.
+// past is the result of a rollout that Temporal does not have, or not any more.
 func (c *Client) past(ctx context.Context, id string) (rollout.Result, error) {
 	res, err := c.result(ctx, id)
 	if fault.Is(err, fault.NotFound) {
@@ -104,12 +104,12 @@ func (c *Client) past(ctx context.Context, id string) (rollout.Result, error) {
 	return res, err
 }
 
-// result fetches the result once for all who want it at the same time: decoded it is many times its size.
+// result fetches the result once for all concurrent callers: a decoded result is many times its size in JSON.
 func (c *Client) result(ctx context.Context, id string) (rollout.Result, error) {
 	return shared(ctx, &c.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) })
 }
 
-// fetch reads the head of a result; out of the whole where there is no head.
+// fetch reads the head of a result, or takes it from the whole result if there is no head.
 func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	var res rollout.Result
 	err := c.readJSON(ctx, store.HeadKey(id), maxHead, &res)
@@ -118,7 +118,7 @@ func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	}
 	old := struct {
 		*rollout.Result
-		// These shadow what the head leaves out, so that it is passed over and not decoded.
+		// These shadow the fields that the head leaves out, so that they are skipped and not decoded.
 		ProxyTurns   skipped `json:"proxy_turns"`
 		WorkdirFiles skipped `json:"workdir_files"`
 		Files        skipped `json:"files"`
@@ -132,7 +132,7 @@ type skipped struct{}
 
 func (skipped) UnmarshalJSON([]byte) error { return nil }
 
-// unfinished stands for the result of a workflow that ended without one.
+// unfinished is the substitute for the result of a workflow that ended without one.
 func (c *Client) unfinished(ctx context.Context, id string, status enumspb.WorkflowExecutionStatus) rollout.Result {
 	text := "the workflow ended as " + status.String()
 	if err := c.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil); err != nil && ctx.Err() == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// launch is a workflow that is to be started.
+// launch describes a workflow to start.
 type launch struct {
 	id, name, summary string
 	labels            temporal.SearchAttributes
@@ -27,12 +27,12 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: l.id, TaskQueue: c.queue,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		// Not USE_EXISTING: an error tells the new workflow, whose state is known, from the old one, which must be asked.
+		// Not USE_EXISTING: an error distinguishes an existing workflow, which must be queried, from a new one, whose state is known.
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            l.summary,
 		TypedSearchAttributes:                    l.labels,
-		EnableEagerStart:                         true, // a worker in this process gets the first task with the answer
+		EnableEagerStart:                         true, // a worker in this process gets the first task with the response
 	}, l.name, l.input)
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &already) {
@@ -41,7 +41,7 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 	return err == nil, classify(err, "start %s", l.id)
 }
 
-// ask queries a workflow that runs; false: it does not answer, since it waits for its first worker.
+// ask queries a running workflow; false: it does not answer, since it waits for its first worker.
 func ask[T any](ctx context.Context, c *Client, workflowID string) (state T, answered bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -55,7 +55,7 @@ func ask[T any](ctx context.Context, c *Client, workflowID string) (state T, ans
 	return state, err == nil, classify(err, "ask %s", workflowID)
 }
 
-// owner is the name of the token that asked for the workflow; stored tells it of one that Temporal does not know.
+// owner is the name of the token that submitted the workflow; stored returns it for a workflow that Temporal does not have.
 func (c *Client) owner(ctx context.Context, workflowID string, stored func() (string, error)) (string, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, workflowID, "")
 	var notFound *serviceerror.NotFound
@@ -69,7 +69,7 @@ func (c *Client) owner(ctx context.Context, workflowID string, stored func() (st
 func (c *Client) signal(ctx context.Context, workflowID, name string, arg any) (bool, error) {
 	err := classify(c.temporal.SignalWorkflow(ctx, workflowID, "", name, arg), "signal %s", workflowID)
 	if fault.Is(err, fault.NotFound) {
-		return false, nil // Temporal says the same of a closed workflow and of none
+		return false, nil // Temporal returns the same error for a closed workflow and for none
 	}
 	return err == nil, err
 }

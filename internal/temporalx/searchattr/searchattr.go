@@ -1,5 +1,5 @@
 // Package searchattr names the search attributes by which Temporal's list of workflows is filtered and sorted. It does no I/O,
-// so workflow code may use it. The values stand unencrypted in Temporal: nothing private belongs here.
+// so workflow code may use it. The values are not encrypted: nothing private belongs here.
 package searchattr
 
 import (
@@ -41,7 +41,7 @@ func Typed() Keys {
 	}
 }
 
-// AtStart are the attributes with which a rollout is started. One upserted later costs a workflow's event and another write of Temporal's list.
+// AtStart are the attributes with which a rollout is started. A later upsert costs an event in the history and another write to visibility.
 func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
 	updates := []temporal.SearchAttributeUpdate{k.Phase.ValueSet(string(rollout.PhaseQueued)), k.Model.ValueSet(Keyword(s.Model.Name))}
 	if s.Task.ID != "" {
@@ -56,7 +56,7 @@ func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
 	return updates
 }
 
-// Types maps each name to its type, as a namespace must have them before the first rollout starts.
+// Types maps each name to its type. A namespace must have the attributes before the first rollout starts.
 func Types() map[string]enumspb.IndexedValueType {
 	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD
 	return map[string]enumspb.IndexedValueType{
