@@ -47,7 +47,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	r.begin("r1")
 	for query, want := range map[string]string{
 		"?format=parquet":          "must be jsonl, atropos or trl",
-		"?subagents=all":           "want drop or separate",
+		"?subagents=all":           "must be drop or separate",
 		"?sub=1":                   "there is no such parameter",
 		"?format=jsonl&format=trl": "must be given once",
 	} {

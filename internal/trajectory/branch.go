@@ -2,7 +2,7 @@ package trajectory
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// summarised are the lineages whose past was replaced by a summary.
+// summarized are the lineages whose earlier messages were replaced by a summary.
 type summarized map[string]bool
 
 // branch returns the branch of a turn; turns come in the order their calls began. A summary that did not reach the agent replaced

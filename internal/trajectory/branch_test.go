@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Where each call of a session with a title, a subagent and a summary stands.
+// The branches of the calls of a session with a title, a subagent and a summary.
 func TestBranches(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)

@@ -30,7 +30,7 @@ type Compactor struct {
 
 // Compact returns a turn in the form of RolloutResult's proxy_turns: the members of the request that clients of both generations read,
 // and the end of the response. It keeps nothing of the turn's memory. When the result's prompts exceed their bound, further ones are
-// omitted and named in "omitted". The same applies to tokens: then a flaw says so, and the turn is not trained on.
+// omitted and named in "omitted". The same applies to tokens: the turn then has a flaw and is not trained on.
 func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 	out := rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,

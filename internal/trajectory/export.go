@@ -10,9 +10,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time,
-// and the ids of each lineage's latest. Where there is a reason why the turns are unfit for training, none is trained on, and it is a flaw
-// of those that otherwise were; so is an evaluation of a subagent's turns.
+// Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One record is in memory at a time, besides the
+// ids of each lineage's latest. If unfit has a reason against training, no turn is trained on, and the reason is a flaw of the turns that otherwise
+// would be. An evaluation is a flaw of a subagent's turns in the same way.
 func Export(l *trace.Log, w io.Writer, unfit string) error {
 	lineages, summarised := chain{}, summarized{}
 	for _, e := range l.Entries() {
@@ -34,7 +34,7 @@ func Export(l *trace.Log, w io.Writer, unfit string) error {
 		if err != nil {
 			return err
 		}
-		// A sampled token may be half a character; readers of JSON lines insist on valid UTF-8.
+		// A sampled token may be a part of a character, and readers of JSON lines require valid UTF-8.
 		if _, err := w.Write(append(bytes.ToValidUTF8(line, []byte("\uFFFD")), '\n')); err != nil {
 			return fmt.Errorf("export trace: %w", err)
 		}

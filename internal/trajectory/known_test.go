@@ -20,7 +20,7 @@ func transcript(parts ...string) rollout.Transcript {
 	}}
 }
 
-// A turn whose reply the agent does not know was not made by the agent's session, whatever its headers say.
+// A turn whose reply is not in the transcript was not made by the agent's session, whatever its headers are.
 func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 	t.Parallel()
 	known := transcript(

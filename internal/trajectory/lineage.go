@@ -5,7 +5,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// chain tracks the turns of each lineage: normally every prompt begins with everything that the agent got before it.
+// chain has the latest turn of each lineage. Normally a prompt begins with all tokens of the turn before it.
 type chain map[string]link
 
 // link is the latest turn of a lineage, with all its ids.

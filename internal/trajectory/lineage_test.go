@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A prompt that does not begin with all that came before it in its lineage says so, and where.
+// A prompt that does not begin with all earlier tokens of its lineage has a break with the position.
 func TestPrefixBreaks(t *testing.T) {
 	t.Parallel()
 	const hungUp = "whole, but the agent was gone"

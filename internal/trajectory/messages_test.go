@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// conversation are the turns of an agent whose prompt grows by two messages a turn, after a title.
+// conversation returns the turns of an agent whose prompt grows by two messages per turn, after a title.
 func conversation(turns int) []rollout.Turn {
 	system := strings.Repeat("You are an agent. ", 1000)
 	messages := fmt.Sprintf(`{"role":"system","content":%q},{"role":"user","content":"do it"}`, system)
@@ -28,7 +28,7 @@ func conversation(turns int) []rollout.Turn {
 	return out
 }
 
-// asJSON are a turn's request and response as a client reads them.
+// asJSON returns a turn's request and response as a client decodes them.
 func asJSON(t *testing.T, turn rollout.CompactTurn) (request, response map[string]any) {
 	t.Helper()
 	raw, err := json.Marshal([]any{turn.Request, turn.Response})
@@ -38,8 +38,8 @@ func asJSON(t *testing.T, turn rollout.CompactTurn) (request, response map[strin
 	return both[0], both[1]
 }
 
-// A delta has each message once; with it the trainers' filters work: the calls of a reply, and the system message that tells an agent's
-// turns from its titles.
+// A delta has each message once, and has what the trainers' filters need: the calls of a reply, and the system message by which they distinguish
+// an agent's turns from its titles.
 func TestMessagesAsDeltas(t *testing.T) {
 	t.Parallel()
 	var c trajectory.Compactor
@@ -72,7 +72,7 @@ func TestMessagesAsDeltas(t *testing.T) {
 	}
 }
 
-// A conversation that was changed is given from its beginning.
+// The delta of a changed conversation has all its messages.
 func TestDeltaOfAChangedConversation(t *testing.T) {
 	t.Parallel()
 	var c trajectory.Compactor
@@ -98,7 +98,7 @@ func TestMessagesFullAndNone(t *testing.T) {
 	}
 }
 
-// The turns of a result take at most twice the bytes that the reference's take, which have each prompt's messages whole and no ids of it.
+// The turns of a result take at most twice the bytes of those of the reference, which have all messages of each prompt but no prompt ids.
 func TestSizeOfSixteenTurns(t *testing.T) {
 	t.Parallel()
 	const perToken = 4 // bytes of text
@@ -130,7 +130,7 @@ func TestSizeOfSixteenTurns(t *testing.T) {
 	require.Less(t, ours, 2*reference)
 }
 
-// A list without elements stays a list, as a reply without text has it. Any other value stays as it is.
+// An empty list, as in a reply without text, stays a list. Other values are unchanged.
 func TestEmptyLists(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{`[]`, ` [ ] `, `null`, `7`} {

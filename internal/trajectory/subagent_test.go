@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// A reason not to train on a rollout holds for its subagents, whose turns are trained on where a trainer takes them separately.
+// A reason not to train on a rollout also applies to the turns of its subagents.
 func TestSubagentsOfUnfitRollouts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

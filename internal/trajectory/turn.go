@@ -71,7 +71,7 @@ func respond(t *rollout.Turn, api reply.API, raw []byte) {
 	switch {
 	case err != nil:
 	case !json.Valid(whole.JSON()):
-		err = errors.New("a string in it is no JSON")
+		err = errors.New("a string in it is not JSON")
 	case !rawjson.Nestable(whole.JSON()):
 		err = errors.New("it is nested too deep")
 	}

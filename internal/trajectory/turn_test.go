@@ -50,7 +50,7 @@ func golden(t *testing.T, path string, got []byte) {
 	require.Equal(t, string(want), string(got))
 }
 
-// What is not JSON or not UTF-8 on the wire must not spoil the lines of the trace.
+// Bodies that are not JSON or not UTF-8 still give valid lines of the trace.
 func TestExportIsAlwaysReadable(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)

@@ -1,4 +1,4 @@
-"""A server whose answers a test writes down, over real sockets."""
+"""A server with the answers that a test sets, over real sockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @dataclass
 class Seen:
-    """One request that the server got."""
+    """One received request."""
 
     method: str
     path: str
@@ -25,7 +25,7 @@ class Seen:
 
 @dataclass
 class Answer:
-    """What the server does with one request. A `body` that can be called is called with the server. `cut` closes the connection after the body, which is sent without a length."""
+    """The answer to one request. A `body` that can be called is called with the server. `cut` closes the connection after the body, which is sent without a length."""
 
     status: int = 200
     body: Any = None
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """Answers each path by the next of its answers; the last one is given again."""
+    """Answers each path with the next of its answers, and repeats the last one."""
 
     url: str
     answers: dict[str, list[Answer]]

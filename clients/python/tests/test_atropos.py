@@ -149,7 +149,7 @@ class NotANumber(Env):
         return float("nan")
 
 
-@pytest.mark.parametrize(("cls", "text"), [(Raises, "KeyError: 'expected'"), (Hangs, "longer than worker_timeout"), (NotANumber, "want a finite number")])
+@pytest.mark.parametrize(("cls", "text"), [(Raises, "KeyError: 'expected'"), (Hangs, "longer than worker_timeout"), (NotANumber, "must be a finite number")])
 def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv], text: str, caplog: pytest.LogCaptureFixture) -> None:
     group(server, ("completed", "one"), ("completed", "two"))
     env = make(server, cls)

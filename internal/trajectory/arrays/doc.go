@@ -1,3 +1,3 @@
-// Package arrays turns a trace into arrays for numpy: one value of each turn in the trace's order, and ids and logprobs of all
-// turns flat, with offsets. What only makes sense as text, such as requests and replies, stays in the JSON lines.
+// Package arrays converts a trace to arrays for numpy: one value per turn in the trace's order, and the ids and logprobs of all turns in flat
+// arrays with offsets. Text such as requests and replies is only in the JSON lines.
 package arrays

@@ -30,13 +30,13 @@ func (f *flat[T]) add(list []T) {
 	f.ends = append(f.ends, int64(len(f.values)))
 }
 
-// offsets say where the lists are: list i is values[offsets[i]:offsets[i+1]].
+// offsets returns the positions of the lists: list i is values[offsets[i]:offsets[i+1]].
 func (f *flat[T]) offsets() []int64 { return append([]int64{0}, f.ends...) }
 
-// MaxBytes is a bound for the lists of token ids and log-probabilities of a trace. While they grow they take up to twice as much.
+// MaxBytes bounds the lists of token ids and log probabilities of a trace, in bytes. While they grow they take up to twice as much.
 const MaxBytes = 96 << 20
 
-// Bytes is what the arrays take in memory.
+// Bytes returns the memory of the arrays.
 func (t *Turns) Bytes() int64 {
 	const numbers, words = 11 * 8, 8 * 32 // of a turn, about
 	return t.listBytes() + int64(len(t.turn))*(numbers+words)
@@ -46,8 +46,8 @@ func (t *Turns) listBytes() int64 {
 	return int64(4*len(t.prompt.values) + 4*len(t.completion.values) + 8*len(t.logps.values))
 }
 
-// Read reads JSON lines of rollout.Turn to the end. One line is in memory at a time, and of those before it what becomes arrays. A trace
-// whose lists take more than so many bytes is a fault.Exhausted.
+// Read reads JSON lines of rollout.Turn to the end. One line is in memory at a time, besides the arrays. A trace whose lists take more than most
+// bytes is a fault.Exhausted.
 func Read(lines io.Reader, most int64) (*Turns, error) {
 	t := &Turns{}
 	err := turns.Each(lines, turns.Unbounded, func(turn *rollout.Turn) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/npz"
 )
 
-// Write writes the arrays, named as the fields of rollout.Turn in JSON. Logprobs are float64, which is what the JSON lines hold: a
-// trainer compares them with its own, and rounding them is its choice.
+// Write writes the arrays under the names of the fields of rollout.Turn in JSON. Log probabilities are float64, as in the JSON lines: a trainer
+// compares them with its own and may round them itself.
 func (t *Turns) Write(to io.Writer) error {
 	w := npz.NewWriter(to)
 	return errors.Join(t.numbers(w), t.words(w), t.lists(w), w.Close())
@@ -45,7 +45,7 @@ func (t *Turns) words(w *npz.Writer) error {
 	)
 }
 
-// lists have offsets of their own each: an endpoint may give ids without logprobs, or logprobs without ids.
+// lists writes each list with separate offsets: an endpoint may return ids without logprobs, or logprobs without ids.
 func (t *Turns) lists(w *npz.Writer) error {
 	return errors.Join(
 		npz.Add(w, "prompt_token_ids", t.prompt.values),

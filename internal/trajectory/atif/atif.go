@@ -77,8 +77,7 @@ type metrics struct {
 	Logprobs      []float64 `json:"logprobs,omitempty"`
 }
 
-// Read makes the trajectory of a trace. The agent's name is not in a trace: it is the caller's to give. A trace without a whole call of
-// the agent is a fault.NotFound.
+// Read returns the trajectory of a trace. A trace without a complete call of the agent is a fault.NotFound.
 func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 	t := Trajectory{Schema: version, SessionID: rolloutID, Agent: agent{Name: "agent", Version: "unknown"}, Steps: []step{}}
 	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
@@ -105,13 +104,13 @@ func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 		return nil
 	})
 	if err == nil && len(t.Steps) == 0 {
-		err = fault.New(fault.NotFound, "rollout %s has no whole model call", rolloutID)
+		err = fault.New(fault.NotFound, "rollout %s has no complete model call", rolloutID)
 	}
 	t.Final.Steps = len(t.Steps)
 	return t, err
 }
 
-// message adds a message of a request: the results of tools to the step that called them, others as steps.
+// message adds a message of a request: a tool result to the step that called the tool, another message as a step.
 func (t *Trajectory) message(raw json.RawMessage) {
 	var m struct {
 		Role   string
@@ -176,7 +175,7 @@ func (t *Trajectory) turn(turn *rollout.Turn) {
 	t.Steps = append(t.Steps, s)
 }
 
-// argumentsOf are the arguments of a call as an object, which the format wants. Arguments that are no object become the member "arguments" of one.
+// argumentsOf returns the arguments of a call as an object, as the format requires. Other values become the member "arguments" of an object.
 func argumentsOf(raw json.RawMessage) map[string]any {
 	text := string(raw)
 	_ = json.Unmarshal(raw, &text) // an object stays as it is

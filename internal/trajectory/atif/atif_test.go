@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/atif"
 )
 
-// A call that is made again with the same messages repeats no message. A reply that the agent never got is no step.
-func TestTheSameMessagesTwice(t *testing.T) {
+// A call with the same messages as the one before it, as after an undelivered reply, adds no message twice.
+func TestRepeatedCallAddsNoMessages(t *testing.T) {
 	t.Parallel()
 	const opening = `{"role":"system","content":"s"},{"role":"user","content":"u"}`
 	turn := func(n int, messages, content string) string {

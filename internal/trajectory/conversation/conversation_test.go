@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 )
 
-// The same conversation reads the same in each model API.
+// The same conversation gives the same result in each model API.
 func TestTurnsOfEachAPI(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ request, response string }{
@@ -46,7 +46,7 @@ func TestTurnsOfEachAPI(t *testing.T) {
 	}
 }
 
-// A body that has no conversation gives no messages and no text.
+// A body without a conversation gives no messages and no text.
 func TestUnreadableTurns(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `null`, `7`, `"text"`, `[]`, `{}`, `{"messages":7,"choices":7}`, `{"choices":[]}`, `{"choices":[{"message":7}]}`, `{"content":[7]}`} {

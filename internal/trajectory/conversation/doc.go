@@ -1,2 +1,2 @@
-// Package conversation reads what an agent and its model said to each other from a trace, whichever model API the agent speaks.
+// Package conversation reads the messages between an agent and its model from a trace, for every model API.
 package conversation

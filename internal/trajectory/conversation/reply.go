@@ -8,21 +8,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ToolCall is a call of a tool in a reply. Arguments are as the API has them: an object, or a string that holds one.
+// ToolCall is a call of a tool in a reply. Arguments have the form of the API: an object, or a string with the JSON of one.
 type ToolCall struct {
 	ID        string          `json:"-"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Reply is what a model answered.
+// Reply is the answer of a model.
 type Reply struct {
 	Text    string
 	Calls   []ToolCall      // never nil
-	Message json.RawMessage // as the next request would have it
+	Message json.RawMessage // in the form of the next request
 }
 
-// apiReply has the members of a chat completion, a response and a message that say something.
+// apiReply has the members with content of a chat completion, a response and a message.
 type apiReply struct {
 	Choices []struct {
 		Text    string

@@ -7,14 +7,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Request is what an agent asked of a model.
+// Request is the request of an agent to a model.
 type Request struct {
 	Messages []json.RawMessage // in the order of the conversation; never nil
 	Tools    []json.RawMessage // as the agent declared them; nil: none
 	Size     int               // of the messages, in bytes
 }
 
-// RequestOf reads the request of a turn, of any model API. The system's text that stands beside the messages comes first.
+// RequestOf reads the request of a turn, of any model API. A system text beside the messages becomes the first message.
 func RequestOf(t *rollout.Turn) Request {
 	a := Request{Messages: []json.RawMessage{}}
 	o, err := rawjson.ParseObject(t.Request)
@@ -33,7 +33,7 @@ func RequestOf(t *rollout.Turn) Request {
 		}
 		if list := objectsOf(v); list != nil {
 			a.Messages = append(a.Messages, list...)
-		} else { // a text alone
+		} else { // plain text
 			a.Messages = append(a.Messages, message("user", v))
 		}
 	}
@@ -46,7 +46,7 @@ func RequestOf(t *rollout.Turn) Request {
 	return a
 }
 
-// objectsOf are the objects of a list, for clients take nothing else in one; nil: it is no list.
+// objectsOf returns the elements of a list that are objects, since clients accept no others; nil: not a list.
 func objectsOf(list json.RawMessage) []json.RawMessage {
 	var all []json.RawMessage
 	if json.Unmarshal(list, &all) != nil || all == nil {
@@ -61,7 +61,7 @@ func objectsOf(list json.RawMessage) []json.RawMessage {
 	return out
 }
 
-// message is a message of a role with its content as it stands.
+// message returns a message with a role and the content unchanged.
 func message(role string, content json.RawMessage) json.RawMessage {
 	o := rawjson.NewObject()
 	o.Set("role", rawjson.Quote(role))

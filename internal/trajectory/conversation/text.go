@@ -2,7 +2,7 @@ package conversation
 
 import "encoding/json"
 
-// Text is the text of a message's content: of a string, or of a list of parts.
+// Text returns the text of a message's content, which is a string or a list of parts.
 func Text(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {

@@ -1,6 +1,5 @@
 // Package npz writes archives of arrays that numpy.load reads, without pickle.
 //
-// It is small enough to own: what Go has for the format was last released in 2022, pads the header otherwise than numpy asks,
-// and brings a library for linear algebra along. The format is that of numpy.lib.format, version 1.0; entries are not compressed,
-// as numpy.savez has them.
+// The package exists because the known Go library for the format was last released in 2022, pads the header differently from numpy, and depends
+// on a library for linear algebra. The format is that of numpy.lib.format, version 1.0; entries are not compressed, as with numpy.savez.
 package npz

@@ -8,11 +8,11 @@ import (
 
 const (
 	magic = "\x93NUMPY\x01\x00" // and the version
-	// alignment is what numpy wants the values to begin at a multiple of, so that they can be mapped into memory.
+	// alignment: numpy requires that the values begin at a multiple of it, so that they can be mapped into memory.
 	alignment = 64
 )
 
-// header stands before the values: the magic, its own length, and a literal of Python that ends in a line feed.
+// header returns the bytes before the values: the magic, the header's length, and a Python literal that ends in a line feed.
 func header(dtype string, n int) []byte {
 	says := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", dtype, n)
 	unpadded := len(magic) + 2 + len(says) + 1
@@ -20,7 +20,7 @@ func header(dtype string, n int) []byte {
 	return append(binary.LittleEndian.AppendUint16([]byte(magic), uint16(len(says))), says...)
 }
 
-// dtype is numpy's name of a value's type.
+// dtype returns numpy's name of a value's type.
 func dtype(v any) string {
 	switch v.(type) {
 	case bool:

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Element is what a number's array is made of.
+// Element is the type of a number in an array.
 type Element interface {
 	bool | int32 | int64 | float64
 }
@@ -23,7 +23,7 @@ type Writer struct {
 // NewWriter starts an archive in w.
 func NewWriter(w io.Writer) *Writer { return &Writer{zip: zip.NewWriter(w)} }
 
-// Close ends the archive; without it none can be read. It does not close what is below.
+// Close ends the archive; an archive that is not closed cannot be read. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if err := w.zip.Close(); err != nil {
 		return fmt.Errorf("end archive: %w", err)
@@ -57,7 +57,7 @@ func AddStrings(w *Writer, name string, values []string) error {
 	})
 }
 
-// chunkSize is how many values are encoded at a time.
+// chunkSize is the number of values that are encoded at a time.
 const chunkSize = 16 << 10
 
 func add[T any](w *Writer, name, dtype string, values []T, encode func([]byte, []T) ([]byte, error)) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/npz"
 )
 
-// numpy itself finds the types and values that were written, empty arrays and those of several chunks among them.
+// numpy reads the written types and values, including empty arrays and arrays of several chunks.
 func TestNumpyReadsAnArchive(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Trainer())
@@ -40,7 +40,7 @@ func TestNumpyReadsAnArchive(t *testing.T) {
 	python.Run(t, "testdata/read.py", path)
 }
 
-// The values of each entry begin where numpy can map them, however long the header's numbers are.
+// The values of each entry are aligned, however long the numbers in the header are.
 func TestValuesAreAligned(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 9, 10, 99, 100, 12345, 1000000} {
@@ -59,7 +59,7 @@ func TestValuesAreAligned(t *testing.T) {
 	}
 }
 
-// An archive that could not be written whole says so.
+// A failed write is an error.
 func TestFailedWritesAreReported(t *testing.T) {
 	t.Parallel()
 	w := npz.NewWriter(full{})

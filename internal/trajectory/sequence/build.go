@@ -8,17 +8,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Subagents is what becomes of the turns of subagents.
+// Subagents selects how the turns of subagents are used.
 type Subagents string
 
 const (
-	// DropSubagents leaves them out: the reward judges a subagent only through what its parent made of its answer.
+	// DropSubagents leaves them out: the reward judges a subagent only through its parent's use of the answer.
 	DropSubagents Subagents = "drop"
-	// SeparateSubagents makes sequences of their own of them, to train on.
+	// SeparateSubagents makes separate sequences of them, to train on.
 	SeparateSubagents Subagents = "separate"
 )
 
-// Builder makes sequences of turns, which come one at a time in the order their calls began. It keeps the sequences and no turn.
+// Builder makes sequences from turns, which are added in the order in which their calls began. It keeps the sequences but not the turns.
 type Builder struct {
 	subagents Subagents
 	done      Trajectory
@@ -32,12 +32,12 @@ func NewBuilder(subagents Subagents) (*Builder, error) {
 		subagents = DropSubagents
 	}
 	if subagents != DropSubagents && subagents != SeparateSubagents {
-		return nil, fault.Field("subagents", "want %s or %s, got %q", DropSubagents, SeparateSubagents, subagents)
+		return nil, fault.Field("subagents", "must be %s or %s, got %q", DropSubagents, SeparateSubagents, subagents)
 	}
 	return &Builder{subagents: subagents, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
 }
 
-// Build makes a trajectory of all turns of a rollout.
+// Build returns the trajectory of all turns of a rollout.
 func Build(turns []rollout.Turn, subagents Subagents) (Trajectory, error) {
 	b, err := NewBuilder(subagents)
 	if err != nil {
@@ -51,8 +51,8 @@ func Build(turns []rollout.Turn, subagents Subagents) (Trajectory, error) {
 	return b.Trajectory(), nil
 }
 
-// Add takes the next turn. It joins a sequence only where the prompt begins with exactly the tokens of the sequence; else a new sequence
-// begins. A turn whose lists have different lengths is a fault.Invalid: some of its tokens would get the logprobs of others.
+// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens of the sequence; otherwise it begins a new
+// sequence. A turn whose lists have different lengths is a fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
 	b.done.Turns++
 	if why := b.skip(t); why != "" {
@@ -61,7 +61,7 @@ func (b *Builder) Add(t *rollout.Turn) error {
 	}
 	train := t.Train || TrainsApart(t)
 	if n := len(t.CompletionTokenIDs); train && len(t.PerTokenLogps) != n {
-		return fault.New(fault.Invalid, "turn %d has %d token ids and %d logprobs: want one logprob per token", t.Turn, n, len(t.PerTokenLogps))
+		return fault.New(fault.Invalid, "turn %d must have one logprob per token id, got %d ids and %d logprobs", t.Turn, n, len(t.PerTokenLogps))
 	}
 	s := b.sequenceFor(t)
 	before := len(s.TokenIDs)
@@ -70,7 +70,7 @@ func (b *Builder) Add(t *rollout.Turn) error {
 	return nil
 }
 
-// Trajectory returns what the turns so far make. The Builder must not be used afterwards.
+// Trajectory returns the trajectory of the added turns. The Builder must not be used afterwards.
 func (b *Builder) Trajectory() Trajectory {
 	if b.done.Sequences == nil {
 		b.done.Sequences = []Sequence{}
@@ -78,7 +78,7 @@ func (b *Builder) Trajectory() Trajectory {
 	return b.done
 }
 
-// skip says why a turn is in no sequence; "" if it is in one.
+// skip returns the reason why a turn is in no sequence; "" if it is in one.
 func (b *Builder) skip(t *rollout.Turn) Skip {
 	switch {
 	case t.Kind == rollout.KindTitle, t.Kind == rollout.KindSummary:
@@ -115,7 +115,7 @@ func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	return &b.done.Sequences[len(b.done.Sequences)-1]
 }
 
-// append adds what the prompt has beyond the sequence, not to train on, and then the reply.
+// append adds the part of the prompt beyond the sequence, which is not trained on, and then the reply.
 func (s *Sequence) append(t *rollout.Turn, train bool) {
 	before := t.PromptTokenIDs[len(s.TokenIDs):]
 	s.markDoubledEnd(before)
@@ -144,7 +144,7 @@ func (s *Sequence) markDoubledEnd(next []int32) {
 	last.DoubledEnd = !last.Truncated && next[0] == s.TokenIDs[last.Stop-1]
 }
 
-// truncated tells the finish reasons of all model APIs that mean a bound of tokens.
+// truncated reports whether a finish reason, of any model API, means that the reply reached its token limit.
 func truncated(reason string) bool {
 	return reason == "length" || reason == "max_tokens" || reason == "max_output_tokens"
 }

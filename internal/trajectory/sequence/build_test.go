@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// sampled makes a whole, delivered turn of the agent's own conversation.
+// sampled returns a complete, delivered turn of the agent's own conversation.
 func sampled(turn int, prompt, completion []int32) rollout.Turn {
 	t := rollout.Turn{
 		Turn: turn, Kind: rollout.KindAgent, Lineage: "a", Branch: rollout.BranchRoot, Delivered: true, Train: true, FinishReason: "stop",
@@ -40,7 +40,7 @@ func build(t *testing.T, choice sequence.Subagents, turns ...rollout.Turn) seque
 	return out
 }
 
-// Two turns whose second prompt continues the first are one sequence: sampled tokens are trained, everything between them is not.
+// Two turns are one sequence if the second prompt continues the first. Sampled tokens are trained on, the tokens between them are not.
 func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 	t.Parallel()
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
@@ -58,7 +58,7 @@ func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 	require.Equal(t, 3, got.Trained())
 }
 
-// A prompt that writes one sampled token otherwise begins a new sequence, and the reason has the place.
+// A prompt that differs in one sampled token begins a new sequence, and the break has the position.
 func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 	t.Parallel()
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 9, 5}, ids{7}), sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}))
@@ -101,7 +101,7 @@ func TestSkippedTurns(t *testing.T) {
 	}
 }
 
-// What a turn that is not trained on sampled stays in the sequence, masked: later prompts contain it.
+// The tokens of a turn that is not trained on stay in the sequence, masked, because later prompts contain them.
 func TestUntrainedTurnIsMasked(t *testing.T) {
 	t.Parallel()
 	odd := with(sampled(2, ids{1, 2, 3, 4}, ids{5}), func(t *rollout.Turn) { t.Train, t.PerTokenLogps = false, nil })
@@ -143,7 +143,7 @@ func TestUnequalListsAreRefused(t *testing.T) {
 	short := with(sampled(4, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[:1] })
 	_, err := sequence.Build([]rollout.Turn{short}, "")
 	require.True(t, fault.Is(err, fault.Invalid))
-	require.ErrorContains(t, err, "turn 4 has 2 token ids and 1 logprobs")
+	require.ErrorContains(t, err, "turn 4 must have one logprob per token id, got 2 ids and 1 logprobs")
 }
 
 func TestNothingToTrainOn(t *testing.T) {
@@ -171,7 +171,7 @@ func TestReadATrace(t *testing.T) {
 	require.ErrorContains(t, err, "trace after 2 turns")
 }
 
-// An agent that changes its conversation at every turn makes a new sequence each time: their sum is bounded.
+// An agent that changes its conversation at every turn makes one sequence per turn. Their total size is bounded.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()

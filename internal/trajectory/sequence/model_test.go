@@ -18,8 +18,8 @@ type piece struct {
 	turn, at int // -1: not trained on
 }
 
-// modelOf says by the rules of docs/training.md which tokens each sequence has and which turn's sample each is, the naive way: it compares each prompt with the
-// whole of the lineage's newest sequence.
+// modelOf applies the rules of docs/training.md in a simple way: it compares each prompt with the whole newest sequence of its lineage. It returns
+// the tokens of each sequence and the turn that sampled each.
 func modelOf(turns []rollout.Turn, separate bool) (out [][]piece) {
 	newest := map[string]int{}
 	for n, t := range turns {
@@ -52,7 +52,7 @@ func modelOf(turns []rollout.Turn, separate bool) (out [][]piece) {
 	return out
 }
 
-// randomTurns are calls of a conversation that branches, is compacted, retried, cut and lost, with few distinct tokens.
+// randomTurns returns calls of a conversation that branches and is compacted, with retried, broken and undelivered calls and few distinct tokens.
 func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 	kinds := []rollout.TurnKind{rollout.KindAgent, rollout.KindAgent, rollout.KindAgent, rollout.KindSubagent, rollout.KindTitle, rollout.KindSummary, rollout.KindForeign}
 	tokens := func(n int) []int32 {
@@ -94,7 +94,7 @@ func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 	return turns
 }
 
-// On random traces every sampled token that is trained on is in exactly one sequence, at its place, with its own log probability; no other token is trained on.
+// In random traces every sampled token to train on is in exactly one sequence, at its position, with its own log probability; no other token is trained on.
 func TestSameAsTheRules(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5_000) {

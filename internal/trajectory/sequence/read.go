@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// MaxTokens bounds the tokens of all sequences of a trajectory: about 100 MiB of memory. An agent that rewrites its conversation at every
-// turn makes a sequence of each.
+// MaxTokens bounds the tokens of all sequences of a trajectory: about 100 MiB of memory. The bound is needed because an agent that rewrites its
+// conversation at every turn makes one sequence per turn.
 const MaxTokens = 8 << 20
 
 // Read makes a trajectory from a trace, JSON lines of rollout.Turn. One line is in memory at a time, besides the sequences.

@@ -13,9 +13,9 @@ type Sequence struct {
 	// Logprobs are those of the sampled tokens as the engine reported them, natural logarithm; 0 where LossMask is 0.
 	Logprobs []float64 `json:"logprobs"`
 	Spans    []Span    `json:"spans"` // the replies in it, in order
-	// End says why the sequence ends here.
+	// End is the reason why the sequence ends.
 	End End `json:"end"`
-	// Break says where the next prompt of the lineage differs; nil unless End is EndPrefixBreak or EndCompacted.
+	// Break is the position at which the next prompt of the lineage differs; nil unless End is EndPrefixBreak or EndCompacted.
 	Break *rollout.PrefixBreak `json:"prefix_break,omitempty"`
 }
 
@@ -26,10 +26,9 @@ type Span struct {
 	Stop         int    `json:"stop"`  // index after the last sampled token
 	Train        bool   `json:"train"`
 	FinishReason string `json:"finish_reason"`
-	// Truncated says that the engine stopped at a bound of tokens and not at an end of its own.
+	// Truncated: the engine stopped at a token limit, not at an end token.
 	Truncated bool `json:"truncated,omitempty"`
-	// DoubledEnd says that the prompt after the reply repeats its last token, which ended the reply: the maker of the prompt added an
-	// end of turn that was already there.
+	// DoubledEnd: the next prompt repeats the end token of the reply, because the prompt's template added an end of turn that was already there.
 	DoubledEnd   bool     `json:"doubled_end,omitempty"`
 	ModelVersion string   `json:"model_version,omitempty"`
 	Temperature  *float64 `json:"temperature,omitempty"` // as sent to the endpoint; nil: the endpoint's default
@@ -43,7 +42,7 @@ const (
 	EndOfTrace End = "end"
 	// EndPrefixBreak: the next prompt does not begin with the tokens of this sequence.
 	EndPrefixBreak End = "prefix_break"
-	// EndCompacted: the agent went on from a summary of its conversation.
+	// EndCompacted: the agent continued from a summary of its conversation.
 	EndCompacted End = "compacted"
 )
 
@@ -59,7 +58,7 @@ func (s *Sequence) Trained() int {
 // Mask is a list of 0 and 1. In JSON it is a list of numbers.
 type Mask []uint8
 
-// MarshalJSON writes numbers: encoding/json makes base64 of a list of bytes.
+// MarshalJSON writes numbers; encoding/json would write a list of bytes as base64.
 func (m Mask) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2*len(m)+2)
 	out = append(out, '[')
@@ -72,7 +71,7 @@ func (m Mask) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// Trajectory is what a rollout offers for training.
+// Trajectory is the training data of a rollout.
 type Trajectory struct {
 	Sequences []Sequence `json:"sequences"`
 	// Skipped counts the turns that are in no sequence, by reason.
@@ -81,7 +80,7 @@ type Trajectory struct {
 	Turns int `json:"turns"`
 }
 
-// Trained counts the tokens to train on. 0: there is nothing to learn from, and the rollout is not delivered as data.
+// Trained counts the tokens to train on. With 0 the rollout is not delivered as training data.
 func (t *Trajectory) Trained() int {
 	n := 0
 	for i := range t.Sequences {
@@ -107,6 +106,6 @@ const (
 	SkipForeign     Skip = "foreign"     // not a call of the agent's own session
 	SkipSubagent    Skip = "subagent"    // by choice
 	SkipUndelivered Skip = "undelivered" // the agent did not get the reply
-	SkipBroken      Skip = "broken"      // there is no whole reply
+	SkipBroken      Skip = "broken"      // the reply is incomplete
 	SkipNoTokens    Skip = "no_tokens"   // the endpoint gave no token ids
 )

@@ -9,8 +9,8 @@ import (
 
 var digits = regexp.MustCompile(`\d+`)
 
-// OldestVersion is the oldest version of the weights that sampled a token to train on: the last number in what the endpoint said. false: it
-// said none.
+// OldestVersion returns the oldest version of the weights that sampled a token to train on: the last number in the endpoint's version name. false:
+// the endpoint reported none.
 func (s *Sequence) OldestVersion() (oldest int64, known bool) {
 	for name := range s.Versions() {
 		v, ok := versionNumber(name)
@@ -21,8 +21,8 @@ func (s *Sequence) OldestVersion() (oldest int64, known bool) {
 	return oldest, known
 }
 
-// Versions are those of the weights that sampled tokens to train on, in order and repeated, as the endpoint names them. Replies without a
-// version are left out.
+// Versions returns the versions of the weights that sampled tokens to train on, in order and with repetitions, under the endpoint's names. Replies
+// without a version are left out.
 func (s *Sequence) Versions() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, span := range s.Spans {

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Line is one sequence as a line of JSON, with what its rollout is. It is written for rollouts without a reward, too.
+// Line is one sequence as a line of JSON, with the identity and the outcome of its rollout. Rollouts without a reward have lines too.
 type Line struct {
 	RolloutID string          `json:"rollout_id"`
 	GroupID   string          `json:"group_id,omitempty"`

@@ -23,7 +23,7 @@ func (s *Scored) check() error {
 	return nil
 }
 
-// each calls do with every sequence that has a token to train on.
+// each calls do for every sequence that has a token to train on.
 func each(group []Scored, do func(s *sequence.Sequence, reward float64)) error {
 	for i := range group {
 		if err := group[i].check(); err != nil {

@@ -67,7 +67,7 @@ func TestNoTrainingData(t *testing.T) {
 	}
 }
 
-// A sequence without a token to train on teaches nothing: the others of its rollout count.
+// A sequence without a token to train on is left out; the others of its rollout are kept.
 func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := scored()

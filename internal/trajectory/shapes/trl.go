@@ -5,7 +5,7 @@ import "github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 // TRL is the return value of a rollout_func of TRL's GRPOTrainer. All lists have one element per sequence.
 type TRL struct {
 	PromptIDs     [][]int32   `json:"prompt_ids"`     // up to the first sampled token
-	CompletionIDs [][]int32   `json:"completion_ids"` // all after it, sampled or not
+	CompletionIDs [][]int32   `json:"completion_ids"` // the rest, sampled or not
 	Logprobs      [][]float64 `json:"logprobs"`       // one per completion id; 0 where EnvMask is 0
 	// EnvMask is 1 for each completion id to train on and 0 for text of the environment.
 	EnvMask []sequence.Mask `json:"env_mask"`

@@ -16,14 +16,14 @@ import (
 
 // Bounds of a line of a trace, in bytes.
 const (
-	// Bounded is for readers that keep of a line more than its lists.
+	// Bounded is for readers that keep more of a line than its lists.
 	Bounded = 64 << 20
-	// Unbounded is for readers that must take any line.
+	// Unbounded is for readers that must accept any line.
 	Unbounded = math.MaxInt
 )
 
-// Each gives the turns of a trace to take, one after another, and ends with the first error of take. One line is in memory at a time; one
-// of more than maxLine bytes is a fault.Exhausted. A line that is no turn is a fault.Internal, and a trace that breaks off a fault.Unavailable.
+// Each calls take with each turn of a trace, and ends with the first error of take. One line is in memory at a time; a line of more than maxLine
+// bytes is a fault.Exhausted. A line that is not a turn is a fault.Internal, and an incomplete trace a fault.Unavailable.
 func Each(trace io.Reader, maxLine int, take func(*rollout.Turn) error) error {
 	lines := bufio.NewReaderSize(trace, 64<<10)
 	for n := 0; ; {
@@ -50,7 +50,7 @@ func Each(trace io.Reader, maxLine int, take func(*rollout.Turn) error) error {
 	}
 }
 
-// readLine reads a line without the white space around it.
+// readLine reads a line and trims white space.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -86,7 +86,7 @@ func decode(line []byte) (t rollout.Turn, err error) {
 	return t, err
 }
 
-// cut takes a member out of an object and returns its value; nil: there is none.
+// cut removes a member from an object and returns its value; nil: there is none.
 func cut(o *rawjson.Object, key string) []byte {
 	value, _ := o.Get(key)
 	o.Remove(key)
@@ -100,7 +100,7 @@ func readIDs(list []byte) ([]int32, error) {
 	c := rawjson.Cursor{Src: list}
 	ids, _ := c.IDs([]int32{})
 	if !c.End() {
-		return nil, fault.New(fault.Invalid, "prompt_token_ids is no list of token ids")
+		return nil, fault.New(fault.Invalid, "prompt_token_ids is not a list of token ids")
 	}
 	return ids, nil
 }

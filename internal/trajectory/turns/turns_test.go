@@ -36,8 +36,7 @@ func TestEach(t *testing.T) {
 	require.True(t, fault.Is(turns.Each(broken, turns.Bounded, take), fault.Unavailable))
 }
 
-// FuzzTurn holds that a turn is read as encoding/json reads it, and that what encoding/json refuses in it is refused, but for what is inside
-// of request and response.
+// FuzzTurn checks that a turn is decoded as by encoding/json, and that invalid JSON is refused, except inside of request and response.
 func FuzzTurn(f *testing.F) {
 	for _, line := range []string{
 		`{}`, `{"turn":1,"prompt_token_ids":[1,2,30000],"completion_token_ids":[4],"loss_mask":[0,0,0,1],"request":{"messages":[]},"response":null}`,

@@ -1,4 +1,4 @@
-"""The requests of the API without their transport: the sync and the async client send the same ones."""
+"""The requests of the API without their transport, for both clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request. Each is safe to repeat: what starts something carries the id of what it starts."""
+    """One request. Each is safe to repeat: a request that starts something has the id of what it starts."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
         try:
             return of(raw)
         except (KeyError, TypeError, AttributeError) as err:
-            raise ProtocolError(f"the answer has not the members of the API: {text[:200]!r}") from err
+            raise ProtocolError(f"the answer lacks members of the API: {text[:200]!r}") from err
 
     return parse
 
@@ -62,7 +62,7 @@ def new_id() -> str:
 
 
 def one(kind: str, id: str, what: str = "") -> str:
-    """The path of a rollout or a group, or of what it has."""
+    """The path of a rollout or a group, or of a resource below it."""
     if not id:
         raise ValueError(f"the id of one of the {kind} must not be empty")
     return f"/{kind}/{quote(id, safe='')}" + (f"/{what}" if what else "")

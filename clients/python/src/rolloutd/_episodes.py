@@ -1,4 +1,4 @@
-"""The requests about interactive episodes and the tool executor, and what the server answers with."""
+"""The requests about interactive episodes and the tool executor, and the types of the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._calls import Call, new_id, object_of, one
 from .errors import UnavailableError
 from .types import JSON, Task
 
-# How long a step may take: the tools' own bounds end it before.
+# Time limit of a step; the limits of the tools are shorter.
 STEP_S = 900.0
 
 
@@ -35,7 +35,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step came to. `error` says why the tool did not run; `failed` is true where it ran and failed, such as a command's exit code."""
+    """The result of a step. `error` is the reason why the tool did not run; `failed` is true if it ran and failed, for instance by its exit code."""
 
     text: str
     failed: bool
@@ -71,7 +71,7 @@ class EpisodeTool:
 
 @dataclass(frozen=True)
 class Execution:
-    """What the executor's tool answered. `success` is false where it could not run, or ran and failed."""
+    """The answer of the executor's tool. `success` is false where it could not run, or ran and failed."""
 
     success: bool
     output: str

@@ -21,7 +21,7 @@ TIMEOUT = httpx.Timeout(connect=10.0, read=READ_S, write=60.0, pool=None)
 # Seconds for which a request is repeated: a server that is restarted answers within it.
 RETRY_S = 120.0
 
-# Pause between two looks at a group, in seconds.
+# Seconds between two requests for the state of a group.
 POLL_S = 1.0
 
 
@@ -29,7 +29,7 @@ def server_of(server: str | None) -> str:
     """The server's URL: as given, else of ROLLOUTD_SERVER, else the default one."""
     url = (server or os.environ.get("ROLLOUTD_SERVER") or DEFAULT_SERVER).rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise InvalidError(f"server: want http://HOST:PORT or https://HOST:PORT, got {url!r}")
+        raise InvalidError(f"server: must be http://HOST:PORT or https://HOST:PORT, got {url!r}")
     return url
 
 
@@ -47,4 +47,4 @@ def within_read(read_s: float) -> httpx.Timeout:
 def check_deadline(deadline: float | None, path: str) -> None:
     """Raises DeadlineError after the deadline, a time of time.monotonic."""
     if deadline is not None and time.monotonic() > deadline:
-        raise DeadlineError(f"{path} did not end in time; it goes on, and may be waited for again")
+        raise DeadlineError(f"{path} did not end in time; it continues, and you can wait for it again")

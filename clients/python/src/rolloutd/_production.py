@@ -1,4 +1,4 @@
-"""The requests about producers and deliveries, and what the server answers with."""
+"""The requests about producers and deliveries, and the types of the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .types import JSON
 
 @dataclass(frozen=True)
 class Producer:
-    """Where a producer stands. `outcome` is "" while it runs, then completed, stopped, aborted or failed.
+    """The state of a producer. `outcome` is "" while it runs, then completed, stopped, aborted or failed.
 
     `counts` are sums since its start: groups started, delivered, skipped, refused, filtered by reason, failed, aborted and run again.
     """
@@ -52,7 +52,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A group's way to a sink. `state` is pending, delivered, refused or skipped; `reason` says why, or the error of the last try."""
+    """The delivery of a group to a sink. `state` is pending, delivered, refused or skipped; `reason` is the reason, or the error of the last try."""
 
     group_id: str
     sink: str
@@ -96,7 +96,7 @@ class DeliveryPage:
 
 
 class ProducerTask(TypedDict, total=False):
-    """The arguments of a producer; docs/training.md explains each. `tasks` are in place of `task_set`, `rollout` holds for each rollout."""
+    """The arguments of a producer; docs/training.md explains each. `tasks` replaces `task_set`; `rollout` applies to each rollout."""
 
     producer_id: str
     task_set: str

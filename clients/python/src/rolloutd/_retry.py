@@ -1,4 +1,4 @@
-"""When a request is sent again, and the answers that mean success."""
+"""Decides which requests are sent again, and which answers are successes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .types import Event
 
 
 class Decoder:
-    """Makes events of the bytes of a stream. `last` is the id of the last event, for Last-Event-ID."""
+    """Decodes the bytes of a stream into events. `last` is the id of the last event, for Last-Event-ID."""
 
     def __init__(self, last: str = "") -> None:
         self.last = last
@@ -20,7 +20,7 @@ class Decoder:
         self._rest = b""  # a line whose end has not come
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Takes the next bytes and yields the events that they complete."""
+        """Reads the next bytes and yields the events that they complete."""
         # Lines of bytes end as the standard says. Those of str, and of httpx, also end at characters that the data may hold, such as U+0085.
         lines = (self._rest + data).splitlines(keepends=True)
         self._rest = b"" if not lines or lines[-1].endswith(b"\n") else lines.pop()
@@ -43,7 +43,7 @@ class Decoder:
         return None
 
     def restart(self) -> None:
-        """Forgets the part of an event that came before the connection was lost."""
+        """Drops the incomplete event of a lost connection."""
         self._kind, self._data, self._id, self._rest = "", [], self.last, b""
 
     def _dispatch(self) -> Event | None:

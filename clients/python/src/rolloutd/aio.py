@@ -55,7 +55,7 @@ class AsyncClient:
         self.executor = AsyncExecutor(self)
 
     async def close(self) -> None:
-        """Closes the connections. What was started goes on."""
+        """Closes the connections. Rollouts continue."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -95,7 +95,7 @@ class AsyncClient:
             return await self.send(calls.upload(digest, path))
 
     async def events(self, path: str, after: str = "", timeout_s: float | None = None) -> AsyncIterator[Event]:
-        """The events of a stream after the one with the id `after`. A lost connection goes on where it was."""
+        """The events of a stream after the one with the id `after`. After a lost connection the stream resumes at the same position."""
         decoder, retry = Decoder(after), Retry(self._retry_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -153,11 +153,11 @@ class AsyncRollouts:
         return await self.result(id)
 
     async def get(self, rollout_id: str) -> State:
-        """Where a rollout stands."""
+        """The state of a rollout."""
         return await self._client.send(calls.state(rollout_id))
 
     async def wait(self, rollout_id: str, *, timeout_s: float | None = None) -> State:
-        """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout goes on."""
+        """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout continues."""
         async for event in self.events(rollout_id, timeout_s=timeout_s):
             if event.kind == "done":
                 return State.of(event.data)
@@ -168,11 +168,11 @@ class AsyncRollouts:
         return await self._client.send(calls.result(rollout_id))
 
     async def trace(self, rollout_id: str) -> list[JSON]:
-        """Every model call of a rollout that is done."""
+        """Every model call of a finished rollout."""
         return await self._client.send(calls.trace(rollout_id))
 
     async def trajectory(self, rollout_id: str, *, subagents: str = "drop") -> list[Sequence]:
-        """The training sequences of a rollout that is done. `subagents` is drop or separate."""
+        """The training sequences of a finished rollout. `subagents` is drop or separate."""
         return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents))
 
     async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop") -> JSON:
@@ -184,11 +184,11 @@ class AsyncRollouts:
         return await self._client.send(calls.messages(rollout_id))
 
     async def log(self, rollout_id: str, name: str) -> str:
-        """The log `agent`, `proxy` or `verifier` of a rollout that is done."""
+        """The log `agent`, `proxy` or `verifier` of a finished rollout."""
         return await self._client.send(calls.log(rollout_id, name))
 
     def events(self, rollout_id: str, *, after: str = "", timeout_s: float | None = None) -> AsyncIterator[Event]:
-        """The events of a rollout as they come, to the event `done`. `after` is the id of the last event that was seen."""
+        """The events of a rollout, live, up to the event `done`. `after` is the id of the last received event."""
         return self._client.events(calls.one("rollouts", rollout_id, "events"), after, timeout_s)
 
     async def abort(self, rollout_id: str, reason: str = "") -> bool:
@@ -232,11 +232,11 @@ class AsyncGroups:
         return await self.wait((await self.submit(arguments, **task)).group_id, timeout_s=timeout_s)
 
     async def get(self, group_id: str) -> Group:
-        """Where a group stands."""
+        """The state of a group."""
         return await self._client.send(calls.group(group_id))
 
     async def wait(self, group_id: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Group:
-        """Waits for the end of a group. DeadlineError after `timeout_s` seconds; the group goes on."""
+        """Waits for the end of a group. DeadlineError after `timeout_s` seconds; the group continues."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             group = await self.get(group_id)

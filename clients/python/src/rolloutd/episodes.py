@@ -47,7 +47,7 @@ class Episodes:
 
 
 class Executor:
-    """The tool executor of a server, for agents that own their loop: the first call of a trajectory opens its sandbox."""
+    """The tool executor of a server, for agents that run their own loop: the first call of a trajectory opens its sandbox."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -98,7 +98,7 @@ class AsyncEpisodes:
 
 
 class AsyncExecutor:
-    """The tool executor of a server, for agents that own their loop: the first call of a trajectory opens its sandbox."""
+    """The tool executor of a server, for agents that run their own loop: the first call of a trajectory opens its sandbox."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

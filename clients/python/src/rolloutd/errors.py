@@ -1,4 +1,4 @@
-"""The errors of the client. Each class is one kind of failure, by which a caller may branch."""
+"""The errors of the client. Each class is one kind of failure, so that callers can handle kinds separately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RolloutdError(Exception):
 
 
 class InvalidError(RolloutdError, ValueError):
-    """The request is wrong and will stay wrong; the message names the argument."""
+    """The request is invalid; repeating it does not help. The message names the argument."""
 
 
 class UnauthorizedError(RolloutdError):
@@ -28,7 +28,7 @@ class NotFoundError(RolloutdError):
 
 
 class ConflictError(RolloutdError):
-    """The thing is not in a state for this: not done yet, taken by another owner, or without training data."""
+    """The state of the resource does not allow this: not done yet, taken by another owner, or without training data."""
 
 
 class ExhaustedError(RolloutdError):
@@ -40,7 +40,7 @@ class UnavailableError(RolloutdError):
 
 
 class DeadlineError(RolloutdError, TimeoutError):
-    """A time limit ran out. What was started goes on: the same id returns it."""
+    """A time limit ran out. The operation continues: a request with the same id returns it."""
 
 
 class ServerError(RolloutdError):
@@ -48,11 +48,11 @@ class ServerError(RolloutdError):
 
 
 class ProtocolError(RolloutdError):
-    """The answer is not one of a rolloutd server."""
+    """The answer does not come from a rolloutd server."""
 
 
 class UnscoredError(RolloutdError, RuntimeError):
-    """A rollout ended without a reward: it says nothing about the policy and must not be trained on."""
+    """A rollout ended without a reward and must not be trained on."""
 
 
 _BY_KIND: Mapping[str, type[RolloutdError]] = {
@@ -82,7 +82,7 @@ _BY_STATUS: Mapping[int, type[RolloutdError]] = {
 
 
 def error_of(status: int, body: Any, text: str) -> RolloutdError:
-    """The error that an answer means. `body` is the decoded JSON, or None where the text is no JSON."""
+    """The error that an answer means. `body` is the decoded JSON, or None if the text is not JSON."""
     kind, message = "", ""
     if isinstance(body, dict):
         kind = str(body.get("kind") or "")

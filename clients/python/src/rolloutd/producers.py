@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Producers:
-    """The producers of a server: groups of a task set, as many at once as a sink can take."""
+    """The producers of a server. A producer runs groups of a task set as fast as its sink accepts them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -29,11 +29,11 @@ class Producers:
         return self._client.send(calls.submit({**(arguments or {}), **task}))
 
     def get(self, producer_id: str) -> Producer:
-        """Where a producer stands."""
+        """The state of a producer."""
         return self._client.send(calls.producer(producer_id))
 
     def wait(self, producer_id: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Producer:
-        """Waits for the end of a producer. DeadlineError after `timeout_s` seconds; the producer goes on."""
+        """Waits for the end of a producer. DeadlineError after `timeout_s` seconds; the producer continues."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             producer = self.get(producer_id)
@@ -72,15 +72,15 @@ class Deliveries:
         self._client = client
 
     def deliver(self, group_id: str, sink: str) -> Delivery:
-        """Delivers a group that is done. ConflictError before. A group is delivered to a sink once, however often this is called."""
+        """Delivers a finished group; ConflictError while it runs. Repeated calls deliver the group to a sink once."""
         return self._client.send(calls.deliver(group_id, sink))
 
     def get(self, group_id: str, sink: str) -> Delivery:
-        """Where the delivery of a group to a sink stands."""
+        """The state of the delivery of a group to a sink."""
         return self._client.send(calls.delivery(group_id, sink))
 
     def wait(self, group_id: str, sink: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Delivery:
-        """Waits for the end of a delivery. DeadlineError after `timeout_s` seconds; the delivery goes on."""
+        """Waits for the end of a delivery. DeadlineError after `timeout_s` seconds; the delivery continues."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             delivery = self.get(group_id, sink)
@@ -105,7 +105,7 @@ class Deliveries:
 
 
 class AsyncProducers:
-    """The producers of a server: groups of a task set, as many at once as a sink can take."""
+    """The producers of a server. A producer runs groups of a task set as fast as its sink accepts them."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -115,11 +115,11 @@ class AsyncProducers:
         return await self._client.send(calls.submit({**(arguments or {}), **task}))
 
     async def get(self, producer_id: str) -> Producer:
-        """Where a producer stands."""
+        """The state of a producer."""
         return await self._client.send(calls.producer(producer_id))
 
     async def wait(self, producer_id: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Producer:
-        """Waits for the end of a producer. DeadlineError after `timeout_s` seconds; the producer goes on."""
+        """Waits for the end of a producer. DeadlineError after `timeout_s` seconds; the producer continues."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             producer = await self.get(producer_id)
@@ -159,15 +159,15 @@ class AsyncDeliveries:
         self._client = client
 
     async def deliver(self, group_id: str, sink: str) -> Delivery:
-        """Delivers a group that is done. ConflictError before. A group is delivered to a sink once, however often this is called."""
+        """Delivers a finished group; ConflictError while it runs. Repeated calls deliver the group to a sink once."""
         return await self._client.send(calls.deliver(group_id, sink))
 
     async def get(self, group_id: str, sink: str) -> Delivery:
-        """Where the delivery of a group to a sink stands."""
+        """The state of the delivery of a group to a sink."""
         return await self._client.send(calls.delivery(group_id, sink))
 
     async def wait(self, group_id: str, sink: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Delivery:
-        """Waits for the end of a delivery. DeadlineError after `timeout_s` seconds; the delivery goes on."""
+        """Waits for the end of a delivery. DeadlineError after `timeout_s` seconds; the delivery continues."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             delivery = await self.get(group_id, sink)

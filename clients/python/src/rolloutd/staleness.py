@@ -20,7 +20,7 @@ def version_number(version: str) -> int | None:
 
 
 def oldest(sequence: Sequence) -> int | None:
-    """The oldest version of the weights that sampled a token to train on; None where the endpoint tells no version."""
+    """The oldest version of the weights that sampled a token to train on; None if the endpoint reports no version."""
     known = [version_number(v) for span in sequence.spans if span.train for v in span.versions]
     return min((v for v in known if v is not None), default=None)
 
@@ -41,7 +41,7 @@ class Staleness:
 
     def __post_init__(self) -> None:
         if self.max_version_lag < 0:
-            raise InvalidError(f"max_version_lag: want 0 or more, got {self.max_version_lag}")
+            raise InvalidError(f"max_version_lag: must be 0 or more, got {self.max_version_lag}")
 
     def is_stale(self, sequence: Sequence, current: int) -> bool:
         """Whether a sequence is too old for a trainer at version `current`; counts it."""
@@ -58,6 +58,6 @@ class Staleness:
         return False
 
     def apply(self, sequences: Iterable[Sequence], current: int) -> list[tuple[Sequence, bool]]:
-        """The sequences with whether each is stale, without the stale ones where the action is drop."""
+        """The sequences, each with a flag for stale; with the action drop, without the stale ones."""
         checked = [(sequence, self.is_stale(sequence, current)) for sequence in sequences]
         return [(s, stale) for s, stale in checked if self.action == "mark" or not stale]

@@ -1,4 +1,4 @@
-"""What the server answers with, as frozen dataclasses. `raw` has the whole JSON object, with members that this version does not know."""
+"""The answers of the server, as frozen dataclasses. `raw` has the whole JSON object, with members that this version does not know."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, TypedDict
 
 JSON = Mapping[str, Any]
 
-# Outcomes that are the policy's own doing. Any other outcome has no reward.
+# Outcomes that the policy caused. Other outcomes have no reward.
 SCORED_OUTCOMES = frozenset({"completed", "agent_failed", "agent_timeout", "budget_exhausted"})
 
 
 @dataclass(frozen=True)
 class State:
-    """Where a rollout stands."""
+    """The state of a rollout."""
 
     rollout_id: str
     task_id: str
@@ -49,7 +49,7 @@ class State:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished rollout left. `reward` is None where the outcome is not the policy's own doing, or nothing graded it."""
+    """The result of a rollout. `reward` is None if the policy did not cause the outcome, or if the rollout was not graded."""
 
     rollout_id: str
     task_id: str
@@ -163,7 +163,7 @@ class Span:
 
     @property
     def versions(self) -> tuple[str, str]:
-        """The versions of the weights at the first and the last token of the reply; "" where the endpoint does not tell them."""
+        """The versions of the weights at the first and the last token of the reply; "" if the endpoint does not report them."""
         first, _, last = self.model_version.partition("..")
         return first, last or first
 
@@ -203,7 +203,7 @@ class Sequence:
 
     @property
     def prompt_length(self) -> int:
-        """How many tokens come before the first sampled one."""
+        """The number of tokens before the first sampled one."""
         return self.spans[0].start if self.spans else len(self.token_ids)
 
     @classmethod

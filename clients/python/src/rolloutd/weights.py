@@ -26,7 +26,7 @@ DEFAULT_TRAINER_API = "http://127.0.0.1:7071"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How an endpoint stands at one gateway."""
+    """The state of an endpoint at one gateway."""
 
     gateway: str
     paused: bool
@@ -93,7 +93,7 @@ class WeightSync:
         self._each("resume", None if version is None else {"version": version})
 
     def status(self) -> list[Endpoint]:
-        """How the endpoint stands at each gateway."""
+        """The state of the endpoint at each gateway."""
         return [Endpoint(url, raw["paused"], raw["in_flight"], raw["queued"]) for url, raw in self._each("", None)]
 
     def _renew(self, done: threading.Event, hold_s: float) -> None:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("rolloutd.atropos")
 
 POLL_S = 1.0
-# Groups of `process` in a row that give no data, after which it gives up.
+# Successive groups without data after which `process` fails.
 MAX_EMPTY = 20
 
 
 def main(cls: type[AgentEnv], arguments: list[str] | None = None) -> None:
-    """Runs the command that the arguments name."""
+    """Runs the command of the arguments."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         command, env = build(cls, sys.argv[1:] if arguments is None else arguments)
@@ -85,7 +85,7 @@ def _parser(hint: Any, name: str) -> Any:
         if "list" in str(hint) and isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         if ("bool" in str(hint)) != isinstance(value, bool) or (isinstance(value, str) and ("int" in str(hint) or "float" in str(hint))):
-            raise argparse.ArgumentTypeError(f"want {getattr(hint, '__name__', hint)}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be {getattr(hint, '__name__', hint)}, got {text!r}")
         return value
 
     parse.__name__ = name
@@ -108,7 +108,7 @@ async def _run(command: str, env: AgentEnv) -> None:
 
 
 async def process(env: AgentEnv) -> None:
-    """Writes `total_steps` groups to a file, one line each. Groups of a process that was killed come first."""
+    """Writes `total_steps` groups to a file, one line each. Unfinished groups of a killed process come first."""
     path = Path(env.config.data_path_to_save_groups or f"data/{env.name}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(env.config.open_groups_path)
@@ -132,7 +132,7 @@ async def process(env: AgentEnv) -> None:
 
 
 def _unwritten(path: Path, journal: Journal) -> Iterator[Work]:
-    """The groups of a process that was killed which are not in its file. A line that it did not finish is removed."""
+    """The groups of a killed process that are not in its file. An incomplete last line is removed."""
     text = path.read_bytes() if path.exists() else b""
     if not text.endswith(b"\n") and text:
         os.truncate(path, text.rfind(b"\n") + 1)
@@ -150,8 +150,7 @@ async def _next(env: AgentEnv, journal: Journal) -> Work | None:
 
 
 async def serve(env: AgentEnv, trainer: Trainer, poll_s: float = POLL_S) -> None:
-    """Feeds a trainer until it has its steps. When its queue is full no group is started; those that run go on, and so do those of a process that
-    was killed."""
+    """Feeds a trainer until it has its steps. While its queue is full no group is started; running groups and those of a killed process continue."""
     journal = Journal(env.config.open_groups_path)
     running = {asyncio.create_task(_one(env, trainer, work)) for work in journal.left()}
     try:
@@ -188,7 +187,7 @@ def _room(config: AgentEnvConfig, status: Any, batch: int, servers: int) -> int:
 
 
 async def _one(env: AgentEnv, trainer: Trainer, work: Work) -> None:
-    """One group, from its item to the trainer. Where the trainer is away for too long, the next start of the environment sends it."""
+    """One group, from its item to the trainer. If the trainer is unreachable for too long, the next start of the environment sends the group."""
     ended = True
     try:
         group = await _collect(env, work)
@@ -205,7 +204,7 @@ async def _one(env: AgentEnv, trainer: Trainer, work: Work) -> None:
 
 
 async def _collect(env: AgentEnv, work: Work) -> ScoredGroup | None:
-    """The group of an item. Its failure is its own."""
+    """The group of an item. Its failure does not affect other groups."""
     try:
         return await env.collect(work)
     except Exception as err:

@@ -89,7 +89,7 @@ class AgentEnvConfig(_Settings):
     failed_score: float | None = 0.0
 
 
-# Settings that rolloutd has in its own configuration, or no need of.
+# Settings that rolloutd has in its own configuration or does not need.
 IGNORED = frozenset(
     {
         "allow_network",
@@ -120,7 +120,7 @@ IGNORED = frozenset(
 
 
 def ignored(config: AgentEnvConfig) -> list[str]:
-    """The settings that were changed and mean nothing here."""
+    """The changed settings that have no effect here."""
     return [f.name for f in fields(config) if f.name in IGNORED and getattr(config, f.name) != _default(f)]
 
 
@@ -144,7 +144,7 @@ class APIServerConfig(_Settings):
 
 
 class AgentConfig(_Settings):
-    """What the agent does for one item."""
+    """The configuration of the agent for one item."""
 
     max_steps: int = 50
     temperature: float | None = 0.7

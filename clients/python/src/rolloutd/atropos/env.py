@@ -23,7 +23,7 @@ from .workspace import prepared, tools_of
 
 log = logging.getLogger("rolloutd.atropos")
 
-# What the hold of a sandbox outlasts the hook by, in seconds.
+# Seconds by which a sandbox is kept longer than the time limit of the hook.
 _SLACK_S = 60.0
 
 Item = Any
@@ -32,7 +32,7 @@ ExecTool = Callable[[ToolCall], Awaitable[ToolResult]]
 
 @dataclass
 class Counts:
-    """What became of the groups of an environment."""
+    """Counts of the groups of an environment, by result."""
 
     delivered: int = 0
     same_scores: int = 0
@@ -97,7 +97,7 @@ class AgentEnv(ABC):
         return self.score_trajectory(item, final_response)
 
     def build_agent_config(self, item: Item) -> AgentConfig:
-        """What the agent does for an item."""
+        """The configuration of the agent for an item."""
         c = self.config
         return AgentConfig(
             max_steps=c.agent_max_steps, temperature=c.agent_temperature, max_tokens=c.agent_max_tokens, tool_delay_s=c.agent_tool_delay_s
@@ -134,7 +134,7 @@ class AgentEnv(ABC):
         return await self._result(rollout_id, state.error)
 
     async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
-        """The scored group of an item; None where it is no data, which `counts` and the log explain."""
+        """The scored group of an item; None if it is not training data. `counts` and the log have the reason."""
         return await self.collect(Work(new_id(), item))
 
     async def collect(self, work: Work) -> ScoredGroup | None:
@@ -162,7 +162,7 @@ class AgentEnv(ABC):
         return self._group(group_id, kept)
 
     async def _begin(self, work: Work) -> dict[str, Any]:
-        """What the group's rollouts are asked for. It is saved before they start."""
+        """The arguments of the group's rollouts. They are saved before the rollouts start."""
         task, work.workspace = await self._prepared(work.item, await self._arguments(work.item))
         hold = max(self.config.score_hold_s or 0.0, self.config.worker_timeout + _SLACK_S)
         limits = {"verifier_s": hold, **task.get("limits", {})}
@@ -237,7 +237,7 @@ class AgentEnv(ABC):
         if self.config.rolloutd_endpoint:
             return {"endpoint": self.config.rolloutd_endpoint}
         if not self.server_configs:
-            raise InvalidError("model endpoint: give server configs with base_url and model_name, or rolloutd_endpoint")
+            raise InvalidError("model endpoint: set server configs with base_url and model_name, or rolloutd_endpoint")
         server = self.server_configs[self._next_server % len(self.server_configs)]
         self._next_server += 1
         endpoint = "openai" if server.server_type == "openai" and not server.base_url else "vllm"
@@ -263,7 +263,7 @@ class AgentEnv(ABC):
         )
         value, metadata = scored if isinstance(scored, tuple) else (scored, {})
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise InvalidError(f"the score is {value!r}: want a finite number")
+            raise InvalidError(f"the score must be a finite number, got {value!r}")
         return float(value), dict(metadata or {})
 
     async def _hook(self, hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -27,10 +27,10 @@ class Work:
     metadata: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def save(self) -> None:
-        """Keeps what is known so far. Here: nothing."""
+        """Saves the group. This class saves nothing."""
 
     def end(self) -> None:
-        """Forgets the group: it is delivered, or is no data."""
+        """Deletes the group: it is delivered, or is not training data."""
 
 
 @dataclass
@@ -64,14 +64,14 @@ class _Kept(Work):
         self.release()
 
     def release(self) -> None:
-        """Lets another process take the group, as the end of this process does."""
+        """Unlocks the group, so that another process can take it. The end of this process does the same."""
         if self.held >= 0:
             os.close(self.held)
         self.held = -1
 
 
 class Journal:
-    """The groups of a folder; an empty path, or one that cannot be written, keeps none. Processes may share a folder: each group has one of them."""
+    """The groups of a folder; with an empty path, or one that cannot be written, nothing is saved. Processes may share a folder: each group belongs to one process."""
 
     def __init__(self, path: str | None) -> None:
         self._folder = Path(path) if path else None
@@ -91,7 +91,7 @@ class Journal:
         return work
 
     def left(self) -> Iterator[Work]:
-        """The groups whose process is gone. This process has them now."""
+        """Takes over the groups of processes that have ended."""
         for path in sorted(self._folder.glob("*" + _ENDING)) if self._folder else ():
             work = _taken(path)
             if work:

@@ -1,4 +1,4 @@
-"""What an environment's hooks get of a trajectory, and what a trainer gets of a group."""
+"""The types of trajectories for an environment's hooks, and of groups for a trainer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolCall:
 
 @dataclass
 class ToolResult:
-    """What a tool answered."""
+    """The answer of a tool."""
 
     success: bool
     output: str = ""
@@ -45,7 +45,7 @@ class AgentStep:
 
 @dataclass
 class AgentResult:
-    """What the agent did in one trajectory. It succeeded if its last reply calls no tool. `sequence` is there once the rollout is done."""
+    """The steps of the agent in one trajectory. It succeeded if its last reply calls no tool. `sequence` is set once the rollout is done."""
 
     success: bool
     final_response: str
@@ -91,7 +91,7 @@ def _step(number: int, message: Mapping[str, Any]) -> AgentStep:
 
 
 class ScoredGroup(TypedDict, total=False):
-    """A group as Atropos' trainer API takes it (POST /scored_data)."""
+    """A group in the form of Atropos' trainer API (POST /scored_data)."""
 
     tokens: list[list[int]]
     masks: list[list[int]]

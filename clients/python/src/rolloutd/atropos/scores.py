@@ -1,4 +1,4 @@
-"""Gives the members of a group their scores, each once it awaits one."""
+"""Scores the members of a group, each when it awaits its score."""
 
 from __future__ import annotations
 

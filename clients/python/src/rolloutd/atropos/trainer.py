@@ -1,4 +1,4 @@
-"""The client of Atropos' trainer API that an environment needs; rolloutd's own trainer API speaks the same."""
+"""A client of Atropos' trainer API, for environments. rolloutd's own trainer API has the same protocol."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Trainer:
         return await self._ask("GET", "/status-env", {"env_id": self.env_id})
 
     async def send(self, group: ScoredGroup, key: str) -> None:
-        """Hands over a group, once it is registered. `key` is the same for every try of the group, by this process and by others."""
+        """Sends a group, after the registration. `key` is the same for every try of the group, by this process and by others."""
         await self._registered.wait()
         await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=key)
 

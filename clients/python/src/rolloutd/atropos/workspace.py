@@ -14,7 +14,7 @@ from ..aio import AsyncClient
 from ..errors import InvalidError, UnavailableError
 from .records import ToolCall, ToolResult
 
-# Largest workspace, in bytes of its files and as tar.gz, which is what an upload may have.
+# Largest workspace, in bytes of its files and as tar.gz: the bound of an upload.
 MAX_FILES = 1 << 30
 MAX_PACKED = 256 << 20
 
@@ -25,7 +25,7 @@ Hook = Callable[[str, Callable[[ToolCall], Awaitable[ToolResult]]], Awaitable[An
 
 
 def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Awaitable[ToolResult]]:
-    """Runs tools in the sandbox of a rollout that takes calls."""
+    """Runs tools in the sandbox of a rollout that accepts calls."""
 
     async def exec_tool(call: ToolCall) -> ToolResult:
         done = await client.executor.execute(rollout_id, call.name, call.arguments, uniq_id=call.uniq_id)
@@ -48,7 +48,7 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, tim
     finally:
         await client.rollouts.abort(rollout_id, "the workspace is prepared")
     if len(packed) > MAX_PACKED:
-        raise InvalidError(f"the prepared workspace has {len(packed)} bytes as tar.gz: want at most {MAX_PACKED}")
+        raise InvalidError(f"the prepared workspace must be at most {MAX_PACKED} bytes as tar.gz, got {len(packed)}")
     check(packed)
     uploads = {**task.get("uploads", {}), _PACKED: await uploaded(client, packed)}
     setup = [*task.get("setup", []), f"tar -xzf {_PACKED} && rm {_PACKED}"]

@@ -35,7 +35,7 @@ class Environment:
         self._lost = ""
 
     def reset(self, **row: Any) -> None:
-        """Opens a fresh sandbox for a row. InvalidError where the task is wrong."""
+        """Opens a new sandbox for a row. InvalidError if the task is invalid."""
         task = self._task(row) if callable(self._task) else self._task
         self._episode, self._reward, self._lost = None, None, ""
         instruction = {"instruction": instruction_of(row["prompt"])} if row.get("prompt") else {}
@@ -82,7 +82,7 @@ class Environment:
         return self._reward
 
     def _call(self, tool: str, **arguments: Any) -> str:
-        """Calls a tool of the episode. The model reads what keeps it from running."""
+        """Calls a tool of the episode. The model gets the error of a tool that cannot run."""
         if self._episode is None:
             return f"error: {self._lost or 'the episode has ended'}"
         try:

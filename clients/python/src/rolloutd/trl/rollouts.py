@@ -16,7 +16,7 @@ from ..types import Group, Sequence
 
 Prompt = Any  # a string, or a list of messages with role and content
 
-# Members of a group that a server takes at most.
+# Largest group of a server.
 _LARGEST_GROUP = 128
 
 
@@ -30,11 +30,11 @@ def instruction_of(prompt: Prompt) -> str:
             if isinstance(content, str):
                 return content
             return "".join(part.get("text", "") for part in content or () if part.get("type") == "text")
-    raise InvalidError("prompt: want a text, or messages with one of the user")
+    raise InvalidError("prompt: must be a text, or messages with one of the user")
 
 
 class Batch(TypedDict):
-    """What a rollout_func returns: one element per prompt."""
+    """The return value of a rollout_func: one element per prompt."""
 
     prompt_ids: list[list[int]]
     completion_ids: list[list[int]]
@@ -46,7 +46,7 @@ class Batch(TypedDict):
 
 @dataclass
 class Counts:
-    """What became of the rollouts of a RolloutFunc. A row is one prompt of a batch."""
+    """Counts of the rollouts of a RolloutFunc, by result. A row is one prompt of a batch."""
 
     rows: int = 0
     lost: int = 0  # rows without a reward or without tokens to train on: masked, reward None
@@ -72,7 +72,7 @@ class RolloutFunc:
 
     def __post_init__(self) -> None:
         if self.staleness is not None and self.current_version is None:
-            raise InvalidError("current_version: wanted with staleness, a callable that returns the trainer's version")
+            raise InvalidError("current_version: required with staleness: a callable that returns the trainer's version")
 
     def __call__(self, prompts: list[Prompt], trainer: Any = None) -> Batch:
         runs = [list(run) for _, run in groupby(prompts)]
@@ -116,7 +116,7 @@ class RolloutFunc:
             sequence = row if isinstance(row, Sequence) else filler
             masked = stale or not isinstance(row, Sequence)
             at = sequence.prompt_length
-            # A masked row needs tokens all the same; one is enough.
+            # A masked row also needs at least one token.
             end = at + 1 if masked else len(sequence.token_ids)
             out["prompt_ids"].append(sequence.token_ids[:at])
             out["completion_ids"].append(sequence.token_ids[at:end])

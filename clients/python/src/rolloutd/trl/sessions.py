@@ -1,4 +1,4 @@
-"""Sessions for the loop-owning harness of OpenEnv and TRL: the agent runs its own loop, and its turns are read afterwards."""
+"""Sessions for the loop-owning harness of OpenEnv and TRL: the agent runs its own loop, and its turns are read when it has ended."""
 
 from __future__ import annotations
 
