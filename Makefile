@@ -17,9 +17,7 @@ SUM := $(TOOLS)/gotestsum-$(SUM_VERSION)
 NOMAD_VERSION := v1.10.5
 NOMAD := $(TOOLS)/nomad-$(NOMAD_VERSION)
 
-# A test that fails is run once more, alone, when six or fewer fail (subtests count) and none has a data race. Both
-# runs are printed. A test that passes only the second time has a fault to mend, but the rest of the run stays useful.
-TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+TEST := $(CURDIR)/deploy/test.sh $(SUM)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
@@ -75,7 +73,7 @@ $(SUM):
 
 # Never from the cache: Go does not see that a test builds and runs this project's programs.
 test-root: $(SUM)
-	$(TEST) --packages ./... -- -count=1 -race -timeout 20m
+	$(TEST) -count=1 -race -timeout 20m
 
 # What a hostile policy, client or endpoint can try, as root and as an ordinary user; see docs/security.md. `make test` runs a part.
 redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
@@ -103,7 +101,7 @@ redteam-fuzz:
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector. Most of its tests wait for
 # other processes most of the time, so more of them run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(TEST) --packages ./... -- -count=1 -parallel 4 -timeout 30m
+	cd $(DEV) && $(TEST) -count=1 -parallel 4 -timeout 30m
 
 # Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once. CI runs it.
 test-trl: test-deps
