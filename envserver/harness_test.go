@@ -45,6 +45,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal:       func(key string) string { return "sealed(" + key + ")" },
 		Linger:     patience,
+		GiveUp:     patience, // a busy machine is no client that gave up
 	}
 	for _, c := range change {
 		c(&o)

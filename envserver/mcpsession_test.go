@@ -227,7 +227,10 @@ func TestEndOfAnMCPSessionEndsItsCalls(t *testing.T) {
 	r := start(t, withEpisodes, func(o *envserver.Options) { o.Sessions, episodes = kept, o.Episodes.(*fakeEpisodes) })
 	c := r.initialize()
 	text := make(chan string, 1)
-	go func() { text <- c.note("wait") }()
+	go func() {
+		defer close(text)
+		text <- c.note("wait")
+	}()
 	r.eventually(func() bool { return r.fake.count() == 1 && len(episodes.of(r.fake.ids()[0])) == 1 }, "the call is under way")
 	status, _, _ := c.send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status)

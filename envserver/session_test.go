@@ -130,7 +130,10 @@ func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {
 
 	// Another one gets it only when this one lets go, as a client that reconnects does.
 	next := make(chan string, 1)
-	go func() { next <- r.dial("/ws?session_id=" + id).ask(`{"type":"state"}`) }()
+	go func() {
+		defer close(next)
+		next <- r.dial("/ws?session_id=" + id).ask(`{"type":"state"}`)
+	}()
 	require.NoError(t, c.Close())
 	require.Contains(t, <-next, `"episode_id":"ep"`)
 

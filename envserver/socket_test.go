@@ -254,12 +254,14 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	waiting := make(chan string, 1)
 	id := r.session()
 	go func() {
+		defer close(waiting)
 		out := r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("h", waits, "on_disconnect", "abort"), "session_id": id})
 		waiting <- dig(r.t, out, "error", "message").(string)
 	}()
 	r.started("h")
 	proper := make(chan string, 1)
 	go func() {
+		defer close(proper)
 		_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":
 			{"endpoint":"vllm","instruction":"`+waits+`","rollout_id":"m","on_disconnect":"abort"}}}`, "Accept", "application/json, text/event-stream")
 		proper <- out

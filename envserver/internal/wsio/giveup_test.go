@@ -76,7 +76,7 @@ func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	t.Parallel()
 	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
-	c, _ := serve(t, wsio.Options{GiveUpAfter: patience}, l.answer)
+	c, _ := serve(t, wsio.Options{}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
 	send(t, c, "last")

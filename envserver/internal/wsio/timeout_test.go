@@ -72,7 +72,7 @@ func TestFullQueueBehindALongAnswer(t *testing.T) {
 	t.Parallel()
 	const frames, pings = 100, 2
 	let, pinged := make(chan struct{}), 0
-	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second, GiveUpAfter: patience}, mixed(let))
+	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second}, mixed(let))
 	answer := c.PingHandler()
 	c.SetPingHandler(func(data string) error {
 		if pinged++; pinged == pings {
@@ -95,7 +95,7 @@ func TestFullQueueBehindALongAnswer(t *testing.T) {
 func TestClientDisconnectsWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	begun, cause := make(chan struct{}), make(chan error, 1)
-	c, over := serve(t, wsio.Options{PingEvery: time.Second, GiveUpAfter: patience}, func(frame []byte) wsio.Answer {
+	c, over := serve(t, wsio.Options{PingEvery: time.Second}, func(frame []byte) wsio.Answer {
 		if string(frame) != "work" {
 			return wsio.Answer{Reply: [][]byte{frame}}
 		}

@@ -38,6 +38,9 @@ func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
+	if o.GiveUpAfter == 0 { // a busy machine is no client that gave up
+		o.GiveUpAfter = patience
+	}
 	over := make(chan struct{})
 	var up websocket.Upgrader
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
