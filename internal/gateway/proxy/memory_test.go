@@ -236,7 +236,7 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory = 1 << 20 })
 	r := h.route(newEngine(t, says(large(4<<20))).URL)
-	r.Limits.Call = 200 * time.Millisecond
+	r.Limits.Call = 5 * time.Second // in which a busy machine asks once
 	got := send(t.Context(), h.open(t, r), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	failure := h.status(t, "r1.1").Failure
@@ -273,7 +273,7 @@ func TestARouteLeavesRoomForOthers(t *testing.T) {
 	for n := 0; !starved(); n++ {
 		require.Less(t, n, 64, "one route may hold everything")
 		later(t, url, "", streamed)
-		time.Sleep(20 * time.Millisecond)
+		require.Eventually(t, func() bool { return starved() || held() >= float64((n+1)<<20) }, patience, time.Millisecond, "the gateway has read it")
 	}
 	require.Greater(t, held(), float64(8<<20))
 	require.LessOrEqual(t, held(), float64(24<<20), "half of what the replies of clients' endpoints may hold")
@@ -290,14 +290,16 @@ func TestNewRolloutsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Endpoints = 64<<20, []string{"vllm", "openai"} })
 	bad := newEngine(t, unfinished(600<<10))
-	for n := 0; h.server.Ready("vllm") == nil; n++ {
-		require.Less(t, n, 32, "the memory is never used up")
+	for n := range 32 {
 		r := h.route(bad.URL)
 		r.ID, r.SandboxID, r.Model.Endpoint = fmt.Sprintf("hog%d.1", n), fmt.Sprintf("hog%d.1", n), "vllm"
 		later(t, h.open(t, r), "", streamed)
-		time.Sleep(50 * time.Millisecond) // until the gateway has read it
 	}
-	err := h.server.Ready("vllm")
+	var err error
+	require.Eventually(t, func() bool {
+		err = h.server.Ready("vllm")
+		return err != nil
+	}, patience, time.Millisecond, "the memory is never used up")
 	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
 	require.ErrorContains(t, err, "gateway.reply_memory_mib")
 	require.NoError(t, h.server.Ready("openai"))

@@ -73,7 +73,7 @@ func TestASuccessWithoutAReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	r := h.route(newEngine(t, answers(204, "", "Retry-After", "60")).URL)
-	r.Limits.Call = 5 * time.Second
+	r.Limits.Call = 50 * time.Second
 	got := send(t.Context(), h.open(t, r), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	requireNoRetryWords(t, got.body)

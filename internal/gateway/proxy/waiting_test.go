@@ -44,7 +44,7 @@ func TestWhatAFailingEndpointOwes(t *testing.T) {
 			}
 			r := h.route(at)
 			r.Limits.Call = time.Second
-			if tc.healthy > 0 {
+			if tc.healthy > 0 || tc.failure == fault.UpstreamRefused {
 				r.Limits.Call = 4 * time.Second // in which a busy machine makes a whole call
 			}
 			url := h.open(t, r)
