@@ -44,7 +44,7 @@ func TestSandboxIsMadeMeanwhile(t *testing.T) {
 	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	defer blobs.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	f := &fullAgent{made: make(chan struct{})}
 	g := &grading.Grader{Store: blobs, Sandboxes: f, Logger: slog.New(slog.DiscardHandler)}

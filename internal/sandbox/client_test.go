@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -76,7 +77,7 @@ func TestKindsAreKept(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.NotFound, fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Exhausted, fault.Timeout} {
 		s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, "R_1.2", r.Host)
+			assert.Equal(t, "R_1.2", r.Host)
 			w.WriteHeader(fault.EdgeOf(kind).HTTPStatus)
 			_, _ = io.WriteString(w, `{"kind":"`+string(kind)+`","message":"in words"}`)
 		}))

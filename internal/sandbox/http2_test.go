@@ -60,7 +60,7 @@ func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
 	for range cap(begun) {
 		<-begun
 	}
-	soon, done := context.WithTimeout(ctx, 10*time.Second)
+	soon, done := context.WithTimeout(ctx, 5*time.Minute)
 	defer done()
 	require.NoError(t, call(soon, "/goes"))
 	release()

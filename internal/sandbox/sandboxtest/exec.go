@@ -84,10 +84,13 @@ func execAttach(t *testing.T, h Harness) {
 func execTimeout(t *testing.T, h Harness) {
 	p := h.place(t)
 	cmd := bash("echo before; sleep 1000 & sleep 1000")
-	cmd.TimeoutMillis = 300
-	r, err := p.Exec(t.Context(), "c", cmd)
-	require.NoError(t, err)
-	require.True(t, r.TimedOut)
+	var r wire.ExecResult
+	for cmd.TimeoutMillis = 300; len(r.Stdout.Head) == 0 && cmd.TimeoutMillis < Patience.Milliseconds(); cmd.TimeoutMillis *= 4 { // bash has begun by then
+		var err error
+		r, err = p.Exec(t.Context(), "c"+strconv.FormatInt(cmd.TimeoutMillis, 10), cmd)
+		require.NoError(t, err)
+		require.True(t, r.TimedOut)
+	}
 	require.Equal(t, "before\n", string(r.Stdout.Head))
 	require.Equal(t, "0\n", p.Bash("pgrep -c sleep || true").Stdout)
 }

@@ -41,9 +41,9 @@ func TestCommands(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 1})
+	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4}) // bash has begun by then
 	require.Equal(t, "before", r.Content)
-	require.Equal(t, "Command timed out after 1s", r.Message)
+	require.Equal(t, "Command timed out after 4s", r.Message)
 	require.JSONEq(t, `{"exit_code":-1,"timeout":true,"sandboxed":true,"network_isolated":true}`, string(r.Data))
 	require.Equal(t, "0", b.bash("pgrep -c sleep || :"))
 }

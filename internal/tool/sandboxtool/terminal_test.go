@@ -74,8 +74,8 @@ func TestStatefulTimeout(t *testing.T) {
 	b := newBox(t)
 	b.call("terminal_stateful", map[string]any{"command": "X=5"})
 	for _, command := range []string{"echo before; sleep 1000", "echo before; cat", `echo before; bash -c "trap '' INT; while :; do :; done"`} {
-		r := b.call("terminal_stateful", map[string]any{"command": command, "timeout": 1})
-		require.Equal(t, "Command timed out after 1s and was stopped", r.Message, command)
+		r := b.call("terminal_stateful", map[string]any{"command": command, "timeout": 4})
+		require.Equal(t, "Command timed out after 4s and was stopped", r.Message, command)
 		require.True(t, strings.HasPrefix(r.Content, "before"), r.Content)
 		require.Equal(t, "5", b.call("terminal_stateful", map[string]any{"command": "echo $X"}).Content)
 	}
