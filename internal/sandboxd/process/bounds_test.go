@@ -48,7 +48,7 @@ func TestKillStopsFirst(t *testing.T) {
 	}
 }
 
-// New processes without end do not put a kill off.
+// New processes without end do not put a kill off, also where each look at the processes takes long.
 func TestKillDoesNotStopForever(t *testing.T) {
 	t.Parallel()
 	const unused = 2_000_000_000 // no pid is that high
@@ -56,6 +56,7 @@ func TestKillDoesNotStopForever(t *testing.T) {
 	looks := 0
 	require.NoError(t, process.RepeatKill(func() []int {
 		looks++
+		time.Sleep(process.KillTime / 50)
 		if killed := looks > 1 && stateOf(t, old) == "Z"; killed {
 			return nil
 		}

@@ -17,6 +17,9 @@ const KillTime = 10 * time.Second
 // forks without end.
 const stopRounds = 100
 
+// stopTime bounds these rounds, each of which takes long on a slow machine: SIGKILL is to be sent well within KillTime.
+const stopTime = time.Second
+
 // tracerTime is the time for a tracer to reap a killed process before the tracer is killed too.
 const tracerTime = time.Second
 
@@ -99,11 +102,11 @@ func (t *Table) KillAll() error {
 }
 
 // repeatKill kills the processes that targets selects until there are none. Since they may fork while they are listed, they are first
-// stopped until a list shows no new ones, at most stopRounds times: a stopped process cannot fork, and still counts against the process
-// limit.
+// stopped until a list shows no new ones, at most stopRounds times and for stopTime: a stopped process cannot fork, and still counts against
+// the process limit.
 func repeatKill(targets func([]procEntry) []int) error {
 	deadline := time.Now().Add(KillTime)
-	stopped, rounds := map[int]bool{}, 0
+	stopped, rounds, stopUntil := map[int]bool{}, 0, time.Now().Add(stopTime)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		all, err := procTable()
 		if err != nil {
@@ -116,7 +119,7 @@ func repeatKill(targets func([]procEntry) []int) error {
 		if time.Now().After(deadline) {
 			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), KillTime)
 		}
-		if stop(pids, stopped) > 0 && rounds < stopRounds {
+		if stop(pids, stopped) > 0 && rounds < stopRounds && time.Now().Before(stopUntil) {
 			rounds++
 			continue
 		}
@@ -124,8 +127,8 @@ func repeatKill(targets func([]procEntry) []int) error {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		clear(stopped)
-		rounds = 0
 		time.Sleep(pause)
+		rounds, stopUntil = 0, time.Now().Add(stopTime)
 	}
 }
 
