@@ -57,7 +57,7 @@ func TestHangUpAtTheEnd(t *testing.T) {
 	for _, passThrough := range []bool{false, true} {
 		h := newHost(t, func(o *proxy.Options) { o.PassThrough = passThrough })
 		url := h.open(t, h.route(newEngine(t, says(long)).URL))
-		for n := range 50 {
+		for range 50 {
 			ctx, hangUp := context.WithCancel(t.Context())
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
 			require.NoError(t, err)
@@ -67,7 +67,11 @@ func TestHangUpAtTheEnd(t *testing.T) {
 			hangUp()
 			require.NoError(t, err)
 			require.NoError(t, res.Body.Close())
-			require.True(t, h.turns(t, "r1.1")[n].Delivered, "call %d, pass through: %t", n, passThrough)
+		}
+		turns := h.turns(t, "r1.1")
+		require.Len(t, turns, 50)
+		for n, turn := range turns {
+			require.True(t, turn.Delivered, "call %d, pass through: %t", n, passThrough)
 		}
 	}
 }
