@@ -16,7 +16,7 @@ import (
 // Over WS /mcp replies carry ids: the next request is answered at once, and the long one when it is done. One without an id is dropped.
 func TestLateReplyOfAnMCPSocket(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.GiveUp = time.Nanosecond })
+	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
 	c := r.dial("/mcp")
 	c.send(`{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"a"}}}`)
 	r.started("a")
@@ -35,7 +35,7 @@ func TestLateReplyOfAnMCPSocket(t *testing.T) {
 // A client that gave up is still there: its rollout goes on even with on_disconnect "abort", and ends with the connection.
 func TestGivingUpIsNotLeaving(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.GiveUp = time.Nanosecond })
+	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
 	c := r.dial("/ws")
 	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))
 	r.started("r")
