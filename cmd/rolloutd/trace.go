@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -20,10 +21,23 @@ func traceCommand(s std) *cobra.Command {
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
+		if format == "npz" && path == "" && terminal(s.out) {
+			return fault.New(fault.Invalid, "output: want a file for npz, which is binary: --output FILE, or redirect the output")
+		}
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
 		return hint(needsRollout(writeTo(s.out, path, fetch), args[0]), c)
 	}
 	return cmd
+}
+
+// terminal reports whether w is a terminal.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // writeTo writes to the file, or to out where none is named.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,4 +54,15 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
+}
+
+// Binary output is kept from a terminal. Nothing is fetched: no server is there.
+func TestNpzIsNotWrittenToATerminal(t *testing.T) {
+	t.Parallel()
+	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pty.Close() })
+	var errText bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), []string{"trace", "r1", "--format", "npz"}, std{pty, &errText, map[string]string{}}))
+	require.Contains(t, errText.String(), "output: want a file for npz")
 }

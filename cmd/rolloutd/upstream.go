@@ -22,7 +22,9 @@ func upstreamCommand(s std) *cobra.Command {
 		Short:   "Pause, drain and resume the calls to a model endpoint",
 		GroupID: groupTraining,
 		Long: "While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
-			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.",
+			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.\n" +
+			"The commands ask the gateway's trainer API at ROLLOUTD_TRAINER_URL (default http://127.0.0.1:7071), no server, and need\n" +
+			"the deployment's key: --data names the gateway's data folder, or ROLLOUTD_ENCRYPTION_KEY has it.",
 	}
 	var hold, wait time.Duration
 	var abort bool
