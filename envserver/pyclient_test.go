@@ -35,8 +35,9 @@ func TestPythonClients(t *testing.T) {
 				runPython(t, "step_limit.py", r.url)
 			})
 			t.Run("patience.py", func(t *testing.T) {
-				quick := start(t, func(o *envserver.Options) { o.PingInterval = 200 * time.Millisecond })
-				runPython(t, "patience.py", start(t).url, quick.url)
+				standard := start(t, func(o *envserver.Options) { o.GiveUp = 0 })
+				quick := start(t, func(o *envserver.Options) { o.GiveUp, o.PingInterval = 0, 200*time.Millisecond })
+				runPython(t, "patience.py", standard.url, quick.url)
 			})
 			t.Run("tokens.py", func(t *testing.T) {
 				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
