@@ -177,7 +177,7 @@ func (f *follower) queued(n int) error {
 }
 
 // done sends the last event. The state of a workflow that is about to close has more than its result does: the event is made of the result,
-// so that it is the same for later readers.
+// so that it is the same for later readers. A reader whose id is behind the log gets it, too.
 func (f *follower) done(ctx context.Context) error {
 	if f.running {
 		switch archived, err := f.client.archived(ctx, f.id); {
@@ -187,7 +187,11 @@ func (f *follower) done(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.send([]rollout.Event{event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)})
+	last := event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)
+	if f.after == last.ID {
+		return nil
+	}
+	return f.emit([]rollout.Event{last})
 }
 
 // stored sends the events that the store has of an attempt; false: it has none.

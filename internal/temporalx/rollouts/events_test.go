@@ -258,6 +258,13 @@ func TestLastEvent(t *testing.T) {
 	running := last()
 	f.end("r1", completed, nil)
 	require.Equal(t, last(), running)
+	beyond := running.ID + 1
+	require.NoError(t, rc.Events(t.Context(), "r1", beyond, func(events []rollout.Event) error {
+		require.Equal(t, []rollout.Event{running}, events)
+		beyond = 0
+		return nil
+	}))
+	require.Zero(t, beyond, "a reader with an id behind the last one gets the end")
 }
 
 // What the reader does not take ends the subscription with its own error.
