@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 from base64 import b64encode
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,19 @@ def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
         "enabled_toolsets": ["terminal"], "disabled_toolsets": [],
     }
     assert (sent.body["agent"], sent.body["base_url"], sent.body["model"]) == ("react", "http://model/v1", "m")
+
+
+def test_a_score_may_be_any_real_number(server: Server) -> None:
+    """As numpy.float32, Fraction is a Real that is no float."""
+
+    class Scored(Env):
+        async def score_trajectory(self, item: Any, final_response: str) -> Any:
+            return Fraction(len(final_response))
+
+    group(server, ("completed", "longer"), ("completed", "long"))
+    got = collect(make(server, Scored))
+    assert got is not None
+    assert got["scores"] == [6.0, 4.0]
 
 
 def test_what_is_left_out_is_counted(server: Server) -> None:

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 from .._calls import new_id
@@ -262,7 +263,7 @@ class AgentEnv(ABC):
             hook, item, result.final_response, trajectory_id=rollout_id, exec_tool=tools_of(self.client, rollout_id), agent_result=result, **more
         )
         value, metadata = scored if isinstance(scored, tuple) else (scored, {})
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise InvalidError(f"the score must be a finite number, got {value!r}")
         return float(value), dict(metadata or {})
 
