@@ -189,6 +189,7 @@ func TestPageFollowsARollout(t *testing.T) {
 		{Tool: "terminal", Input: json.RawMessage(`{"command":"cat <b>"}`)},
 		{Tool: "terminal", Output: "<script>no</script>", Error: "Exit code: 1", Status: "error"},
 	}
+	r.fake.calls, r.fake.turns = 7, []rollout.CompactTurn{}
 	body, err := json.Marshal(task("slow", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
@@ -199,10 +200,11 @@ func TestPageFollowsARollout(t *testing.T) {
 	for _, part := range []string{"The agent calls terminal", `{"command":"cat <b>"}`, "terminal failed", "<script>no</script>", "Exit code: 1"} {
 		b.says("#rollout .activity", part)
 	}
+	b.eventually(`[...document.querySelectorAll("#rollout dt")].some((e) => e.textContent === "Model calls" && e.nextSibling.textContent === "7")`)
 	b.look("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
 	b.says("#rollout", "aborted")
-	b.says("#rollout", "Model calls")
+	b.says("#rollout details", "(none)")
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/none"))
 	b.says("#alert", "no rollout none")
 }

@@ -36,6 +36,7 @@ type fake struct {
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
 	unlogged bool                  // a reader of events is also sent one that is not in the log; set before the first
+	calls    int                   // model calls among the events of every rollout; set before the first
 	toolCall []rollout.ToolEvent   // start and end of a tool call in every rollout; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
 	lines    string                // of every trace; empty: as left says; set before the first
@@ -186,6 +187,11 @@ func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]r
 			break
 		}
 		if err := send(int64(len(state.Phases)+i+1), kind, f.toolCall[i]); err != nil {
+			return err
+		}
+	}
+	for i := range f.calls {
+		if err := send(int64(100+i), rollout.EventTurn, rollout.TurnEvent{Stamp: rollout.Stamp{Attempt: 1}, Turn: i + 1}); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ export async function producer(id) {
     button("Pause", "/change", { paused: true }, (s) => s.phase === "running"),
     button("Resume", "/change", { paused: false }, (s) => s.phase === "paused"),
     button("Stop when all is delivered", "/change", { stop: true }, (s) => s.phase === "running" || s.phase === "paused"),
-    button("Abort", "/abort", { reason: "asked on the web page" }, (s) => s.phase !== "done"),
+    button("Abort", "/abort", { reason: "abort requested on the web page" }, (s) => s.phase !== "done"),
   ];
   $("producer").replaceChildren(el("h2", { id: "producer-title" }, id), el("div", { class: "row" }, buttons.map(([b]) => b)), live);
   await keep(draw);

@@ -22,8 +22,10 @@ export async function rollout(id) {
   const left = el("div");
   const happens = activity();
   $("rollout").replaceChildren(el("h2", { id: "rollout-title" }, id), abort, live, left, happens.node);
+  const calls = {}; // of each attempt, by the events: the state has them later
   const now = async () => {
     const state = await get(path);
+    state.turns = Math.max(state.turns, calls[state.attempt] ?? 0);
     abort.hidden = state.phase === "done";
     live.replaceChildren(...standing(state));
   };
@@ -44,6 +46,7 @@ export async function rollout(id) {
   };
   await events(path + "/events", signal, (kind, data) => {
     happens.add(kind, data);
+    if (kind === "turn") calls[data.attempt] = (calls[data.attempt] ?? 0) + 1;
     redraw();
   });
   if (signal.aborted) return;
@@ -62,7 +65,7 @@ function standing(state) {
 
 async function end(button, path) {
   button.disabled = true;
-  await post(path + "/abort", { reason: "asked on the web page" }).catch((error) => complain(error.message));
+  await post(path + "/abort", { reason: "abort requested on the web page" }).catch((error) => complain(error.message));
 }
 
 /** phases returns one bar per phase on the time line of the rollout. */
@@ -103,6 +106,7 @@ function cause(c) {
 }
 
 function turns(list) {
+  if (!list.length) return text("(none)");
   const heads = [{ number: "Turn" }, "Kind", { number: "Prompt tokens" }, { number: "Completion tokens" }, "Finish", "Train", { number: "Latency" }];
   const rows = list.map((t) => [
     { number: t.turn }, t.kind, { number: t.prompt_token_ids?.length || "–" }, { number: t.completion_tokens?.length || "–" },
