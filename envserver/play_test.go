@@ -185,6 +185,15 @@ func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
 	}
 }
 
+// A request_id that is no string would name no call, and a repeated one would run again.
+func TestARequestIDIsAString(t *testing.T) {
+	t.Parallel()
+	do := playing(t, &playFake{fake: newFake()})
+	do(http.MethodPost, "/reset", resetToWait)
+	out := do(http.MethodPost, "/step", `{"action":{"tool_name":"look","metadata":{"request_id":5}}}`)
+	require.Contains(t, out, `"loc":["metadata","request_id"],"msg":"Input should be a valid string"`)
+}
+
 // A request_id may be as long as its schema says.
 func TestALongRequestID(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package env
 import (
 	"cmp"
 	"context"
+	"math"
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
@@ -36,6 +37,7 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 	if t, ok := m.Positive("timeout_s"); ok {
 		a.Limit = SecondsLimit(t)
 	}
+	m.OptionalString("request_id", math.MaxInt)
 	a.RequestID = RequestIDOf(a.Metadata)
 	return a, append(found, m.Found(false)...)
 }
@@ -134,7 +136,7 @@ func AsCaller(sess *session.Session) tools.Session {
 
 // CallAction is the action that calls a tool. list_tools is accepted too, but the reference does not describe it.
 type CallAction struct {
-	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds"`
+	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds; request_id, a string, names the call"`
 	Type      string         `json:"type" const:"call_tool" default:"call_tool"`
 	ToolName  string         `json:"tool_name" required:"true" description:"which tool to call"`
 	Arguments map[string]any `json:"arguments" nullable:"false" description:"the tool's arguments"`
