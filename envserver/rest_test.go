@@ -145,6 +145,11 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
+	for _, path := range []string{"/rollouts/r", "/rollouts/r/events", "/rollouts/r/result", "/groups/g"} {
+		status, _, out := r.do("GET", path+"?after=1", "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, path)
+		require.Contains(t, object(t, out)["detail"], "after: there is no such parameter: this route has none")
+	}
 	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: must be one of format", "format=csv": "format: must be jsonl, npz or atif", "format=jsonl&format=npz": "format: must be given once", "format=npz;": "query: invalid semicolon"} {
 		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)

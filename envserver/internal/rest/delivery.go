@@ -67,7 +67,7 @@ func (a *API) getDelivery(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
-	q, limit, err := pageOf(r, "sink", "state", "limit", "cursor")
+	q, limit, err := pageOf(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -82,7 +82,7 @@ func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string
 }
 
 func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
-	q, limit, err := pageOf(r, "status", "task_id", "limit", "cursor")
+	q, limit, err := pageOf(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -80,7 +80,7 @@ func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
-	q, limit, err := pageOf(r, "status", "limit", "cursor")
+	q, limit, err := pageOf(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -62,7 +62,11 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
+	all = slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
+	for i, rt := range all {
+		all[i] = knownQuery(rt)
+	}
+	return all
 }
 
 // rolloutRoute returns a route about one rollout.
@@ -151,7 +155,7 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 // abortReason returns the reason for display.
 func abortReason(args map[string]any) string {
 	reason, _ := args["reason"].(string)
-	return cmp.Or(strings.TrimSpace(reason), "asked over REST")
+	return cmp.Or(strings.TrimSpace(reason), "abort requested over REST")
 }
 
 func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {

@@ -23,17 +23,11 @@ const (
 func (a *API) traceRoute() api.Route {
 	rt := finishedRoute("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, atif.Trajectory{}})
 	rt.Operation.Reads = traceRequest{}
-	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
 func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
-	q, err := parameters(r, "format")
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-	format := cmp.Or(q.Get("format"), "jsonl")
+	format := cmp.Or(r.URL.Query().Get("format"), "jsonl")
 	if format != "jsonl" && format != "npz" && format != atifFormat {
 		httpio.WriteRefusal(w, fault.Field("format", "must be jsonl, npz or %s, got %q", atifFormat, format))
 		return

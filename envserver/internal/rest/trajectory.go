@@ -42,7 +42,6 @@ type groupTrajectoryRequest struct {
 func (a *API) trajectoryRoute() api.Route {
 	rt := finishedRoute("/trajectory", a.getTrajectory, "get_trajectory", "The training sequences of a rollout that is done; 409 before", []any{jsonLines, api.TrainingData{}})
 	rt.Operation.Reads = trajectoryRequest{}
-	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
@@ -87,11 +86,7 @@ func membersOf(g rollout.GroupState) []rollout.State {
 
 // answerTrajectory answers with the sequences of rollouts in the requested format.
 func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State) {
-	q, err := parameters(r, "format", "subagents")
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
+	q := r.URL.Query()
 	format := cmp.Or(q.Get("format"), sequenceLines)
 	x, ok := a.export(w, r, mostOf(format))
 	if !ok {
