@@ -82,7 +82,7 @@ func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 	require.Equal(t, 1.0, (<-given).Reward)
 }
 
-// A cancelled activity of an attempt is over before the attempt is closed: it would create a sandbox that nothing closes.
+// A cancelled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox that nothing closes.
 func TestClosingWaitsForTheStepThatWasDropped(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -251,7 +251,7 @@ func TestLogTails(t *testing.T) {
 	require.Equal(t, 20, strings.Count(h.result(t).AgentLogTail, "short"))
 }
 
-// A log of any size has an end: an agent cannot keep its rollout from ending by what it says.
+// A log of any size is bounded: an agent cannot keep its rollout from ending by its output.
 func TestEventsOfAnySize(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -166,7 +166,7 @@ func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 	}
 }
 
-// Who gives his slot back comes again later and later, and not all at once.
+// Activities that release their slot retry with growing, spread delays.
 func TestReturnsGrowRare(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -184,7 +184,7 @@ func TestReturnsGrowRare(t *testing.T) {
 	require.Equal(t, 3, strings.Count(h.log.String(), "waiting for the model endpoint"), "of each only when it begins to wait")
 }
 
-// Where very many wait for an endpoint each comes again more rarely, but no others do.
+// If very many activities wait for an endpoint, each retries less often; those for other endpoints do not.
 func TestManyReturnsAreSpread(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -247,7 +247,7 @@ func TestAWaitInASlotIsShort(t *testing.T) {
 	})
 }
 
-// The one slot of a host is no place to wait in: nothing would be left for other endpoints.
+// A host's only slot is not held while waiting: none would be left for other endpoints.
 func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
 	})
 }
 
-// However many wait, each comes again before its own time is up.
+// With any number of waiting activities, each retries before its own time is up.
 func TestReturnsAreInTime(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

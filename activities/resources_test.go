@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// The result tells what ran out in setup from what ran out under the agent.
+// The result distinguishes resources that ran out during setup from those that ran out under the agent.
 func TestCausesOfPhases(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)

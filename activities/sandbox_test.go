@@ -47,7 +47,7 @@ func TestCreateSandboxNeedsTheBackend(t *testing.T) {
 	require.Empty(t, h.provider.made)
 }
 
-// No sandbox is made for a rollout whose model endpoint is overburdened, until it no longer is.
+// No sandbox is created for a rollout while its model endpoint is overloaded.
 func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
 	require.Empty(t, h.provider.made)
 }
 
-// Above the store's high-water mark no rollout begins, and one that has begun goes on.
+// Above the store's high-water mark no rollout begins, and running ones continue.
 func TestCreateSandboxWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	h := newHostOf(t, 4, store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))

@@ -50,7 +50,7 @@ func (xs) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// heapPeak looks at the heap each time more is read, at most once a MiB.
+// heapPeak measures the heap at reads, at most once a MiB.
 type heapPeak struct {
 	io.Reader
 	read int

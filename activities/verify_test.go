@@ -382,8 +382,8 @@ func TestStartsThatTheWorkDelays(t *testing.T) {
 	require.Empty(t, v.order, "no time is left")
 }
 
-// A worker that is killed in the middle of grading goes on where it was: the verifier runs on, and its workspace is not
-// restored over what it has done.
+// After a worker was killed during grading, the next one continues: the verifier keeps running, and its workspace is not restored
+// again.
 func TestVerifierIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

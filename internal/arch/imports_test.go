@@ -35,7 +35,7 @@ var rules = []struct {
 	{"internal/sandbox/local", []string{"internal/sandbox/docker", "internal/sandbox/e2b"}, "drivers do not know each other"},
 	{"envserver", []string{"workflows", "activities", "internal/sandbox", "internal/gateway", "go.temporal.io/sdk/client", "go.temporal.io/sdk/worker"}, "the edge knows rollouts, not how they are run"},
 	{"envserver/internal", []string{"envserver"}, "the parts of the edge do not know it"},
-	{"envserver/internal/access", []string{"envserver/internal/env", "envserver/internal/httpio"}, "who asks is below how it is answered"},
+	{"envserver/internal/access", []string{"envserver/internal/env", "envserver/internal/httpio"}, "access control is below the environments and their HTTP"},
 	{"envserver/internal/reply", []string{"envserver/internal/env", "envserver/internal/httpio", "envserver/internal/api", "envserver/internal/access"}, "types of the wire know no server"},
 	{"envserver/internal/env", []string{"envserver/internal/httpio", "envserver/internal/api"}, "what is served knows no HTTP routes"},
 	{"workflows", []string{"envserver", "internal/daemon", "internal/temporalx/rollouts"}, "a workflow is below the edges"},

@@ -14,6 +14,7 @@ import (
 // banned are words and phrases that make a reader decode a sentence. docs/glossary.md has the words to use instead.
 var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	"takes in that", "'s to set", "is at work", "are at work", "is to blame", "whose doing", "comes to the same", "whatever the umask", "may strike", // sentences to decode
+	"made anew", "asked anew", "is no try", "in a rush", "has better things", "the one who", "no matter to", "overburdened", // more of them
 	"told", "lest", "nobody", "for ever", "what is no", "of which", // riddles
 	"hear", "hears", "heard", "hearing", "ruling", "rulings", "verdict", "verdicts", "evidence", "courtroom", // courts
 	"heir", "heirs", "shelf", "shelves", "desk", "errand", "errands", "manners", "gulp", "gulps", "news", "leavings", "fruitless", "whoever", "those who", "in vain", "given out again", "comes to nothing", "came to nothing", // furniture, families, moods

@@ -89,7 +89,7 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	require.NotContains(t, got, " \n", "no line ends with a space")
 }
 
-// A reason for waiting that comes again before anything else has happened is printed once, and again behind a model call.
+// A repeated reason for waiting is printed once, and again after a model call.
 func TestFollowSaysOnceWhyARolloutWaits(t *testing.T) {
 	t.Parallel()
 	waiting := func(id int64, why string) rollout.Event {

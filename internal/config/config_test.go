@@ -46,7 +46,7 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	require.Equal(t, "./.rolloutd", c.Data, "an empty variable sets nothing")
 }
 
-func TestLoadTellsWhatItCannotRead(t *testing.T) {
+func TestLoadReportsReadErrors(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen not found")

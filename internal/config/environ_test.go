@@ -9,7 +9,7 @@ import (
 )
 
 // An unknown variable is refused with the closest known name and without its value.
-func TestVariablesThatNothingReads(t *testing.T) {
+func TestUnknownVariablesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, want string }{
 		{"ROLLOUTD_LISTN", "did you mean ROLLOUTD_LISTEN?"},
@@ -32,7 +32,7 @@ func TestVariablesThatNothingReads(t *testing.T) {
 }
 
 // One environment file serves all roles and commands of a host; variables of other programs are accepted.
-func TestVariablesThatAreLetPass(t *testing.T) {
+func TestAcceptedVariables(t *testing.T) {
 	t.Parallel()
 	all := config.EnvironOf([]string{
 		"ROLLOUTD_LISTEN=127.0.0.1:1", "ROLLOUTD_GATEWAY_QUEUE=3", "ROLLOUTD_WORKER_CAPACITY=2", "ROLLOUTD_SERVER=http://a", "ROLLOUTD_TOKEN=t=1",

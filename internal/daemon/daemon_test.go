@@ -65,7 +65,7 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 	require.Contains(t, after, "stopping")
 }
 
-func TestRoleRefusesAScriptThatIsNone(t *testing.T) {
+func TestRoleRefusesAnInvalidScript(t *testing.T) {
 	t.Parallel()
 	c := modelConfig(t)
 	c.Model.Script = c.Data + "/none.yaml"

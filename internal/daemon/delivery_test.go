@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-func TestUnknownSinkIsRefusedWithTheNamesThereAre(t *testing.T) {
+func TestErrorOfAnUnknownSinkListsTheSinks(t *testing.T) {
 	t.Parallel()
 	all := map[string]config.Sink{"trainer": {}, "disk": {}}
 	require.NoError(t, daemon.CheckSink(all, "disk"))

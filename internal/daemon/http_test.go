@@ -95,7 +95,7 @@ func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	require.Equal(t, "stopping", <-answer)
 }
 
-func TestBackgroundTellsItsEnd(t *testing.T) {
+func TestBackgroundReportsItsEnd(t *testing.T) {
 	t.Parallel()
 	r := tier.Background(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	require.NoError(t, r.Stop(t.Context()))

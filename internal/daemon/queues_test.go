@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Workflows wait in the queue of one host only where the Temporal server is in the host's own process: on a cluster another host goes on with them.
+// Workflows wait in the queue of one host only where the Temporal server is in the host's own process: on a cluster another host can continue them.
 func TestWorkflowQueue(t *testing.T) {
 	t.Parallel()
 	versioned := config.Defaults()

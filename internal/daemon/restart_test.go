@@ -47,7 +47,7 @@ func TestActivitiesEndAtOnceWhenTheirWorkerStops(t *testing.T) {
 	require.NotZero(t, app.NextRetryDelay(), "retried soon, not by the usual back-off")
 }
 
-func TestActivitiesOfAWorkerThatStaysAreLeftAlone(t *testing.T) {
+func TestActivitiesOfARunningWorkerAreNotCanceled(t *testing.T) {
 	t.Parallel()
 	got, err := runActivity(t, make(chan struct{}), func(context.Context) (string, error) { return "done", nil })
 	require.NoError(t, err)

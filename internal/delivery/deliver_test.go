@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// recorder is a sink that answers with err and keeps what it took.
+// recorder is a sink that answers with err and keeps the groups that it got.
 type recorder struct {
 	err   error
 	step  int // of its trainer; 0: it has none

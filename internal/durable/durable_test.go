@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
-// A file is replaced as a whole, by a new one: who has the old one open reads that to its end. Nothing else is left.
+// A file is replaced atomically by a new one: a reader of the old file reads it to its end. No other file is left.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")

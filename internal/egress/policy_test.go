@@ -70,7 +70,7 @@ func TestResolvedNames(t *testing.T) {
 	require.ErrorContains(t, err, "gateway.allow_hosts")
 }
 
-func TestPatternsThatSayNothing(t *testing.T) {
+func TestInvalidPatterns(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "*", "*.", "a*b", "http://gpu", "gpu:0", "gpu:x", "10.0.0.0/33", "user@gpu"} {
 		_, err := egress.Parse([]string{text})

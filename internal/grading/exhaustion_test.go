@@ -67,7 +67,7 @@ func exhaustions() []exhaustion {
 	}
 }
 
-// serverMemory bounds what the process that serves all sandboxes takes, whatever goes on in them, in bytes. The race detector
+// serverMemory bounds what the process that serves all sandboxes takes, in bytes. The race detector
 // multiplies it.
 const serverMemory = 1 << 30
 

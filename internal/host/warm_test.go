@@ -161,7 +161,7 @@ func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 	return got
 }
 
-// settle lets the pool do what it does a moment after it was woken.
+// settle waits for the delayed work of a pool that was woken.
 func settle() {
 	time.Sleep(time.Second) // of the bubble's clock
 	synctest.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// A folder that is replaced is forgotten with all below it, and may come again.
+// A replaced folder is forgotten with all below it, and may be added again.
 func TestReplacedFolders(t *testing.T) {
 	t.Parallel()
 	closed := func(path string) entry {

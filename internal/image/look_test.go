@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// What is found in the layers is what overlayfs shows of them.
-func TestLook(t *testing.T) {
+// Lookups in the layers find the same files as overlayfs.
+func TestLookup(t *testing.T) {
 	t.Parallel()
 	use, err := importOf(t, open(t, image.Options{}), []entry{
 		file("etc/passwd", "low"), file("etc/group", "low"), file("etc/gone", "low"), file("a/b/c", "low"), file("was/dir/x", "low"), file("plain", "low"),

@@ -47,8 +47,8 @@ func TestSilentRegistry(t *testing.T) {
 	}
 }
 
-// A registry that does not answer at all is asked once: retries would wait as long again, and again.
-func TestDeafRegistry(t *testing.T) {
+// A registry that does not answer at all is called once: each retry would wait as long again.
+func TestRegistryThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan struct{})
 	var deaf atomic.Bool

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// A part takes what it grows by, and gives back what it shrinks by; the first bytes of each are free.
+// A part takes shared memory when it grows and returns it when it shrinks; the first bytes of each part are free.
 func TestPartGrowsAndShrinks(t *testing.T) {
 	t.Parallel()
 	m := intake.New(1000, 100)

@@ -85,7 +85,7 @@ func TestConnectionsOverTheLimitAreMarked(t *testing.T) {
 }
 
 // The listener accepts at most the limit and the spare connections, and it can be closed while it waits for a free slot.
-func TestWhatIsOverTheLimitIsBounded(t *testing.T) {
+func TestConnectionsOverTheLimitAreBounded(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 1)
 	first := held(t, l)

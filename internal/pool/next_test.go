@@ -228,8 +228,8 @@ func TestJobEnds(t *testing.T) {
 	require.False(t, p.Deregister, "a job with hosts is not purged at the start of a pool")
 }
 
-// Looks that follow each other: a pool grows, is idle, and shrinks to its least; marks of hosts that are gone are removed.
-func TestLooks(t *testing.T) {
+// Successive checks: a pool grows, is idle, and shrinks to its least; marks of hosts that are gone are removed.
+func TestSuccessiveChecks(t *testing.T) {
 	t.Parallel()
 	o := world(host(0, fleet.Running, 1), host(1, fleet.Running, 0))
 	look := func() pool.Plan {

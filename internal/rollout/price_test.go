@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-func TestPriceOfWhatWasUsed(t *testing.T) {
+func TestPriceOfUsage(t *testing.T) {
 	t.Parallel()
 	half, free := 1.5, 0.0
 	used := rollout.Usage{PromptTokens: 1_000_000, CachedPromptTokens: 400_000, CompletionTokens: 200_000}

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// What is not known is null in a result, as the reference has it: neither an empty text nor a number.
-func TestWhatIsNotKnownIsNull(t *testing.T) {
+// Unknown values are null in a result, as in the reference: neither an empty text nor a number.
+func TestUnknownValuesAreNull(t *testing.T) {
 	t.Parallel()
 	res := rollout.NewResult("r")
 	res.ProxyTurns = []rollout.CompactTurn{{Turn: 1}, {Turn: 2, FinishReason: "stop"}}

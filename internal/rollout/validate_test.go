@@ -124,7 +124,7 @@ func TestLongestLimits(t *testing.T) {
 }
 
 // The error lists everything that is wrong, so that a caller fixes it in one go.
-func TestSpecValidateTellsAll(t *testing.T) {
+func TestSpecValidateReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	err := rollout.Spec{}.Validate()
 	for _, name := range []string{"rollout_id", "instruction", "agent", "base_url"} {

@@ -55,7 +55,7 @@ func (a *asker) begin(method, path, file string, body io.Reader) <-chan int {
 	return status
 }
 
-// What one caller asked for is over before the next one's is begun. A read does not wait.
+// A call of one caller ends before the next caller's begins. A read does not wait.
 func TestChangesAreMadeOneAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

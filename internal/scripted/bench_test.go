@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// BenchmarkStream tells the cost of one streamed token, everything asked for.
+// BenchmarkStream measures the cost of one streamed token with all optional fields.
 func BenchmarkStream(b *testing.B) {
 	const tokens = 2000
 	scripts, err := scripted.Load(strings.NewReader("turns: [{filler: 2000}]"))

@@ -162,7 +162,7 @@ func TestAsideCallsAreAnswered(t *testing.T) {
 	require.Equal(t, "stop", summary["finish_reason"])
 }
 
-func TestNothingUnaskedIsSent(t *testing.T) {
+func TestOptionalFieldsAreSentOnRequestOnly(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
 	resp := s.post(t.Context(), t, object{"model": "m", "stream": true, "messages": []any{user("again")}})

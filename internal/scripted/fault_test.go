@@ -99,7 +99,7 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-func TestRepliesThatAreNone(t *testing.T) {
+func TestUnusableReplies(t *testing.T) {
 	t.Parallel()
 	for fault, contentType := range map[string]string{"not_sse": "application/json", "garbage": "text/event-stream"} {
 		s := serve(t, "turns: [{text: x, faults: [{"+fault+": true}]}]")
@@ -143,7 +143,7 @@ func TestHangs(t *testing.T) {
 	require.False(t, s.log.sent(t)[2].Complete)
 }
 
-// The caller's leaving ends a slow stream at once; the log tells how far it came.
+// A slow stream ends at once when the caller disconnects; the log has the part that was sent.
 func TestLeavingStopsGeneration(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "{pace: {tokens_per_second: 50, tokens_per_chunk: 2}, turns: [{filler: 100000}]}")

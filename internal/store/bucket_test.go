@@ -48,7 +48,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// A bucket that is away is a temporary problem in each call, and never an answer about a blob.
+// An unreachable bucket is a temporary error of each call, and never means that a blob is missing.
 func TestLostBucket(t *testing.T) {
 	t.Parallel()
 	forEachCloud(t, outlivesLosses)

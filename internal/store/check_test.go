@@ -53,7 +53,7 @@ func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 	require.False(t, strings.Contains(err.Error(), s3test.SecretKey), "the secret is not shown")
 }
 
-// A folder of root's is no store of another user: rollouts would wait for results that it cannot read.
+// A folder of root cannot be the store of another user: rollouts would wait for results that the user cannot read.
 func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "store") // not t.TempDir, which others cannot enter

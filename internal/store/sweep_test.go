@@ -54,7 +54,7 @@ func unfinished(t *testing.T, s *store.Store, dir string) string {
 	return during[0]
 }
 
-// peek calls look at each Read, and gives one byte.
+// peek calls look at each Read, and returns one byte.
 type peek struct{ look func() }
 
 func (p peek) Read(b []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// Whatever lies in a segment, opening it neither panics nor fails, what it then lists can be read, and a second opening finds
+// Opening a segment of any content neither panics nor fails, what it then lists can be read, and a second opening finds
 // the same.
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()

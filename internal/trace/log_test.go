@@ -152,7 +152,7 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	require.Equal(t, int64(2), syncs.Load(), "one for the first, one for all that came meanwhile")
 }
 
-// Syncs keep a distance, in which the records of many calls gather; who comes after a rest does not wait.
+// There is a minimum time between syncs, in which the records of many calls gather; a record after a pause does not wait.
 func TestSyncsKeepADistance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestCutAmongDifferences(t *testing.T) {
 	cutEverywhere(t, 997, func(i int) *trace.Record { return longRecord(i+1, i/2) })
 }
 
-// cutEverywhere cuts a file of records of two routes by turns, at every so many bytes.
+// cutEverywhere cuts a file of alternating records of two routes, at every so many bytes.
 func cutEverywhere(t *testing.T, step int, newRecord func(i int) *trace.Record) {
 	t.Helper()
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
 	}
 }
 
-// A file that is not the store's own is no segment, whatever number stands in its name.
+// A file of another program is not a segment, even if its name has a number.
 func TestOtherFilesAreNoSegments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -46,9 +46,9 @@ func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
 }
 
-// Each index of the list of workflows is kept at each write of it. Those that no list of rolloutd uses are dropped, in a database of an earlier
-// build too; queries by their attributes work as before.
-func TestIndexesThatNothingUses(t *testing.T) {
+// Each write to the visibility table updates all its indexes. Indexes that rolloutd does not use are dropped, in a database of an earlier build,
+// too; queries by their attributes work as before.
+func TestUnusedIndexesAreDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	srv, _ := serve(t, dir)

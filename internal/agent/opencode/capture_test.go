@@ -263,7 +263,7 @@ func agentTurns(turns []rollout.Turn, upTo int) int {
 	return n
 }
 
-// A whole session of the real agent is in the trace, byte for byte, as the model saw it and said it.
+// The trace has a whole session of the real agent, byte for byte as the model received and sent it.
 func TestWholeSessionIsCaptured(t *testing.T) {
 	t.Parallel()
 	c := newCaptured(t)

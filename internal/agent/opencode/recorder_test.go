@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// recorder stands before the scripted model and keeps every byte that went in and out.
+// recorder is a proxy before the scripted model that keeps every byte in both directions.
 type recorder struct {
 	model http.Handler
 

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 )
 
-// OpenCode is stopped while it waits for its model. Its watch does not keep it awake, and it answers what it is asked for its end.
+// OpenCode is suspended while it waits for its model. The watch does not wake it, and it still answers the requests at its end.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")

@@ -138,7 +138,7 @@ func (w *world) turns(t *testing.T) []rollout.Turn {
 	}
 }
 
-// requireOneSequence checks that each prompt goes on from all that came before it.
+// requireOneSequence checks that each prompt continues all earlier prompts and replies.
 func requireOneSequence(t *testing.T, turns []rollout.Turn) {
 	t.Helper()
 	ids := []int32{}

@@ -227,7 +227,7 @@ func (*silent) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply,
 	return gateway.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
 }
 
-// A rollout that waits for its model looks at its sandbox now and then: less often than it says how it stands, and until the sandbox is gone.
+// A rollout that waits for its model checks its sandbox at intervals, less often than it reports its status, until the sandbox is lost.
 func TestSandboxOfAWaitingRollout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func TestRefusalsAreReadable(t *testing.T) {
 	}
 }
 
-func TestServerThatIsNotThereIsUnavailable(t *testing.T) {
+func TestMissingServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	c := &client.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
 	_, err := c.State(t.Context(), "r")

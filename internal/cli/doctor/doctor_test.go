@@ -117,7 +117,7 @@ func TestTemporalWithoutCredentialsIsAWarning(t *testing.T) {
 	require.Equal(t, driver.OK, doctor.TemporalAccess("127.0.0.1:7233", true)(t.Context())[0].Level)
 }
 
-func TestTemporalThatIsAwayIsAWarning(t *testing.T) {
+func TestUnreachableTemporalIsAWarning(t *testing.T) {
 	t.Parallel()
 	up := doctor.Temporal("x:1", func(context.Context) error { return nil })(t.Context())
 	require.Equal(t, driver.OK, up[0].Level)

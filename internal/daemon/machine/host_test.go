@@ -34,7 +34,7 @@ func TestHostIDIsKept(t *testing.T) {
 }
 
 // A host that is given a name keeps it with its folder, and no other host takes over the folder.
-func TestHostIDIsGiven(t *testing.T) {
+func TestConfiguredHostID(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")
 	for _, name := range []string{"nomad-1", "nomad-1", ""} {

@@ -112,7 +112,7 @@ func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
 }
 
 // Bytes that are not HTTP, or exceed the limits, never reach a handler: the connection is refused and closed. Others are served.
-func TestWhatCannotBeReadIsRefused(t *testing.T) {
+func TestRequestsThatAreNotHTTPAreRefused(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 10)
 	for request, want := range map[string]int{

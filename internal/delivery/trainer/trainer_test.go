@@ -28,7 +28,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// cutter stands between a sink and its trainer, and cuts the answer of the next send after the trainer has it.
+// cutter is a proxy between a sink and its trainer. It cuts the answer to the next send after the trainer has received the group.
 type cutter struct {
 	*httptest.Server
 	cut atomic.Bool
@@ -314,7 +314,7 @@ func TestAtroposLeavesItOpen(t *testing.T) {
 	require.ElementsMatch(t, []float64{1, 1, 2}, scores(t, server.URL))
 }
 
-// Trainers that answer with something else are said so, and tried again unless they refuse the group itself.
+// An unexpected answer of a trainer is reported, and the send is repeated unless the trainer refuses the group itself.
 func TestStrangeAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -60,7 +60,7 @@ func exchange(t *testing.T, o proxy.Options, request string) (string, proxy.Entr
 	}
 }
 
-// echo is a server that answers with what it got.
+// echo is a server that returns what it receives.
 func echo(t *testing.T) (hostport string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback

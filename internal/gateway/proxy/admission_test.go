@@ -142,7 +142,7 @@ func TestRate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 480*time.Millisecond, "a lower bound: five waited a tenth of a second each")
 }
 
-// An upstream that asks to be left alone is left alone by all.
+// All calls wait when an upstream asks for a pause.
 func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "5"), says(goodReply))

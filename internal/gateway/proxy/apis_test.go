@@ -19,7 +19,7 @@ type spoken struct {
 	refusal          string // of an error
 }
 
-// What vLLM has in a response for who asks.
+// Members of a response of vLLM that a request can ask for.
 const (
 	responseLogprobs = `"logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72]}]},{"token":"lo","logprob":-0.25,"bytes":[108],"top_logprobs":[]}]`
 	responseMessages = `"input_messages":[{"message":"<user>hi","tokens":[1,2,3],"type":"raw_message_tokens"}],"output_messages":[{"message":"Hel","tokens":[10],"type":"raw_message_tokens"},{"message":"lo","tokens":[11],"type":"raw_message_tokens"}]`

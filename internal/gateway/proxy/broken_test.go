@@ -40,7 +40,7 @@ func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 	requireRaised(t, h, e, relay(t, h.open(t, h.route(e.URL)), begun), "0")
 }
 
-// A call that has the gateway break down fails alone: the others go on.
+// A call during which the gateway panics fails alone: the others continue.
 func TestBreakdownIsOfOneCall(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -84,7 +84,7 @@ func breaksOff() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { cutOff(halves[r.URL.Path])(w, r) }
 }
 
-// relay stands between an agent and its channel, and says when an answer has begun.
+// relay is a proxy between an agent and its channel, and reports when an answer has begun.
 func relay(t *testing.T, channel string, begun chan<- struct{}) string {
 	t.Helper()
 	to, err := url.Parse(channel)

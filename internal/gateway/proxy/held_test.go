@@ -31,7 +31,7 @@ func (h *host) holds(t *testing.T, d time.Duration) {
 	}, patience, pollStep)
 }
 
-// The time of a pause counts as held while it goes on and when it is over, of calls at the same time once, and of the agent's own calls alone.
+// The time of a pause counts as held during and after the pause, once for concurrent calls, and for the agent's own calls only.
 func TestHeldWhilePaused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -204,7 +204,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 	}
 }
 
-// A gateway that stands still, as its machine is suspended, counts as away. Its death afterwards loses nothing of that.
+// A gateway whose machine is suspended counts as unreachable. If it is killed afterwards, the time is not lost.
 func TestHeldByAGatewayThatStandsStill(t *testing.T) {
 	t.Parallel()
 	const still = 2 * time.Second

@@ -166,7 +166,7 @@ func TestInspectOfCompletions(t *testing.T) {
 	}
 }
 
-// One probe serves all routes that ask an endpoint alike. It is no call of any of them.
+// One probe serves all routes with the same endpoint and parameters. It does not count as a call of any of them.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), plays(t, scripted.Options{})

@@ -42,7 +42,7 @@ func startProcess(t *testing.T, dir string) *process {
 	return p
 }
 
-// read returns the address that the process tells next.
+// read returns the next address that the process prints.
 func (p *process) read(t *testing.T, what string) string {
 	t.Helper()
 	require.True(t, p.lines.Scan(), "the gateway ended")
@@ -57,7 +57,7 @@ func (p *process) kill() {
 	_ = p.stdin.Close()
 }
 
-// A gateway killed at any moment of a call loses nothing and doubles nothing: the one who asks again gets a whole reply,
+// A gateway killed at any moment of a call loses nothing and repeats nothing: a repeated call gets a whole reply,
 // and the trace has exactly one whole turn for each call.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()

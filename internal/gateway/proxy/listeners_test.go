@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 )
 
-// Three doors, three keys: what opens one opens nothing of the others, and nothing is open to who has none.
+// Three listeners, three tokens: each token is valid at one listener only, and nothing is open without a token.
 func TestEachListenerHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	const configured = "a-trainers-own-token"

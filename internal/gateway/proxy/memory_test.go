@@ -162,7 +162,7 @@ func awaitLargeHeld(t *testing.T, registry *prometheus.Registry) {
 	}, patience, time.Millisecond)
 }
 
-// A reply that there is no memory for is asked for again, and comes whole once another has gone. The endpoint is not blamed.
+// A reply without memory is requested again, and arrives whole once another has released its memory. It is not a failure of the endpoint.
 func TestACallWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	whole := large(4 << 20)

@@ -59,7 +59,7 @@ func samplingIn(t *testing.T, body string) string {
 }
 
 // Tokens that may be trained on are sampled from the policy as it is, also where the rollout pins nothing: neither an agent's own top_p nor an engine's
-// defaults, which vLLM takes from the model's generation_config.json, may shift them. An evaluation is left alone.
+// defaults, which vLLM takes from the model's generation_config.json, may shift them. An evaluation is not changed.
 func TestUnpinnedCallsSampleThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -131,7 +131,7 @@ func TestHeadersWithoutEnd(t *testing.T) {
 }
 
 // A reply that can never be read costs the call's time and no more, in each API.
-func TestRepliesThatAreNone(t *testing.T) {
+func TestUnparsableReplies(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
 		t.Run(s.api, func(t *testing.T) {

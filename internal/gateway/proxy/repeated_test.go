@@ -112,7 +112,7 @@ func heldCall(t *testing.T, url, callID, body string) io.Reader {
 	return res.Body
 }
 
-// A gateway that stops leaves the call unanswered, and keeps what had come; the one who asks again gets a whole reply.
+// A gateway that stops leaves the call unanswered, and keeps the bytes received so far; a repeated call gets a whole reply.
 func TestStopAndStartUnderACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")

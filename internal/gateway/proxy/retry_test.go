@@ -68,7 +68,7 @@ func TestAReplyUnderAnyStatusOfSuccess(t *testing.T) {
 	}
 }
 
-// An endpoint that never has a reply behind its success fails the call in the end, which says what it answered.
+// An endpoint that answers with success and never with a reply fails the call in the end; the error quotes its answer.
 func TestASuccessWithoutAReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -129,7 +129,7 @@ func TestErrorThatNeverEnds(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A connection that the engine closed while it was at rest is no try, and no reason to leave that engine.
+// A connection that the engine closed while it was idle does not count as a try, and the gateway stays with that engine.
 func TestConnectionThatWentStale(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -235,7 +235,7 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; want http:// in its URL")
 }
 
-// The agent gets its own mistakes as errors that it does not retry; they are no failure of the rollout.
+// The agent gets its own mistakes as errors that it does not retry; they do not fail the rollout.
 func TestTheAgentsOwnMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

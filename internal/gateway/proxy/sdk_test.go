@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The real clients take what the gateway hands on, whether the engine streams, answers with one object, or is not asked.
+// The real clients take what the gateway forwards, whether the engine streams, answers with one object, or is not asked.
 func TestRealClientsOfTheAPIs(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.ModelClients())

@@ -131,7 +131,7 @@ func TestWatchOutlivesTheGateway(t *testing.T) {
 	require.Equal(t, "enough", c.Status.Ended)
 }
 
-// After each break of a connection a watch gives the status, though the gateway lives on and nothing has changed: who watches knows that it answers.
+// After each break of a connection a watch gives the status, even if the gateway stayed up and nothing has changed: the watcher then knows that it answers.
 func TestWatchAfterABreak(t *testing.T) {
 	t.Parallel()
 	h, f := newHost(t), newFront(t)

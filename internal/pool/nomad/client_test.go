@@ -223,7 +223,7 @@ func TestChangedMeanwhile(t *testing.T) {
 }
 
 // An answer that is refused, lost, or not what was asked for is an error: it is never read as a job without hosts.
-func TestAnswersThatAreNone(t *testing.T) {
+func TestUncertainAnswersAreErrors(t *testing.T) {
 	t.Parallel()
 	text := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

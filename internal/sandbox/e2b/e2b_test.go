@@ -62,7 +62,7 @@ func TestRateAndQuota(t *testing.T) {
 	require.NoError(t, d.Create(t.Context(), "two", small()))
 }
 
-// A key that the service refuses is said at the start, and its text in no error.
+// A key that the service refuses is reported at the start, and no error contains the key.
 func TestRefusedKey(t *testing.T) {
 	t.Parallel()
 	o := options(t, e2btest.ForTest(t))

@@ -50,7 +50,7 @@ up()
 time.sleep(3600)
 `
 
-// A process that is dead by the first look at it, or is kept by a tracer, ends by a kill like any other, alone and with all the rest.
+// A kill ends a process that is dead at the first check, and one that a tracer holds, alone and together with all others.
 func TestKillIsNotEvaded(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// What is missing is said at once, and never made up for by running with less.
+// A missing feature is reported at once; a sandbox never runs without it.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

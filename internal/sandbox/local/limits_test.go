@@ -48,7 +48,7 @@ func TestMemoryBomb(t *testing.T) {
 	require.True(t, st.Running)
 }
 
-// Files in memory are memory: filling them past the limit kills who fills, not the supervisor.
+// Files in memory count as memory: filling them past the limit kills the writer, not the supervisor.
 func TestMemoryByFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -172,7 +172,7 @@ func leaseRunsOut(t *testing.T, h Harness) {
 	}, "the sandbox ends")
 	require.Nil(t, find(t, h, p.ID()))
 	_, err := p.Backend.Create(t.Context(), p.ID(), rollout.Sandbox{}, nil)
-	require.NoError(t, err, "a dead one is made anew")
+	require.NoError(t, err, "a dead one is created again")
 }
 
 func leaseRenewed(t *testing.T, h Harness) {

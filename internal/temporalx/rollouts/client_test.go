@@ -231,7 +231,8 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// A rollout for which no worker is there yet, or in time, is where Temporal's list has it, not an error. One that is not queued says what it waits for.
+// A rollout without a worker, or whose worker does not answer in time, has the state of Temporal's list, not an error. One that is not queued
+// says what it waits for.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -313,7 +314,7 @@ func TestAbort(t *testing.T) {
 	require.False(t, aborted)
 }
 
-// The newest attempt may have no transcript yet: then the one before it tells the most.
+// If the newest attempt has no transcript yet, that of the one before it is returned.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	rc, _, st := newClient(t)
@@ -381,8 +382,8 @@ func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	}
 }
 
-// A poll that misses the end does not hold the result back for long.
-func TestWaitWhereThePollIsDeaf(t *testing.T) {
+// A poll that misses the end does not delay the result for long.
+func TestWaitWhenThePollMissesTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rc, f, st := newClient(t)
@@ -399,8 +400,8 @@ func TestWaitWhereThePollIsDeaf(t *testing.T) {
 	})
 }
 
-// Many who wait for one rollout are one to Temporal, and all get its result; one that gives up is no matter to the others.
-func TestManyWaitAsOne(t *testing.T) {
+// Concurrent waits for one rollout share one poll, and all get the result; a wait that is canceled does not affect the others.
+func TestConcurrentWaitsShareOnePoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rc, f, st := newClient(t)
@@ -427,8 +428,8 @@ func TestManyWaitAsOne(t *testing.T) {
 	})
 }
 
-// A result is decoded a few times at most for the hundreds who wait for it: it may be large.
-func TestManyAreGivenOneResult(t *testing.T) {
+// A result, which may be large, is decoded a few times at most for hundreds of concurrent waits.
+func TestConcurrentWaitsShareOneResult(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))

@@ -77,7 +77,7 @@ func (f *temporal) GetWorkflowHistory(ctx context.Context, _, _ string, _ bool, 
 	return &history{ctx: ctx, fake: f}
 }
 
-// turnTo changes the state of a rollout, and wakes who waits for a change.
+// turnTo changes the state of a rollout and wakes the waits for a change.
 func (f *temporal) turnTo(id string, s rollout.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -267,8 +267,8 @@ func TestLastEvent(t *testing.T) {
 	require.Zero(t, beyond, "a reader with an id behind the last one gets the end")
 }
 
-// What the reader does not take ends the subscription with its own error.
-func TestEventsThatAreNotTaken(t *testing.T) {
+// An error of the reader ends the subscription.
+func TestEventsWhoseReaderFails(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))

@@ -139,7 +139,7 @@ func TestListByLabels(t *testing.T) {
 	}
 }
 
-// The newest attempt may have left nothing: then the one before it tells the most.
+// If the newest attempt has stored nothing, the one before it is read.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-func TestKeywordIsWhatEveryStoreCanHold(t *testing.T) {
+func TestKeywordFitsEveryStore(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		"":                              "",

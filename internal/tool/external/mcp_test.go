@@ -115,7 +115,7 @@ func TestMCPAnswerTooLarge(t *testing.T) {
 	require.Equal(t, "2", r.Content)
 }
 
-// A program that is no MCP server, and one that does not exist.
+// A program that is not an MCP server, and one that does not exist.
 func TestMCPCommandIsNoServer(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{{"/bin/echo", "<html>"}, {"/nonexistent/program"}, {"/bin/true"}} {

@@ -124,7 +124,7 @@ func TestLongOutputIsCut(t *testing.T) {
 	require.Contains(t, r.Content, "é\n[... 70000 bytes left out ...]\né")
 }
 
-// A tool that never answers is a result once its time is over; the calls of others go on.
+// A call of a tool that never answers ends with a result after its timeout; other calls continue.
 func TestToolServerHangs(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})

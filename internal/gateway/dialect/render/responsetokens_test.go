@@ -86,7 +86,7 @@ func TestTokensOfResponsesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What only the gateway asked for is taken out of a response wherever it stands, as if it had not been asked for.
+// Members that only the gateway requested are removed from a response at every place.
 func TestViewOfResponses(t *testing.T) {
 	t.Parallel()
 	const (
