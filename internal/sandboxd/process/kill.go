@@ -17,7 +17,7 @@ const KillTime = 10 * time.Second
 // forks without end.
 const stopRounds = 100
 
-// stopTime bounds these rounds, each of which takes long on a slow machine: SIGKILL is to be sent well within KillTime.
+// stopTime bounds these rounds, which are slow on a slow machine: SIGKILL must be sent well within KillTime.
 const stopTime = time.Second
 
 // tracerTime is the time for a tracer to reap a killed process before the tracer is killed too.
