@@ -104,6 +104,17 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 	}
 }
 
+// The document describes the answer for an artifact that is not there, too; do holds the answer to it.
+func TestAMissingArtifactIsDescribed(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.Episodes = struct{ envserver.Episodes }{} })
+	for _, route := range []string{"read", "list", "archive"} {
+		status, _, out := r.do("POST", "/executor/artifacts/"+route, `{"trajectory_id":"none"}`)
+		require.Equal(t, http.StatusOK, status, out)
+		require.Contains(t, out, `"success":false`)
+	}
+}
+
 // A server with tokens says which routes need one.
 func TestTokensAreDescribed(t *testing.T) {
 	t.Parallel()

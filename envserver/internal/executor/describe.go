@@ -82,23 +82,23 @@ type describedArtifact struct {
 type describedContent struct {
 	Success    bool    `json:"success" required:"true"`
 	Error      string  `json:"error" description:"why there is no content"`
-	Content    string  `json:"content"`
-	Encoding   string  `json:"encoding"`
-	Truncated  bool    `json:"truncated"`
-	Bytes      int     `json:"bytes"`
-	FileSize   int     `json:"file_size" description:"of read"`
-	Path       string  `json:"path" description:"of read"`
-	Mime       string  `json:"mime" description:"of read"`
-	SHA256     *string `json:"sha256" description:"of read"`
-	Format     string  `json:"format" description:"of archive"`
-	EntryCount int     `json:"entry_count" description:"of archive"`
+	Content    string  `json:"content,omitempty"`
+	Encoding   string  `json:"encoding,omitempty"`
+	Truncated  bool    `json:"truncated,omitempty"`
+	Bytes      int     `json:"bytes,omitempty"`
+	FileSize   int     `json:"file_size,omitempty" description:"of read"`
+	Path       string  `json:"path,omitempty" description:"of read"`
+	Mime       string  `json:"mime,omitempty" description:"of read"`
+	SHA256     *string `json:"sha256,omitempty" nullable:"true" description:"of read"`
+	Format     string  `json:"format,omitempty" description:"of archive"`
+	EntryCount int     `json:"entry_count,omitempty" description:"of archive"`
 }
 
 type describedList struct {
 	Success   bool            `json:"success" required:"true"`
 	Error     string          `json:"error"`
-	Entries   []episode.Entry `json:"entries" nullable:"false"`
-	Truncated bool            `json:"truncated"`
+	Entries   []episode.Entry `json:"entries,omitempty" nullable:"false"`
+	Truncated bool            `json:"truncated,omitempty"`
 }
 
 // describe is the operation of a route; reads nil: it has no body.
