@@ -105,6 +105,8 @@ type Status struct {
 	Left bool
 	// Overflowed: the agent ended because its prompt does not fit the model's context. Error has the details.
 	Overflowed bool
+	// Ended is when the agent's process ended, by this process's clock; zero if it runs.
+	Ended time.Time
 	// LastSign is the agent's latest sign of life (output, an event); zero if there was none.
 	LastSign time.Time
 }

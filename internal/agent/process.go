@@ -144,6 +144,9 @@ func ProcessOutput(ctx context.Context, sb Sandbox, last, limit int) ([]byte, er
 // maxStderr bounds the end of a process's stderr that Died quotes, in bytes.
 const maxStderr = 2000
 
+// endOf is when a process ended, by this process's clock. It is computed from ages: the sandbox's clock may be set while a process runs.
+func endOf(st wire.Status) time.Time { return time.Now().Add(st.Ran - st.Age) }
+
 // Died is the status of an agent whose process ended unexpectedly. name is the agent's.
 func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status, error) {
 	text, err := sb.Tail(ctx, st, "stderr", maxStderr)
@@ -161,5 +164,5 @@ func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status,
 	if code == 0 {
 		code = 1 // 0 would mean that there is an answer
 	}
-	return Status{Done: true, ExitCode: code, Error: how}, nil
+	return Status{Done: true, ExitCode: code, Error: how, Ended: endOf(st)}, nil
 }

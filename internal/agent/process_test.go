@@ -31,6 +31,28 @@ func (b slowBox) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
+// endedBox has a process that ended.
+type endedBox struct {
+	agent.Sandbox
+	status wire.Status
+}
+
+func (b endedBox) Wait(context.Context, string, time.Duration) (wire.Status, error) {
+	return b.status, nil
+}
+
+// The end of a process is computed from ages, as its begin is.
+func TestEndOfAProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := endedBox{status: wire.Status{Age: time.Hour, Ran: time.Minute, EndedAt: time.Now().Add(time.Hour)}}
+		st, err := agent.NewProcessRun(agent.ProcessRunOptions{Sandbox: b}, agent.Launch{Number: 1}).Next(t.Context())
+		require.NoError(t, err)
+		require.True(t, st.Answered())
+		require.Equal(t, 59*time.Minute, time.Since(st.Ended))
+	})
+}
+
 // A launch never begins before the first one, however long the answers take from which their times are computed.
 func TestLaunchesAreInOrder(t *testing.T) {
 	t.Parallel()

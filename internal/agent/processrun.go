@@ -76,7 +76,7 @@ func (r *ProcessRun) ended(ctx context.Context, st wire.Status) (Status, error) 
 	if st.ExitCode != 0 || st.Signal != "" {
 		return Died(ctx, r.Sandbox, r.Name, st)
 	}
-	done := Status{Ready: true, Done: true}
+	done := Status{Ready: true, Done: true, Ended: endOf(st)}
 	if r.Check == nil {
 		return done, nil
 	}

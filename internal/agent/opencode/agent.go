@@ -91,7 +91,9 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent
 	if err != nil {
 		return nil, err
 	}
-	return a.newRun(env, job, launch), nil
+	r := a.newRun(env, job, launch)
+	r.found = true
+	return r, nil
 }
 
 // Process describes the installed OpenCode with arguments args, in the environment of the job.

@@ -31,6 +31,7 @@ type run struct {
 	session atomic.Pointer[string] // nil until OpenCode has the instruction
 
 	fresh  bool  // the process was started for this run, and received no request yet
+	found  bool  // the launch was found, so its work may be over
 	feed   *feed // nil until OpenCode has the instruction
 	report *report
 	missed bool // some events were not reported
@@ -80,7 +81,15 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	r.report = newReport(r.events, id)
 	r.feed = subscribe(r.api())
 	r.poll = time.NewTicker(slowPoll)
-	return agent.Status{SessionID: id, Ready: true, LastSign: time.Now()}, nil
+	st = agent.Status{SessionID: id, Ready: true}
+	if r.found {
+		st, err = r.look(ctx)
+	}
+	if st.Done && r.events != nil {
+		r.catchUp(ctx)
+	}
+	st.LastSign = time.Now()
+	return st, err
 }
 
 // follow waits for an event that may mean the end, or for the slow poll, and reads the state.

@@ -184,6 +184,19 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A run that attaches to OpenCode when its work is over returns so at once: the agent's time may be over, too.
+func TestAttachAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	begun(t, a, b)
+	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
+	require.True(t, next(t, attach(t, a, b)).Answered())
+	b.end(wire.Status{ExitCode: 1, Age: time.Hour, Ran: time.Minute})
+	st := next(t, attach(t, a, b))
+	require.True(t, st.Done)
+	require.WithinDuration(t, time.Now().Add(-59*time.Minute), st.Ended, patient)
+}
+
 // The end is learnt from the event, and events are signs of life.
 func TestNextReturnsOnTheEvent(t *testing.T) {
 	t.Parallel()

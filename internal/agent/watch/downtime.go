@@ -58,6 +58,8 @@ func (s *State) resume(now time.Time, c checkpoint) {
 func (s *State) addSuspension(now time.Time, d time.Duration, inWorker bool) {
 	if from := now.Add(-d); inWorker {
 		s.addDowntime(from, s.began(), now, s.heldAt(from))
+	} else {
+		s.Attached, s.Seen = now, false
 	}
 	for _, t := range []*time.Time{&s.Alive, &s.Progress, &s.Spent, &s.Away} {
 		if !t.IsZero() {

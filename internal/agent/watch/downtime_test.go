@@ -75,6 +75,7 @@ func TestSuspensionIsCredited(t *testing.T) {
 	require.Equal(t, watch.Continue, watch.Decide(inWorker).Action)
 	inSandbox.AddSuspension(now, 19*minute, false)
 	require.Zero(t, inSandbox.TotalDowntime())
+	require.Equal(t, watch.Continue, watch.Decide(inSandbox).Action, "the worker did not look whether it ended")
 	inSandbox.Limits.Agent = time.Hour
 	require.Equal(t, watch.Continue, watch.Decide(inSandbox).Action, "the worker did not look for signs of life")
 	inSandbox.Now = now.Add(5 * minute)

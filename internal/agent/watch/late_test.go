@@ -34,6 +34,9 @@ func (d done) Next(ctx context.Context) (agent.Status, error) {
 // The outcome of an agent that ended while no worker watched it depends on when it ended, and not on when the next worker attaches.
 func TestAgentEndedWithoutAWorker(t *testing.T) {
 	t.Parallel()
+	process := func(ended time.Duration) agent.Status { // of an agent that is a process; its time is after the launch
+		return agent.Status{Ready: true, Done: true, Ended: time.Time{}.Add(ended)}
+	}
 	answered, broken := agent.Status{Ready: true, Done: true}, agent.Status{Ready: true, Done: true, ExitCode: 1, Error: "broken"}
 	for name, c := range map[string]struct {
 		status   agent.Status
@@ -48,6 +51,9 @@ func TestAgentEndedWithoutAWorker(t *testing.T) {
 		"failed in time":                      {broken, 59 * minute, 2 * time.Hour, 10 * second, rollout.AgentFailed},
 		"late, attached after the end":        {answered, 61 * minute, 2 * time.Hour, 10 * second, rollout.AgentTimeout},
 		"late and failed":                     {broken, 61 * minute, 2 * time.Hour, 10 * second, rollout.AgentTimeout},
+		"process ended in time":               {process(59 * minute), 58 * minute, 2 * time.Hour, 10 * second, rollout.Completed},
+		"process ran too long":                {process(61 * minute), 58 * minute, 2 * time.Hour, 10 * second, rollout.AgentTimeout},
+		"calls after the end of the process":  {process(10 * minute), 61 * minute, 2 * time.Hour, 10 * second, rollout.AgentTimeout},
 		"the status takes too long":           {answered, 59 * minute, 2 * time.Hour, minute, rollout.AgentTimeout},
 		"still running, attached at the end":  {agent.Status{Ready: true}, 59 * minute, time.Hour, 10 * second, rollout.AgentTimeout},
 		"still running, attached much later":  {agent.Status{Ready: true}, 59 * minute, 2 * time.Hour, 10 * second, rollout.AgentTimeout},
@@ -57,6 +63,9 @@ func TestAgentEndedWithoutAWorker(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
+				if !c.status.Ended.IsZero() {
+					c.status.Ended = began.Add(c.status.Ended.Sub(time.Time{}))
+				}
 				g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began, LastCallAt: began.Add(c.lastCall), Turns: 3}}
 				time.Sleep(c.attach)
 				result, err := watchAgent(t.Context(), t, g, done{idle{began: began}, c.status, c.reads})

@@ -39,7 +39,8 @@ type State struct {
 	CPU      time.Duration // used by the sandbox since this launch
 	sampled  time.Time     // when CPU was measured
 
-	Attached time.Time // when this watch attached to the launch; zero: it began the launch
+	Attached time.Time // when this watch attached to the launch, or was last suspended; zero: it began the launch
+	Seen     bool      // a status was read since
 
 	Alive time.Time // when something last changed
 	Spent time.Time // when the budget was first observed as spent; zero: it is not
@@ -65,7 +66,9 @@ func (s *State) observeLaunch(l agent.Launch) {
 }
 
 // observeAttach records that the launch was not watched until now, so its earlier progress is unknown.
-func (s *State) observeAttach(now time.Time) { s.Attached, s.Progress, s.sampled = now, now, now }
+func (s *State) observeAttach(now time.Time) {
+	s.Attached, s.Seen, s.Progress, s.sampled = now, false, now, now
+}
 
 // observeAgent records a status of the agent.
 func (s *State) observeAgent(now time.Time, st agent.Status) {
@@ -79,6 +82,7 @@ func (s *State) observeAgent(now time.Time, st agent.Status) {
 	if st.Ready && !s.Agent.Ready {
 		s.Progress = now
 	}
+	s.Seen = s.Seen || st.Ready || st.Done
 	s.Now, s.Agent = now, st
 }
 
@@ -125,13 +129,13 @@ func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extens
 
 // timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time waits for it first.
 func (s *State) timeUp() bool {
-	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
+	return !s.Now.Before(s.end()) && !(s.attachedLate() && !s.Seen && s.Now.Sub(s.Attached) < attachGrace)
 }
 
-// endedLate reports whether an agent that was not watched at the end of its time called its model after that. The gateway's times count,
-// because an agent's own are the policy's.
+// endedLate reports whether an agent that was not watched at the end of its time ran or called its model after that. The times of sandboxd and
+// of the gateway count, because an agent's own are the policy's.
 func (s *State) endedLate() bool {
-	return s.Agent.Done && s.attachedLate() && s.Route.LastCallAt.After(s.end())
+	return s.Agent.Done && s.attachedLate() && later(s.Agent.Ended, s.Route.LastCallAt).After(s.end())
 }
 
 func (s *State) attachedLate() bool { return s.Attached.After(s.end().Add(-attachGrace)) }
