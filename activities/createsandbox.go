@@ -105,7 +105,7 @@ func jobAhead(in CreateSandboxInput) agent.Job {
 	return agent.Job{ObeyProject: in.ObeyProject, MaxOutput: in.MaxOutput}
 }
 
-// forgetEarlier deletes the attempt's blobs that are older than its sandbox. They belong to a workflow that was reset, or terminated and
+// forgetEarlier deletes the attempt's blobs and logs that are older than its sandbox. They belong to a workflow that was reset, or terminated and
 // deleted before its id was submitted again; their grade must not become this attempt's. A sandbox that was found is older than all blobs of
 // its attempt.
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
@@ -115,6 +115,11 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 	}
 	if err := a.o.Events.Forget(t, since); err != nil {
 		return err
+	}
+	if a.o.Episodes != nil {
+		if err := a.o.Episodes.ForgetEarlier(t.SandboxID(), since); err != nil {
+			return err
+		}
 	}
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {

@@ -185,12 +185,8 @@ func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *A
 	if err != nil {
 		return nil, nil, err
 	}
-	since, err := sb.Since(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
-	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since}
+	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps}
 	if !scoring { // a grader's calls are not the policy's steps
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))
 	}

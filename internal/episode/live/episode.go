@@ -23,8 +23,6 @@ type Options struct {
 	Files    Files    // of the sandbox
 	Reporter Reporter // nil: the calls are not reported
 	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
-	// Since is when the sandbox was created: an older step log is of another sandbox with the same id, and is deleted. Zero: not known.
-	Since time.Time
 }
 
 // Episode takes the calls of a client in one sandbox. Each call runs once by its id, and is logged before it is answered. Calls do not
@@ -60,10 +58,6 @@ type call struct {
 func newEpisode(path string, o Options) (*Episode, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Episode{o: o, ctx: ctx, end: cancel, calls: map[string]*call{}, last: time.Now(), over: make(chan struct{})}
-	if err := dropEarlier(path, o.Since); err != nil {
-		cancel()
-		return nil, err
-	}
 	var err error
 	if e.log, err = openLog(path, e.recovered); err != nil {
 		cancel()

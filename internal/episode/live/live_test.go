@@ -229,14 +229,21 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 	require.Equal(t, []string{"1a", "2b"}, steps)
 }
 
-// A log from before the sandbox began is of another sandbox.
+// A log from before the sandbox began is of another sandbox. A log that is continued is kept whatever the clock says.
 func TestEarlierLogIsDropped(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
 	_, e, end := open(t, dir, live.Options{Tools: tools})
 	require.NoError(t, e.Submit(episode.Call{}))
 	end()
-	_, e, _ = open(t, dir, live.Options{Tools: tools, Since: time.Now().Add(time.Hour)})
+	table, e, end := open(t, dir, live.Options{Tools: tools})
+	require.NotEmpty(t, e.Status().Ended)
+	end()
+	require.NoError(t, table.ForgetEarlier("r.1", time.Now().Add(-time.Hour)))
+	_, err := table.Log("r.1")
+	require.NoError(t, err, "it is the sandbox's own")
+	require.NoError(t, table.ForgetEarlier("r.1", time.Now().Add(time.Hour)))
+	_, e, _ = open(t, dir, live.Options{Tools: tools})
 	require.Empty(t, e.Status().Ended)
 }
 

@@ -100,6 +100,11 @@ func (t *Table) Forget(id string) error {
 	return nil
 }
 
+// ForgetEarlier deletes the step logs of a sandbox that began before then, when it did: they are of an earlier sandbox with its id.
+func (t *Table) ForgetEarlier(id string, then time.Time) error {
+	return errors.Join(dropEarlier(t.path(id), then), dropEarlier(t.path(id+scoring), then))
+}
+
 // Logs lists the sandboxes that have a step log.
 func (t *Table) Logs() ([]string, error) {
 	entries, err := os.ReadDir(t.dir)
@@ -122,8 +127,8 @@ const suffix = ".jsonl"
 
 func (t *Table) path(id string) string { return filepath.Join(t.dir, filepath.Base(id)+suffix) }
 
-// dropEarlier deletes a log that began before the sandbox did.
-func dropEarlier(path string, since time.Time) error {
+// dropEarlier deletes a log that began before then.
+func dropEarlier(path string, then time.Time) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -134,7 +139,7 @@ func dropEarlier(path string, since time.Time) error {
 	var first episode.Step
 	err = json.NewDecoder(f).Decode(&first)
 	_ = f.Close() // it was read only
-	if err == nil && first.At.Before(since) {
+	if err == nil && first.At.Before(then) {
 		return fault.Wrap(fault.Internal, os.Remove(path), "delete an earlier step log")
 	}
 	return nil
