@@ -13,7 +13,7 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 SUM_VERSION := v1.13.0
 SUM := $(TOOLS)/gotestsum-$(SUM_VERSION)
 
-# Nomad is a program that the tests of pools start. It is under the Business Source License, and no program of ours contains any of it.
+# The tests of pools start Nomad. It is under the Business Source License; our programs contain no part of it.
 NOMAD_VERSION := v1.10.5
 NOMAD := $(TOOLS)/nomad-$(NOMAD_VERSION)
 
@@ -31,8 +31,8 @@ demo: deps build
 
 test: test-deps lint test-root test-dev
 
-# sandboxd is copied to its place. The linker writes a file by memory pages, and the kernel then maps it page by page at each start; one that was
-# written by write(2) is mapped in larger pieces and starts 0.7 ms sooner. It starts for every sandbox and every process in it.
+# sandboxd is copied after linking. The kernel maps a file that the linker wrote page by page, and a file written by write(2) in larger pieces, which
+# starts 0.7 ms sooner. sandboxd starts for every sandbox and every process in it.
 build:
 	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/sandboxd.linked ./cmd/sandboxd
 	install $(BIN)/sandboxd.linked $(BIN)/sandboxd
@@ -71,14 +71,14 @@ $(SUM):
 	GOBIN=$(TOOLS) go install gotest.tools/gotestsum@$(SUM_VERSION)
 	mv $(TOOLS)/gotestsum $@
 
-# Never from the cache: Go does not see that a test builds and runs this project's programs.
+# Never from the cache: Go does not know that a test builds and runs this project's programs.
 test-root: $(SUM)
 	$(TEST) -count=1 -race -timeout 20m
 
-# What a hostile policy, client or endpoint can try, as root and as an ordinary user; see docs/security.md. `make test` runs a part.
+# Attacks by a hostile policy, client or endpoint, as root and as an ordinary user; see docs/security.md. `make test` runs a part of them.
 redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
 
-# Every cheat against every kind of verifier, in local sandboxes, containers and machines; sandboxes that exhaust what they have, beside one that is graded.
+# Every cheat against every kind of verifier, in local sandboxes, containers and machines; sandboxes that exhaust their resources beside one that is graded.
 redteam-grading:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
 
@@ -94,12 +94,12 @@ redteam-server:
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
 	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts|KillWalk|CheatsInContainers'
 
-# Every decoder of what comes from outside.
+# Every decoder of untrusted input.
 redteam-fuzz:
 	deploy/fuzz.sh 5s
 
-# The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector. Most of its tests wait for
-# other processes most of the time, so more of them run at once than there are cores.
+# The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Most of its tests wait for
+# other processes, so more of them run at once than there are cores.
 test-dev: $(SUM)
 	cd $(DEV) && $(TEST) -count=1 -parallel 4 -timeout 30m
 
@@ -112,7 +112,7 @@ test-trl: test-deps
 test-engines: test-deps
 	cd $(DEV) && ROLLOUTD_TEST_ENGINES=1 go test -count=1 -timeout 40m ./e2e -run TestEngine -v
 
-# Pools on a real Nomad, as root. Not a part of `make test`: to build Nomad takes some seven minutes of CPU time, once.
+# Pools on a real Nomad, as root. Not a part of `make test`: building Nomad takes some seven minutes of CPU time, once.
 test-nomad: test-deps $(NOMAD)
 	cd $(DEV) && ROLLOUTD_TEST_NOMAD=$(NOMAD) go test -count=1 -timeout 60m ./e2e -run TestNomad -v
 
@@ -124,8 +124,8 @@ test-stores: test-deps
 	ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
 	cd $(DEV) && ROLLOUTD_TEST_STORES=1 go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherStores -v
 
-# The newest release of openenv, where it is later than the pinned one, against the edge. Not a part of `make test`: what others release must
-# not fail a tree that has not changed. CI runs it behind the suite, and a failure is a warning there.
+# The edge against the newest release of openenv, if that is later than the pinned one. Not a part of `make test`: a new release must
+# not fail an unchanged tree. CI runs it after the suite, and a failure is a warning there.
 test-openenv-latest:
 	@deploy/openenv-latest.sh
 
@@ -134,7 +134,7 @@ test-systems: test-deps
 	deploy/roots.sh $(BIN)/roots
 	cd $(DEV) && SANDBOX_TEST_ROOTS=$(BIN)/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
 
-# The real clients wait for rollouts of ten minutes. Not a part of `make test`; CI runs it beside it.
+# The real clients wait for rollouts of ten minutes. Not a part of `make test`; CI runs both in parallel.
 test-patience: test-deps
 	cd $(DEV) && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e -run TestClientsWaitAsLongAsRolloutsTake -v
 
@@ -143,16 +143,16 @@ bench-rollout:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench RolloutOverBareAgent -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench MemoryPerLiveRollout -benchtime 8x
 
-# What our own processes cost beside the agent's.
+# The cost of our own processes beside that of the agent.
 bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
 
-# OpenCode agents that wait for their model, all at once: 24, or ROLLOUTD_WAITING. They swap where the machine has swap (deploy/zram.sh).
+# OpenCode agents that wait for their model at the same time: 24, or ROLLOUTD_WAITING. They are swapped out if the machine has swap (deploy/zram.sh).
 bench-waiting:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'WaitingAgents' -benchtime 1x -timeout 90m
 
-# What Temporal takes for workflows that do nothing, beside a ReACT rollout.
+# The cost of Temporal for empty workflows, beside a ReACT rollout.
 bench-floor:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ReactRollout|TemporalFloor' -benchtime 20x
 
@@ -177,11 +177,11 @@ bench-gateway: $(BIN)/bench-venv
 bench-edge:
 	ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run 'TestEdge|TestDropped' -v -count=1 -timeout 10m
 
-# The share of a model endpoint's places that a producer keeps busy, while sandboxes are killed.
+# The share of a model endpoint's capacity that a producer keeps busy while sandboxes are killed.
 bench-producer:
 	cd $(DEV) && ROLLOUTD_BENCH_BUSY=1 go test ./e2e -run TestProducerKeepsTheEndpointBusy -v -count=1 -timeout 30m
 
-# Forty rollouts on a pool of four hosts on a real Nomad, over four hosts without it, in turns.
+# Forty rollouts on a pool of four hosts on a real Nomad, compared with four hosts without it, alternating.
 bench-nomad: $(NOMAD)
 	cd $(DEV) && ROLLOUTD_BENCH_NOMAD=1 ROLLOUTD_TEST_NOMAD=$(NOMAD) go test ./e2e -run TestNomadPoolOverBareHosts -v -count=1 -timeout 30m
 

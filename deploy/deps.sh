@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what rolloutd needs from Debian's own packages, and only what is missing: bubblewrap (sandboxes), ripgrep and
-# python3 (used by agents inside them). With --test also what the test suite needs. Changes nothing when all is there.
+# python3 (used by agents inside them). With --test also what the test suite needs. Changes nothing if nothing is missing.
 set -euo pipefail
 
 need=() # Debian packages
@@ -21,7 +21,7 @@ fi
 for tool in go npm; do
   command -v "$tool" >/dev/null 2>&1 || { echo "deps: $tool is missing; install it and run this again" >&2; exit 1; }
 done
-# Debian's own go may be too old to read go.mod and reports that in unclear words; Go 1.21 and later downloads the required version.
+# Debian's own go may be too old to read go.mod, and its error is unclear; Go 1.21 and later downloads the required version.
 (cd "$(dirname "$0")/.." && go list -m >/dev/null) ||
   { echo "deps: Go 1.26 is needed, and this is $(go version)" >&2; exit 1; }
 [ ${#need[@]} -eq 0 ] && exit 0

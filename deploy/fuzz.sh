@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fuzz.sh [DURATION]: runs every fuzz test for that long each, 5s by default. It stops at the first failure; Go then keeps the input below
+# fuzz.sh [DURATION]: runs every fuzz test for DURATION each, 5s by default. It stops at the first failure; Go then stores the input below
 # testdata/fuzz of the package, where `go test` tries it from then on.
 set -euo pipefail
 cd "$(dirname "$0")/.."

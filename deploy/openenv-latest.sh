@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # openenv-latest.sh: asks the package registry for the newest release of openenv. If it is later than the pinned one, runs the tests of the edge
 # with that release's clients and its reference server, and fails if they fail. If the registry does not answer, prints a warning and succeeds.
-# ROLLOUTD_TEST_OPENENV names a release to test instead, whatever the registry has.
+# ROLLOUTD_TEST_OPENENV names a release to test instead, without asking the registry.
 set -euo pipefail
 
 tmp=$(mktemp -d)
@@ -28,7 +28,7 @@ echo "openenv-latest: tests of the edge with openenv $newest; the tests pin $pin
 run="^TestPythonClients\$/^${newest//./\\.}\$|^TestHarborClient\$|^TestTheReferenceAgrees\$|^TestOpenEnvPackage\$"
 if ! ROLLOUTD_TEST_OPENENV=$newest go test -count=1 -timeout 15m ./envserver -run "$run" >"$tmp/out" 2>&1; then
   cat "$tmp/out"
-  echo "openenv-latest: openenv $newest differs from what docs/edge.md says: extend the tables of envserver/testdata/wire, then pin the release" >&2
+  echo "openenv-latest: openenv $newest differs from docs/edge.md: extend the tables of envserver/testdata/wire, then pin the release" >&2
   exit 1
 fi
-echo "openenv-latest: openenv $newest holds; pin it in internal/pyclient"
+echo "openenv-latest: the tests pass with openenv $newest; pin it in internal/pyclient"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# roots.sh DIR makes root file systems of other systems below DIR, of Debian's packages, for `make test-systems`: debian, by debootstrap, and
+# roots.sh DIR makes root file systems of other systems below DIR, from Debian's packages, for `make test-systems`: debian, by debootstrap, and
 # musl, which has no other C library, no shell and one program. It runs as root and needs debootstrap and musl-tools.
 set -eu
 dir=$1
 for program in debootstrap musl-gcc dpkg-deb; do
-	command -v "$program" > /dev/null || { echo "roots.sh: no $program; want the Debian packages debootstrap and musl-tools" >&2; exit 1; }
+	command -v "$program" > /dev/null || { echo "roots.sh: $program is missing; install the Debian packages debootstrap and musl-tools" >&2; exit 1; }
 done
 mkdir -p "$dir"
 cd "$dir"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# zram.sh SIZE | --off: swap into compressed memory of this machine, for many agents that wait (sandbox.swap). As root.
+# zram.sh SIZE | --off: swap to compressed memory of this machine, for many waiting agents (sandbox.swap). As root.
 #
 #   deploy/zram.sh 60G      a zram device that holds 60 GiB before compression, as the first choice for swap
 #   deploy/zram.sh --off    reads back what is swapped out, and removes the device that this script made
 #
-# The size is that of what is swapped out; what it takes is a third to a quarter of it. ZRAM_ALGORITHM names the compression; by default lz4 or, where
-# the kernel does not have it, zstd, or else the kernel's own default.
+# SIZE is the size before compression; the device takes a third to a quarter of it in memory. ZRAM_ALGORITHM names the compression; default: lz4,
+# else zstd, else the kernel's default.
 set -euo pipefail
 state=/run/rolloutd-zram # names the device
 
@@ -17,7 +17,7 @@ off() {
   rm "$state"
 }
 
-# find_device prints an unused zram device. There is one after the module was loaded; others are made by a read of hot_add.
+# find_device prints an unused zram device. Loading the module makes one; reading hot_add makes further ones.
 find_device() {
   local sys number
   [ -e /sys/class/zram-control ] || modprobe zram

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// browser is a tab of a real one, without a window. Without one installed the test is skipped, but not on CI.
+// browser is a tab of a real browser without a window. Without a browser the test is skipped, except on CI.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -33,13 +33,13 @@ func newBrowser(t *testing.T, width, height int) browser {
 		t.Skip("chromium is not installed")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, // it visits but this test's own server
+		chromedp.NoSandbox, // it visits only this test's own server
 		chromedp.WindowSize(width, height))
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, closeTab := chromedp.NewContext(alloc)
 	t.Cleanup(closeTab)
-	require.NoError(t, chromedp.Do(ctx)) // begins it; its first context bounds its life
+	require.NoError(t, chromedp.Do(ctx)) // starts the browser; its first context bounds its life
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(cancel)
 	return browser{t, ctx}
@@ -50,7 +50,7 @@ func (b browser) run(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// eventually waits until a script says true.
+// eventually waits until a script returns true.
 func (b browser) eventually(script string) {
 	b.t.Helper()
 	require.Eventuallyf(b.t, func() bool {
@@ -59,7 +59,7 @@ func (b browser) eventually(script string) {
 	}, patience, 50*time.Millisecond, "%s", script)
 }
 
-// says waits until an element's text has a part.
+// says waits until an element's text contains part.
 func (b browser) says(selector, part string) {
 	b.t.Helper()
 	want, err := json.Marshal(part)
@@ -67,7 +67,7 @@ func (b browser) says(selector, part string) {
 	b.eventually(`(document.querySelector("` + selector + `")?.innerText ?? "").includes(` + string(want) + `)`)
 }
 
-// look keeps a picture for people where ROLLOUTD_TEST_PICTURES names a folder.
+// look saves a screenshot if ROLLOUTD_TEST_PICTURES names a folder.
 func (b browser) look(name string) {
 	b.t.Helper()
 	if dir := os.Getenv("ROLLOUTD_TEST_PICTURES"); dir != "" {
@@ -92,7 +92,7 @@ func startPage(t *testing.T) *rig {
 	return r
 }
 
-// A person brings a token, starts a rollout by the keyboard alone, sees what comes of it, finds it in the list and reads its page.
+// A user enters a token, starts a rollout with the keyboard, sees its result, finds it in the list and opens its page.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
 	r := startPage(t)
@@ -129,7 +129,7 @@ func TestPageInABrowser(t *testing.T) {
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
 }
 
-// producing is a server with a producer in all its members, and a delivery that fails.
+// producing returns a server with a producer that has a value in every member, and a failing delivery.
 func producing(t *testing.T) (*rig, *fakeProducers) {
 	t.Helper()
 	f := newFakeProducers()
@@ -148,7 +148,7 @@ func producing(t *testing.T) (*rig, *fakeProducers) {
 	}), f
 }
 
-// An operator sees the producers and what is undelivered, and pauses, resumes and aborts a producer.
+// An operator sees the producers and the pending deliveries, and pauses, resumes and aborts a producer.
 func TestPageOfProducers(t *testing.T) {
 	t.Parallel()
 	r, f := producing(t)
@@ -181,7 +181,7 @@ func TestPageOfProducers(t *testing.T) {
 	require.Equal(t, []rollout.ProducerChange{{Paused: new(true)}, {Paused: new(false)}}, f.changes)
 }
 
-// What runs is followed to its end without the page being loaded again, and can be aborted.
+// The page follows a running rollout to its end without a reload, and can abort it.
 func TestPageFollowsARollout(t *testing.T) {
 	t.Parallel()
 	r := startPage(t)
@@ -209,7 +209,7 @@ func TestPageFollowsARollout(t *testing.T) {
 	b.says("#alert", "no rollout none")
 }
 
-// overlaps lists what lies over something else or beyond the window's edge.
+// overlaps lists elements that overlap or extend beyond the window.
 const overlaps = `(() => {
   const seen = [...document.querySelectorAll("h1,h2,a,label,input,select,textarea,button,summary,pre,small,td,dt,dd,.time")].filter((e) => e.checkVisibility());
   const box = new Map(seen.map((e) => [e, e.getBoundingClientRect()]));
@@ -224,7 +224,7 @@ const overlaps = `(() => {
   return bad;
 })()`
 
-// faint lists texts whose contrast with what is behind them is less than 4.5 to 1.
+// faint lists texts whose contrast with their background is less than 4.5 to 1.
 const faint = `(() => {
   const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
   const rgb = (c) => c.match(/[\d.]+/g).map(Number);
@@ -235,7 +235,7 @@ const faint = `(() => {
   }).map((e) => e.outerHTML.slice(0, 80));
 })()`
 
-// The page can be read on a phone, and by day and by night.
+// The page is readable on a phone, in the light and the dark scheme.
 func TestPageOnAPhone(t *testing.T) {
 	t.Parallel()
 	r := startPage(t)
@@ -258,7 +258,7 @@ func TestPageOnAPhone(t *testing.T) {
 	}
 }
 
-// fits says that everything of the page can be read.
+// fits checks that all elements of the page are visible and readable.
 func (b browser) fits(page string) {
 	b.t.Helper()
 	for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
@@ -268,7 +268,7 @@ func (b browser) fits(page string) {
 	}
 }
 
-// prefer asks for a colour scheme as the reader's system would.
+// prefer sets the color scheme that the browser reports.
 func prefer(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

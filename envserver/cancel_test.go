@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client of MCP that cancels a call takes its rollout along, if the call asked for that; another client's call of the same id goes on.
+// An MCP client that cancels a call aborts its rollout if on_disconnect is abort. Another client's call of the same id continues.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2025-03-26", "2025-06-18", ""} { // the newest one closes the stream

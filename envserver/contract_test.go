@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// contract is a server's OpenAPI document, as far as answers can be held to it.
+// contract has the parts of a server's OpenAPI document against which answers are checked.
 type contract struct {
 	Paths      map[string]map[string]described
 	Components struct {
@@ -28,7 +28,7 @@ type contract struct {
 	resolved map[string]*jsonschema.Resolved
 }
 
-// exchange is an answer that was got.
+// exchange is a received answer.
 type exchange struct {
 	method, path, media string
 	status              int
@@ -45,8 +45,7 @@ type described struct {
 
 type content struct{ Schema json.RawMessage }
 
-// newContract reads the document; what is noted until the test ends is held to it then, so that the checking costs a test no
-// time that it counts on.
+// newContract reads the document. It checks all recorded answers at the end of the test, so that the checks do not delay the test.
 func newContract(t *testing.T, srv *envserver.Server) *contract {
 	t.Helper()
 	// The validator finds definitions under $defs only.
@@ -61,10 +60,10 @@ func newContract(t *testing.T, srv *envserver.Server) *contract {
 	return c
 }
 
-// note remembers an answer of a route of the document.
+// note records an answer of a route.
 func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
 	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge || strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
-		return // turned away before it came to a route, or of another protocol
+		return // refused before it reached a route, or of another protocol
 	}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	c.mu.Lock()
@@ -74,7 +73,7 @@ func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
 
 var parameter = regexp.MustCompile(`\\\{[a-z]+\\\}`)
 
-// find is the operation that a request is for.
+// find returns the operation of a request.
 func (c *contract) find(method, path string) (described, bool) {
 	for template, operations := range c.Paths {
 		pattern := "^" + parameter.ReplaceAllString(regexp.QuoteMeta(template), "[^/]+") + "$"
@@ -85,7 +84,7 @@ func (c *contract) find(method, path string) (described, bool) {
 	return described{}, false
 }
 
-// accepts says whether a JSON text is what a schema of the document asks for.
+// accepts validates a JSON text against a schema of the document.
 func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) error {
 	t.Helper()
 	resolved := c.resolved[string(schema)]
@@ -103,7 +102,7 @@ func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) er
 	return resolved.Validate(v)
 }
 
-// check holds an answer to the document: its status and its media type are there, and its body is as described.
+// check checks an answer against the document: its status, its media type and its body.
 func (c *contract) check(t *testing.T, x exchange) {
 	t.Helper()
 	op, ok := c.find(x.method, x.path)

@@ -19,12 +19,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// asking asks for a rollout's result in the way of one transport; what it returns waits for the reply to begin.
+// asking requests a rollout's result over one transport. The returned function waits until the reply begins.
 type asking func(r *rig) (begun func() (io.Reader, error))
 
-// Hundreds who wait for one rollout with a result of megabytes are given it at the same moment, and none has taken it yet: what the
-// server holds then is one result, not hundreds. All get the same. It is not parallel: the heap is the whole process's.
-func TestACrowdSharesOneResult(t *testing.T) {
+// Hundreds of clients wait for one rollout with a result of megabytes. When the replies have begun and no client has read its reply, the server
+// holds one result, not hundreds. All clients get the same bytes. The test is not parallel because it measures the heap of the process.
+func TestManyClientsShareOneResult(t *testing.T) {
 	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 150_000, 500, overWS) })
 	t.Run("MCP proper", func(t *testing.T) { oneResult(t, 300_000, 200, overMCP()) })
 }
@@ -100,7 +100,7 @@ func overMCP() asking {
 	}
 }
 
-// narrow connects so that the kernel takes little of what is not read.
+// narrow connects with a small receive buffer, so that the kernel holds little unread data.
 func narrow(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if tcp, ok := c.(*net.TCPConn); ok {

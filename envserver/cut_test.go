@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// masked is a text frame as a client sends it; the mask is nought, which leaves the text readable.
+// masked returns a client's text frame with a zero mask, which leaves the text readable.
 func masked(text string) []byte {
 	var b bytes.Buffer
 	b.WriteByte(0x81)
@@ -23,8 +23,8 @@ func masked(text string) []byte {
 	return b.Bytes()
 }
 
-// The connection may be cut at any byte, of what the client sends and of what it gets: after re-joining there is one rollout,
-// with one result, and it counts once.
+// The connection may be cut at any byte that the client sends or receives. After the client has re-joined there is one rollout with one result, which
+// counts once.
 func TestRunRolloutCutAnywhere(t *testing.T) {
 	t.Parallel()
 	r, _, _ := replicas(t)
@@ -41,7 +41,7 @@ func TestRunRolloutCutAnywhere(t *testing.T) {
 	}
 }
 
-// cut sends a part of the script, reads a part of the answers, hangs up, and comes again.
+// cut sends a part of the script, reads a part of the answers, closes the connection, and connects again.
 func (r *rig) cut(t *testing.T, id, hello string, script func(string) []byte, send, read int) {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

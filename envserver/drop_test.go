@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// Connections that are opened and dropped, at every stage and without a goodbye, leave no session, no goroutine and no memory
-// behind. It is not parallel: the two latter are the whole process's.
+// Connections that are dropped at every stage without a close frame leave no session, no goroutine and no memory behind. The test is not parallel
+// because it measures goroutines and memory of the process.
 func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := start(t, func(o *envserver.Options) {
@@ -29,7 +29,7 @@ func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	r.eventually(func() bool { return heapInUse()-heap < n*300 }, "memory given back: a session alone is more than that")
 }
 
-// drop opens n connections and leaves each in one of the ways there are; the last way is to stay and send nothing.
+// drop opens n connections and ends each in one of several ways; the last way is to stay connected and send nothing.
 func (r *rig) drop(registry *prometheus.Registry, n int) {
 	r.t.Helper()
 	var silent []socket
@@ -61,7 +61,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A client that sends too much gets an error that says so.
+// A client that sends a too large body gets an error with the reason.
 func TestTooLargeABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxMessage = 1 << 10 })

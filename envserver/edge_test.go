@@ -50,7 +50,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func TestPagesOfStrangersCannotCall(t *testing.T) {
+func TestPagesOfOtherOriginsCannotCall(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	status, _, body := r.do("POST", "/step", `{"action":{"type":"list_tools"}}`, "Sec-Fetch-Site", "cross-site", "Content-Type", "text/plain")
@@ -58,8 +58,8 @@ func TestPagesOfStrangersCannotCall(t *testing.T) {
 	require.JSONEq(t, `{"detail":"Cross-origin request refused"}`, body)
 }
 
-// What a page's frames and images ask for with GET takes slots and reveals who is here; a link that a person follows does not.
-func TestGetsOfStrangersPagesAreRefused(t *testing.T) {
+// GET requests of frames and images of other origins' pages are refused, since they could take session slots. A link that a user follows is allowed.
+func TestGetsOfOtherOriginsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	status, _, _ := r.do("GET", "/web/state?session_id=s", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image")
@@ -72,8 +72,8 @@ func TestGetsOfStrangersPagesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// A page of a stranger whose name resolves to a server without tokens can neither call it nor open a socket: to the browser both are
-// of one origin, but the Host header has the page's name.
+// A foreign page whose name resolves to a server without tokens can neither call it nor open a WebSocket. For the browser both have one origin, but
+// the Host header has the page's name.
 func TestRebindingPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	ask := func(url, path, host string) int {
@@ -106,7 +106,7 @@ func TestRebindingPagesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, ask(closed.url, "/rollouts", "env.company.test"), "a token protects it under any name")
 }
 
-// What an agent wrote is never read as a page, nor is any refusal.
+// Browsers do not guess the type of an answer, so that an agent's output is not shown as a page.
 func TestBrowsersDoNotGuessTypes(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
@@ -118,8 +118,8 @@ func TestBrowsersDoNotGuessTypes(t *testing.T) {
 	}
 }
 
-// A client that is turned away for want of a token holds no connection by sending its body slowly.
-func TestTurnedAwayClientsAreHungUpOn(t *testing.T) {
+// A client without a token cannot hold a connection by sending its body slowly.
+func TestRefusedClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("secret")} })
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
@@ -145,7 +145,7 @@ func TestBodyTooLarge(t *testing.T) {
 	}
 }
 
-// Up to the bound a body is taken, by whatever protocol.
+// A body up to the bound is accepted, by every protocol.
 func TestBodyUpToTheBound(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -302,8 +302,7 @@ func TestMetricsAndSpans(t *testing.T) {
 	}, names, "reads have none")
 }
 
-// A client's trace goes on in the tool that it calls, and from there with the context into the engine: by HTTP for each request,
-// by WebSocket for all of the connection.
+// The spans of a tool call and of the engine belong to the client's trace, over HTTP by request and over a WebSocket by connection.
 func TestATraceGoesOn(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()
@@ -322,7 +321,7 @@ func TestATraceGoesOn(t *testing.T) {
 	require.Equal(t, trace, r.fake.traceOf("a"))
 }
 
-// gather reads a registry: name and label values of each series, without our prefix, to its value or number of observations.
+// gather reads a registry. It maps the name and label values of each series, without our prefix, to its value or number of observations.
 func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -382,7 +381,7 @@ func TestStandardMCPClient(t *testing.T) {
 	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "instruction")
 }
 
-// What clients of the protocol's older versions send beside calls.
+// Clients of older protocol versions also send pings and notifications.
 func TestStandardMCPPingAndNotification(t *testing.T) {
 	t.Parallel()
 	r := start(t)

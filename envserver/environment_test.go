@@ -25,7 +25,7 @@ func oneTool(name string) func(context.Context) ([]envserver.Tool, error) {
 	}
 }
 
-// An environment whose tool server does not answer says so; the server and its other environments work.
+// An environment whose tool server does not answer reports that; the server and its other environments work.
 func TestEnvironmentWithoutItsToolServer(t *testing.T) {
 	t.Parallel()
 	down := func(context.Context) ([]envserver.Tool, error) {
@@ -80,7 +80,7 @@ func TestEnvironmentWithoutItsToolServer(t *testing.T) {
 	require.InDelta(t, 7, lists, 0, "lists of all environments are counted in one place")
 }
 
-// A definition that the MCP library does not take hides one tool, not the others.
+// A tool definition that the MCP library refuses hides only that tool.
 func TestToolThatMCPRefuses(t *testing.T) {
 	t.Parallel()
 	tools := func(context.Context) ([]envserver.Tool, error) {

@@ -2,11 +2,11 @@ package envserver
 
 import "github.com/go-chi/chi/v5"
 
-// Router is the routes as they are served: that they are the ones of the document cannot be seen from outside.
+// Router returns the served routes, to compare them with the document.
 func (s *Server) Router() chi.Routes { return s.router() }
 
-// Views is how many sessions have something to show.
+// Views returns the number of sessions with a view.
 func (s *Server) Views() int { return s.views.Len() }
 
-// Described is the OpenAPI document, without the token that fetching it may need.
+// Described returns the OpenAPI document, which a client may need a token to fetch.
 func (s *Server) Described() []byte { return s.described }

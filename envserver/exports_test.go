@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldBack is an engine whose traces and transcripts are read only once it is let, and which counts the readers.
+// heldBack is an engine whose traces and transcripts are readable only after let is closed. It counts the readers.
 type heldBack struct {
 	*fake
 	let           chan struct{}
@@ -52,7 +52,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A few of the answers that are made as a whole are made at once, of all kinds together; the others wait.
+// The server builds only as many exports at once as fit the memory, of all kinds together; the others wait.
 func TestExportsShareMemory(t *testing.T) {
 	t.Parallel()
 	h := &heldBack{fake: newFake(), let: make(chan struct{})}

@@ -22,7 +22,7 @@ import (
 const (
 	waits  = "wait"  // runs until finished or aborted
 	fails  = "fail"  // cannot be started
-	panics = "panic" // trips over a bug
+	panics = "panic" // panics
 )
 
 // fake is an engine in memory.
@@ -50,7 +50,7 @@ func newFake() *fake {
 	}
 }
 
-// traceOf is the trace in which a rollout was started.
+// traceOf returns the id of the trace in which a rollout was started.
 func (f *fake) traceOf(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *fake) Messages(_ context.Context, id string) (rollout.Transcript, error
 	return t, nil
 }
 
-// Events are the phases, a text at the end of the rollout, and its end.
+// Events emits the phases, a text at the end of the rollout, and its end.
 func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
 	state, err := f.State(ctx, id)
 	if err != nil {
@@ -268,7 +268,7 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	return page, nil
 }
 
-// Open finds no output of a verifier's script where there was none.
+// Open returns fault.NotFound for the output of a verifier's script if the task has none.
 func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 	if name == "result" && f.left == "" {
 		f.mu.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
-// FuzzFrame: every frame has exactly one answer that is a JSON object with type and data, except one that closes. The state
-// asked for after it shows that nothing else was sent and that the session lives.
+// FuzzFrame checks that every frame gets exactly one answer, a JSON object with type and data, unless it closes the connection. A state request after
+// it checks that nothing else was sent and that the session still works.
 func FuzzFrame(f *testing.F) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "wire", "ws.json"))
 	require.NoError(f, err)

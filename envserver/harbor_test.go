@@ -129,7 +129,7 @@ func TestHarborResult(t *testing.T) {
 	require.InDelta(t, 2, dig(t, state, "data", "rollouts_completed"), 0)
 }
 
-// What cannot run is a result that says why, without a reward, and without anything that would stop a trainer, unless no rollout ever could.
+// A rollout that cannot run gives a result with the reason and without a reward. It stops the trainer only if no rollout could ever run.
 func TestHarborRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
@@ -175,7 +175,7 @@ func TestHarborRefusals(t *testing.T) {
 	require.Equal(t, "tool_not_found", dig(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"))
 }
 
-// A rollout that is lost has no reward and no turns, and its result makes an empty trace rather than an error.
+// A lost rollout has no reward and no turns; its result is an empty trace and not an error.
 func TestHarborLostRollout(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
@@ -198,7 +198,7 @@ func TestHarborLostRollout(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(got["findings"]), "FATAL")
 }
 
-// A harness that calls no model needs no endpoint, whatever the call and the environment say of one.
+// A harness without model calls needs no endpoint, whatever endpoint the call and the environment name.
 func TestHarborWithoutAModel(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t), func(o *envserver.Options) {
@@ -225,7 +225,7 @@ func TestHarborWithoutAModel(t *testing.T) {
 	}
 }
 
-// A trainer keeps 128 rollouts in flight, each with a connection of its own: none is refused, however few sessions other environments have.
+// A trainer keeps 128 rollouts in flight, each with a connection of its own. None is refused, also if other environments have few sessions.
 func TestHarborQueuesACrowd(t *testing.T) {
 	t.Parallel()
 	const crowd = 160
@@ -386,7 +386,7 @@ func TestHarborAtTheRoot(t *testing.T) {
 	require.Error(t, schema.Validate(map[string]any{"colour": "red"}))
 }
 
-// Without task sets the root offers what it offers to opencode_env's clients, byte for byte, and no Task API.
+// Without task sets the root has the tools of opencode_env, byte for byte, and no Task API.
 func TestRootWithoutTaskSets(t *testing.T) {
 	t.Parallel()
 	const list = `{"type":"step","data":{"type":"list_tools"}}`

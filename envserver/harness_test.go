@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// patience bounds every wait of these tests; only a bug ever uses it up.
+// patience bounds every wait of these tests; only a bug reaches it.
 const patience = 5 * time.Minute
 
 // rig is a server with a fake engine, on a listener of its own.
@@ -62,7 +62,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	return &rig{t: t, fake: f, srv: srv, url: ts.URL, resolve: o.Resolve, says: newContract(t, srv)}
 }
 
-// do sends a request and returns status, headers and body; what it gets is held to the OpenAPI document.
+// do sends a request and returns status, headers and body. It checks the answer against the OpenAPI document.
 func (r *rig) do(method, path, body string, headers ...string) (int, http.Header, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))

@@ -85,7 +85,7 @@ func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte
 	_, span := s.env.Tracer.Start(ctx, "ws mcp")
 	reply := spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
 	if work, ok := reply.(later); ok && req.ID != nil {
-		return overtakable(work)
+		return namedLater(work)
 	}
 	return reply
 }

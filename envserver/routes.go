@@ -115,10 +115,10 @@ func named(rt api.Route) http.HandlerFunc {
 	}
 }
 
-// unescaped routes a request by its decoded path.
+// unescaped makes the router use the decoded path of a request.
 func unescaped(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawPath != "" { // which the router would go by
+		if r.URL.RawPath != "" { // the router would use it
 			u := *r.URL
 			u.RawPath = ""
 			r = r.WithContext(r.Context())
@@ -128,7 +128,7 @@ func unescaped(next http.Handler) http.Handler {
 	})
 }
 
-// noHandshake answers why a WebSocket's handshake is refused.
+// noHandshake answers a refused WebSocket handshake with the reason.
 func noHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
 	w.Header().Set("Sec-WebSocket-Version", "13")
 	httpio.WriteDetail(w, status, why.Error())

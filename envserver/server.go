@@ -192,7 +192,7 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	if s.stop.Err() != nil {
 		return
 	}
-	// Whatever ids the client has named: in its name only its own end.
+	// Act as the client, so that only its own rollouts end, whatever ids it has named.
 	client := access.WithCaller(context.Background(), access.Token{Name: ended.Owner, Scope: access.ScopeClient})
 	if s.env.Play != nil && ended.Left() {
 		ctx, cancel := context.WithTimeout(client, leaveTime)

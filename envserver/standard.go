@@ -41,7 +41,7 @@ type standardHandlers struct {
 
 // standardForm is the form of a handler's answers.
 type standardForm struct {
-	events    bool // in event streams, which can carry progress notifications; else in objects
+	events    bool // as event streams, which can carry progress notifications; else as JSON objects
 	handshake bool // only for clients that begin with initialize: later versions of the protocol have no sessions, and an episode needs one
 }
 

@@ -33,7 +33,7 @@ func TestTraceFormats(t *testing.T) {
 	r.begin("r1")
 	status, _, out := r.do("GET", "/rollouts/r1/trace?format=parquet", "")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
-	require.Contains(t, out, `want jsonl, npz or atif, got \"parquet\"`)
+	require.Contains(t, out, `must be jsonl, npz or atif, got \"parquet\"`)
 	status, _, out = r.do("GET", "/rollouts/r1/trace?format=npz", "")
 	require.Equal(t, http.StatusInternalServerError, status, "what is left is no trace")
 	require.Contains(t, out, "trace after 0 turns")

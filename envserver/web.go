@@ -130,7 +130,7 @@ func readWebStep(data []byte) (env.Action, issue.List) {
 	return env.ReadAction(raw)
 }
 
-// dict is object, with the reference's words for a body of a plain dictionary.
+// dict is httpio.Object with the reference's error for a body that is not a dictionary.
 func dict(data []byte) (map[string]any, issue.List) {
 	obj, found := httpio.Object(data)
 	for i := range found {

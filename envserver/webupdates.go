@@ -79,7 +79,7 @@ func (s *Server) show(ctx context.Context, ws *websocket.Conn, sess *session.Ses
 	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(s.o.PingInterval))
 }
 
-// changes waits for the next change and pings the client meanwhile; false: there is none to come.
+// changes waits for the next change and pings the client meanwhile; false: there will be none.
 func (s *Server) changes(ctx context.Context, ws *websocket.Conn, changed, cleared <-chan struct{}) bool {
 	ping := time.NewTicker(s.o.PingInterval)
 	defer ping.Stop()

@@ -28,20 +28,20 @@ const attachWait = 2 * time.Second
 
 // protocol is the differences between the two WebSocket routes.
 type protocol struct {
-	// refuse returns the frame with the reason for no session; failed returns the frame for a request that met a bug of ours.
+	// refuse returns the frame with the reason why there is no session; failed returns the frame for a request that panicked.
 	refuse func(error) any
 	failed func(message string) any
-	// handle answers one frame in a session: with a value to encode, an encoded, a later, an overtakable or a goodbye.
+	// handle answers one frame in a session: with a value to encode, an encoded, a later, a namedLater or a goodbye.
 	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
 // later is a reply that needs the engine or the store. The connection is read while it is made.
 type later func(context.Context) any
 
-// overtakable is a later whose reply names its request, so that it cannot mislead a client that no longer waits for it.
-type overtakable later
+// namedLater is a later whose reply names its request, so that a client that no longer waits for it cannot take it for another answer.
+type namedLater later
 
-// goodbye ends the connection.
+// goodbye is the reply that ends the connection.
 type goodbye struct{}
 
 func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
@@ -93,11 +93,11 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 
 func (s *Server) wsOptions(ctx context.Context, p protocol) wsio.Options {
 	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, MessageTimeout: s.o.BodyTimeout, Memory: s.memory.Of(access.CallerOf(ctx).Name),
-		Refuse: p.turnAway, ErrGone: tools.ErrGone, ErrGaveUp: tools.ErrGaveUp, GiveUpAfter: s.o.GiveUp}
+		Refuse: p.refuseFrame, ErrGone: tools.ErrGone, ErrGaveUp: tools.ErrGaveUp, GiveUpAfter: s.o.GiveUp}
 }
 
-// turnAway answers a frame that was not read, and ends the connection.
-func (p protocol) turnAway(err error) wsio.Answer {
+// refuseFrame answers a frame that was refused before it was read, and ends the connection.
+func (p protocol) refuseFrame(err error) wsio.Answer {
 	var large *intake.TooLargeError
 	if errors.As(err, &large) {
 		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: %v", err)))
@@ -129,16 +129,16 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 		s.env.Keep(s.stop, sess) // before the answer, since the client may then come again
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:
-		return wsio.Answer{Later: s.inTime(p, reply)}
-	case overtakable:
-		return wsio.Answer{Later: s.inTime(p, later(reply)), Named: true}
+		return wsio.Answer{Later: s.encodeLater(p, reply)}
+	case namedLater:
+		return wsio.Answer{Later: s.encodeLater(p, later(reply)), Named: true}
 	default:
 		return p.encode(reply)
 	}
 }
 
-// inTime is a later as the connection takes it.
-func (s *Server) inTime(p protocol, reply later) func(context.Context) wsio.Answer {
+// encodeLater returns a later in the form of wsio.Answer.Later.
+func (s *Server) encodeLater(p protocol, reply later) func(context.Context) wsio.Answer {
 	return func(ctx context.Context) wsio.Answer {
 		return p.encode(s.guard(p, func() any { return reply(ctx) }))
 	}
@@ -165,7 +165,7 @@ func (p protocol) encode(v any) wsio.Answer {
 	return wsio.Answer{Reply: out.Pieces, KeepAlive: out.Text}
 }
 
-// linger sends a client the reason for no session, and keeps the connection open for a while: the Python client sends its first request
+// linger sends a client the reason why it gets no session, and keeps the connection open for a while: the Python client sends its first request
 // before it reads, and would not see the reason on a closed connection.
 func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why error) {
 	refuse, err := pyjson.Encode(p.refuse(why))

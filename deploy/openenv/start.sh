@@ -11,7 +11,7 @@ if [ -n "${ROLLOUTD_TOKENS:-}${ROLLOUTD_TOKENS_FILE:-}" ]; then
 	run
 fi
 if [ "${OPEN_PORT:-}" != 1 ]; then
-	echo "start.sh: set ROLLOUTD_TOKENS, or OPEN_PORT=1 to let everybody in who reaches port 8000" >&2
+	echo "start.sh: set ROLLOUTD_TOKENS, or OPEN_PORT=1 to accept every client that reaches port 8000" >&2
 	exit 1
 fi
 export ROLLOUTD_LISTEN=127.0.0.1:8001
