@@ -108,7 +108,7 @@ func componentName(t reflect.Type, fallback string) string {
 // nullableByAnyOf makes the library write nullable members as anyOf: beside a reference it would lose the null.
 func nullableByAnyOf(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true }
 
-// orNull takes away the type that the library leaves beside the two schemas of such a member, and which forbids the null.
+// dropTypeBesideAnyOf removes the type that the library writes beside the anyOf of a nullable member, because it forbids the null.
 func dropTypeBesideAnyOf(p jsonschema.InterceptPropParams) error {
 	if p.Processed && len(p.PropertySchema.AnyOf) > 0 {
 		p.PropertySchema.Type = nil
@@ -116,7 +116,7 @@ func dropTypeBesideAnyOf(p jsonschema.InterceptPropParams) error {
 	return nil
 }
 
-// always marks the members of an answer that are never left out as required.
+// requirePresent marks the members of an answer that are never omitted as required.
 func requirePresent(p jsonschema.InterceptPropParams) error {
 	oc, ok := openapi.OperationCtx(p.Context)
 	if !ok || !oc.IsProcessingResponse() || !p.Processed {

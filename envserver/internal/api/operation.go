@@ -25,12 +25,12 @@ type Operation struct {
 	Refuses []int
 }
 
-// Unread are the refusals of a route with a body, whatever is in it, and more.
+// BodyErrors returns the error statuses of a route with a body, and more.
 func BodyErrors(more ...int) []int {
 	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable}, more...)
 }
 
-// Unserved are the refusals of a route that needs a session or the engine, and more.
+// EngineErrors returns the error statuses of a route that needs a session or the engine, and more.
 func EngineErrors(more ...int) []int { return append([]int{http.StatusServiceUnavailable}, more...) }
 
 // Media is the answer of a route that is not JSON.
