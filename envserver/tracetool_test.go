@@ -37,5 +37,5 @@ func TestTraceTool(t *testing.T) {
 	for id, want := range map[string]string{"runs": "is not done", "none": "no rollout"} {
 		require.Contains(t, dig(t, object(t, ask(id)), "data", "observation", "error", "message"), want)
 	}
-	require.Contains(t, ask("r", "limit", 0), "want 1 to 1000")
+	require.Contains(t, ask("r", "limit", 0), "must be 1 to 1000")
 }
