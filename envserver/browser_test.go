@@ -158,7 +158,7 @@ func TestPageOfProducers(t *testing.T) {
 	b.says("#producer-list", "algebra")
 	b.says("#delivery-list", "connection <refused>")
 	b.look("producers")
-	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // at once: the list is drawn again and again
+	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
 	for _, part := range []string{
 		"the trainer has enough batches", "7 of 500", "group 41", "40 started, 1 in flight, 1 to be delivered, 30 delivered",
 		"3 (9.1 % of those that ended), 1 failed, 2 too long", "3 of 32", "math-40", "connection <refused>", "0.500",

@@ -13,7 +13,7 @@ import (
 // An MCP client that cancels a call aborts its rollout if on_disconnect is abort. Another client's call of the same id continues.
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"2025-03-26", "2025-06-18", ""} { // the newest one closes the stream
+	for _, version := range []string{"2025-03-26", "2025-06-18", ""} { // the newest version closes the stream
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			testCancelledCall(t, version)

@@ -78,7 +78,7 @@ func overWS(r *rig) func() (io.Reader, error) {
 	}
 }
 
-// overMCP asks as a client of the MCP protocol proper does.
+// overMCP requests the result as a client of the MCP protocol does.
 func overMCP() asking {
 	client := &http.Client{Transport: &http.Transport{DialContext: narrow}}
 	return func(r *rig) func() (io.Reader, error) {

@@ -60,7 +60,7 @@ func (r *rig) cut(t *testing.T, id, hello string, script func(string) []byte, se
 
 	again := r.dial("/ws")
 	if out := again.ask(`{"type":"reset","data":{"episode_id":"ep-` + id + `","attach":true}}`); strings.Contains(out, "Unknown episode_id") {
-		again.ask(`{"type":"reset","data":{"episode_id":"ep-` + id + `"}}`) // it was cut before the server received it
+		again.ask(`{"type":"reset","data":{"episode_id":"ep-` + id + `"}}`) // the connection broke before the server received the reset
 	}
 	require.Equal(t, id, answer(t, again.ask(call("run_rollout", task(id, "x"))))["rollout_id"])
 	require.Contains(t, again.ask(`{"type":"state"}`), `"rollouts_completed":1`)

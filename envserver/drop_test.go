@@ -19,13 +19,13 @@ import (
 func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := start(t, func(o *envserver.Options) {
-		o.Registerer, o.MaxSessions, o.PingInterval = registry, 1000, 2*time.Second // half-open ones are found by pings
+		o.Registerer, o.MaxSessions, o.PingInterval = registry, 1000, 2*time.Second // pings detect half-open connections
 	})
 	const n = 500
-	r.drop(registry, n) // what is made once is made, such as the runtime's descriptors of so many goroutines
+	r.drop(registry, n) // allocates what the process allocates only once, such as the runtime's descriptors of goroutines
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
 	r.drop(registry, n)
-	r.eventually(func() bool { return runtime.NumGoroutine() < goroutines+10 }, "goroutines ended") // this look at them is some, too
+	r.eventually(func() bool { return runtime.NumGoroutine() < goroutines+10 }, "goroutines ended") // the condition runs in goroutines too
 	r.eventually(func() bool { return heapInUse()-heap < n*300 }, "memory given back: a session alone is more than that")
 }
 

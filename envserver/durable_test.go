@@ -54,7 +54,7 @@ func (k *memoryKeeper) count() int {
 	return k.writes
 }
 
-// replicas are two servers with one engine and one keeper; MaxSessions lets a test see which slots are taken.
+// replicas starts two servers with one engine and one keeper. A test sets MaxSessions to see which slots are taken.
 func replicas(t *testing.T, change ...func(*envserver.Options)) (a, b *rig, kept *memoryKeeper) {
 	t.Helper()
 	kept = newKeeper()
@@ -81,7 +81,7 @@ func TestReattachAfterADrop(t *testing.T) {
 			want := c.ask(`{"type":"state"}`)
 			require.Contains(t, want, `"rollouts":["r1","r2"]`)
 			require.Contains(t, want, `"step_count":2`)
-			require.NoError(t, c.NetConn().Close()) // no goodbye
+			require.NoError(t, c.NetConn().Close()) // no close frame
 
 			again := b.dial("/ws")
 			require.Contains(t, again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`), `"observation":{"metadata":{}}`)
@@ -93,7 +93,7 @@ func TestReattachAfterADrop(t *testing.T) {
 	}
 }
 
-// Each client that attaches goes on from the one before it, also while connections of earlier ones are still open.
+// Each client that attaches continues from the state of the client before it, even while earlier connections are still open.
 func TestAttachGoesOnFromTheLatest(t *testing.T) {
 	t.Parallel()
 	for name, elsewhere := range map[string]bool{"same replica": false, "another replica": true} {
@@ -150,7 +150,7 @@ func TestSessionIDIsFoundAgain(t *testing.T) {
 	b.eventually(func() bool { return b.rpc("openenv/session/create", nil)["result"] != nil }, "its slot is free again")
 }
 
-// With session ids HTTP is sticky, on whatever replica a request lands.
+// HTTP requests with a session id reach the same session on every replica.
 func TestStickyHTTP(t *testing.T) {
 	t.Parallel()
 	a, b, _ := replicas(t)
@@ -199,7 +199,7 @@ func TestSessionSurvivesARestart(t *testing.T) {
 	b.eventually(func() bool { return b.fake.aborted("r") }, "the promise to abort went on with the session")
 }
 
-// A client's session, episode and id are nothing to another client.
+// A client cannot use the session, episode or id of another client.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	mine, theirs := envserver.PlainToken("token-of-mine"), envserver.PlainToken("token-of-theirs")
@@ -242,7 +242,7 @@ func TestWhatDoesNotChangeIsNotWritten(t *testing.T) {
 	require.Equal(t, before, kept.count(), "steps that start nothing are kept when the connection ends")
 }
 
-// The body of a request must arrive within a bound, also when it comes byte by byte.
+// The body of a request must arrive within a time limit, even if it arrives byte by byte.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 20 * time.Millisecond })

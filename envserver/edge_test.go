@@ -198,7 +198,7 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// logs is a buffer that a logger may write to while a test reads it.
+// logs is a buffer that a logger can write to while a test reads it.
 type logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -233,7 +233,7 @@ func TestABugIsAnErrorWithAnID(t *testing.T) {
 	require.EqualValues(t, -32603, dig(t, out, "error", "code"))
 }
 
-// brokenWriter is a bug outside the tools: the first answer written to it panics.
+// brokenWriter simulates a bug outside the tools: the first WriteHeader panics.
 type brokenWriter struct {
 	http.ResponseWriter
 	broken bool
@@ -360,7 +360,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A client of the protocol itself, from its own library: it initializes, lists and calls.
+// A client from the MCP library initializes a session, lists the tools and calls one.
 func TestStandardMCPClient(t *testing.T) {
 	t.Parallel()
 	r := start(t)

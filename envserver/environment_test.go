@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// oneTool lists a tool of that name.
+// oneTool returns a listing of one tool of that name.
 func oneTool(name string) func(context.Context) ([]envserver.Tool, error) {
 	return func(context.Context) ([]envserver.Tool, error) {
 		return []envserver.Tool{{Name: name, Description: "x", InputSchema: &jsonschema.Schema{Type: "object"}}}, nil
@@ -103,7 +103,7 @@ func TestToolThatMCPRefuses(t *testing.T) {
 	require.NotContains(t, w.Body.String(), `"lies"`)
 }
 
-// The routes of the executor and of scores are described where there are episodes.
+// The document has the routes of the executor and of scores if the server has episodes.
 func TestEpisodeRoutesAreDescribed(t *testing.T) {
 	t.Parallel()
 	srv, err := envserver.New(envserver.Options{

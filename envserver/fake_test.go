@@ -18,14 +18,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Instructions that the fake engine understands; every other rollout is done at once.
+// Instructions that the fake engine understands. Every other rollout is done at once.
 const (
 	waits  = "wait"  // runs until finished or aborted
 	fails  = "fail"  // cannot be started
 	panics = "panic" // panics
 )
 
-// fake is an engine in memory.
+// fake is an in-memory engine.
 type fake struct {
 	mu       sync.Mutex
 	specs    map[string]rollout.Spec
@@ -35,12 +35,12 @@ type fake struct {
 	messages map[string]rollout.Transcript
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
-	unlogged bool                  // a reader of events is also sent one that is not in the log; set before the first
+	unlogged bool                  // a reader of events also gets one that is not in the log; set before the first
 	calls    int                   // model calls among the events of every rollout; set before the first
 	toolCall []rollout.ToolEvent   // start and end of a tool call in every rollout; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
-	lines    string                // of every trace; empty: as left says; set before the first
-	left     string                // what every rollout left under every name; empty: what name and id tell
+	lines    string                // of every trace; empty: see left; set before the first
+	left     string                // content of every artifact; empty: name and id of the rollout
 }
 
 func newFake() *fake {
@@ -76,7 +76,7 @@ func (f *fake) Start(ctx context.Context, s rollout.Spec) (rollout.State, error)
 	return f.state(s.ID), nil
 }
 
-// end closes a rollout; f.mu is held.
+// end ends a rollout. The caller holds f.mu.
 func (f *fake) end(id string, o rollout.Outcome) {
 	f.ended[id] = o
 	close(f.done[id])

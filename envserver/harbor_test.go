@@ -24,7 +24,7 @@ import (
 
 const harborPath = "/env/harbor"
 
-// withHarbor adds HarborEnv's environment with a Harbor task and a set of lines.
+// withHarbor adds HarborEnv's environment with a Harbor task and a task set in a JSON lines file.
 func withHarbor(t *testing.T) func(*envserver.Options) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,8 @@ func withHarbor(t *testing.T) func(*envserver.Options) {
 	}
 }
 
-// harborTrace is a title, two turns of the agent (a trainer cannot use the second), and a call that broke.
+// harborTrace returns a trace of a title call, two turns of the agent of which the second cannot be used for training, and a broken
+// call.
 func harborTrace(t *testing.T) string {
 	t.Helper()
 	var lines strings.Builder
@@ -72,7 +73,7 @@ func harborTrace(t *testing.T) string {
 	return lines.String()
 }
 
-// harborCall calls run_rollout as HarborEnv does, and returns the result.
+// harborCall calls run_rollout as HarborEnv does and returns the result.
 func (s socket) harborCall(args map[string]any) map[string]any {
 	s.t.Helper()
 	reply := object(s.t, s.ask(call("run_rollout", args)))
@@ -251,8 +252,8 @@ func TestHarborQueuesACrowd(t *testing.T) {
 	all.Wait()
 }
 
-// A trace in the Agent Trajectory Interchange Format has each message of the agent's conversation once, and what a tool returned at the step
-// that called it.
+// A trace in the Agent Trajectory Interchange Format has each message of the agent's conversation once. The result of a tool is in the
+// step that called the tool.
 func TestTraceAsATIF(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
@@ -324,10 +325,10 @@ func TestHarborTaskAPI(t *testing.T) {
 		dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
 }
 
-// TestHarborClient runs the published client of OpenEnv's Harbor environment, as it is.
+// TestHarborClient runs the published client of OpenEnv's Harbor environment.
 func TestHarborClient(t *testing.T) {
 	t.Parallel()
-	python := pyclient.Interpreter(t, pyclient.Newest()) // the earlier ones have no such client
+	python := pyclient.Interpreter(t, pyclient.Newest()) // earlier releases have no such client
 	for name, base := range map[string]string{"own path": harborPath, "root": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -338,7 +339,7 @@ func TestHarborClient(t *testing.T) {
 	}
 }
 
-// At the root run_rollout takes HarborEnv's arguments beside its own, where there are task sets.
+// If the server has task sets, run_rollout at the root takes HarborEnv's arguments in addition to its own.
 func TestHarborAtTheRoot(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))

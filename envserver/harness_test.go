@@ -22,7 +22,7 @@ import (
 // patience bounds every wait of these tests; only a bug reaches it.
 const patience = 5 * time.Minute
 
-// rig is a server with a fake engine, on a listener of its own.
+// rig is a server with a fake engine and its own listener.
 type rig struct {
 	t       *testing.T
 	fake    *fake
@@ -45,7 +45,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal:       func(key string) string { return "sealed(" + key + ")" },
 		Linger:     patience,
-		GiveUp:     patience, // a busy machine is no client that gave up
+		GiveUp:     patience, // a slow machine must not look like a client that gave up
 	}
 	for _, c := range change {
 		c(&o)
@@ -67,7 +67,7 @@ func (r *rig) do(method, path, body string, headers ...string) (int, http.Header
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
-	req.Close = true // the reference server may end a connection that is kept just as the next request comes
+	req.Close = true // the reference server may close a kept connection when the next request arrives
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -116,7 +116,7 @@ func (r *rig) dial(path string, headers ...string) socket {
 	return c
 }
 
-// open is dial without a Cleanup, which would keep the connection for as long as the test lasts.
+// open is dial without a Cleanup, which would keep the connection in memory until the test ends.
 func (r *rig) open(path string, headers ...string) socket {
 	r.t.Helper()
 	h := http.Header{}
@@ -158,7 +158,7 @@ func (s socket) closed() int {
 	return closed.Code
 }
 
-// call is the frame of a tool call.
+// call returns the frame of a tool call.
 func call(tool string, args map[string]any) string {
 	if args == nil {
 		args = map[string]any{}
@@ -170,7 +170,7 @@ func call(tool string, args map[string]any) string {
 	return string(raw)
 }
 
-// task is a rollout that resolves without further arguments.
+// task returns the arguments of a rollout that resolves without further arguments.
 func task(id, instruction string, more ...any) map[string]any {
 	args := map[string]any{"endpoint": "vllm", "instruction": instruction, "rollout_id": id}
 	for i := 0; i < len(more); i += 2 {
@@ -186,7 +186,7 @@ func object(t *testing.T, raw string) map[string]any {
 	return v
 }
 
-// dig follows keys and positions into a decoded value.
+// dig follows keys and indexes into a decoded value.
 func dig(t *testing.T, v any, path ...any) any {
 	t.Helper()
 	for _, p := range path {
@@ -204,7 +204,7 @@ func dig(t *testing.T, v any, path ...any) any {
 	return v
 }
 
-// answer is the JSON text that a tool returned over /ws.
+// answer decodes the JSON text that a tool returned over /ws.
 func answer(t *testing.T, frame string) map[string]any {
 	t.Helper()
 	text, ok := dig(t, object(t, frame), "data", "observation", "result", "data").(string)

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
-// Without any setting a call takes as long as its rollout, here two hours.
+// By default a call may take as long as its rollout, here two hours.
 func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 	})
 }
 
-// The limit holds on every way to call a tool by JSON-RPC, and a client that names its own has that one.
+// The time limit applies to every way to call a tool with JSON-RPC. A limit in the call overrides the server's.
 func TestACallsOwnTimeoutWinsOverMCP(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -70,7 +70,7 @@ func TestAnImpossibleTimeoutIsRefused(t *testing.T) {
 	require.Zero(t, r.fake.count())
 }
 
-// Over HTTP timeout_s stands beside the action, as in the reference.
+// In an HTTP request timeout_s is next to the action, as in the reference server.
 func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -84,7 +84,7 @@ func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	require.Contains(t, dig(t, failed, "message"), "timed out after 1.5 seconds; rollout r goes on")
 }
 
-// rpcRun is the request that runs a rollout which does not end by itself.
+// rpcRun returns a request that runs a rollout which does not end by itself.
 func rpcRun(t *testing.T, meta map[string]any) string {
 	t.Helper()
 	params := map[string]any{"name": "run_rollout", "arguments": task("r", waits)}

@@ -20,8 +20,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fakeEpisodes are episodes of the fake engine's rollouts. Their one tool, note, returns the texts that it was called with in the episode; with
-// the text "wait" it returns when its caller gives up.
+// fakeEpisodes are episodes of the fake engine's rollouts. Their one tool, note, returns all texts that it was called with in the
+// episode. With the text "wait" it blocks until its context ends.
 type fakeEpisodes struct {
 	envserver.Episodes
 	fake  *fake
@@ -68,14 +68,14 @@ func (f *fakeEpisodes) of(id string) []string {
 	return f.notes[id]
 }
 
-// stateOf is the state of a rollout that there is.
+// stateOf returns the state of an existing rollout.
 func (f *fake) stateOf(id string) rollout.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state(id)
 }
 
-// ids are those of all rollouts.
+// ids returns the ids of all rollouts.
 func (f *fake) ids() (all []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,10 +95,10 @@ func withEpisodes(o *envserver.Options) {
 	}}
 }
 
-// mcpClient is a client of the protocol proper at /env/tools/mcp, request by request.
+// mcpClient is an MCP client at /env/tools/mcp that sends single requests.
 type mcpClient struct {
 	*rig
-	id   string // of its session
+	id   string // of its MCP session
 	more []string
 }
 
@@ -122,14 +122,14 @@ func (c mcpClient) send(method, body string) (int, http.Header, string) {
 	return c.do(method, "/env/tools/mcp", body, headers...)
 }
 
-// list returns the status of a tools/list.
+// list sends tools/list and returns the status.
 func (c mcpClient) list() int {
 	c.t.Helper()
 	status, _, _ := c.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
 	return status
 }
 
-// note calls the tool and returns its text.
+// note calls the tool note and returns its text.
 func (c mcpClient) note(text string) string {
 	c.t.Helper()
 	status, _, body := c.send("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`, text))
@@ -137,7 +137,7 @@ func (c mcpClient) note(text string) string {
 	return dig(c.t, object(c.t, body), "result", "content", 0, "text").(string)
 }
 
-// Each client of MCP has an episode of its own by the id that initialize gave it, from its first call until it ends the session.
+// Each MCP client has its own episode under the session id that initialize returned, from its first call until it ends the session.
 func TestMCPSessionIsAnEpisode(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes)
@@ -167,7 +167,7 @@ func TestMCPSessionIsAnEpisode(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status, "whose session?")
 }
 
-// Calls that are made at once in a new session are made in one episode.
+// Concurrent calls in a new session share one episode.
 func TestMCPCallsAtOnceShareAnEpisode(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes)
@@ -180,7 +180,8 @@ func TestMCPCallsAtOnceShareAnEpisode(t *testing.T) {
 	require.Equal(t, 1, r.fake.count())
 }
 
-// The session is found on every replica and after a restart, by its owner alone, and has ended everywhere when it was ended anywhere.
+// A session works on every replica and after a restart, but only for its owner. A session that one replica has ended has ended on all
+// replicas.
 func TestMCPSessionIsKept(t *testing.T) {
 	t.Parallel()
 	kept, engine := newKeeper(), newFake()
@@ -206,7 +207,7 @@ func TestMCPSessionIsKept(t *testing.T) {
 	}
 }
 
-// Sessions of MCP take slots as all do, and give them back.
+// MCP sessions take slots as other sessions do, and free them when they end.
 func TestMCPSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes, func(o *envserver.Options) { o.MaxSessions = 1 })
@@ -219,7 +220,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 	r.initialize()
 }
 
-// The end of a session ends its calls, and nothing of it is kept by them.
+// The end of a session ends its calls, and the calls leave no record in the keeper.
 func TestEndOfAnMCPSessionEndsItsCalls(t *testing.T) {
 	t.Parallel()
 	kept := newKeeper()
@@ -241,7 +242,7 @@ func TestEndOfAnMCPSessionEndsItsCalls(t *testing.T) {
 	require.Empty(t, kept.m)
 }
 
-// A session that the URL names stays when a client of it ends: its name is for coming back.
+// A session that the request names outlives its MCP client, because clients return to a named session.
 func TestNamedSessionOutlivesItsMCPClient(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes)
@@ -252,7 +253,7 @@ func TestNamedSessionOutlivesItsMCPClient(t *testing.T) {
 	require.Equal(t, `{"text":"a"} {"text":"b"}`, r.initialize("X-Session-Id", "mine").note("b"))
 }
 
-// Outside of interactive episodes the end of a session ends the calls of its client that are under way.
+// Outside of interactive episodes too, the end of an MCP session ends the calls in flight of that session's client.
 func TestEndOfAnMCPClientEndsItsCalls(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -286,7 +287,7 @@ func TestEndOfAnMCPClientEndsItsCalls(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// The published clients with their default settings, each in an episode of its own.
+// Each of the published clients works in its own episode with default settings.
 func TestMCPClientsInEpisodes(t *testing.T) {
 	t.Parallel()
 	python := map[string]pyclient.Requirements{"mcp_episode.py": pyclient.Newest(), "mcp2_episode.py": pyclient.MCP2()}

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
-// sink is a client that takes all and keeps nothing.
+// sink is a response writer that discards the body and counts its bytes.
 type sink struct {
 	header http.Header
 	status int
@@ -30,7 +30,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// allocated is the memory in bytes that a request takes: all that is allocated while it is answered, which is more than its peak.
+// allocated returns the bytes that are allocated while a request is answered, which is more than the peak of memory in use.
 func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, out *sink) {
 	t.Helper()
 	out = &sink{header: http.Header{}, status: http.StatusOK}
@@ -42,8 +42,8 @@ func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, o
 	return after.TotalAlloc - before.TotalAlloc, out
 }
 
-// The largest requests of every route that reads a body, and what each may take. docs/edge.md has the table. It does not run in parallel:
-// it counts what the process allocates.
+// Each route that reads a body stays within its memory limit for the largest requests. docs/edge.md has the table. The test is not
+// parallel because it measures the allocations of the process.
 func TestMemoryOfRequests(t *testing.T) {
 	srv, err := envserver.New(envserver.Options{
 		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
@@ -90,7 +90,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// A result goes from the store to the client as it is read; a tool, whose answer quotes it three times, holds it once.
+// A route streams a result from the store to the client. A tool, whose reply contains the result three times, holds it once.
 func TestMemoryOfResults(t *testing.T) {
 	f := newFake()
 	srv, err := envserver.New(envserver.Options{
@@ -109,7 +109,7 @@ func TestMemoryOfResults(t *testing.T) {
 	}
 	for path, body := range map[string]string{"/mcp": body, "/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`,
 		"/web/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`} {
-		runtime.GC() // the last iteration's value is free now
+		runtime.GC() // frees the value of the last iteration
 		took, out := allocated(t, srv, httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body)))
 		require.Greater(t, out.bytes, 2*size, "the text and its copy in structured content")
 		t.Logf("POST %-20s %d MiB for an answer of %d MiB", path, took>>20, out.bytes>>20)
@@ -117,7 +117,7 @@ func TestMemoryOfResults(t *testing.T) {
 	}
 }
 
-// Large requests that the server has no memory for at the moment are refused; small ones are answered.
+// Large requests are refused while the server has no memory for them. Small requests are answered.
 func TestRequestsShareMemory(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.RequestMemory = 1 })

@@ -12,10 +12,10 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// undescribed are the routes that are no part of the interface for programs.
+// undescribed are the routes that are not part of the API.
 var undescribed = []string{"/openapi.json", "/docs", "/redoc", "/", "/web", "/web/", `/web/{part:[a-z]+\.(?:css|js)}`}
 
-// What is served is what is described, in every mode.
+// The routes that are served are those in the document, in every mode.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*envserver.Options){
@@ -29,7 +29,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 			r := start(t, change)
 			var served []string
 			require.NoError(t, chi.Walk(r.srv.Router(), func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-				if !slices.Contains(undescribed, path) && method != http.MethodHead { // HEAD is answered as GET is
+				if !slices.Contains(undescribed, path) && method != http.MethodHead { // HEAD is answered like GET
 					served = append(served, method+" "+path)
 				}
 				return nil
@@ -48,7 +48,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 	}
 }
 
-// The document names what the reference's names.
+// The document has the schemas that the reference server's document has.
 func TestComponentsOfTheReference(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -60,7 +60,7 @@ func TestComponentsOfTheReference(t *testing.T) {
 	}
 }
 
-// Bodies that the document allows are not refused, and what it forbids is.
+// The server accepts bodies that the document allows and refuses bodies that it forbids.
 func TestRequestsAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -104,7 +104,7 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 	}
 }
 
-// The document describes the answer for an artifact that is not there, too; do holds the answer to it.
+// The document describes the response for a missing artifact. The function do checks the response against it.
 func TestAMissingArtifactIsDescribed(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.Episodes = struct{ envserver.Episodes }{} })
@@ -115,7 +115,7 @@ func TestAMissingArtifactIsDescribed(t *testing.T) {
 	}
 }
 
-// A server with tokens says which routes need one.
+// The document of a server with tokens has the routes that need one.
 func TestTokensAreDescribed(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })

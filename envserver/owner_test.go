@@ -19,7 +19,7 @@ const (
 	admin = "Bearer token-of-operator"
 )
 
-// shared is a server of two clients and an operator.
+// shared starts a server with two clients and an operator.
 func shared(t *testing.T, change ...func(*envserver.Options)) *rig {
 	t.Helper()
 	return start(t, append(change, func(o *envserver.Options) {
@@ -32,7 +32,7 @@ func shared(t *testing.T, change ...func(*envserver.Options)) *rig {
 	})...)
 }
 
-// beginAsAlice starts alice's rollout, which waits to be finished.
+// beginAsAlice starts a rollout of alice that runs until it is finished.
 func (r *rig) beginAsAlice(id string) {
 	r.t.Helper()
 	body, err := json.Marshal(task(id, waits))
@@ -43,7 +43,7 @@ func (r *rig) beginAsAlice(id string) {
 	require.Equal(r.t, "alice", spec.Owner)
 }
 
-// Over REST another client's rollout is not there, in the very words that are used for one that does not exist.
+// Over REST the rollout of another client is not found, with the same message as a rollout that does not exist.
 func TestRolloutsOfOthersAreNotFoundOverREST(t *testing.T) {
 	t.Parallel()
 	r := shared(t)
@@ -67,7 +67,7 @@ func TestRolloutsOfOthersAreNotFoundOverREST(t *testing.T) {
 	require.JSONEq(t, `{"rollout_id":"r1","aborted":true}`, out)
 }
 
-// A client asks for no more than its token allows; an operator's token has no such bound.
+// A client cannot request more resources than its token allows. An operator's token has no such limit.
 func TestSandboxesWithinTheTokensBound(t *testing.T) {
 	t.Parallel()
 	r := shared(t)
@@ -87,7 +87,8 @@ func TestSandboxesWithinTheTokensBound(t *testing.T) {
 	}
 }
 
-// An id that another client's rollout has is refused without a word about that rollout; the owner gets it again.
+// An id that a rollout of another client has is refused, and the message says nothing about that rollout. The owner gets its rollout
+// again.
 func TestIDsOfOthersAreTaken(t *testing.T) {
 	t.Parallel()
 	r := shared(t)
@@ -106,7 +107,8 @@ func TestIDsOfOthersAreTaken(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status)
 }
 
-// The same over a WebSocket and over both kinds of MCP. A client that leaves takes no rollout with it that is not its own.
+// Tools do not find the rollouts of another client, over a WebSocket and over both kinds of MCP. A client that disconnects does not
+// abort a rollout of another client.
 func TestRolloutsOfOthersAreNotFoundByTools(t *testing.T) {
 	t.Parallel()
 	r := shared(t)
@@ -129,7 +131,7 @@ func TestRolloutsOfOthersAreNotFoundByTools(t *testing.T) {
 	require.Equal(t, "running", answer(t, owner.ask(call("get_state", map[string]any{"rollout_id": "r1"})))["status"])
 }
 
-// An id that no rollout can have is not found, whatever is in it.
+// A malformed id is not found, whatever characters it has.
 func TestImpossibleIDsAreNotFound(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -13,13 +13,13 @@ import (
 
 const openEnvFolder = "../deploy/openenv"
 
-// OpenEnv's tools take the folder that describes the server to them.
+// OpenEnv's tools accept the folder that describes the server.
 func TestOpenEnvPackage(t *testing.T) {
 	t.Parallel()
 	pyclient.Interpreter(t, pyclient.Newest()).Run(t, filepath.Join("testdata", "py", "package_dir.py"), openEnvFolder)
 }
 
-// The image's script listens on all addresses with tokens alone, and without them only where OPEN_PORT says so.
+// The image's start script listens on all addresses only if tokens are set or OPEN_PORT allows it.
 func TestOpenEnvStart(t *testing.T) {
 	t.Parallel()
 	stubs := t.TempDir()

@@ -13,7 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// Over WS /mcp replies carry ids: the next request is answered at once, and the long one when it is done. One without an id is dropped.
+// Over WS /mcp replies have ids: the next request is answered at once, and the long request when it is done. The late reply to a request
+// without an id is dropped.
 func TestLateReplyOfAnMCPSocket(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
@@ -32,7 +33,8 @@ func TestLateReplyOfAnMCPSocket(t *testing.T) {
 	require.False(t, r.fake.aborted("b"))
 }
 
-// A client that gave up is still there: its rollout goes on even with on_disconnect "abort", and ends with the connection.
+// A client that gave up is still connected: its rollout continues even with on_disconnect "abort", and is aborted when the connection
+// closes.
 func TestGivingUpIsNotLeaving(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
@@ -45,7 +47,7 @@ func TestGivingUpIsNotLeaving(t *testing.T) {
 	r.eventually(func() bool { return r.fake.aborted("r") }, "aborted")
 }
 
-// While a call over HTTP waits, blanks come; then the answer, which is JSON with them in front.
+// While a call over HTTP waits, the server sends blanks. The reply follows, and is valid JSON with the blanks in front.
 func TestBlanksBeforeALongAnswer(t *testing.T) {
 	t.Parallel()
 	const args = `{"endpoint":"vllm","instruction":"wait","rollout_id":"r"}`
@@ -62,7 +64,7 @@ func TestBlanksBeforeALongAnswer(t *testing.T) {
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", tc.accept)
-			res, err := http.DefaultClient.Do(req) // returns with the first blank
+			res, err := http.DefaultClient.Do(req) // returns after the first blank
 			require.NoError(t, err)
 			defer res.Body.Close()
 			require.Equal(t, http.StatusOK, res.StatusCode)

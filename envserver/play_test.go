@@ -20,15 +20,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// playFake is an engine whose rollouts take calls.
+// playFake is an engine whose rollouts take tool calls.
 type playFake struct {
 	*fake
-	starting chan struct{} // closed when rollouts may start; nil: none waits
-	late     chan struct{} // closed when calls of "hang" may end
+	starting chan struct{} // closed when rollouts may start; nil: rollouts start at once
+	late     chan struct{} // closed when calls of "hang" may return
 	both     sync.WaitGroup
 }
 
-// calls are the tool services of its hosts. A call of "hang" goes on until its rollout has ended, and longer; calls of "one" and "two" end together.
+// calls are the tool services of the hosts. A call of "hang" returns after its rollout has ended and late is closed. Calls of "one" and
+// "two" return together.
 type calls struct {
 	envserver.Episodes
 	*playFake
@@ -80,7 +81,7 @@ func (p *playFake) running() (n int) {
 	return len(p.specs) - len(p.ended)
 }
 
-// playing is a server with an environment of interactive episodes.
+// playing starts a server with an environment of interactive episodes and returns a function that sends requests.
 func playing(t *testing.T, p *playFake) func(method, path, body string) string {
 	t.Helper()
 	var tools []envserver.Tool
@@ -108,7 +109,7 @@ const resetToWait = `{"instruction":"` + waits + `"}`
 
 func toolStep(name string) string { return `{"action":{"tool_name":"` + name + `"}}` }
 
-// A call that is under way when a reset begins another episode ends with its own, and says nothing of the other.
+// A call in flight when a reset begins another episode ends with its own episode and does not affect the next one.
 func TestALateCallLeavesTheNextEpisode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestALateCallLeavesTheNextEpisode(t *testing.T) {
 	})
 }
 
-// Of resets that are made at once all but the last have their episode closed, and each is answered with its own.
+// After concurrent resets only the last episode is open. Each reset is answered with its own episode.
 func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 	})
 }
 
-// Calls that end beside each other are both among the tools that were used.
+// Concurrent calls are both listed in tools_used.
 func TestCallsAtOnceAreBothRemembered(t *testing.T) {
 	t.Parallel()
 	p := &playFake{fake: newFake()}
@@ -165,7 +166,7 @@ func TestCallsAtOnceAreBothRemembered(t *testing.T) {
 	require.ElementsMatch(t, []any{"one", "two"}, dig(t, object(t, do(http.MethodGet, "/state", "")), "tools_used"))
 }
 
-// A client whose episode another has taken over ends it neither by closing its session nor by beginning an episode of its own.
+// A client whose episode another client has taken over does not end it when it closes its session or begins its own episode.
 func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string][2]string{
@@ -185,7 +186,7 @@ func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
 	}
 }
 
-// A request_id that is no string would name no call, and a repeated one would run again.
+// A request_id that is not a string is refused, because it could not identify a repeated call, which would run again.
 func TestARequestIDIsAString(t *testing.T) {
 	t.Parallel()
 	do := playing(t, &playFake{fake: newFake()})
@@ -194,7 +195,7 @@ func TestARequestIDIsAString(t *testing.T) {
 	require.Contains(t, out, `"loc":["metadata","request_id"],"msg":"Input should be a valid string"`)
 }
 
-// A request_id may be as long as its schema says.
+// A request_id may have the maximum length of its schema.
 func TestALongRequestID(t *testing.T) {
 	t.Parallel()
 	do := playing(t, &playFake{fake: newFake()})

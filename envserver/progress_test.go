@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// A client of MCP proper that asks for it gets notes of the progress of a long call, and then gets its result.
+// An MCP client that asks for progress gets notifications during a long call, and then the result.
 func TestProgressOfALongCall(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Millisecond })
@@ -20,7 +20,7 @@ func TestProgressOfALongCall(t *testing.T) {
 		ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
 			select {
 			case notes <- n.Params:
-			default: // there are enough
+			default: // enough have arrived
 			}
 		},
 	})

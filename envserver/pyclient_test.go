@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// TestPythonClients runs the real clients, of the release that the wire contract describes and of a later one, whose tool
-// client takes another way.
+// TestPythonClients runs the published clients of two releases: the one that the wire contract describes, and a later one whose tool
+// client calls other paths.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	for _, release := range pyclient.Releases() {
@@ -63,13 +63,13 @@ func TestPythonClients(t *testing.T) {
 	}
 }
 
-// TestSecondMCPClient runs the second generation of the Python client of the Model Context Protocol, which openenv does not use yet.
+// TestSecondMCPClient runs version 2 of the Python MCP client, which openenv does not use yet.
 func TestSecondMCPClient(t *testing.T) {
 	t.Parallel()
 	pyclient.Interpreter(t, pyclient.MCP2()).Run(t, filepath.Join("testdata", "py", "mcp2_client.py"), start(t).url)
 }
 
-// largeTurns are model calls of a rollout whose prompts grow to so many tokens, with 100 tokens in each reply.
+// largeTurns returns model calls of a rollout whose prompts grow up to the given number of tokens, with 100 tokens in each reply.
 func largeTurns(calls, tokens int) []rollout.CompactTurn {
 	ids, logprobs := make([]int32, tokens), make([]float64, 100)
 	names := make([]string, len(logprobs))

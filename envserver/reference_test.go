@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// reference is the server of the release that the wire contract describes.
+// reference starts the reference server of the release that the wire contract describes.
 func reference(t *testing.T) *rig {
 	t.Helper()
 	python := pyclient.Interpreter(t, pyclient.Newest())
@@ -23,7 +23,7 @@ func reference(t *testing.T) *rig {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // returns an error because the process was killed
 	})
 	port, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func reference(t *testing.T) *rig {
 	return r
 }
 
-// The tables that our server is held to are what the reference server answers, but where they say that, and why, it does not.
+// The reference server gives the responses in the tables of our server, except where a table says how and why it differs.
 func TestTheReferenceAgrees(t *testing.T) {
 	t.Parallel()
 	r := reference(t)
@@ -86,7 +86,7 @@ func TestTheReferenceAgrees(t *testing.T) {
 	}
 }
 
-// withoutLinks removes what the reference's findings have and ours do not: a link to the page of pydantic about their type.
+// withoutLinks removes the links to pydantic's documentation, which the reference server's errors have and ours do not.
 func withoutLinks(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A tool's result is put where it belongs in a reply, whatever of the reply is the client's own words.
+// A tool's result is inserted at the right place of a reply, even if the client's id looks like that place.
 func TestAResultIsPutWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -33,7 +33,7 @@ func TestAResultIsPutWhereItBelongs(t *testing.T) {
 	}
 }
 
-// The same over the MCP protocol proper, whose older versions have many calls in one request.
+// The same holds over the MCP protocol. Its older versions allow several calls in one request.
 func TestTextsArePutWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	r := start(t)

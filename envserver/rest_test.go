@@ -49,7 +49,7 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	}
 }
 
-// The verifier's log is what its script said, if it had one, and then what its commands did, if it had some.
+// The verifier's log has the output of the script, if there is one, and then the output of the commands, if there are any.
 func TestTheVerifiersLog(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -123,7 +123,7 @@ func TestRESTList(t *testing.T) {
 	}
 }
 
-// A selection that cannot be meant is refused with what can: an empty list, or one of everything, would be taken for the answer.
+// A query that cannot be meant is refused with the valid values. An empty or unfiltered list would look like the right answer.
 func TestRESTListRefuses(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -157,7 +157,7 @@ func TestRESTListRefuses(t *testing.T) {
 	}
 }
 
-// A stream that was lost goes on after the last event that was seen, and ends with the rollout.
+// A broken stream continues after the last event that the client received, and ends with the rollout.
 func TestRESTEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -181,7 +181,7 @@ func TestRESTEvents(t *testing.T) {
 	require.Regexp(t, `^: events follow\n\nid: 1000010\nevent: text\ndata: \{.*two\\nlines.*\}\n\nid: 1000011\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
 }
 
-// HEAD is answered wherever GET is, with its status and without a body; a stream of events ends at once.
+// HEAD is answered wherever GET is, with the same status and no body. A stream of events ends at once.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -198,7 +198,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// The tool gives the same events a stretch at a time: without any it waits, and after the last one it says so.
+// The tool returns the same events in pages. It waits if there is none, and marks the page after which no more events follow.
 func TestSubscribeEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -228,7 +228,8 @@ func TestSubscribeEvents(t *testing.T) {
 	require.Equal(t, true, got["done"])
 }
 
-// An event that is not in the log comes with the next one that is: alone it would be the answer to every request.
+// An event that is not in the log is returned together with the next logged event. Alone it would be returned for every request, since
+// it does not advance the cursor.
 func TestSubscribeEventsThatAreNotInTheLog(t *testing.T) {
 	t.Parallel()
 	r := start(t)

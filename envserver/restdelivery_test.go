@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fakeDeliveries keeps deliveries in memory; they stay pending.
+// fakeDeliveries keeps deliveries in memory. They stay pending.
 type fakeDeliveries struct {
 	mu     sync.Mutex
 	all    []rollout.Delivery
@@ -54,7 +54,7 @@ func (f *fakeDeliveries) Deliveries(_ context.Context, q rollout.DeliveryFilter)
 	return page, nil
 }
 
-// A client delivers its own groups, and sees the deliveries of no others.
+// A client delivers its own groups only and sees their deliveries only.
 func TestDeliveriesOverREST(t *testing.T) {
 	t.Parallel()
 	groups := &fakeGroups{states: map[string]rollout.GroupState{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fakeGroups is an engine of groups in memory. A group runs until its state has an outcome.
+// fakeGroups is an in-memory engine of groups. A group runs until its state has an outcome.
 type fakeGroups struct {
 	mu     sync.Mutex
 	states map[string]rollout.GroupState
@@ -35,7 +35,7 @@ func (f *fakeGroups) StartGroup(_ context.Context, g rollout.GroupSpec) (rollout
 	return s, nil
 }
 
-// finish ends a group: the members with a reward are completed, the others lost.
+// finish ends a group. Members with a reward are completed, the others are lost.
 func (f *fakeGroups) finish(id string, rewards ...*float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *fakeGroups) Groups(_ context.Context, q rollout.Filter) (rollout.GroupP
 	return page, nil
 }
 
-// withGroups is a server that has groups.
+// withGroups starts a server that has groups.
 func withGroups(t *testing.T, change ...func(*envserver.Options)) (*rig, *fakeGroups) {
 	t.Helper()
 	groups := &fakeGroups{states: map[string]rollout.GroupState{}}
@@ -97,7 +97,7 @@ func groupBody(id string) string {
 	body := task("", "x")
 	delete(body, "rollout_id")
 	body["group_id"], body["group_size"] = id, 2
-	text, _ := json.Marshal(body) // a map of plain values
+	text, _ := json.Marshal(body) // a map of plain values always encodes
 	return string(text)
 }
 
@@ -130,7 +130,7 @@ func TestGroupsOverREST(t *testing.T) {
 	require.Contains(t, out, "group_size")
 }
 
-// A server without an engine of groups has neither the routes nor the tool.
+// A server without an engine of groups has neither the routes nor the tool of groups.
 func TestNoGroups(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.Groups = nil })
@@ -140,7 +140,7 @@ func TestNoGroups(t *testing.T) {
 	require.NotContains(t, out, "run_group")
 }
 
-// Another client's group is not there, in the very words that are used for one that does not exist.
+// The group of another client is not found, with the same message as a group that does not exist.
 func TestGroupsOfOthersAreNotFound(t *testing.T) {
 	t.Parallel()
 	groups := &fakeGroups{states: map[string]rollout.GroupState{}}

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
-// fakeHosts has one host.
+// fakeHosts is a fleet of one host.
 type fakeHosts struct {
 	mu   sync.Mutex
 	host fleet.Host
@@ -38,7 +38,7 @@ func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (fleet.Host, 
 	return f.host, nil
 }
 
-// Hosts are shown to operators, who drain them; clients see none.
+// Operators list and drain hosts. Clients see none.
 func TestHostsOverREST(t *testing.T) {
 	t.Parallel()
 	r := shared(t, func(o *envserver.Options) {

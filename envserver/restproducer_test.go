@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fakeProducers is an engine of producers in memory; they run until they are aborted.
+// fakeProducers is an in-memory engine of producers. They run until they are aborted.
 type fakeProducers struct {
 	mu      sync.Mutex
 	states  map[string]rollout.ProducerState
@@ -113,7 +113,7 @@ func (f *fakeProducers) AbortProducer(ctx context.Context, id, _ string) (bool, 
 	return true, nil
 }
 
-// withProducers is a server that has producers and a task set "mine" of the files.
+// withProducers starts a server that has producers and a task set "mine" with the given files.
 func withProducers(t *testing.T, files map[string]string, change ...func(*envserver.Options)) (*rig, *fakeProducers) {
 	t.Helper()
 	dir := t.TempDir()
@@ -212,7 +212,7 @@ func TestProducersRefuse(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
-// A client sees its own producers only, and its tasks keep within what its token may ask for.
+// A client sees its own producers only, and their tasks stay within the limits of its token.
 func TestProducersHaveOwners(t *testing.T) {
 	t.Parallel()
 	f := newFakeProducers()

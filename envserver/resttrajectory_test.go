@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The session has a title, a break, a broken call and one without ids: two sequences come out, and each sampled token once.
+// The session has a title call, a prefix break, a broken call and a call without token ids. The trajectory has two sequences, with each
+// sampled token once.
 func TestTrajectoryOfARollout(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -60,7 +61,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	require.Empty(t, out)
 }
 
-// A group's sequences are those of the members with a reward; what infrastructure lost is no data.
+// A group's trajectory has the sequences of the members with a reward. Members lost to infrastructure are left out.
 func TestTrajectoryOfAGroup(t *testing.T) {
 	t.Parallel()
 	r, groups := withGroups(t)
@@ -80,7 +81,7 @@ func TestTrajectoryOfAGroup(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, `"rollout_id":"g-0"`))
 }
 
-// A reward without a token to train on is not delivered as data.
+// A rollout with a reward but without a token to train on is not delivered as training data.
 func TestRolloutWithoutTokensIsNoData(t *testing.T) {
 	t.Parallel()
 	r, groups := withGroups(t)

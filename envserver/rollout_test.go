@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// about calls a tool that takes a rollout's id and returns its JSON as it was written.
+// about calls a tool with a rollout's id and returns the JSON text of its result.
 func (s socket) about(tool, id string) string {
 	s.t.Helper()
 	reply := object(s.t, s.ask(call(tool, map[string]any{"rollout_id": id})))
@@ -63,14 +63,14 @@ func TestFinalizeRollout(t *testing.T) {
 	require.Equal(t, "unknown rollout_id: x", unknown["error"])
 	require.Equal(t, []any{}, unknown["proxy_turns"], "typed clients want lists, not nulls")
 	c.ask(call("start_rollout", task("r", waits)))
-	for range 2 { // it may be called again
+	for range 2 { // a repeated call gets the same answer
 		late := answer(t, c.ask(call("finalize_rollout", map[string]any{"rollout_id": "r", "wait_s": 0.01})))
 		require.Equal(t, "timeout waiting for rollout_id=r", late["error"])
 		require.EqualValues(t, -1, late["exit_code"])
 		require.Nil(t, late["reward"])
 	}
 	r.fake.finish("r")
-	for range 2 { // another session gets the same
+	for range 2 { // other sessions get the same result
 		require.EqualValues(t, 0.5, object(t, r.dial("/ws").about("finalize_rollout", "r"))["reward"])
 	}
 }

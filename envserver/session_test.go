@@ -23,7 +23,7 @@ func TestCapacityIsReportedOverEveryTransport(t *testing.T) {
 
 	ws := r.dial("/ws")
 	want := decode(t, []byte(`{"type":"error","data":{"message":"`+full+`","code":"CAPACITY_REACHED","active_sessions":1,"max_sessions":1}}`))
-	ws.send(`{"type":"reset"}`) // the refusal is this one's answer
+	ws.send(`{"type":"reset"}`) // gets the refusal as its reply
 	same(t, want, decode(t, []byte(ws.read())), "first answer")
 	same(t, want, decode(t, []byte(ws.ask(`{"type":"state"}`))), "later answer")
 	ws.send(`{"type":"close"}`)
@@ -34,7 +34,7 @@ func TestCapacityIsReportedOverEveryTransport(t *testing.T) {
 	out := r.rpc("openenv/session/create", nil)
 	require.EqualValues(t, -32000, dig(t, out, "error", "code"))
 	require.Equal(t, full, dig(t, out, "error", "message"))
-	// What takes no slot still works.
+	// Requests that take no slot still work.
 	require.NotEmpty(t, dig(t, r.rpc("tools/list", nil), "result", "tools"))
 }
 
@@ -60,7 +60,7 @@ func TestHTTPSession(t *testing.T) {
 	again := r.rpc("openenv/session/close", map[string]any{"session_id": id})
 	require.Equal(t, "Unknown session_id: "+id, dig(t, again, "error", "message"))
 	require.Equal(t, "Unknown session_id: "+id, dig(t, run(), "error", "message"))
-	r.session() // the slot is free
+	r.session() // the slot is free again
 }
 
 func TestClosingASessionEndsItsCalls(t *testing.T) {
@@ -82,10 +82,10 @@ func TestClosingASessionEndsItsCalls(t *testing.T) {
 	require.False(t, r.fake.aborted("free"))
 }
 
-// A session made over HTTP gives its slot back after an hour without use. A call under way is use, however long it takes.
+// A session opened over HTTP frees its slot after an hour without use. A call in flight counts as use, however long it takes.
 func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // where there is no network, and an hour takes no time
+	synctest.Test(t, func(t *testing.T) { // no network, and fake time
 		engine := newFake()
 		resolve := catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve
 		srv, err := envserver.New(envserver.Options{Rollouts: engine, Resolve: resolve, Seal: strings.ToLower, MaxSessions: 1})
@@ -128,7 +128,7 @@ func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {
 	require.EqualValues(t, 1, dig(t, state, "rollouts_completed"), "both transports see one session")
 	require.Equal(t, "t", dig(t, state, "last_task_id"))
 
-	// Another one gets it only when this one lets go, as a client that reconnects does.
+	// Another socket attaches only when this one has closed, as when a client reconnects.
 	next := make(chan string, 1)
 	go func() {
 		defer close(next)

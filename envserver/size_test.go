@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// The result of 16 turns comes to its client in at most twice the bytes that the reference sends, although it has the ids of the prompts. The
-// reference has all messages in each turn, and the result three times in its frame.
+// The result of 16 turns takes at most twice the bytes that the reference sends, although it also has the token ids of the prompts. The
+// reference sends all messages in each turn, and the result three times in a frame.
 func TestSizeOfAResult(t *testing.T) {
 	t.Parallel()
-	const calls, words = 16, 400 // words of a tool's output
+	const calls, words = 16, 400 // words in the output of a tool call
 	messages := []any{map[string]any{"role": "system", "content": strings.Repeat("Do as the user asks. ", 400)}, map[string]any{"role": "user", "content": "fix it"}}
 	prompt := 2500 // tokens
 	var compactor trajectory.Compactor

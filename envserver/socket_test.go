@@ -28,7 +28,7 @@ func (r *rig) started(id string) {
 	r.eventually(func() bool { _, there := r.fake.spec(id); return there }, id+" starts")
 }
 
-// While a step runs the server answers the client's pings, and pings the client.
+// While a step runs the server answers pings of the client and sends pings of its own.
 func TestPingsDuringAStep(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.PingInterval = 4 * time.Second })
@@ -40,7 +40,7 @@ func TestPingsDuringAStep(t *testing.T) {
 	c.send(call("run_rollout", task("long", waits)))
 	r.started("long")
 	require.NoError(t, c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(patience)))
-	go func() { // the reply may come only after the pong, and after pings whose answers kept the connection
+	go func() { // the reply may come only after the pong, and after pings whose pongs kept the connection open
 		if <-pong == "hi" {
 			<-ping
 			<-ping
@@ -87,7 +87,7 @@ func TestClientThatLeaves(t *testing.T) {
 			}
 			require.NoError(t, c.NetConn().(*net.TCPConn).SetLinger(0))
 			require.NoError(t, c.Close())
-			// The slot is free only when all is over with the old session.
+			// The slot is free only when the old session has ended completely.
 			r.eventually(func() bool {
 				n := r.dial("/ws")
 				return strings.Contains(n.ask(`{"type":"state"}`), "step_count")
@@ -179,7 +179,7 @@ func TestFrameTooLarge(t *testing.T) {
 func TestSilentClientIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, func(o *envserver.Options) { o.PingInterval = 200 * time.Millisecond }).dial("/ws")
-	c.SetPingHandler(func(string) error { return nil }) // answers no ping
+	c.SetPingHandler(func(string) error { return nil }) // send no pong
 	_, _, err := c.ReadMessage()
 	var closed *websocket.CloseError
 	require.ErrorAs(t, err, &closed)
@@ -187,7 +187,7 @@ func TestSilentClientIsCutOff(t *testing.T) {
 	require.Equal(t, "keepalive ping timeout", closed.Text)
 }
 
-// One that falls silent while a step runs is gone, too, and its step with it.
+// A client that stops answering pings during a step is disconnected, and its step is canceled.
 func TestSilenceDuringAStepEndsIt(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.PingInterval = 4 * time.Second })
@@ -221,7 +221,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			}
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), ws+tc.path, h)
 			require.Equal(t, tc.status, resp.StatusCode)
-			body, _ := io.ReadAll(resp.Body) // of a connection that is taken over there is none
+			body, _ := io.ReadAll(resp.Body) // a hijacked connection has no body
 			require.NoError(t, resp.Body.Close())
 			if tc.detail != "" {
 				require.Contains(t, object(t, string(body))["detail"], tc.detail)
@@ -235,7 +235,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}
 }
 
-// A handshake that is none is refused with the reason, as every request is.
+// An invalid handshake is refused with the reason, like any other request.
 func TestAnOddHandshakeGetsTheReason(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -290,6 +290,6 @@ func TestShutdownSaysWhenItCannotWait(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("no patience")
 	cancel(reason)
-	// The idle socket needs its closing handshake, for which there is no time.
+	// The idle socket needs a closing handshake, for which there is no time.
 	require.ErrorIs(t, r.srv.Shutdown(ctx), reason)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// A trainer's own libraries read a trace in both formats: numpy the arrays, openenv and TRL's worker the turns.
+// Training libraries read a trace in both formats: numpy reads the arrays, openenv and TRL's worker read the turns.
 func TestTrainersReadATrace(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Trainer())
@@ -39,7 +39,7 @@ func TestTraceFormats(t *testing.T) {
 	require.Contains(t, out, "trace after 0 turns")
 }
 
-// A rollout without a model call has arrays without values.
+// The arrays of a rollout without a model call are empty.
 func TestEmptyTraceAsArrays(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -51,7 +51,7 @@ func TestEmptyTraceAsArrays(t *testing.T) {
 	require.Contains(t, out, "\x93NUMPY")
 }
 
-// begin starts a rollout that is done at once.
+// begin starts a rollout that ends at once.
 func (r *rig) begin(id string) {
 	r.t.Helper()
 	body, err := json.Marshal(task(id, "x"))
@@ -60,7 +60,7 @@ func (r *rig) begin(id string) {
 	require.Equal(r.t, http.StatusAccepted, status, out)
 }
 
-// exported is the trace of the records, as JSON lines.
+// exported returns the trace of the records as JSON lines.
 func exported(t *testing.T, records []*trace.Record) string {
 	t.Helper()
 	store, err := trace.Open(t.TempDir(), trace.Options{})
@@ -80,8 +80,8 @@ func exported(t *testing.T, records []*trace.Record) string {
 	return out.String()
 }
 
-// session has all that arrays and trainers must tell apart: calls beside the task, a prompt that goes on and one that does not,
-// a broken call, and an endpoint that gives logprobs without ids.
+// session has every case that arrays and trainers must distinguish: a foreign call, a prompt that extends the last one and one that does
+// not, a broken call, and an endpoint that returns log probabilities without token ids.
 func session() []*trace.Record {
 	title := said(rollout.KindTitle, []int32{1, 2}, "token", 50)
 	first := said(rollout.KindAgent, []int32{1, 2, 3}, "token_id:10", 10)
@@ -96,7 +96,7 @@ func session() []*trace.Record {
 	return []*trace.Record{title, first, second, broken, rewritten, without, last}
 }
 
-// said is a record of one token, with a tool call.
+// said returns a record of a reply with one token and a tool call.
 func said(kind rollout.TurnKind, prompt []int32, token string, id int32) *trace.Record {
 	reply := `{"choices":[{"message":{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{}"}}]},` +
 		`"logprobs":{"content":[{"token":"` + token + `","logprob":-0.1}]},"finish_reason":"tool_calls"}]}`

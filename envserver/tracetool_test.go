@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The trace comes in stretches, each turn as it stands in the store.
+// The tool returns the trace in pages. Each turn is unchanged from the store.
 func TestTraceTool(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -29,7 +29,7 @@ func uploadsIn(t testing.TB) store.Uploads {
 	return store.Uploads{Store: s, Keep: time.Hour}
 }
 
-// A file is there for the token that sent it, and for no other; rollouts name it by its digest.
+// Only the token that uploaded a file has access to it. Rollouts refer to a file by its digest.
 func TestUploadsOverREST(t *testing.T) {
 	t.Parallel()
 	r := shared(t, func(o *envserver.Options) { o.Uploads = uploadsIn(t) })
@@ -65,7 +65,7 @@ func TestUploadsOverREST(t *testing.T) {
 	require.Equal(t, map[string]string{"a": digest}, spec.Task.Uploads)
 }
 
-// zeros are n bytes.
+// zeros returns a reader of n zero bytes.
 func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 
 type zero struct{}
@@ -75,7 +75,7 @@ func (zero) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A file goes to the store as it arrives. It does not run in parallel: it counts what the process allocates.
+// An upload is streamed to the store. The test is not parallel because it measures the allocations of the process.
 func TestMemoryOfUploads(t *testing.T) {
 	srv, err := envserver.New(envserver.Options{
 		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Uploads: uploadsIn(t),

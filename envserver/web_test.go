@@ -15,7 +15,7 @@ import (
 
 func withWeb(o *envserver.Options) { o.Web, o.Readme = true, "# Read me" }
 
-// step is the body of a step in the web session.
+// step returns the request body of a step in the web session.
 func step(frame string) string { return strings.Replace(frame, `"data":`, `"action":`, 1) }
 
 func TestWebIsOffUnlessAskedFor(t *testing.T) {
@@ -92,7 +92,7 @@ func TestWebUpdates(t *testing.T) {
 	require.Equal(t, websocket.CloseServiceRestart, c.closed())
 }
 
-// A page whose session has ended gets a close frame that says so, and nothing of the session stays.
+// A page whose session has ended gets a close frame, and the server forgets the session's log.
 func TestWebUpdatesEndWithTheSession(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
@@ -104,8 +104,8 @@ func TestWebUpdatesEndWithTheSession(t *testing.T) {
 	r.eventually(func() bool { return r.srv.Views() == 0 }, "the log is forgotten")
 }
 
-// The page itself can be had without a token, which it then asks for; nothing else can, and a script's WebSocket brings the token
-// in the one way that a browser leaves it.
+// The page itself is served without a token and asks for one; everything else needs it. A browser cannot set headers of a WebSocket, so
+// the page sends the token as a subprotocol.
 func TestWebWithTokens(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"

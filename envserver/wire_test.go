@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// wireCase is a request and its answer. In answers "<any>" stands for anything and "<uuid>" for a UUID.
+// wireCase is a request and its expected response, in which "<any>" stands for any value except null and "<uuid>" for a UUID.
 type wireCase struct {
 	Name, Method, Path, Body string
 	Send                     string
@@ -28,10 +28,11 @@ type wireCase struct {
 	Want                     json.RawMessage
 	HTTPOnly                 bool   `json:"http_only"`
 	WS                       string // the error's message over a WebSocket, where it differs
-	Differs                  string // why the reference server answers otherwise, where it does
+	Differs                  string // why the reference server answers differently, if it does
 }
 
-// script is what goes to and fro on one connection; Differs says why the reference does otherwise, or that it closes.
+// script is the exchange of frames on one connection. Differs says why the reference server answers differently or closes the
+// connection.
 type script struct {
 	Name   string
 	Frames []struct {
@@ -63,13 +64,13 @@ func decode(t *testing.T, raw []byte) any {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// same holds an answer to what was wanted of it.
+// same fails the test if got differs from want.
 func same(t *testing.T, want, got any, path string) {
 	t.Helper()
 	require.NoError(t, mismatch(want, got, path))
 }
 
-// mismatch compares an answer with what was wanted of it, key by key: an answer has nothing more and nothing less.
+// mismatch compares got with want key by key. It reports missing and additional keys.
 func mismatch(want, got any, path string) error {
 	switch w := want.(type) {
 	case string:
@@ -106,7 +107,7 @@ func mismatch(want, got any, path string) error {
 	return nil
 }
 
-// sameNumber takes 0 and 0.0 for the same.
+// sameNumber treats 0 and 0.0 as equal.
 func sameNumber(a, b any) bool {
 	x, isNumber := a.(json.Number)
 	y, both := b.(json.Number)
@@ -160,7 +161,7 @@ func TestRPCWire(t *testing.T) {
 	socket := r.dial("/mcp")
 	for _, c := range load[wireCase](t, "rpc.json") {
 		t.Run(c.Name, func(t *testing.T) {
-			// The request's content type is not looked at.
+			// The content type of the request is ignored.
 			status, _, body := r.do("POST", "/mcp", c.Send, "Content-Type", "text/plain")
 			require.Equal(t, http.StatusOK, status)
 			same(t, decode(t, c.Want), decode(t, []byte(body)), "http")
@@ -176,7 +177,7 @@ func TestRPCWire(t *testing.T) {
 	}
 }
 
-// A handshake where there is no WebSocket is refused, be there a route or not.
+// A WebSocket handshake at any other path is refused, whether or not a route exists there.
 func TestHandshakesElsewhereAreRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -187,7 +188,7 @@ func TestHandshakesElsewhereAreRefused(t *testing.T) {
 	}
 }
 
-// The pages that describe the server change only on purpose: run with UPDATE=1 to write them anew, and read the difference.
+// The documents that describe the server change only on purpose. Run with UPDATE=1 to rewrite them, and review the difference.
 func TestDescriptions(t *testing.T) {
 	t.Parallel()
 	sim := start(t)
@@ -241,7 +242,7 @@ func TestDocsPage(t *testing.T) {
 	require.NotContains(t, body, "<script>")
 }
 
-// parsed is a JSON value, or the text itself where it is none.
+// parsed returns a decoded JSON value, or the text itself if it is not JSON.
 func parsed(text string) any {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()

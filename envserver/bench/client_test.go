@@ -36,15 +36,15 @@ func ask(c *websocket.Conn, frame string, times int) error {
 	return nil
 }
 
-// idle is what one of n sessions at rest adds to the server's resident memory, in bytes: as it is after the connection, and after
-// a step in each.
+// idle returns how much resident memory the server uses for each of n idle sessions, in bytes: fresh after the connection, used after
+// one step in each session.
 func (s *server) idle(t *testing.T, n int) (fresh, used float64) {
 	before := s.memory(t)
 	held := make([]*websocket.Conn, n)
 	for i := range held {
 		held[i] = s.dial(t)
 	}
-	require.NoError(t, ask(held[n-1], state, 1)) // the last one is there
+	require.NoError(t, ask(held[n-1], state, 1)) // the server has accepted all connections
 	fresh = float64(s.memory(t)-before) / float64(n)
 	for _, c := range held {
 		require.NoError(t, ask(c, state, 1))
@@ -56,19 +56,19 @@ func (s *server) idle(t *testing.T, n int) (fresh, used float64) {
 	return fresh, used
 }
 
-// drop opens n connections, leaves each in one of the ways there are, and waits until the server has seen it.
+// drop opens n connections, abandons each in one of four ways, and waits until the server has no sessions.
 func (s *server) drop(t *testing.T, n int) {
 	var silent []*websocket.Conn
 	for i := range n {
 		c := s.dial(t)
 		switch i % 4 {
-		case 0: // closed by the kernel, without a WebSocket's goodbye
+		case 0: // the kernel closes the connection, without a WebSocket close frame
 		case 1: // reset
 			require.NoError(t, c.NetConn().(*net.TCPConn).SetLinger(0))
 		case 2: // in the middle of a frame
 			_, err := c.NetConn().Write([]byte{0x81, 0xfe})
 			require.NoError(t, err)
-		case 3: // half-open: never closed, and nothing is received from it again
+		case 3: // half-open: the client neither closes the connection nor sends anything
 			silent = append(silent, c)
 			continue
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// patience bounds what only a broken server makes wait.
+// patience bounds waits that only a broken server makes long.
 const patience = 5 * time.Minute
 
-// TestEdge measures three servers by turns under the same load: ours, the reference, and one that does nothing but echo, which is
-// what the kernel and the WebSocket library cost by themselves.
+// TestEdge measures three servers in turn under the same load: rolloutd, the reference server, and a server that only echoes. The echo
+// server shows the cost of the kernel and of the WebSocket library.
 func TestEdge(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_EDGE") == "" {
 		t.Skip("takes minutes: set ROLLOUTD_BENCH_EDGE=1")
@@ -31,7 +31,7 @@ func TestEdge(t *testing.T) {
 	t.Logf("idle sessions, resident memory of the process:")
 	for _, s := range all {
 		n := count(t, "ROLLOUTD_BENCH_SESSIONS", 10_000)
-		if s == theirs { // 10,000 took it longer than anybody waits
+		if s == theirs { // 10,000 take the reference server too long
 			n = count(t, "ROLLOUTD_BENCH_REFERENCE_SESSIONS", 1_000)
 		}
 		fresh, used := s.idle(t, n)
@@ -39,14 +39,14 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestDropped opens and drops connections in every way there is, and holds the server to having no session, no goroutine and no
-// memory of them left.
+// TestDropped drops connections in every way that drop has, and checks that the server has no session, no goroutine and no memory left
+// for them.
 func TestDropped(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_EDGE") == "" {
 		t.Skip("takes minutes: set ROLLOUTD_BENCH_EDGE=1")
 	}
 	s := startOwn(t, "rolloutd", serveDropped)
-	s.drop(t, 1_000) // what is made once is made
+	s.drop(t, 1_000) // allocates what the server allocates only once
 	before := s.insides(t)
 	n := count(t, "ROLLOUTD_BENCH_SESSIONS", 10_000)
 	s.drop(t, n)
@@ -54,12 +54,12 @@ func TestDropped(t *testing.T) {
 	t.Logf("%d connections dropped: sessions %d, goroutines %d → %d, heap %d → %d KiB, stacks %d → %d KiB", n, after.Sessions,
 		before.Goroutines, after.Goroutines, before.Heap>>10, after.Heap>>10, before.Stacks>>10, after.Stacks>>10)
 	require.LessOrEqual(t, after.Goroutines, before.Goroutines+10)
-	// The runtime keeps its descriptors of goroutines and the room of maps that once were full: some 150 bytes for each connection.
-	// A connection that leaks is more than a kilobyte.
+	// The runtime keeps the descriptors of ended goroutines and the memory of emptied maps: about 150 bytes for each connection. A
+	// leaked connection takes more than a kilobyte.
 	require.Less(t, after.Heap-before.Heap, int64(n)*400)
 }
 
-// startOwn runs this program as a server.
+// startOwn runs this test binary as a server.
 func startOwn(t *testing.T, name, what string) *server {
 	self, err := os.Executable()
 	require.NoError(t, err)

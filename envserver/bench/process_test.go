@@ -22,7 +22,7 @@ type server struct {
 	pid           int
 }
 
-// run starts a server, which ends with the test, and waits until it answers.
+// run starts a server and waits until it answers. The server ends with the test.
 func run(t *testing.T, name string, cmd *exec.Cmd, port int) *server {
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
@@ -45,8 +45,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// cpu is the user and system time of all threads of the process, those that have ended too, in nanoseconds: its CPU clock, whose
-// number the kernel makes of the process's (clock_getcpuclockid(3)).
+// cpu returns the user and system time of all threads of the process, including those that have ended. It reads the CPU clock of the
+// process, whose id the kernel derives from the pid (clock_getcpuclockid(3)).
 func (s *server) cpu(t *testing.T) time.Duration {
 	const scheduled = 2 // CPUCLOCK_SCHED
 	var ts unix.Timespec
@@ -69,7 +69,7 @@ func (s *server) memory(t *testing.T) int64 {
 	return 0
 }
 
-// insides are what one of our servers says of itself after a garbage collection.
+// insides is what one of our servers reports about itself after a garbage collection.
 type insides struct {
 	Sessions, Goroutines int
 	Heap, Stacks         int64 // bytes

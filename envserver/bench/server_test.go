@@ -23,7 +23,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A process of this test is one of the servers where serveVariable says which, at the address of addressVariable.
+// A process of this test binary serves if serveVariable is set, at the address in addressVariable. The values of serveVariable select
+// the server.
 const (
 	serveVariable   = "ROLLOUTD_BENCH_SERVE"
 	addressVariable = "ROLLOUTD_BENCH_ADDRESS"
@@ -62,11 +63,11 @@ func serve(what, address string) error {
 	if err != nil {
 		return err
 	}
-	// It ends with the process, which the test ends.
+	// The server runs until the test ends its process.
 	return (&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
 }
 
-// echo is the least that a WebSocket server can do.
+// echo is a minimal WebSocket server.
 func echo(w http.ResponseWriter, r *http.Request) {
 	c, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
 	if err != nil {
@@ -100,7 +101,7 @@ func edge(mux *http.ServeMux, pings time.Duration) error {
 
 func look(registry *prometheus.Registry) insides {
 	in := insides{Sessions: -1, Goroutines: runtime.NumGoroutine()}
-	families, _ := registry.Gather() // what it could not gather stays at -1
+	families, _ := registry.Gather() // missing values stay -1
 	for _, f := range families {
 		if f.GetName() == "rolloutd_envserver_sessions" {
 			in.Sessions = int(f.GetMetric()[0].GetGauge().GetValue())
@@ -113,7 +114,7 @@ func look(registry *prometheus.Registry) insides {
 	return in
 }
 
-// none is an engine without rollouts: what is measured is the edge.
+// none is an engine without rollouts: the benchmark measures the edge only.
 type none struct{}
 
 func missing(id string) error { return fault.New(fault.NotFound, "no rollout %q", id) }

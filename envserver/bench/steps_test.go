@@ -20,13 +20,13 @@ const (
 	inRound = 4_000 // steps of each server in a round
 )
 
-// work is a frame that is sent over and over, on so many connections at once, each waiting for its answer.
+// work is a frame and the number of connections that send it repeatedly. Each connection waits for the reply before it sends again.
 type work struct {
 	name, frame string
 	at          int
 }
 
-// steps measures the servers by turns, so that what else the machine does meets all of them.
+// steps measures the servers in turn, so that other load on the machine affects all of them alike.
 func steps(t *testing.T, w work, servers []*server) {
 	conns, spent := map[*server][]*websocket.Conn{}, map[*server]time.Duration{}
 	for _, s := range servers {
@@ -50,7 +50,7 @@ func steps(t *testing.T, w work, servers []*server) {
 	}
 }
 
-// cost is the CPU time that the server takes for n steps.
+// cost returns the CPU time that the server takes for n steps.
 func (s *server) cost(t *testing.T, conns []*websocket.Conn, frame string, n int) time.Duration {
 	before := s.cpu(t)
 	var all errgroup.Group

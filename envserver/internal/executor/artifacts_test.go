@@ -25,14 +25,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// workspace is the tool service of a host, with the files of one rollout, r1.
+// workspace is a fake tool service of a host, with the files of one rollout, r1.
 type workspace struct {
 	access.Episodes
 	files map[string]string // by path below the workdir
 	calls []episode.Call
 }
 
-// oneRollout is an engine with the rollout r1.
+// oneRollout is a fake engine with the rollout r1.
 type oneRollout struct{ access.Rollouts }
 
 func (oneRollout) State(_ context.Context, id string) (rollout.State, error) {
@@ -75,7 +75,7 @@ func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error
 	return io.NopCloser(&out), archive.Close()
 }
 
-// serve returns a function that calls a route of the executor, by GET if the body is nil.
+// serve returns a function that calls a route of the executor, with GET if the body is nil.
 func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	t.Helper()
 	api := &executor.API{
@@ -106,7 +106,7 @@ func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	}
 }
 
-// The answers about artifacts have the members of AgentEnv's executor.
+// The responses about artifacts have the fields of AgentEnv's executor.
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	post := serve(t, &workspace{files: map[string]string{"d/one.txt": "one\r\n", "d/bad.png": "\xff", "empty.log": ""}})

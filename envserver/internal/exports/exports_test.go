@@ -36,7 +36,7 @@ func TestExportsWaitForRoom(t *testing.T) {
 		large.Shrink(50)
 		synctest.Wait()
 		require.Empty(t, entered)
-		large.Shrink(70) // it cannot grow
+		large.Shrink(70) // no effect: Shrink never grows
 		large.Shrink(40)
 		next := <-entered
 		next.Leave()

@@ -16,7 +16,7 @@ func TestResponseKeepsTextAsItIs(t *testing.T) {
 	require.Equal(t, `{"jsonrpc":"2.0","id":1,"result":"<é&>"}`, string(out))
 }
 
-// FuzzParse checks that every text is a request whose answer can be encoded, or an error with one of two codes.
+// FuzzParse checks that every text is a request whose reply can be encoded, or an error with one of two codes.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{}`, `[]`, `{"jsonrpc":"2.0","method":"m","id":1,"params":{"x":NaN}}`, `{"jsonrpc":"2.0","method":"m","id":1e5}`, `{"jsonrpc":2,"method":[],"id":{}}`} {
 		f.Add([]byte(s))

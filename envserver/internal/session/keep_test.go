@@ -83,7 +83,7 @@ func FuzzRecord(f *testing.F) {
 		require.NotEmpty(t, s.State().EpisodeID)
 		require.GreaterOrEqual(t, s.State().StepCount, 0)
 		require.GreaterOrEqual(t, s.State().RolloutsCompleted, 0)
-		s.Unwatch("") // a change, so that it is kept
+		s.Unwatch("") // a change, so that Keep stores the session
 		require.NoError(t, s.Keep(t.Context()))
 		again, err := k.attach(t)
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func (o *singleKeeper) Save(_ context.Context, key string, data []byte) error {
 
 func (o *singleKeeper) Delete(context.Context, string) error { return nil }
 
-// attach loads the stored session, as a replica does that has just started.
+// attach loads the stored session, as a replica does after its start.
 func (o *singleKeeper) attach(t *testing.T) (*session.Session, error) {
 	t.Helper()
 	set, _ := newSet(session.Options{Max: 1, Keeper: o})

@@ -24,7 +24,7 @@ import (
 type recorder struct {
 	tools.Rollouts
 	specs  []rollout.Spec
-	opened chan<- string // gets the ids of results that are read
+	opened chan<- string // receives the ids of results that are read
 }
 
 func (r *recorder) Open(_ context.Context, id, name string) (io.ReadCloser, error) {

@@ -23,7 +23,7 @@ type slow struct {
 // as writable again.
 const ticks = 20
 
-// pieces of the reply, a megabyte each.
+// pieces is the size of the reply in megabytes.
 const pieces = 24
 
 func (slow) size() int64 { return pieces << 20 }

@@ -67,7 +67,8 @@ func TestMessageDeadlineIsRemoved(t *testing.T) {
 	require.Zero(t, *last.Load(), "the deadline is removed")
 }
 
-// A client that sends more frames ahead of a long answer than the queue holds gets every answer, although the server reads no pongs meanwhile.
+// A client that sends more frames ahead of a long answer than the queue holds gets every answer, although the server reads no pongs
+// while the queue is full.
 func TestFullQueueBehindALongAnswer(t *testing.T) {
 	t.Parallel()
 	const frames, pings = 100, 2

@@ -38,7 +38,7 @@ func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
-	if o.GiveUpAfter == 0 { // a busy machine is no client that gave up
+	if o.GiveUpAfter == 0 { // a slow machine must not look like a client that gave up
 		o.GiveUpAfter = patience
 	}
 	over := make(chan struct{})
@@ -99,7 +99,7 @@ func mixed(let <-chan struct{}) wsio.Handler {
 	}
 }
 
-// Replies come in the order of their requests, whether they are quick or slow, and also when there are more requests than the queue holds.
+// Replies have the order of their requests, whether they are quick or slow, and even if there are more requests than the queue holds.
 func TestRepliesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	const frames = 300
