@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// living is a host's list of sandboxes.
+// living is a fake list of a host's sandboxes.
 type living struct {
 	mu    sync.Mutex
 	infos []driver.Info
@@ -31,7 +31,7 @@ func (l *living) List(context.Context) ([]driver.Info, error) {
 	return l.infos, l.err
 }
 
-// set has n agents live, and a verifier beside each.
+// set replaces the list with n agent sandboxes, each with a verifier sandbox.
 func (l *living) set(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *living) set(n int) {
 	}
 }
 
-// Every living sandbox counts, also one of another process, and so does one that is being made.
+// Every existing sandbox counts, including those of other processes, and so does every sandbox that is being created.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	l := &living{}
@@ -104,7 +104,7 @@ func TestRoomIsWaitedFor(t *testing.T) {
 	})
 }
 
-// However many ask at once, no more slots are given out than there is room.
+// Under concurrent requests no more slots are reserved than are free.
 func TestRoomUnderContention(t *testing.T) {
 	t.Parallel()
 	l := &living{}
@@ -131,14 +131,14 @@ func TestTuner(t *testing.T) {
 	require.Same(t, room, tuner.GetActivityTaskSlotSupplier())
 }
 
-// sized is an agent's sandbox of that memory.
+// sized returns an agent sandbox with the given memory.
 func sized(id string, mib int) driver.Info {
 	return driver.Info{ID: id, MemoryMiB: mib, Labels: map[string]string{driver.LabelPurpose: driver.PurposeAgent}}
 }
 
 func memory(mib int) rollout.Resources { return rollout.Resources{MemoryMiB: mib} }
 
-// What sandboxes asked for counts, not their number alone.
+// The resources that sandboxes requested count, not only their number.
 func TestCapacityCountsResources(t *testing.T) {
 	t.Parallel()
 	l := &living{infos: []driver.Info{sized("big.1", 6000)}}
@@ -155,7 +155,7 @@ func TestCapacityCountsResources(t *testing.T) {
 	require.ErrorContains(t, err, "more than this host has")
 }
 
-// A large sandbox waits for room, keeps it from those that come later, and gives up after a minute.
+// A large sandbox waits for capacity, blocks later claims until it has it, and gives up after a minute.
 func TestClaimsWaitInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// marks are what operators want, by host.
+// marks are the operators' drain marks, by host.
 type marks struct {
 	of  map[string]bool
 	err error
@@ -22,7 +22,8 @@ type marks struct {
 
 func (m *marks) Drained(_ context.Context, host string) (bool, error) { return m.of[host], m.err }
 
-// A drained host gives out no slot, makes no sandbox for one that was given out before, and keeps no warm ones; a sandbox that lives is found.
+// A drained host reserves no slot, creates no sandbox for a slot reserved earlier, and keeps no warm sandboxes. A claim for an existing
+// sandbox succeeds.
 func TestDrainedHostTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	m := &marks{of: map[string]bool{"other": true}}

@@ -21,15 +21,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// yard is a host's sandboxes, its gateway's routes and the workflows that may claim them.
+// yard is a fake of a host's sandboxes, its gateway's routes and the workflows that may own them.
 type yard struct {
 	mu        sync.Mutex
 	infos     []driver.Info
 	workflows map[string]*client.WorkflowExecutionDescription
 	failing   string // workflow that cannot be described
 	lists     int
-	open      []string // routes
-	routes    []string // those that were closed
+	open      []string // open routes
+	routes    []string // closed routes
 }
 
 func (y *yard) Routes(context.Context) ([]string, error) { return y.open, nil }
@@ -84,7 +84,7 @@ func (y *yard) janitor() *host.Janitor {
 	}
 }
 
-// The janitor removes what no open workflow claims, and nothing else.
+// The janitor removes only what no open workflow owns.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	const running, closed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
@@ -113,7 +113,7 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, []string{"open.1", "open.20", "closed.1", "never.1"}, y.routes, "the verifier's has none")
 }
 
-// A route whose sandbox ended by itself has no owner once its workflow is closed, or past that attempt.
+// A route whose sandbox ended by itself is closed once its workflow has closed or runs a later attempt.
 func TestSweepRoutes(t *testing.T) {
 	t.Parallel()
 	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
@@ -127,7 +127,7 @@ func TestSweepRoutes(t *testing.T) {
 	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes)
 }
 
-// A route that cannot be closed keeps its sandbox listed, so that the next sweep finds it again.
+// If a route cannot be closed, its sandbox stays listed, so that the next sweep finds it again.
 func TestSweepAgainWhereTheGatewayIsAway(t *testing.T) {
 	t.Parallel()
 	y := &yard{}
@@ -153,7 +153,7 @@ func TestJanitorSweepsUntilItIsStopped(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); y.janitor().Run(ctx) }()
-		time.Sleep(150 * time.Second) // of the bubble's clock
+		time.Sleep(150 * time.Second) // fake time
 		cancel()
 		<-stopped
 		require.Equal(t, 3, y.lists, "at once, and each minute")

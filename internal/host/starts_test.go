@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host"
 )
 
-// No more starts run at once than there are slots, and those that wait begin in the order they came.
+// At most as many starts run at once as there are slots. Waiting starts begin in the order of their requests.
 func TestStartsAreFIFO(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestStartsAreFIFO(t *testing.T) {
 		order, running, most := []int{}, 0, 0
 		for i := range all {
 			go func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // of the bubble's clock: they come one after the other
+				time.Sleep(time.Duration(i) * time.Millisecond) // fake time: the requests come one after the other
 				release, err := starts.Acquire(t.Context(), host.StartAgent)
 				if err != nil {
 					t.Error(err)
@@ -39,7 +39,7 @@ func TestStartsAreFIFO(t *testing.T) {
 				running--
 				mu.Unlock()
 				release()
-				release() // more than once does no harm
+				release() // repeated calls have no effect
 			}()
 		}
 		time.Sleep(time.Minute)
@@ -54,7 +54,7 @@ func TestStartsAreFIFO(t *testing.T) {
 	})
 }
 
-// A start that hangs gives its slot up after a while, and one that is cancelled while it waits takes none.
+// A start that hangs loses its slot after 30 seconds. A start that is canceled while it waits takes no slot.
 func TestStartsThatHangOrEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

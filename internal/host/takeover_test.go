@@ -18,12 +18,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// estate is what a dead worker left: sandboxes, and the open steps of their rollouts' workflows by workflow.
+// estate is what a dead worker left: its sandboxes, and the pending activities of their workflows by workflow id.
 type estate struct {
 	sandboxes []driver.Info
 	steps     map[string][]*workflow.PendingActivityInfo
 	ended     []string
-	gone      string // a step that ends by itself before it is ended
+	gone      string // an activity that completes before the takeover fails it
 }
 
 func (e *estate) List(context.Context) ([]driver.Info, error) { return e.sandboxes, nil }
@@ -55,8 +55,8 @@ func pending(n int, worker string, state enums.PendingActivityState) *workflow.P
 	}
 }
 
-// Only activities that a worker of this very host ran are retried: activities that wait, that run on another host, or that are unknown
-// are left alone.
+// Only activities that a worker of this host ran are retried. Activities that are scheduled, run on another host or have an unknown
+// worker are left alone.
 func TestTakeoverRetriesTheActivitiesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	const started, scheduled = enums.PENDING_ACTIVITY_STATE_STARTED, enums.PENDING_ACTIVITY_STATE_SCHEDULED

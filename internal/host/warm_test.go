@@ -19,19 +19,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// warmFleet is a backend's warm sandboxes, and what goes wrong with them.
+// warmFleet is a fake backend of warm sandboxes that can fail.
 type warmFleet struct {
 	mu       sync.Mutex
 	living   map[string]string // key by id
-	dead     map[string]bool   // they live, but their agents do not answer
-	given    map[string]string // new id by old one
+	dead     map[string]bool   // sandboxes that exist, but whose agents do not answer
+	given    map[string]string // new id by old id
 	started  int
 	startErr error
 	handErr  error
-	stuck    int           // so many destructions fail
-	slow     time.Duration // of a start
+	stuck    int           // number of destructions that will fail
+	slow     time.Duration // duration of a start
 	spare    int
-	looks    int          // questions whether one is ready
+	looks    int          // number of readiness checks
 	starts   *host.Starts // of the host
 }
 
@@ -137,7 +137,7 @@ func wants(name string, output int) host.WarmAgent {
 	return host.WarmAgent{Name: name, Job: agent.Job{MaxOutput: output}}
 }
 
-// pooled runs a pool over the warmFleet in a bubble, for the time of the test.
+// pooled runs test with a pool over the warmFleet in a synctest bubble.
 func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *host.WarmPool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,13 +161,13 @@ func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 	return got
 }
 
-// settle waits for the delayed work of a pool that was woken.
+// settle waits until a woken pool has finished its delayed work.
 func settle() {
-	time.Sleep(time.Second) // of the bubble's clock
+	time.Sleep(time.Second) // fake time
 	synctest.Wait()
 }
 
-// The pool fills when a first rollout has asked, gives each sandbox away once, and replaces it.
+// The pool fills after the first rollout has asked. It gives each sandbox to one rollout and replaces it.
 func TestWarmPoolGivesEachOnce(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -186,7 +186,8 @@ func TestWarmPoolGivesEachOnce(t *testing.T) {
 	})
 }
 
-// A job of another kind gets no sandbox that was started for this one. The pool follows when such jobs come twice in a row.
+// A job of another kind does not get a sandbox that was started for this kind. The pool switches kinds when such jobs come twice in a
+// row.
 func TestWarmPoolKeepsKindsApart(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -200,7 +201,7 @@ func TestWarmPoolKeepsKindsApart(t *testing.T) {
 	})
 }
 
-// A sandbox that died is noticed before it is handed over, and while it waits.
+// The pool detects a dead sandbox before a hand-over and while the sandbox waits.
 func TestWarmPoolNoticesDeadOnes(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -213,14 +214,14 @@ func TestWarmPoolNoticesDeadOnes(t *testing.T) {
 		require.Len(t, second, 2)
 		require.NotContains(t, second, first[0])
 		f.set(func() { f.dead[second[0]] = true })
-		time.Sleep(time.Minute) // of the bubble's clock
+		time.Sleep(time.Minute) // fake time
 		synctest.Wait()
 		require.Len(t, f.ids(), 2)
 		require.NotContains(t, f.ids(), second[0])
 	})
 }
 
-// What a killed worker left: those that wait are taken over, the half-made are destroyed.
+// After a worker was killed, the next pool takes over waiting sandboxes and destroys half-made ones.
 func TestWarmPoolTakesOver(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -239,7 +240,8 @@ func TestWarmPoolTakesOver(t *testing.T) {
 	})
 }
 
-// Rollouts come first: what has no room beside them goes, also a start under way, and comes back when there is room.
+// Rollouts have priority: the pool removes sandboxes and cancels starts for which there is no capacity, and adds them again when there
+// is.
 func TestWarmPoolGivesWay(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -263,7 +265,7 @@ func TestWarmPoolGivesWay(t *testing.T) {
 	})
 }
 
-// While agents of rollouts are starting, the pool starts none, and keeps those it has alive.
+// While agents of rollouts start, the pool starts none and renews the leases of those it has.
 func TestWarmPoolWaitsForStarts(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -273,7 +275,7 @@ func TestWarmPoolWaitsForStarts(t *testing.T) {
 		release, err := f.starts.Acquire(t.Context(), host.StartAgent)
 		require.NoError(t, err)
 		require.True(t, take(t, p, "r2.1", wants("a", 1)))
-		time.Sleep(25 * time.Second) // of the bubble's clock; a start counts for 30 s
+		time.Sleep(25 * time.Second) // fake time; a start counts for 30 s
 		synctest.Wait()
 		require.Len(t, f.ids(), 1)
 		require.Greater(t, f.asked(), before, "the leases are renewed meanwhile")
@@ -283,7 +285,7 @@ func TestWarmPoolWaitsForStarts(t *testing.T) {
 	})
 }
 
-// Starts that fail leave nothing and are tried again less and less often; what cannot be destroyed at once is destroyed later.
+// A failed start leaves no sandbox and is retried with growing delays. A sandbox that cannot be destroyed at once is destroyed later.
 func TestWarmPoolRetriesSlowly(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -303,7 +305,7 @@ func TestWarmPoolRetriesSlowly(t *testing.T) {
 	})
 }
 
-// Without rollouts for half an hour nothing is kept.
+// After half an hour without rollouts the pool is empty.
 func TestWarmPoolRests(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
@@ -319,7 +321,7 @@ func TestWarmPoolRests(t *testing.T) {
 	})
 }
 
-// A nil pool is that of a backend that has none.
+// A backend without warm sandboxes has a nil pool.
 func TestNoWarmPool(t *testing.T) {
 	t.Parallel()
 	var p *host.WarmPool
@@ -327,7 +329,7 @@ func TestNoWarmPool(t *testing.T) {
 	p.MakeRoom(t.Context())
 }
 
-// A warm sandbox waits until no agent starts.
+// The start of a warm sandbox waits until no agent starts.
 func TestStartsIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +351,7 @@ func TestStartsIdle(t *testing.T) {
 	})
 }
 
-// Warm sandboxes have the room that rollouts leave; they take none from them.
+// Warm sandboxes use only the capacity that rollouts leave free.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	l := &living{}

@@ -23,7 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// sleeper is an agent that is a sleeping process.
+// sleeper is an agent that runs a sleeping process.
 type sleeper struct{ installed }
 
 func (sleeper) WarmKey(job agent.Job) string {
@@ -47,7 +47,7 @@ func (sleeper) Ready(ctx context.Context, env agent.Env) (bool, error) {
 	return agent.Warm(ctx, env.Sandbox)
 }
 
-// installed is an agent that must be installed and cannot be started ahead of its job.
+// installed is an agent that must be installed and cannot be started before its job is known.
 type installed struct{ agent.Agent }
 
 func (installed) Install(context.Context, agent.Env) (string, error) { return "", nil }
@@ -69,8 +69,8 @@ func realBackend(t *testing.T) host.WarmBackend {
 	}
 }
 
-// A worker finds what a killed one left: it takes over the sandbox that waits, destroys the half-made one, gives the first to a rollout
-// and makes another. When it stops, only the rollout's is left.
+// A worker takes over the waiting sandbox of a killed worker and destroys the half-made one. It gives the first to a rollout and starts
+// a replacement. When the worker stops, only the sandbox of the rollout is left.
 func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	t.Parallel()
 	b := realBackend(t)
@@ -126,7 +126,7 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
 
-// A sandbox in which nothing was started is warm for each agent that needs no installation.
+// A sandbox in which no agent was started is warm for every agent that needs no installation.
 func TestWarmSandboxWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	b := realBackend(t)

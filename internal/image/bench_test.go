@@ -23,14 +23,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchLayers are the layers of the image that is pulled: folders of this machine, each cut at a number of bytes of its tar file.
+// benchLayers are the layers of the benchmark's image: folders of this machine, each with a maximum size of its tar file.
 var benchLayers = []struct {
 	folder string
 	bytes  int64
 }{{"usr/lib", 120 << 20}, {"usr/bin", 80 << 20}, {"usr/share", 60 << 20}, {"usr/include", 20 << 20}, {"usr/local", 20 << 20}}
 
-// BenchmarkPull measures `rolloutd image pull` of an image of some 300 MB, and beside it, by turns, `skopeo copy` with `umoci unpack`, each as a
-// process of its own, from a registry on this machine.
+// BenchmarkPull measures `rolloutd image pull` of an image of about 300 MB from a registry on this machine. In turn with it, it measures
+// `skopeo copy` with `umoci unpack`. Each command is a process.
 func BenchmarkPull(b *testing.B) {
 	for _, program := range []string{"skopeo", "umoci"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -66,17 +66,17 @@ func BenchmarkPull(b *testing.B) {
 	b.ReportMetric(float64(them.memoryKiB)/1024, "skopeo+umoci-MiB")
 }
 
-// cost is what a process took.
+// cost is what a process used.
 type cost struct {
 	wall, cpu time.Duration
-	memoryKiB int64 // the most that was resident
+	memoryKiB int64 // peak of resident memory
 }
 
 func (c cost) plus(o cost) cost {
 	return cost{c.wall + o.wall, c.cpu + o.cpu, max(c.memoryKiB, o.memoryKiB)}
 }
 
-// middle is the run with the median time.
+// middle returns the run with the median time.
 func middle(all []cost) cost {
 	slices.SortFunc(all, func(a, b cost) int { return int(a.wall - b.wall) })
 	return all[len(all)/2]
@@ -95,7 +95,7 @@ func run(b *testing.B, name string, args ...string) cost {
 	return cost{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), memoryKiB: <-peak}
 }
 
-// peakOf reads the most memory that a process had resident, until it ends. Its rusage would count what this process had at the fork.
+// peakOf samples the peak resident memory of a process until it ends. Its rusage would include the memory that this process had at the fork.
 func peakOf(pid int) (kib int64) {
 	for {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -108,7 +108,7 @@ func peakOf(pid int) (kib int64) {
 	}
 }
 
-// imageOfFolders is an image with the files of this machine, so that they compress and unpack as those of an image do.
+// imageOfFolders builds an image from files of this machine, so that compressing and unpacking take realistic time.
 func imageOfFolders(b *testing.B) v1.Image {
 	b.Helper()
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}})
@@ -126,7 +126,7 @@ func imageOfFolders(b *testing.B) v1.Image {
 	return img
 }
 
-// tarOfFolder packs regular files and links of a folder until they have some number of bytes.
+// tarOfFolder packs regular files and links of a folder up to the given number of bytes.
 func tarOfFolder(b *testing.B, folder string, most int64) []byte {
 	b.Helper()
 	list, err := exec.CommandContext(b.Context(), "find", "/"+folder, "-xdev", "(", "-type", "f", "-o", "-type", "l", ")", "-printf", "%s %P\n").Output()

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// Unpack is exported for the fuzz test, which has no image around the layer.
+// Unpack is exported for the fuzz test, which has a layer without an image.
 func Unpack(ctx context.Context, r io.Reader, dir string, l Limits) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// A replaced folder is forgotten with all below it, and may be added again.
+// The attributes of a replaced folder and of its contents are discarded. The folder may be added again.
 func TestReplacedFolders(t *testing.T) {
 	t.Parallel()
 	closed := func(path string) entry {
@@ -35,7 +35,7 @@ func TestReplacedFolders(t *testing.T) {
 	require.Equal(t, "now a file", read(t, use, 0, "a/b/c"))
 }
 
-// A layer that replaces one folder many times beside many others costs what its entries cost, and no more.
+// The cost of a layer that replaces one folder many times, next to many others, is linear in its entries.
 func TestManyReplacedFolders(t *testing.T) {
 	t.Parallel()
 	const most = 3_000

@@ -70,7 +70,7 @@ func layerOf(t testing.TB, data []byte) v1.Layer {
 	return l
 }
 
-// imageOf makes an image of this machine with a layer for each list of entries.
+// imageOf builds an image for this machine with a layer for each list of entries.
 func imageOf(t testing.TB, layers ...[]entry) v1.Image {
 	t.Helper()
 	return imageFor(t, runtime.GOARCH, layers...)
@@ -120,7 +120,7 @@ func open(t testing.TB, o image.Options) *image.Store {
 	return s
 }
 
-// archive writes the image as docker save does.
+// archive writes the image in the format of docker save.
 func archive(t testing.TB, img v1.Image) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// stream writes a layer of n entries while it is read.
+// stream generates a layer of n entries while it is read.
 func stream(t *testing.T, n int, header func(int) tar.Header) io.Reader {
 	t.Helper()
 	out, in := io.Pipe()
@@ -30,7 +30,7 @@ func stream(t *testing.T, n int, header func(int) tar.Header) io.Reader {
 				h.Format = tar.FormatPAX
 			}
 			if err := w.WriteHeader(&h); err != nil {
-				return // nothing reads it any more
+				return // the reader has stopped
 			}
 		}
 		_ = in.CloseWithError(w.Close())
@@ -38,7 +38,8 @@ func stream(t *testing.T, n int, header func(int) tar.Header) io.Reader {
 	return out
 }
 
-// What is kept of folders until the end of a layer is bounded: a layer of some KB that unpacks to GB of headers takes no such memory.
+// The data about folders that is kept until the end of a layer is bounded. A layer of a few KB that expands to GB of headers does not
+// take that much memory.
 func TestHeavyFolders(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 60<<10)
@@ -60,7 +61,8 @@ func TestHeavyFolders(t *testing.T) {
 	}
 }
 
-// Comments of folders are not kept, nor by an attribute that stood beside them in the header. Not parallel: it measures the heap.
+// Comments of folders are not kept in memory, even if the header also has an attribute. The test is not parallel because it measures the
+// heap.
 func TestCommentsOfFolders(t *testing.T) {
 	const folders = 400
 	comment, before, after := strings.Repeat("x", 500<<10), heap(), uint64(0)
@@ -80,7 +82,7 @@ func TestCommentsOfFolders(t *testing.T) {
 	require.Less(t, after, before+50<<20, "of 200 MiB of comments")
 }
 
-// heap returns the bytes that are in use.
+// heap returns the size of the live heap in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -88,7 +90,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A layer of a million files is refused at the usual bound; with a higher one it is unpacked. Neither takes memory for each file.
+// A layer of a million files is refused with the default limits and unpacked with higher ones. Neither takes memory for each file.
 func TestMillionFiles(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
 		t.Skip("needs minutes and a million inodes: make redteam-sandbox")
@@ -124,7 +126,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// watchHeap samples the heap until done is closed, and returns the most that it held.
+// watchHeap samples the heap until done is closed, and returns the maximum.
 func watchHeap() (done chan struct{}, peak <-chan uint64) {
 	done = make(chan struct{})
 	out := make(chan uint64, 1)

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// A registry that falls silent, before its answer or within a layer, is unavailable after the bound.
+// A registry that stops sending, before its response or within a layer, is unavailable after the timeout.
 func TestSilentRegistry(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/manifests/", "/blobs/"} {
@@ -36,7 +36,7 @@ func TestSilentRegistry(t *testing.T) {
 					<-stopped
 				})
 			})
-			t.Cleanup(func() { close(stopped) }) // before the server is closed, which waits for its requests
+			t.Cleanup(func() { close(stopped) }) // before the server closes, which waits for its requests
 			name := push(t, host, "app:1", imageOf(t, []entry{file("a", "1")}))
 			silent.Store(true)
 			s := open(t, image.Options{Registries: image.Registries{Stall: 50 * time.Millisecond}})
@@ -47,7 +47,7 @@ func TestSilentRegistry(t *testing.T) {
 	}
 }
 
-// A registry that does not answer at all is called once: each retry would wait as long again.
+// A registry that never answers is called once, because each retry would wait as long again.
 func TestRegistryThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan struct{})
@@ -73,7 +73,7 @@ func TestRegistryThatNeverAnswers(t *testing.T) {
 	require.LessOrEqual(t, asked.Load(), int32(1))
 }
 
-// A registry that is slower than the bound of a pull does not hold it any longer.
+// A pull from a registry that is too slow fails at the time limit of a pull.
 func TestSlowRegistry(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan struct{})
@@ -113,7 +113,7 @@ func TestSlowRegistry(t *testing.T) {
 	nothingIn(t, s)
 }
 
-// What a registry sends in place of a manifest or a layer is refused.
+// An invalid manifest or layer is refused.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ part, body, want string }{
@@ -146,7 +146,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A registry that is busy is unavailable: another try may succeed.
+// A busy registry is unavailable, because a retry may succeed.
 func TestBusyRegistry(t *testing.T) {
 	t.Parallel()
 	host := serve(t, func(http.Handler) http.Handler {
@@ -160,7 +160,7 @@ func TestBusyRegistry(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(pull(t, open(t, image.Options{}), host+"/app:1")))
 }
 
-// A mirror is asked before the registry; where it does not have the image, the registry is.
+// A mirror is tried before the registry. If the mirror does not have the image, the registry is used.
 func TestMirrors(t *testing.T) {
 	t.Parallel()
 	mirror, origin := serve(t, nil), serve(t, nil)
@@ -179,7 +179,7 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// Credentials are those of the Docker configuration.
+// The credentials come from the Docker configuration.
 func TestCredentials(t *testing.T) {
 	host := serve(t, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ import (
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// A pulled image is found by its name and its digest, its layers are shared, and what its configuration says is kept.
+// A pulled image is found by its name and its digest. Its layers are shared, and its configuration is kept.
 func TestPull(t *testing.T) {
 	t.Parallel()
 	var blobs atomic.Int32
@@ -58,7 +58,7 @@ func TestPull(t *testing.T) {
 	require.Len(t, all, 2)
 	for _, i := range all {
 		require.Len(t, i.Names, 2)
-		use, err := s.Use(t.Context(), i.Names[1]) // by digest: '@' follows ':'
+		use, err := s.Use(t.Context(), i.Names[1]) // by digest: '@' sorts after ':'
 		require.NoError(t, err)
 		require.Equal(t, "base", read(t, use, 0, "etc/base"))
 		require.NoError(t, use.Lock.Close())
@@ -68,7 +68,7 @@ func TestPull(t *testing.T) {
 	require.EqualValues(t, 6, size)
 }
 
-// The same image comes from each kind of file.
+// Each kind of file imports the same image.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	img := imageOf(t, []entry{dir("etc"), file("etc/motd", "hello")}, []entry{file("top", "2")})
@@ -121,7 +121,7 @@ func mustName(t *testing.T, n string) string {
 	return full
 }
 
-// What cannot be an image of this machine is refused with the reason, and leaves nothing.
+// An image that this machine cannot use is refused with the reason. No file of it is left.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	host := serve(t, nil)
@@ -159,7 +159,7 @@ func nothingIn(t *testing.T, s *image.Store) {
 	require.Zero(t, size)
 }
 
-// An image that a sandbox uses is neither removed nor collected. Collection takes those that were not used for the longest time.
+// An image in use is neither removed nor collected. Collection removes the images that were unused for the longest time.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -173,7 +173,7 @@ func TestCollect(t *testing.T) {
 	use, err := s.Use(t.Context(), "a")
 	require.NoError(t, err)
 	add("b")
-	other := open(t, image.Options{Dir: folder}) // as another process has it
+	other := open(t, image.Options{Dir: folder}) // as in another process
 	require.Equal(t, fault.Conflict, fault.KindOf(other.Remove(t.Context(), "a")))
 	add("c")
 	require.Equal(t, []string{"a", "c"}, short(t, s))
@@ -205,7 +205,7 @@ func short(t *testing.T, s *image.Store) []string {
 	return names
 }
 
-// A second name keeps the image when the first is removed.
+// If one of two names is removed, the image stays under the other name.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	s := open(t, image.Options{})
@@ -221,8 +221,8 @@ func TestNames(t *testing.T) {
 	nothingIn(t, s)
 }
 
-// Several stores over one folder add one image at the same time; it is there once, and whole. Each sandbox that uses it as soon as it is added
-// holds it.
+// Several stores over one folder add the same image concurrently. The image is stored once and complete. Each sandbox that uses the
+// image right after the add holds its lock.
 func TestConcurrentAdd(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "images")
@@ -257,7 +257,7 @@ func TestConcurrentAdd(t *testing.T) {
 	require.NoError(t, s.Remove(t.Context(), "app"))
 }
 
-// What a crash left is cleared by the next process.
+// The next process removes what a crash left.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -269,7 +269,7 @@ func TestLeftovers(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// The time of the last use is that of the last sandbox.
+// The time of last use is the time of the last sandbox.
 func TestUsedAt(t *testing.T) {
 	t.Parallel()
 	s := open(t, image.Options{})
@@ -284,8 +284,8 @@ func TestUsedAt(t *testing.T) {
 	require.False(t, found.UsedAt.Before(use.Image.UsedAt.Truncate(time.Second)))
 }
 
-// A disk without room for the layers is a shortage, not a fault of the image, and what was unpacked is removed. With room the same image
-// is pulled.
+// Too little disk space for the layers is a shortage, not a fault of the image, and the unpacked files are removed. With enough space
+// the same image is pulled.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

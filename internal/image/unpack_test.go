@@ -24,7 +24,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// lyingImage has another configuration than its layers ask for.
+// lyingImage is an image whose configuration does not match its layers.
 type lyingImage struct {
 	v1.Image
 	config *v1.ConfigFile
@@ -94,7 +94,7 @@ func importOf(t *testing.T, s *image.Store, layers ...[]entry) (*image.Use, erro
 	return use, nil
 }
 
-// Modes, times, links, whiteouts and attributes are kept in the form that overlayfs reads.
+// Modes, times, links, whiteouts and attributes are stored in the form that overlayfs reads.
 func TestUnpack(t *testing.T) {
 	t.Parallel()
 	tool := file("bin/tool", "#!")
@@ -155,7 +155,7 @@ func attributes(t *testing.T, path string) []string {
 	return slices.Sorted(slices.Values(strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00")))
 }
 
-// Root keeps the owners of files, within the ids that a sandbox has.
+// As root, files keep their owners within the ids that a sandbox has.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -172,7 +172,7 @@ func TestOwners(t *testing.T) {
 	require.EqualValues(t, 65534, st.Uid)
 }
 
-// A layer that reaches outside of its folder, or past a bound, is refused and leaves nothing, inside or outside.
+// A layer that reaches outside of its folder or exceeds a limit is refused. It leaves no file inside or outside of the folder.
 func TestHostileLayers(t *testing.T) {
 	t.Parallel()
 	var many []entry
@@ -218,7 +218,7 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// A link that is replaced within the layer is not followed.
+// A link that a later entry of the same layer replaces is not followed.
 func TestReplacedLink(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "victim")
@@ -231,7 +231,7 @@ func TestReplacedLink(t *testing.T) {
 	require.Equal(t, "safe", string(data))
 }
 
-// The bounds hold for all layers of an image together.
+// The limits apply to all layers of an image together.
 func TestBoundsOfAnImage(t *testing.T) {
 	t.Parallel()
 	half := strings.Repeat("0", 1500)
@@ -243,7 +243,7 @@ func TestBoundsOfAnImage(t *testing.T) {
 	require.ErrorContains(t, err, "3 layers; at most 2")
 }
 
-// A layer whose content is not that of its digest is refused.
+// A layer whose content does not match its digest is refused.
 func TestWrongDigest(t *testing.T) {
 	t.Parallel()
 	img := imageOf(t, []entry{file("a", "1")})

@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// fake is a driver of one sandbox, whose sandboxd is the test's handler.
+// fake is a driver of one sandbox whose sandboxd is the handler of the test.
 type fake struct {
 	addr    string
 	dialErr atomic.Pointer[error]
@@ -72,7 +72,7 @@ func create(t *testing.T, f *fake) *sandbox.Sandbox {
 	return s
 }
 
-// The kind that sandboxd sends is the kind that the caller gets.
+// The error kind that sandboxd sends is the kind that the caller gets.
 func TestKindsAreKept(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.NotFound, fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Exhausted, fault.Timeout} {
@@ -90,7 +90,7 @@ func TestKindsAreKept(t *testing.T) {
 	}
 }
 
-// A broken exchange is a lost sandbox only when the driver says so too.
+// A broken exchange means a lost sandbox only if the driver confirms it.
 func TestBrokenConnection(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -108,7 +108,7 @@ func TestBrokenConnection(t *testing.T) {
 	require.ErrorIs(t, err, plain)
 }
 
-// A tar that breaks off must not pass for a whole one.
+// A truncated tar is an error.
 func TestBrokenTar(t *testing.T) {
 	t.Parallel()
 	s := create(t, newFake(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -158,7 +158,7 @@ func TestDefaults(t *testing.T) {
 	require.Positive(t, f.created.HomeMiB)
 }
 
-// Both leases are put off, the provider's and sandboxd's.
+// Renew extends both leases: the provider's and sandboxd's.
 func TestRenewBoth(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan string, 1)
@@ -172,7 +172,7 @@ func TestRenewBoth(t *testing.T) {
 	require.Equal(t, 90*time.Second, f.renewed)
 }
 
-// What the driver cannot know is -1.
+// Usage that the driver cannot measure is -1.
 func TestWithoutInspector(t *testing.T) {
 	t.Parallel()
 	u, err := sandbox.New(newFake(t, nil), sandbox.Options{}).Inspect(t.Context(), "x")

@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Requests of a sandbox whose bodies are not read do not hold up its others: they may wait for memory that the others have.
+// Requests whose bodies are not read do not block other requests of the sandbox. They may wait for memory that those requests hold.
 func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	channel := backchannel.New(wire.ModelUpgrade, slog.New(slog.DiscardHandler))

@@ -27,7 +27,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// fetch prints the first line of the proxy's answer to a request for a page.
+// fetch is a bash script that prints the first line of the proxy's response to a request for a page.
 const fetch = `at=${http_proxy#http://}; exec 3<>"/dev/tcp/${at%:*}/${at#*:}" && printf 'GET http://%s/ HTTP/1.1\r\n\r\n' "$1" >&3 && head -n 1 <&3`
 
 func newSandbox(t *testing.T) (*sandbox.Backend, *sandbox.Sandbox) {
@@ -55,7 +55,7 @@ func page(t *testing.T) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// The network of a sandbox is open while it is served, to the hosts of the phase alone; each connection is logged.
+// While it is served, a sandbox reaches only the hosts that its phase allows. Each connection is logged.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	b, sb := newSandbox(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsclient"
 )
 
-// E2B's own client reads the definition as it is meant.
+// E2B's own client parses the generated definition as intended.
 func TestTemplateIsReadByTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestTemplatesThatE2BCannotBuild(t *testing.T) {
 	}
 }
 
-// A definition that somebody else wrote is kept.
+// A definition that another author wrote is not overwritten.
 func TestTemplateOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,10 +13,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// inner is the cgroup of the processes that run in the sandbox "a", below that of the sandbox.
+// inner is the cgroup of the processes in the sandbox "a", below the cgroup of the sandbox.
 const inner = "rolloutd/a/work"
 
-// plant writes files of a made-up cgroup tree, where a real kernel would have them.
+// plant writes files of a fake cgroup tree, which a real kernel would provide.
 func plant(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for path, text := range files {
@@ -109,7 +109,7 @@ func TestCgroupVersion1(t *testing.T) {
 	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Counters("a").Read())
 }
 
-// One controller too few is none at all: half a limit would look like a whole one.
+// If one controller is missing, no cgroups are used: a partial limit would look like a complete one.
 func TestCgroupMissing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -119,7 +119,7 @@ func TestCgroupMissing(t *testing.T) {
 	require.Error(t, c.Prepare())
 }
 
-// Sandboxes swap only with Swap. A file that frees their memory is named where the kernel has it.
+// Sandboxes swap only with Swap. Reclaim names the kernel's file that frees their memory, if there is one.
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

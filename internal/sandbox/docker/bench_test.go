@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// BenchmarkCreateToFirstExec measures from nothing to the end of a first process, by turns with `docker run --rm --network none` of the same
-// program in the same image. The image of our own is made before.
+// BenchmarkCreateToFirstExec measures the time from the start of Create to the end of a first process, in turn with `docker run --rm
+// --network none` of the same program in the same image. Our own image is built before.
 func BenchmarkCreateToFirstExec(b *testing.B) {
 	e := engine(b)
 	backend := sandbox.New(open(b, docker.Options{}), sandbox.Options{})

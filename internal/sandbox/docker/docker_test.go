@@ -29,7 +29,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 )
 
-// The ways out that the local driver's probe tries are closed in a container too, and nothing but the sized folders can be written to.
+// The escapes that the local driver's probe tries fail in a container too. Only the sized folders are writable.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func TestIsolation(t *testing.T) {
 	require.Equal(t, "yes\n", sandboxtest.Attach(t, p.Backend, "with-env").Bash("echo $FROM_IMAGE").Stdout)
 }
 
-// What cannot be created is refused with the reason, and leaves no container.
+// A sandbox that cannot be created is refused with the reason and leaves no container.
 func TestBadImages(t *testing.T) {
 	t.Parallel()
 	engine(t)
@@ -80,7 +80,7 @@ func TestBadImages(t *testing.T) {
 	require.Empty(t, containersOf(t, "bad"))
 }
 
-// loadForeign gives the daemon the image foreign:1, which is for another architecture.
+// loadForeign loads the image foreign:1, which is for another architecture, into the daemon.
 func loadForeign(t *testing.T) {
 	t.Helper()
 	img, err := random.Image(100, 1)
@@ -101,7 +101,7 @@ func loadForeign(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An image of a registry that the daemon cannot reach may come later: it is not the task's fault.
+// An unreachable registry is a temporary error, not a fault of the task.
 func TestPullFails(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ func TestPullFails(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 }
 
-// Doctor and the worker say what is missing.
+// Doctor and the worker report what is missing.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	d, err := docker.New(docker.Options{
@@ -138,7 +138,7 @@ func TestChecks(t *testing.T) {
 	require.ErrorContains(t, d.Probe(t.Context()), "the daemon has no runsc-missing; it has")
 }
 
-// gVisor is refused by whatever name a daemon knows it: sandboxes would start, and no file could be moved.
+// gVisor is refused under every name that a daemon has for it: sandboxes would start, but no file could be copied.
 func TestGVisorIsRefused(t *testing.T) {
 	t.Parallel()
 	d, err := docker.New(docker.Options{
@@ -160,7 +160,8 @@ func TestGVisorIsRefused(t *testing.T) {
 	}
 }
 
-// While the daemon is dead nothing is made, and says why. After its return the sandboxes that it ended are lost, and others are made.
+// While the daemon is down, creating a sandbox fails with the reason. After its restart the sandboxes that it ended are lost, and new
+// ones can be created.
 func TestDaemonDies(t *testing.T) {
 	t.Parallel()
 	own := dockertest.ForTest(t)
@@ -178,18 +179,18 @@ func TestDaemonDies(t *testing.T) {
 	_, err = b.Attach(t.Context(), "one")
 	require.NoError(t, err, "a sandbox does not need the daemon")
 
-	require.NoError(t, own.Run(t.Context())) // it ends what it finds
+	require.NoError(t, own.Run(t.Context())) // ends the containers that it finds
 	_, err = b.Attach(t.Context(), "one")
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	_, err = b.Create(t.Context(), "one", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 }
 
-// An image that Docker builds is there for both drivers.
+// An image that Docker builds is usable with both drivers.
 func TestBuild(t *testing.T) {
 	e := engine(t)
 	t.Setenv("DOCKER_HOST", e.Socket)
-	t.Setenv("DOCKER_BUILDKIT", "0") // the builder of the daemon: BuildKit's needs a plugin
+	t.Setenv("DOCKER_BUILDKIT", "0") // use the daemon's builder: BuildKit needs a plugin
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte("FROM "+testImage+"\nCOPY hello /srv/hello\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "hello"), []byte("built\n"), 0o600))
@@ -204,7 +205,7 @@ func TestBuild(t *testing.T) {
 	require.Equal(t, "built\n", p.Bash("cat /srv/hello").Stdout)
 }
 
-// What sandboxd is given does not reach the image of the task: two images of one base share what is added.
+// What sandboxd needs is not added to the image of the task. Two images of one base share the added image.
 func TestAddedOnce(t *testing.T) {
 	t.Parallel()
 	d := open(t, docker.Options{})

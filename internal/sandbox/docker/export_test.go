@@ -1,4 +1,4 @@
 package docker
 
-// IsGVisor lets tests judge runtimes that no daemon of theirs has.
+// IsGVisor is exported to test runtimes that the test daemon does not have.
 var IsGVisor = isGVisor

@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// importApp gives the daemon the image of the suite's application, changed by fill and by instructions of a Dockerfile.
+// importApp loads the image of the suite's application into the daemon, changed by fill and by instructions of a Dockerfile.
 func importApp(t *testing.T, name string, fill func(folder string), changes ...string) {
 	t.Helper()
 	e, folder := engine(t), t.TempDir()
@@ -29,7 +29,7 @@ func importApp(t *testing.T, name string, fill func(folder string), changes ...s
 	require.NoError(t, e.Import(t.Context(), folder, name, "", changes...))
 }
 
-// place makes a sandbox of an image, which goes with the test.
+// place creates a sandbox of an image, which is destroyed at the end of the test.
 func place(t *testing.T, s rollout.Sandbox) *sandboxtest.Place {
 	t.Helper()
 	b := sandbox.New(open(t, docker.Options{}), sandbox.Options{Defaults: driver.Spec{MemoryMiB: 512, HomeMiB: 64, TmpMiB: 16, PIDs: 128}})
@@ -40,7 +40,7 @@ func place(t *testing.T, s rollout.Sandbox) *sandboxtest.Place {
 	return sandboxtest.Attach(t, b, id)
 }
 
-// volumesOf are the engine's volumes of a sandbox.
+// volumesOf returns the number of the engine's volumes of a sandbox.
 func volumesOf(t *testing.T, id string) int {
 	t.Helper()
 	all, err := engine(t).Client.VolumeList(t.Context(), client.VolumeListOptions{Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox="+id)})
@@ -48,7 +48,8 @@ func volumesOf(t *testing.T, id string) int {
 	return len(all.Items)
 }
 
-// The volumes that an image declares have what it has there, with its owners and modes, and are in memory. One within the workdir is a part of it.
+// The volumes that an image declares are in memory and have the image's content, owners and modes. A volume within the workdir is a part
+// of it.
 func TestVolumesOfAnImage(t *testing.T) {
 	t.Parallel()
 	importApp(t, "volumes:1", nil, `VOLUME ["/srv/data", "/app/cache", "/nothing"]`, "WORKDIR /app")
@@ -66,7 +67,7 @@ func TestVolumesOfAnImage(t *testing.T) {
 	require.Zero(t, volumesOf(t, p.ID()), "none is left")
 }
 
-// What a folder of the image has must fit, and an image takes no place of the sandbox's own.
+// The content of an image's folder must fit into the sandbox's folder. A volume of an image may not overlap a folder of the sandbox.
 func TestFoldersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	importApp(t, "large:1", func(folder string) {

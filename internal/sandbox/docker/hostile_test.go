@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// hostileImage is an image that puts something of its own wherever the sandbox puts something.
+// hostileImage fills an image that has an entry of its own wherever the sandbox mounts something.
 func hostileImage(folder string) error {
 	for _, p := range []string{"opt/rolloutd/sandboxd", "opt/rolloutd/bin/run-as-agent/x", "opt/rolloutd/agents/evil", "opt/rolloutd/copies/0/x"} {
 		if err := os.MkdirAll(filepath.Join(folder, p), 0o700); err != nil {
@@ -31,7 +31,7 @@ func hostileImage(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "evil.sh"), []byte("echo evil\n"), 0o600)
 }
 
-// Nothing of an image decides what starts, as whom, where the sandbox's own files lie, or what is known of the sandbox.
+// An image decides neither what starts, nor its user, nor where the sandbox's files are, nor the sandbox's labels.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()
 	importApp(t, "hostile:1", func(folder string) { require.NoError(t, hostileImage(folder)) },
@@ -54,7 +54,7 @@ func TestHostileImage(t *testing.T) {
 	}
 }
 
-// What leads to sandboxd, to the engine's connections into the sandbox or to the machine is closed to the agent and to what the verifier runs.
+// The agent and the verifier's commands cannot reach sandboxd, the engine's connections into the sandbox or the machine.
 func TestAttacksFromWithin(t *testing.T) {
 	t.Parallel()
 	p := place(t, rollout.Sandbox{})

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// An old image of ours is removed once no container uses it, and made again for the next sandbox. It does not run beside other tests, whose images
-// are removed too.
+// An old sandbox image is removed when no container uses it, and built again for the next sandbox. The test is not parallel because it
+// also removes the images of other tests.
 func TestOldImagesAreRemoved(t *testing.T) {
 	made := func() int {
 		t.Helper()

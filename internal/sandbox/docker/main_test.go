@@ -15,20 +15,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// testImage has the programs of the suite.
+// testImage is the image with the programs of the suite.
 const testImage = "suite"
 
-// appImage is the one of sandboxtest.FillAppImage.
+// appImage is the image that sandboxtest.FillAppImage fills.
 const appImage = "app"
 
-// usersImage is the one of sandboxtest.FillUsersImage, in a daemon that maps users.
+// usersImage is the image that sandboxtest.FillUsersImage fills, in a daemon that maps users.
 const usersImage = "users"
 
-// world is what the tests of this package share: the binary under test and a daemon.
+// world is what the tests of this package share: the sandboxd binary and a daemon.
 var world struct {
 	sandboxd string
 	engine   *dockertest.Engine
-	reason   string // why there is none
+	reason   string // why there is no engine
 }
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ func prepare(dir string) error {
 	return nil
 }
 
-// engine is the daemon of the tests.
+// engine returns the daemon of the tests.
 func engine(t testing.TB) *dockertest.Engine {
 	t.Helper()
 	if world.engine == nil {
@@ -95,7 +95,7 @@ func engine(t testing.TB) *dockertest.Engine {
 	return world.engine
 }
 
-// open makes a driver over the daemon of the tests.
+// open creates a driver over the daemon of the tests.
 func open(t testing.TB, o docker.Options) *docker.Driver {
 	t.Helper()
 	e := engine(t)
@@ -118,14 +118,14 @@ func open(t testing.TB, o docker.Options) *docker.Driver {
 	return d
 }
 
-// The suite holds where sandboxd listens on a socket of this machine.
+// The suite passes with sandboxd on a socket of this machine.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite(t, docker.Options{}, sandboxtest.Harness{})
 }
 
-// What a connection carries holds over a daemon that is reached by TLS and does not see the files of this machine. The rest of the suite does not
-// differ; ROLLOUTD_REDTEAM runs all of it.
+// The parts of the suite that use connections pass over a daemon that is reached by TLS and does not see the files of this machine. The
+// other parts do not depend on the connection; ROLLOUTD_REDTEAM runs all of them.
 func TestSuiteRemote(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Process", "Kill", "Model", "Ports", "Image"}
@@ -136,7 +136,7 @@ func TestSuiteRemote(t *testing.T) {
 	suite(t, docker.Options{Daemon: docker.Daemon{Host: e.TLS, CertPath: e.Certs}}, sandboxtest.Harness{Groups: groups})
 }
 
-// suite runs the suite, with what the harness has already.
+// suite runs the suite with the harness, which may have some fields set.
 func suite(t *testing.T, o docker.Options, h sandboxtest.Harness) {
 	t.Helper()
 	engine(t)

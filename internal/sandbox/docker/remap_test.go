@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// The suite holds over a daemon that maps the users of containers to others of this machine. ROLLOUTD_REDTEAM runs all of it.
+// The suite passes over a daemon that maps the users of containers to other users of this machine. ROLLOUTD_REDTEAM runs all of it.
 func TestSuiteRemapped(t *testing.T) {
 	t.Parallel()
 	e := dockertest.RemappedForTest(t)

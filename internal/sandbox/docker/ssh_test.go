@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// The suite holds over a daemon that is reached by ssh, where each connection is a login.
+// The suite passes over a daemon that is reached by ssh, where each connection is a login.
 func TestSuiteSSH(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
 		t.Skip("set ROLLOUTD_REDTEAM=1")
@@ -25,7 +25,7 @@ func TestSuiteSSH(t *testing.T) {
 	suite(t, docker.Options{Daemon: docker.Daemon{Host: host + strings.TrimPrefix(e.Socket, "unix://")}}, sandboxtest.Harness{})
 }
 
-// serveSSH has this process's ssh log in to this machine, each time to an ssh server of its own, and returns the URL.
+// serveSSH configures ssh to log in to this machine, each time on a new ssh server, and returns the URL.
 func serveSSH(t *testing.T) string {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
@@ -41,7 +41,7 @@ func serveSSH(t *testing.T) string {
 	for _, name := range []string{"host", "login"} {
 		require.NoError(t, exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", at(name)).Run())
 	}
-	require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // sshd wants it as root
+	require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // sshd requires it when it runs as root
 	write := func(name, text string, mode os.FileMode) {
 		require.NoError(t, os.WriteFile(at(name), []byte(text), mode))
 	}

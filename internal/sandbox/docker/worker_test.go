@@ -22,10 +22,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// workerEnv makes the test binary a worker: socket, folder and sandboxd, separated by blanks.
+// workerEnv makes the test binary a worker. Its value is socket, folder and sandboxd, separated by blanks.
 const workerEnv = "ROLLOUTD_TEST_DOCKER_WORKER"
 
-// work creates the sandbox "kept" with a process, says so, and waits to be killed.
+// work creates the sandbox "kept" with a process, prints "ready", and waits to be killed.
 func work(job string) int {
 	parts := strings.Fields(job)
 	d, err := docker.New(docker.Options{
@@ -46,9 +46,9 @@ func work(job string) int {
 	select {}
 }
 
-// A worker that is killed leaves its sandbox to the next one of the same folder. The sandbox of a host that does not return ends by its lease,
-// and any other host removes its container. Not beside other tests: that host removes at once all that looks dead, also a container that is
-// not started yet.
+// After a worker is killed, the next worker of the same folder has its sandbox. If the host does not return, the lease ends the sandbox,
+// and any other host removes the container. The test is not parallel: the other host removes every container that looks dead at once,
+// including containers that have not started yet.
 func TestKilledWorker(t *testing.T) {
 	e, dir := engine(t), t.TempDir()
 	worker := exec.CommandContext(t.Context(), os.Args[0])
@@ -76,7 +76,7 @@ func TestKilledWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, infos, "another host's")
 	p.Says("job", "up\n")
-	require.NoError(t, p.Renew(t.Context(), time.Millisecond)) // as without a worker
+	require.NoError(t, p.Renew(t.Context(), time.Millisecond)) // as if no worker renewed the lease
 	p.Eventually(func() bool {
 		_, err := other.List(t.Context())
 		require.NoError(t, err)

@@ -21,17 +21,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// small is a spec without a rollout.
+// small returns a spec that belongs to no rollout.
 func small() driver.Spec {
 	return driver.Spec{CPU: 1, MemoryMiB: 512, PIDs: 64, HomeMiB: 64, TmpMiB: 16, Lease: time.Hour}
 }
 
-// creations are the requests for a sandbox.
+// creations returns the recorded requests to create a sandbox.
 func creations(s *e2btest.Server) []string {
 	return slices.DeleteFunc(s.Requests(), func(r string) bool { return r != "POST /v2/sandboxes" && r != "POST /sandboxes" })
 }
 
-// A control plane that has only the first version of the API is asked once for the second.
+// A control plane with only version 1 of the API is asked for version 2 once.
 func TestFirstVersionOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -40,12 +40,12 @@ func TestFirstVersionOfTheAPI(t *testing.T) {
 	require.NoError(t, d.Create(t.Context(), "one", small()))
 	require.NoError(t, d.Create(t.Context(), "two", small()))
 	require.Equal(t, []string{"POST /v2/sandboxes", "POST /sandboxes", "POST /sandboxes"}, creations(s))
-	conn, err := d.Dial(t.Context(), "two") // with a token, since the fake gives one only where it is asked for
+	conn, err := d.Dial(t.Context(), "two") // needs a token, which the fake returns only on request
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 }
 
-// A creation that is refused for its rate is asked for again when the service says. A used-up quota is not waited for here.
+// A creation that is refused by the rate limit is retried when the service allows it. A creation that exceeds the quota fails at once.
 func TestRateAndQuota(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -62,7 +62,7 @@ func TestRateAndQuota(t *testing.T) {
 	require.NoError(t, d.Create(t.Context(), "two", small()))
 }
 
-// A key that the service refuses is reported at the start, and no error contains the key.
+// A refused key is reported at the start, and no error contains the key.
 func TestRefusedKey(t *testing.T) {
 	t.Parallel()
 	o := options(t, e2btest.ForTest(t))
@@ -79,7 +79,7 @@ func TestRefusedKey(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 }
 
-// What a machine of E2B cannot have is refused with the field, and leaves no machine.
+// Settings that an E2B machine does not support are refused with the field and leave no machine.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -105,7 +105,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The API key goes to the named address alone: a redirect is an answer that says no.
+// The API key is sent only to the configured address: a redirect is a refusal.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(open(t, o).Probe(t.Context())))
 }
 
-// A creation whose answer was lost leaves a machine without sandboxd. The next one of that id ends it; a third finds what the second has made.
+// A creation whose response was lost leaves a machine without sandboxd. The next creation with that id ends the machine. A third one
+// finds the machine of the second.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -141,7 +142,8 @@ func TestLostAnswer(t *testing.T) {
 	require.Equal(t, before, creations(s))
 }
 
-// A machine in which sandboxd does not listen yet is left to its creator. Without one it is ended, and the sandbox is lost.
+// A machine in which sandboxd does not listen yet is left alone while its creator holds the lock. Without a creator it is ended, and the
+// sandbox is lost.
 func TestDialDuringCreation(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -166,7 +168,7 @@ func TestDialDuringCreation(t *testing.T) {
 	require.Empty(t, s.Machines())
 }
 
-// A machine that the service has ended is a lost sandbox, at once and for good. Its lease cannot be renewed.
+// If the service has ended a machine, its sandbox is lost at once and permanently. Its lease cannot be renewed.
 func TestMachineEnds(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -181,7 +183,7 @@ func TestMachineEnds(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Processes of a sandbox see no network, no process and no socket of their machine, and write only to the sized folders.
+// Processes of a sandbox see no network, process or socket of their machine, and write only to the sized folders.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	p := sandboxtest.New(t, open(t, options(t, e2btest.ForTest(t))), driver.Spec{})
@@ -200,7 +202,7 @@ func TestIsolation(t *testing.T) {
 	require.True(t, strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"), "the agent is no user of the machine")
 }
 
-// A machine without cgroups counts neither killed nor refused processes, and names its full folders.
+// A machine without cgroups reports no counts of killed or refused processes. It reports its full folders.
 func TestMachineWithoutCgroups(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)

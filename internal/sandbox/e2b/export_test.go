@@ -1,4 +1,4 @@
 package e2b
 
-// LockOf is the file that a caller of Create locks.
+// LockOf returns the file that Create locks.
 func (d *Driver) LockOf(id string) string { return d.lockOf(id) }

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// world is what the tests of this package share: the binary under test.
+// world is what the tests of this package share: the sandboxd binary.
 var world struct{ sandboxd string }
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// options are those of a driver over the service.
+// options returns the options of a driver that uses the service s.
 func options(t testing.TB, s *e2btest.Server) e2b.Options {
 	t.Helper()
 	return e2b.Options{
@@ -49,7 +49,7 @@ func open(t testing.TB, o e2b.Options) *e2b.Driver {
 	return d
 }
 
-// The suite holds. Its tests of files and of large outputs do not differ from those of other drivers; ROLLOUTD_REDTEAM runs them too.
+// The suite passes. Its tests of files and of large outputs do not depend on the driver; ROLLOUTD_REDTEAM runs them too.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Lifecycle", "Process", "Exec", "Kill", "Model", "Network", "Ports", "Users", "Limits"}

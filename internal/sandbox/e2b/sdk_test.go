@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
-// The service of these tests is one that E2B's own client accepts.
+// E2B's own client accepts the fake service of these tests.
 func TestOfficialClient(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// imageWith is an image of one layer with these files of accounts.
+// imageWith returns an image of one layer with the given user and account files.
 func imageWith(t *testing.T, user, passwd, group string) *image.Use {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,9 +45,9 @@ func TestUserOfAnImage(t *testing.T) {
 		{rollout.UserOfImage, "1234:5678", "1234:5678:"},
 		{rollout.UserOfImage, "1001:wheel", "1001:10:"},
 		{"bitnami", "app", "1001:0:10"},
-		{"1600", "app", "33:33:"}, // a name before an id
+		{"1600", "app", "33:33:"}, // a name takes precedence over an id
 		{"0:0", "app", "0:0:"},
-		{"0:1001", "app", "0:1001:"}, // root in the group that a verifier has elsewhere
+		{"0:1001", "app", "0:1001:"}, // root with the group id that the verifier has in other sandboxes
 		{rollout.UserRoot, "app", "0:0:"},
 	} {
 		g, err := guest.Of(guest.Stored(imageWith(t, c.config, passwd, group)), driver.Spec{User: c.task}, true)
@@ -65,7 +65,7 @@ func TestUserOfAnImage(t *testing.T) {
 	require.Empty(t, g.Agent(), "a task that does not ask gets the sandbox's own user")
 }
 
-// The image's user and its files of accounts are what its author wrote: what cannot be a user is refused, with the field of the task.
+// The user and the account files of an image are untrusted. An invalid user is refused with the field of the task.
 func TestRefusedUsersOfAnImage(t *testing.T) {
 	t.Parallel()
 	many := &strings.Builder{}
@@ -99,7 +99,7 @@ func TestRefusedUsersOfAnImage(t *testing.T) {
 	require.ErrorContains(t, err, "is needed")
 }
 
-// A list of accounts that is a link, or lies below one, has no accounts: it is not followed.
+// An account file that is a link, or lies below one, is not followed and counts as empty.
 func TestLinkedAccounts(t *testing.T) {
 	t.Parallel()
 	use := imageWith(t, "app", passwd, group)
