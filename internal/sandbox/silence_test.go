@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// impatient makes a sandbox whose client gives up soon. The handler hangs on what hangs says.
+// impatient creates a sandbox whose client has short timeouts. The handler hangs on requests for which hangs returns true.
 func impatient(t *testing.T, proof time.Duration, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
 	t.Helper()
 	over := make(chan struct{})
@@ -33,7 +33,7 @@ func impatient(t *testing.T, proof time.Duration, hangs func(*http.Request) bool
 	return s, f
 }
 
-// A sandbox that answers nothing at all is destroyed, and the caller learns that it is lost.
+// A sandbox that answers no request is destroyed, and the caller gets SandboxLost.
 func TestSilentSandboxIsDestroyed(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*testing.T, *sandbox.Sandbox) error{
@@ -51,7 +51,7 @@ func TestSilentSandboxIsDestroyed(t *testing.T) {
 	}
 }
 
-// One that answers is kept: a single request may be slow.
+// A sandbox that answers other requests is kept: a single request may be slow.
 func TestSlowRequestKeepsTheSandbox(t *testing.T) {
 	t.Parallel()
 	s, f := impatient(t, 5*time.Minute, func(r *http.Request) bool { return r.URL.Path != "/v1/info" })

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Requests that cannot be served are refused with a kind, and the server lives on.
+// Invalid requests are refused with an error kind, and the server keeps running.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	h := sandboxd.New(sandboxd.Options{SandboxID: "s"}).Handler()
@@ -69,7 +69,7 @@ func TestInfo(t *testing.T) {
 	require.False(t, info.StartedAt.IsZero())
 }
 
-// No body starts a process by accident, or brings the server down.
+// No invalid body starts a process or crashes the server.
 func FuzzProcessRequest(f *testing.F) {
 	f.Add(`{"argv":["x"],"env":{"A":"b"},"dir":"/none","stdin":"AAAA","timeout_ms":5}`)
 	f.Add(`{"argv":["/\u0000"],"dir":"/"}`)

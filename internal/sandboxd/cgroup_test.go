@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A process is forked into the cgroup, without a write to its list of processes, and may not call clone3 itself.
+// A process is forked directly into the cgroup, without a write to cgroup.procs, and may not call clone3 itself.
 func TestProcessesAreForkedIntoTheCgroup(t *testing.T) {
 	t.Parallel()
 	folder := ownCgroup(t)
@@ -37,7 +37,7 @@ func TestProcessesAreForkedIntoTheCgroup(t *testing.T) {
 	require.Equal(t, filters(t, os.Getpid())+1, filters(t, pid))
 }
 
-// ownCgroup makes a cgroup of version 2, which many machines have beside version 1.
+// ownCgroup creates a cgroup of version 2, which many machines have in addition to version 1.
 func ownCgroup(t *testing.T) string {
 	t.Helper()
 	root := cgroup.New("/sys/fs/cgroup").Root
@@ -52,7 +52,7 @@ func ownCgroup(t *testing.T) string {
 	return folder
 }
 
-// start starts a process, and returns its id on this machine.
+// start starts a process and returns its pid on this machine.
 func start(t *testing.T, h http.Handler, process string) int {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
-// TestMain lets this binary stand for the sandboxd one, through which processes are started.
+// TestMain lets this binary act as the sandboxd binary that starts processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == child.Command {
 		_ = child.Run()

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 )
 
-// asker makes requests of a sandboxd over real connections.
+// asker sends requests to a sandboxd over real connections.
 type asker struct {
 	t    *testing.T
 	url  string
@@ -35,7 +35,7 @@ func newAsker(t *testing.T, writable string) *asker {
 	return a
 }
 
-// begin makes a request in the background, and returns when it has reached the server. What comes is its status.
+// begin sends a request in the background and returns when it has reached the server. The channel receives the status.
 func (a *asker) begin(method, path, file string, body io.Reader) <-chan int {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path+"?path="+url.QueryEscape(file), body)
@@ -55,7 +55,7 @@ func (a *asker) begin(method, path, file string, body io.Reader) <-chan int {
 	return status
 }
 
-// A call of one caller ends before the next caller's begins. A read does not wait.
+// A write waits until the call of another caller has ended. A read does not wait.
 func TestChangesAreMadeOneAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// A large blob is sent in parts while it is made, and read while it comes: its size is not the memory that it takes.
-func TestLargeBlobsAreStreamed(t *testing.T) { // not parallel, nor are its subtests: they measure the memory of the process
+// A large blob is uploaded in parts while it is produced, and downloaded as it is read. The memory in use does not depend on its size.
+func TestLargeBlobsAreStreamed(t *testing.T) { // neither it nor its subtests are parallel: they measure the memory of the process
 	for _, c := range clouds() {
 		t.Run(c.name, func(t *testing.T) { streamsLargeBlobs(t, open(t, c.start(t).url(c.bucket))) })
 	}
@@ -37,7 +37,7 @@ func streamsLargeBlobs(t *testing.T, s *store.Store) {
 	require.Less(t, allocated()-before, uint64(size/2))
 }
 
-// allocated is what the process has ever allocated, in bytes.
+// allocated returns the total number of bytes that the process has allocated.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -48,7 +48,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// An unreachable bucket is a temporary error of each call, and never means that a blob is missing.
+// Each call to an unreachable bucket returns a temporary error, never that a blob is missing.
 func TestLostBucket(t *testing.T) {
 	t.Parallel()
 	forEachCloud(t, outlivesLosses)
@@ -66,7 +66,7 @@ func outlivesLosses(t *testing.T, c cloud) {
 	require.Equal(t, "x", string(got))
 
 	server.Lose()
-	s.AnswerWithin(10 * time.Second) // some libraries try again for as long as they may
+	s.AnswerWithin(10 * time.Second) // some libraries retry until the deadline
 	requireTemporary(t, s)
 	require.Equal(t, fault.Unavailable, fault.KindOf(s.Delete(t.Context(), "a/301")))
 	server.Silence()
@@ -79,7 +79,7 @@ func outlivesLosses(t *testing.T, c cloud) {
 	require.True(t, there)
 }
 
-// requireTemporary makes calls of all kinds at once, since each is tried again for some seconds.
+// requireTemporary makes calls of all kinds concurrently, since each is retried for several seconds.
 func requireTemporary(t *testing.T, s *store.Store) {
 	t.Helper()
 	digest := digestOf("x")
@@ -115,7 +115,7 @@ func requireTemporary(t *testing.T, s *store.Store) {
 	}
 }
 
-// A bucket that was deleted under a running store does not look like an empty one.
+// A bucket that was deleted while a store uses it does not look empty.
 func TestDeletedBucket(t *testing.T) {
 	t.Parallel()
 	forEachCloud(t, knowsDeleted)

@@ -26,7 +26,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
-// The error at the start says which setting is wrong, and does not show the secret.
+// The error at the start names the wrong setting and does not contain the secret.
 func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -53,10 +53,10 @@ func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 	require.False(t, strings.Contains(err.Error(), s3test.SecretKey), "the secret is not shown")
 }
 
-// A folder of root cannot be the store of another user: rollouts would wait for results that the user cannot read.
+// A folder of root is refused as the store of another user: rollouts would wait for results that the user cannot read.
 func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	folder, err := os.MkdirTemp("", "store") // not t.TempDir, which others cannot enter
+	folder, err := os.MkdirTemp("", "store") // not t.TempDir, which other users cannot enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))
@@ -74,10 +74,11 @@ func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
 	require.NoError(t, open(t, t.TempDir()).Check(t.Context()))
 }
 
-// checkURL is set for a process that only checks a store: the drivers of GCS and Azure read their variables once in a process.
+// checkURL makes the test binary a process that only checks a store: the drivers of GCS and Azure read their variables once in a
+// process.
 const checkURL = "ROLLOUTD_STORE_TEST_CHECK"
 
-// checkAlone is that process.
+// checkAlone is the main function of that process.
 func checkAlone(url string) (status int) {
 	s, err := store.Open(context.Background(), url)
 	if err == nil {
@@ -87,7 +88,7 @@ func checkAlone(url string) (status int) {
 	return 0
 }
 
-// requireRefused checks a store in a process with the variables, and what it says.
+// requireRefused checks a store in a process with the given variables, and requires the error kind and text.
 func requireRefused(t *testing.T, kind fault.Kind, says, url string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -106,7 +107,7 @@ func TestCheckOfGCSSaysWhatIsWrong(t *testing.T) {
 	const url = "gs://rollouts"
 	requireRefused(t, fault.Unauthorized, "GOOGLE_APPLICATION_CREDENTIALS", url, "GOOGLE_APPLICATION_CREDENTIALS=/no/such/file")
 
-	// The token server and the service answer with the errors of Google's: a key that was deleted, an account without a right to the bucket.
+	// The token server and the service return Google's errors for a deleted key and for an account without rights to the bucket.
 	tokens := refuses(t, http.StatusBadRequest, `{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}`)
 	requireRefused(t, fault.Unauthorized, "refuses the credentials", url, "GOOGLE_APPLICATION_CREDENTIALS="+keyFile(t, tokens.URL))
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
@@ -118,7 +119,7 @@ func TestCheckOfGCSSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// refuses is a server that answers each request alike.
+// refuses starts a server that answers each request with the same status and body.
 func refuses(t *testing.T, status int, body string) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -130,7 +131,7 @@ func refuses(t *testing.T, status int, body string) *httptest.Server {
 	return s
 }
 
-// keyFile writes a key of a service account.
+// keyFile writes a key of a service account and returns its path.
 func keyFile(t *testing.T, tokens string) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -145,7 +146,7 @@ func keyFile(t *testing.T, tokens string) string {
 	return path
 }
 
-// A service that refuses the credentials later does not say that a blob is missing.
+// A service that refuses the credentials later does not report that a blob is missing.
 func TestRefusedByGCS(t *testing.T) {
 	t.Parallel()
 	service := refuses(t, http.StatusForbidden, `{"error": {"code": 403, "message": "denied"}}`)
@@ -166,7 +167,7 @@ func TestCheckOfAzureSaysWhatIsWrong(t *testing.T) {
 	requireRefused(t, fault.Invalid, "bucket does not exist", server.URL("another-container"), azuretest.Env()...)
 }
 
-// A host that the name server does not know is a temporary problem, and never an answer about a blob.
+// An unknown host is a temporary error, never an answer about a blob.
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	s := open(t, "azblob://rollouts?domain=blob.invalid&protocol=http")

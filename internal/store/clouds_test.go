@@ -17,7 +17,7 @@ import (
 // cloud is a kind of bucket.
 type cloud struct {
 	name   string
-	bucket string // that a server has at its start
+	bucket string // a bucket that a server has at its start
 	start  func(*testing.T) bucketServer
 }
 
@@ -27,7 +27,7 @@ type bucketServer struct {
 	url func(bucket string) string // for open
 }
 
-// allClouds turns on the tests with servers that take a minute to build and to install.
+// allClouds enables the tests with servers that take a minute to build and install.
 const allClouds = "ROLLOUTD_TEST_STORES"
 
 func clouds() []cloud {
@@ -60,11 +60,11 @@ func forEachCloud(t *testing.T, test func(*testing.T, cloud)) {
 	}
 }
 
-// emulated is held while STORAGE_EMULATOR_HOST names a server.
+// emulated is locked while STORAGE_EMULATOR_HOST names a server.
 var emulated sync.Mutex
 
-// reach makes a URL with a server behind "#" usable until done is called. The driver of GCS takes its server from a variable alone, and reads that
-// when a bucket is opened.
+// reach makes a URL with a server after "#" usable until done is called. The driver of GCS reads the server from a variable when it
+// opens a bucket.
 func reach(t *testing.T, url string) (bare string, done func()) {
 	t.Helper()
 	bare, address, found := strings.Cut(url, "#")

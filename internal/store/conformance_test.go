@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(withCredentials(m.Run))
 }
 
-// withCredentials runs the tests with the profiles and the account that the URLs of the clouds name. A driver reads its variables once.
+// withCredentials runs the tests with the profiles and the account that the URLs of the clouds name. A driver reads its variables only
+// once.
 func withCredentials(run func() int) int {
 	dir, err := os.MkdirTemp("", "rolloutd-profiles-")
 	if err == nil {
@@ -50,7 +51,7 @@ func withCredentials(run func() int) int {
 	return run()
 }
 
-// What a store promises holds in a folder and in every bucket alike.
+// A folder and every bucket pass the same tests.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("folder", func(t *testing.T) {
@@ -105,7 +106,7 @@ func replaces(t *testing.T, s *store.Store) {
 	require.False(t, there)
 }
 
-// A source that breaks off after several parts leaves what was there before.
+// If a source fails after several parts, the old blob stays.
 func breaksOff(t *testing.T, s *store.Store) {
 	_, err := s.PutBytes(t.Context(), "broken/a", []byte("whole"))
 	require.NoError(t, err)
@@ -130,7 +131,7 @@ func misses(t *testing.T, s *store.Store) {
 	require.Equal(t, fault.NotFound, fault.KindOf(s.JSON(t.Context(), "none/301", &v)))
 }
 
-// Keys come in their order, page by page.
+// Keys are listed in order, page by page.
 func lists(t *testing.T, s *store.Store) {
 	var want []string
 	for i := range 30 {
@@ -153,7 +154,7 @@ func lists(t *testing.T, s *store.Store) {
 	}
 }
 
-// Writers of one key replace each other: a reader finds one of the blobs, and the whole of it.
+// Concurrent writers of one key replace each other's blob. A reader gets one complete blob.
 func manyWriters(t *testing.T, s *store.Store) {
 	const writers, size = 12, 100_000
 	var all sync.WaitGroup
@@ -178,7 +179,7 @@ func manyWriters(t *testing.T, s *store.Store) {
 	}
 }
 
-// The last writer of a session wins, whichever server it is; sessions of another time go, nothing else does.
+// The last write of a session wins, from any server. Expire deletes old sessions and nothing else.
 func keepsSessions(t *testing.T, s *store.Store) {
 	kept := store.Sessions{Store: s}
 	_, err := kept.Load(t.Context(), "a")

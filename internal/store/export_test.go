@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// OnSync puts f in the place of the system's sync.
+// OnSync replaces the system's sync by f.
 func (s *Store) OnSync(f func(*os.File) error) { s.sync = f }
 
-// AnswerWithin replaces the bound of calls that move little data.
+// AnswerWithin replaces the timeout of calls that move little data.
 func (s *Store) AnswerWithin(d time.Duration) { s.answer = d }

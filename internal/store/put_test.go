@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// After a power cut a blob is there whole or not at all: its bytes are durable before it has its name, and its name before Put
+// After a power failure a blob exists completely or not at all: its bytes are durable before it has its name, and its name before Put
 // returns.
 func TestPutOutlastsAPowerCut(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestPutOutlastsAPowerCut(t *testing.T) {
 	require.Len(t, synced, 2, "sessions are not worth it")
 }
 
-// What the disk does not take is not stored, and can be tried again.
+// A failed sync stores no blob, and Put can be retried.
 func TestPutThatCannotBeSynced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

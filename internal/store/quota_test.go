@@ -23,8 +23,8 @@ func limited(t *testing.T, url string, q store.Quota) *store.Store {
 	return s
 }
 
-// The archives of an attempt share the quota. What an attempt left that infrastructure lost takes nothing from the next one, whose reward would be 0. Traces
-// and results are stored whatever the workspaces took.
+// The archives of an attempt share the quota. An attempt that was lost to infrastructure does not use the quota of the next one, which
+// would then get reward 0. Traces and results are stored regardless of the quota.
 func TestRolloutQuota(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{t.TempDir(), "mem://"} {
@@ -52,7 +52,7 @@ func TestRolloutQuota(t *testing.T) {
 	}
 }
 
-// Above its high-water marks the store says that it is full, and takes what is written all the same.
+// Above its high-water marks the store reports that it is full, but still accepts writes.
 func TestHighWaterMarks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ func TestHighWaterMarks(t *testing.T) {
 	require.NoError(t, limited(t, "mem://", store.Quota{MinFreeBytes: math.MaxInt64}).Full(t.Context()), "it has no disk")
 }
 
-// Only the owner reads what rollouts stored.
+// Only the owner can read the blobs of rollouts.
 func TestBlobsAreTheOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

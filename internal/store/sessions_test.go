@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Sessions that were not written for long go, and nothing else does, however old.
+// Sessions that were not written for a long time are deleted. Nothing else is, however old.
 func TestSessionsExpire(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

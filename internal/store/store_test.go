@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-	_ "gocloud.dev/blob/memblob" // a second driver, to show that URLs reach theirs
+	_ "gocloud.dev/blob/memblob" // a second driver, to show that URLs select the driver
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -60,7 +60,7 @@ func TestMissing(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A source that breaks off leaves what was there before, and no file beside it.
+// If a source fails, the old blob stays, and no partial file is left.
 func TestBrokenSourceStoresNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func TestBrokenSourceStoresNothing(t *testing.T) {
 	require.Equal(t, []string{"a/b"}, files(t, dir))
 }
 
-// Stored blobs may hold private work: only the owner gets into their folders.
+// Stored blobs may hold private data, so only the owner can enter their folders.
 func TestFolderIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// What a killed writer left goes; what somebody may still be writing, and what is whole, stays.
+// A sweep deletes the file of a killed writer. It keeps files that may still be written, and complete blobs.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, "whole", string(got))
 }
 
-// unfinished leaves a blob as a killed writer does: under the name that the driver itself gave it.
+// unfinished leaves a partial blob as a killed writer does, under the name that the driver chose.
 func unfinished(t *testing.T, s *store.Store, dir string) string {
 	t.Helper()
 	var during []string

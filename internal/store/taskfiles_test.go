@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Equal files are one blob, which is written once; it holds every file under its place in the home.
+// Equal sets of files are one blob, which is written once. It has every file at its path in the home.
 func TestPutFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestPutFiles(t *testing.T) {
 	require.NotEqual(t, ref.Key, other.Key)
 }
 
-// A name that leads out of the home stores nothing.
+// A path outside of the home stores nothing.
 func TestPutFilesOutside(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

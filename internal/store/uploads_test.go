@@ -35,7 +35,7 @@ func put(t *testing.T, u store.Uploads, owner, text string) string {
 	return digest
 }
 
-// A digest does not give the file of another owner.
+// A digest gives no access to the file of another owner.
 func TestUploadsHaveOwners(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -56,7 +56,7 @@ func TestUploadsHaveOwners(t *testing.T) {
 	require.Equal(t, map[string]string{"workdir/a 644": "secret"}, contents(t, s, files))
 }
 
-// What is not the content of the digest, or larger than the owner's bound, is not stored.
+// A file that does not match its digest, or exceeds the owner's limit, is not stored.
 func TestUploadsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,12 +71,12 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	put(t, u, "", "0123456")
 	_, err = u.Put(t.Context(), "", digestOf("abcd"), strings.NewReader("abcd"))
 	require.Equal(t, fault.Exhausted, fault.KindOf(err), "both are too large together")
-	put(t, u, "", "0123456") // again
+	put(t, u, "", "0123456") // a repeated upload succeeds
 	put(t, u, "other", "abcd")
 	require.Len(t, filesIn(t, dir), 2)
 }
 
-// An old file is to be sent again before it is deleted.
+// A client must upload an old file again some time before the file is deleted.
 func TestUploadsExpire(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func TestUploadsExpire(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// Files of the tests folder are apart from those that setup and the agent see; programs can be run.
+// Files in the tests folder are stored separately from those that setup and the agent see. Scripts and programs are executable.
 func TestUploadsOfATask(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -116,7 +116,7 @@ func TestUploadsOfATask(t *testing.T) {
 	require.Equal(t, map[string]string{"hidden/answer 644": "data"}, contents(t, s, tests))
 }
 
-// contents are the files of an archive by name and mode.
+// contents returns the files of an archive by name and mode.
 func contents(t *testing.T, s *store.Store, ref *rollout.Ref) map[string]string {
 	t.Helper()
 	r, err := s.Reader(t.Context(), ref.Key)

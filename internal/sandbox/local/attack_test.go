@@ -43,7 +43,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flood posts 64 bodies of 60 MiB to the model channel, on which no gateway answers, and holds them.
+// flood posts 64 bodies of 60 MiB to the model channel, which has no gateway, and keeps the connections open.
 const flood = `
 import socket, threading, time
 def post():
@@ -58,7 +58,8 @@ for _ in range(64): threading.Thread(target=post).start()
 idle = [socket.create_connection(("127.0.0.1", 7000)) for _ in range(150)]
 print("up", flush=True)`
 
-// Bodies that no gateway takes fill neither the sandbox nor sandboxd, and the channel works again when they are gone.
+// Request bodies without a gateway fill the memory of neither the sandbox nor sandboxd. The channel works again after their processes
+// are killed.
 func TestFloodOfTheModelChannel(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -86,7 +87,7 @@ func TestFloodOfTheModelChannel(t *testing.T) {
 	require.Equal(t, "hello", <-calls)
 }
 
-// Connections to the model channel beyond the bound wait in the kernel: they cost sandboxd nothing.
+// Connections to the model channel beyond the limit wait in the kernel and cost sandboxd nothing.
 func TestConnectionsToTheModelChannel(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -111,7 +112,7 @@ time.sleep(3600)`)
 	require.Less(t, sockets(), modelchannel.MaxConnections+50)
 }
 
-// A fork bomb in a sandbox with little processor time ends within the time of a kill: alone, and with all the rest.
+// A kill ends a fork bomb in a sandbox with little CPU within its time limit, by name and with all other processes.
 func TestForkBombEnds(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -128,7 +129,7 @@ func TestForkBombEnds(t *testing.T) {
 	}
 }
 
-// A sandboxd that does not answer any more is ended from outside, whatever it was asked, and leaves nothing.
+// A sandboxd that no longer answers is ended from outside, whatever the request, and nothing of it is left.
 func TestSilentSandbox(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -169,7 +170,7 @@ func TestSilentSandbox(t *testing.T) {
 	})
 }
 
-// impatient makes a sandbox with a large file, whose client gives up soon.
+// impatient creates a sandbox with a large file and a client with short timeouts.
 func impatient(t *testing.T) (s *sandbox.Sandbox, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -182,7 +183,7 @@ func impatient(t *testing.T) (s *sandbox.Sandbox, dir string) {
 	return s, dir
 }
 
-// stopAll stops every process of the sandboxes, sandboxd's included.
+// stopAll stops every process of the sandboxes, including sandboxd.
 func stopAll(t *testing.T, dir string) {
 	t.Helper()
 	for _, pid := range membersOf(t, dir) {
@@ -191,7 +192,7 @@ func stopAll(t *testing.T, dir string) {
 	}
 }
 
-// stopped says whether every thread of the process is stopped.
+// stopped reports whether every thread of the process is stopped.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	threads := glob(t, fmt.Sprintf("/proc/%d/task/*/status", pid))

@@ -29,8 +29,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// BenchmarkCreateToFirstExec measures from nothing to the end of a first process, with the limits of a real sandbox; the probe
-// has run before. A second exec, destroy and a bare bwrap that runs the same program are measured beside it, by turns.
+// BenchmarkCreateToFirstExec measures the time from the start of Create to the end of a first process, with the limits of a real sandbox
+// and a cached probe. In turn with it, it measures a second exec, Destroy and a bare bwrap that runs the same program.
 func BenchmarkCreateToFirstExec(b *testing.B) {
 	backend := sandbox.New(open(b, local.Options{}), sandbox.Options{})
 	warm := fmt.Sprintf("bench-warm-%d", b.N)
@@ -75,12 +75,12 @@ func bareBwrap(ctx context.Context) *exec.Cmd {
 	return exec.CommandContext(ctx, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
 }
 
-// BenchmarkImageToFirstExec measures from nothing to the end of a first process, by turns in the host's root file system, in an image of
-// three layers, and in a bare bwrap.
+// BenchmarkImageToFirstExec measures the time from the start of Create to the end of a first process, in turn in the host's root file
+// system, in an image of three layers, and in a bare bwrap.
 func BenchmarkImageToFirstExec(b *testing.B) {
 	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
 	var host, ofImage, bare []time.Duration
-	for i := range b.N + 1 { // the first of each, in which the probe runs, does not count
+	for i := range b.N + 1 { // the first run of each kind, which includes the probe, does not count
 		for kind, image := range map[string]string{"host": "", "image": "layered"} {
 			id := fmt.Sprintf("bench-%s-%d-%d", kind, b.N, i)
 			start := time.Now()
@@ -107,7 +107,7 @@ func BenchmarkImageToFirstExec(b *testing.B) {
 	}
 }
 
-// layered is a store with an image of three layers. The lowest one has programs of this host.
+// layered returns a store with an image of three layers. The lowest layer has programs of this host.
 func layered(b *testing.B) *image.Store {
 	b.Helper()
 	folder := b.TempDir()
@@ -140,7 +140,7 @@ func layerOf(folder string) (v1.Layer, error) {
 	})
 }
 
-// BenchmarkExec measures bash in one round trip, and beside it in two.
+// BenchmarkExec measures bash in one round trip and in two.
 func BenchmarkExec(b *testing.B) {
 	backend := sandbox.New(open(b, local.Options{}), sandbox.Options{})
 	s, err := backend.Create(b.Context(), fmt.Sprintf("bench-exec-%d", b.N), rollout.Sandbox{}, nil)
@@ -170,7 +170,7 @@ func median(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Microseconds()) / 1000
 }
 
-// BenchmarkList lists a host's sandboxes, and reports the time of each.
+// BenchmarkList lists a host's sandboxes and reports the time per sandbox.
 func BenchmarkList(b *testing.B) {
 	const sandboxes = 50
 	d := open(b, local.Options{})
@@ -189,7 +189,8 @@ func BenchmarkList(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/sandboxes, "µs/sandbox")
 }
 
-// BenchmarkManyOfOneImage measures 200 sandboxes of one image that are created at once, until a process has run in each while all live.
+// BenchmarkManyOfOneImage creates 200 sandboxes of one image at once, and measures the time until a process has run in each while all of
+// them exist.
 func BenchmarkManyOfOneImage(b *testing.B) {
 	const sandboxes = 200
 	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
@@ -219,7 +220,7 @@ func BenchmarkManyOfOneImage(b *testing.B) {
 	b.ReportMetric(median(destroy)/1000, "destroy-s")
 }
 
-// atOnce runs do n times at once and returns how long all took.
+// atOnce runs do n times concurrently and returns the total time.
 func atOnce(b *testing.B, n int, do func(int) error) time.Duration {
 	b.Helper()
 	start := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// kernel is the beginning of a Python program that calls the kernel as it likes.
+// kernel is the start of a Python program that makes arbitrary system calls.
 const kernel = `
 import ctypes, os, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -19,7 +19,7 @@ def seize(pid):
 def up(): print("up", flush=True)
 `
 
-// headless is a process whose first thread has exited: /proc shows it as a zombie, and it works on.
+// headless is a process whose first thread has exited. /proc shows it as a zombie, but it continues to run.
 const headless = kernel + `
 def work():
     while "Z" not in open("/proc/self/stat").read().split(")")[1]: time.sleep(0.01)
@@ -29,8 +29,8 @@ threading.Thread(target=work).start()
 ctypes.CDLL(None).pthread_exit(None)
 `
 
-// watched is traced by a process of another session, which never waits for it. With threads that is so for each of its two threads. A traced
-// process stops at every signal, so it has no child any more when that begins.
+// watched is traced by a process of another session, which never waits for it. With an argument, each of its two threads is traced. A
+// traced process stops at every signal, so its child has ended before the tracing begins.
 const watched = kernel + `
 main, go, ready, second = os.getpid(), os.pipe(), os.pipe(), []
 if len(sys.argv) > 1:
@@ -50,7 +50,7 @@ up()
 time.sleep(3600)
 `
 
-// A kill ends a process that is dead at the first check, and one that a tracer holds, alone and together with all others.
+// A kill ends a process that looks dead at the first check, and a process that a tracer holds, by name and together with all others.
 func TestKillIsNotEvaded(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// CreateHalf does what Create does until its process is killed: right after the stage was started, or once the sandbox answers.
+// CreateHalf does what Create does until its process is killed: right after the start of the stage, or once the sandbox answers.
 func (d *Driver) CreateHalf(ctx context.Context, id string, spec driver.Spec, answers bool) error {
 	f, err := lockFolder(ctx, d.path(id), true)
 	if err != nil {
@@ -35,11 +35,11 @@ func (d *Driver) CreateHalf(ctx context.Context, id string, spec driver.Spec, an
 	return awaitAnswer(ctx, f.path)
 }
 
-// Answers says whether a sandbox takes requests.
+// Answers returns nil if a sandbox accepts requests.
 func (d *Driver) Answers(ctx context.Context, id string) error { return awaitAnswer(ctx, d.path(id)) }
 
-// Folder is the folder of a sandbox.
+// Folder returns the folder of a sandbox.
 func (d *Driver) Folder(id string) string { return d.path(id) }
 
-// Remembered is of how many folders the listing remembers the state.
+// Remembered returns the number of folders whose state the listing caches.
 func (d *Driver) Remembered() int { return len(d.listed.known) }

@@ -35,7 +35,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Root without cgroups is refused unless it is allowed, and then Check reports it.
+// Root without cgroups is refused unless the configuration allows it, and then Check reports it.
 func TestNoCgroups(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -62,8 +62,7 @@ func levels(findings []driver.Finding) []string {
 	return list
 }
 
-// A bwrap that isolates nothing (an old one, a wrapper, a kernel that lets too much through) is found out by the probe, and no
-// sandbox is made with it.
+// The probe detects a bwrap that isolates nothing (an old version, a wrapper, a permissive kernel), and no sandbox is created with it.
 func TestBareBwrapIsFoundOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +88,7 @@ func TestBareBwrapIsFoundOut(t *testing.T) {
 	require.Empty(t, infos)
 }
 
-// A bwrap that starts sandboxes without one of their walls is found out as well: what the probe finds open is in the error.
+// The probe also detects a bwrap that starts sandboxes without one isolation feature. The error has the probe's findings.
 func TestWeakBwrapIsFoundOut(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -116,7 +115,7 @@ exec %[1]s "${options[@]}" "$@"
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
-// A passed probe is kept for the next process, but only for the same kernel and programs.
+// A passed probe is cached for the next process, but only for the same kernel and programs.
 func TestPassIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

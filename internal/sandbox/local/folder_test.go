@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// Who tries something out on a copy of a data folder must not end the sandboxes of the folder itself.
+// A driver on a copy of a data folder does not end the sandboxes of the original folder.
 func TestCopyOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "sandboxes")
@@ -41,7 +41,7 @@ func TestCopyOfTheFolder(t *testing.T) {
 	}
 }
 
-// A folder that was moved, or is reached by another path, still has its sandboxes, and nothing of them stays behind.
+// A folder that was moved, or is reached by another path, still has its sandboxes. Destroying them leaves nothing behind.
 func TestMovedFolder(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -19,12 +19,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// small are the defaults of the sandboxes of these tests.
+// small returns the default limits of the sandboxes of these tests.
 func small() sandbox.Options {
 	return sandbox.Options{Defaults: driver.Spec{HomeMiB: 16, TmpMiB: 16, MemoryMiB: 256, CPU: 1}}
 }
 
-// spare makes an idle sandbox with a process at work in it.
+// spare creates an idle sandbox with a running process.
 func spare(t *testing.T, b *sandbox.Backend, id string) {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), id)) })
@@ -34,7 +34,7 @@ func spare(t *testing.T, b *sandbox.Backend, id string) {
 	require.NoError(t, err)
 }
 
-// A sandbox that is handed over lives on under its new id, with the rollout's labels and limits, and leaves nothing under the old.
+// A sandbox that is handed over keeps running under its new id, with the rollout's labels and limits. Nothing is left under the old id.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestHandOver(t *testing.T) {
 	_, err = d.Dial(t.Context(), "warm-1")
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 
-	// Created again under its id, it is found; destroyed under its id, it is gone.
+	// Create with the new id finds the sandbox. Destroy with the new id removes it.
 	_, err = b.Create(t.Context(), "r.1", rollout.Sandbox{}, labels)
 	require.NoError(t, err)
 	_, err = s.Status(t.Context(), "early")
@@ -76,7 +76,7 @@ func TestHandOver(t *testing.T) {
 	requireFolders(t, dir, 0)
 }
 
-// limitsOf describes the limits of the only sandbox of the data folder.
+// limitsOf describes the limits of the only sandbox in the data folder.
 func limitsOf(t *testing.T, dir string) string {
 	t.Helper()
 	read := func(pattern string) string {
@@ -105,7 +105,7 @@ func mib(t *testing.T, bytes string) string {
 	return fmt.Sprint(n >> 20)
 }
 
-// Of many that want the same sandbox one gets it; the others find that it is gone, and leave nothing.
+// Of concurrent hand-overs of one sandbox one succeeds. The others report a lost sandbox and leave nothing behind.
 func TestHandOverToOneOnly(t *testing.T) {
 	t.Parallel()
 	b := sandbox.New(open(t, local.Options{}), small())
@@ -149,8 +149,8 @@ func TestHandOverRefused(t *testing.T) {
 	require.Len(t, infos, 2)
 }
 
-// A worker that is killed after the state names the new id, and before the folder does, leaves a sandbox of no rollout. The next
-// look ends it.
+// A worker that is killed after the state names the new id, and before the folder is renamed, leaves a sandbox that belongs to no
+// rollout. The next listing ends it.
 func TestHandOverCutShort(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

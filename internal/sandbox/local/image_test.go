@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// makeImage makes a root file system with bash and a few programs, and secrets that must not show.
+// makeImage creates a root file system with bash and a few programs, and with secrets that must not be visible.
 func makeImage(t *testing.T, dir string) {
 	t.Helper()
 	for _, p := range []string{"usr/bin", "usr/lib", "etc", "opt/tool", "home/user", "root"} {
@@ -34,7 +34,8 @@ func makeImage(t *testing.T, dir string) {
 	require.NoError(t, imagetest.Fill(dir, []string{"bash", "cat", "ls", "id"}))
 }
 
-// A root file system folder shows, with our own parts over it; mount points need not exist in it.
+// The sandbox shows the folder of the root file system with the sandbox's own folders mounted over it. The mount points need not exist
+// in the folder.
 func TestRootFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -45,7 +46,7 @@ func TestRootFolder(t *testing.T) {
 	require.NotZero(t, p.Bash(": > /etc/new").ExitCode)
 }
 
-// images is a store with the image "small" in it, beside that of a folder.
+// images returns a store with the folder as the image "small".
 func images(t testing.TB, folder string) *image.Store {
 	t.Helper()
 	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
@@ -63,7 +64,8 @@ func withImage(t *testing.T) *local.Driver {
 	return open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()})
 }
 
-// An OCI image is the sandbox's root file system. The agent changes what its user may, for itself alone.
+// An OCI image is the root file system of the sandbox. The agent may change what its user may change, and only this sandbox sees the
+// changes.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	d := withImage(t)
@@ -72,7 +74,7 @@ func TestImage(t *testing.T) {
 	require.Equal(t, "made for a test\ntool\nimage\n1000\nworkdir\ns", out.Stdout)
 }
 
-// A client names images of this host.
+// A client can only name images in the host's store: paths and unknown names are refused.
 func TestImageNames(t *testing.T) {
 	t.Parallel()
 	for _, d := range []*local.Driver{open(t, local.Options{}), withImage(t)} {

@@ -23,7 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Only what an image has can be asked of it, and no link leads a workdir elsewhere.
+// A request for something that the image does not have is refused. So is a workdir that is a link.
 func TestRefusedImageUse(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -45,7 +45,7 @@ func TestRefusedImageUse(t *testing.T) {
 	require.ErrorContains(t, b.Prepare(t.Context(), rollout.Sandbox{Image: "small", Workdir: "/app"}), "/app is a link in the image")
 }
 
-// Processes start from the environment of the image. The verifier's programs do not come from folders that the agent fills.
+// Processes start with the environment of the image. The verifier's PATH has no folders that the agent can write.
 func TestEnvironmentOfAnImage(t *testing.T) {
 	t.Parallel()
 	d := imageWithEnv(t, "PATH=/app/venv/bin:/usr/local/bin:/usr/bin", "LEVEL=1", "PYTHONPATH=/app/lib", "HOME=/nowhere")
@@ -64,7 +64,7 @@ func TestEnvironmentOfAnImage(t *testing.T) {
 	}
 }
 
-// imageWithEnv is a driver with the image "env", whose workdir is /app.
+// imageWithEnv returns a driver with the image "env", whose workdir is /app.
 func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 	t.Helper()
 	folder := t.TempDir()
@@ -75,7 +75,7 @@ func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 	return open(t, local.Options{Images: envImage(t, folder, v1.Config{Env: env, WorkingDir: "/app"}), BridgeDir: t.TempDir()})
 }
 
-// envImage is a store with the image "env", which has the files of the folder and this configuration.
+// envImage returns a store with the image "env", which has the files of the folder and the given configuration.
 func envImage(t *testing.T, folder string, config v1.Config) *image.Store {
 	t.Helper()
 	layer, err := layerOf(folder)

@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// What the worker knows is nowhere to be found inside: not in an environment, not on a command line.
+// The worker's secrets and its data folder are not visible inside: not in an environment, a command line or a mount.
 func TestNothingOfTheWorkerInside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestNothingOfTheWorkerInside(t *testing.T) {
 	require.True(t, strings.HasPrefix(out.Stdout, "/opt/rolloutd/sandboxd serve"), "found or not listed: %s", out.Stdout)
 }
 
-// The first process is closed to the others, also where they run as the same user.
+// Other processes cannot inspect or control the first process, even as the same user.
 func TestSupervisorIsClosed(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})
@@ -48,7 +48,7 @@ func TestSupervisorIsClosed(t *testing.T) {
 	require.Empty(t, p.Bash("find / -xdev -name '*.sock' -o -type s 2>/dev/null; tail -n +2 /proc/net/unix | grep control").Stdout)
 }
 
-// Listeners all over the host: none can be reached, and neither can another sandbox.
+// A sandbox reaches neither listeners on the host's addresses nor another sandbox.
 func TestNoWayToTheHost(t *testing.T) {
 	t.Parallel()
 	p, neighbour := place(t, driver.Spec{}), place(t, driver.Spec{})
@@ -69,7 +69,7 @@ func TestNoWayToTheHost(t *testing.T) {
 	require.Empty(t, p.Bash(script.String()).Stdout)
 }
 
-// listeners listens on every address that this host has.
+// listeners listens on every address of this host.
 func listeners(t *testing.T) []net.Listener {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -89,7 +89,7 @@ func listeners(t *testing.T) []net.Listener {
 	return list
 }
 
-// The kernel's surface: what no sandbox needs is refused, by whatever way into the kernel it is asked for.
+// System calls that no sandbox needs are refused, for every way to make them.
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	agents := t.TempDir()
@@ -102,24 +102,24 @@ func TestSystemCalls(t *testing.T) {
 		want := "EPERM"
 		switch name {
 		case "clone3":
-			want = "ENOSYS" // so that the C library falls back to clone
+			want = "ENOSYS" // the C library falls back to clone
 		case "io_setup":
-			want = "ENOSYS" // so that programs do without
+			want = "ENOSYS" // programs fall back to other calls
 		case "x32":
-			if runtime.GOARCH == "amd64" { // elsewhere it is a number like any other
+			if runtime.GOARCH == "amd64" { // on other architectures the number is an ordinary one
 				want = "ENOSYS"
 			}
 		case "inet", "unix", "own prlimit":
 			want = "open"
 		case "trace forks", "trace forks, old", "trace forks, upon", "trace on", "trace, registers", "trace, system":
-			want = "ESRCH" // as debuggers do it
+			want = "ESRCH" // debuggers need these calls: the kernel accepts them and finds no such process
 		}
 		require.Equal(t, want, said, name)
 	}
 	require.Equal(t, 41, strings.Count(ran.Stdout, "\n"))
 }
 
-// Each kind of namespace is the sandbox's own, and the kernel takes its processes before sandboxd when memory runs out.
+// Each kind of namespace is the sandbox's own. When memory runs out, the kernel kills its processes before sandboxd.
 func TestOwnNamespaces(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})
@@ -133,8 +133,7 @@ func TestOwnNamespaces(t *testing.T) {
 	require.Equal(t, "500\n", p.Bash("cat /proc/self/oom_score_adj").Stdout)
 }
 
-// Nothing of the root file system can be changed, and nothing in it gives more rights.
-// Programs verify the hosts that a task may reach by the certificates that the host trusts, and see nothing else beside them.
+// Programs verify the hosts that a task may reach with the certificates that the host trusts. They see no other file in the folder.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
@@ -147,6 +146,7 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("/etc/ssl:\ncerts\n\n/etc/ssl/certs:\nca-certificates.crt\n%x  -\n", sha256.Sum256(trusted)), ran.Stdout)
 }
 
+// The root file system is read-only, and no file in it grants more rights.
 func TestRootIsReadOnly(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})
@@ -162,7 +162,7 @@ func TestRootIsReadOnly(t *testing.T) {
 	require.Empty(t, p.Bash(`awk '$6 !~ /nosuid/' /proc/self/mountinfo`).Stdout)
 }
 
-// The control socket is its owner's alone, by folder and by file.
+// Only the owner has access to the control socket: its folder and its file are private.
 func TestControlSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "deep")
@@ -176,7 +176,7 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// Each living sandbox has a host user id of its own, whatever the data folder.
+// Each running sandbox has a unique host user id, over all data folders.
 func TestUserIDsAreUnique(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -196,7 +196,7 @@ func TestUserIDsAreUnique(t *testing.T) {
 	}
 }
 
-// A data folder may lie deeper than a socket address is long.
+// The path of a data folder may be longer than a socket address.
 func TestLongFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))

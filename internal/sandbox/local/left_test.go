@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// cleanupContext is one that a cleanup may use.
+// cleanupContext returns a context for cleanup functions, which run after the context of the test has ended.
 func cleanupContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), sandboxtest.Patience)
 	t.Cleanup(cancel)
@@ -34,7 +34,7 @@ func membersOf(t *testing.T, dir string) []int {
 	for _, procs := range globCgroups(t, cgroupPrefix(dir)+"*/*/cgroup.procs") {
 		data, err := os.ReadFile(procs)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it has ended
 		}
 		for _, f := range strings.Fields(string(data)) {
 			var pid int
@@ -44,7 +44,7 @@ func membersOf(t *testing.T, dir string) []int {
 		}
 	}
 	slices.Sort(pids)
-	return slices.Compact(pids) // each is in every hierarchy
+	return slices.Compact(pids) // each pid is in every hierarchy
 }
 
 func cgroupPrefix(dir string) string {
@@ -60,13 +60,13 @@ func glob(t *testing.T, pattern string) []string {
 	return found
 }
 
-// globCgroups finds below the cgroups of sandboxes, in every hierarchy: that of version 2, or those of version 1's controllers.
+// globCgroups globs below the cgroups of sandboxes in every hierarchy: the one of version 2, or those of version 1's controllers.
 func globCgroups(t *testing.T, pattern string) []string {
 	t.Helper()
 	return append(glob(t, "/sys/fs/cgroup/rolloutd/"+pattern), glob(t, "/sys/fs/cgroup/*/rolloutd/"+pattern)...)
 }
 
-// uidsOf lists the host's user ids that the sandboxes of the data folder run as.
+// uidsOf returns the host user ids of the sandboxes in the data folder.
 func uidsOf(t *testing.T, dir string) map[uint32]bool {
 	t.Helper()
 	uids := map[uint32]bool{}
@@ -84,8 +84,8 @@ func uidsOf(t *testing.T, dir string) map[uint32]bool {
 	return uids
 }
 
-// requireNothingLeft: no cgroup of the data folder, hence no process, for one with members cannot be removed; and no mount of
-// any sandbox in this namespace.
+// requireNothingLeft requires that the data folder has no cgroup and this namespace no mount of a sandbox. A cgroup with processes
+// cannot be removed, so no process is left either.
 func requireNothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	require.Empty(t, globCgroups(t, cgroupPrefix(dir)+"*"))
@@ -107,7 +107,7 @@ func requireFolders(t *testing.T, dir string, want int) {
 	require.Len(t, folders, want, "%v", folders)
 }
 
-// Destroy, with a stubborn tree of processes at work, leaves nothing of any kind.
+// Destroy removes everything of a sandbox whose processes resist SIGTERM.
 func TestDestroyLeavesNothing(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -122,7 +122,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	requireFolders(t, dir, 0)
 }
 
-// A dead sandbox that cannot be swept, as on a full disk, does not hide those that live.
+// A dead sandbox that cannot be swept, for instance on a full disk, does not hide the running ones.
 func TestListWithOneThatCannotBeSwept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,12 +20,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// memoryBomb runs a process that takes more than the sandbox has.
+// memoryBomb runs a process that takes more memory than the sandbox has.
 func memoryBomb(p *sandboxtest.Place) sandboxtest.Ran {
 	return p.Bash("echo $$ > /tmp/pid; x=x; while :; do x=$x$x; done")
 }
 
-// The kernel kills the greedy one; the sandbox lives, says so, and its neighbour notices nothing.
+// The kernel kills the process that takes too much memory. The sandbox keeps running and reports the kill, and other sandboxes are not
+// affected.
 func TestMemoryBomb(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -48,7 +49,7 @@ func TestMemoryBomb(t *testing.T) {
 	require.True(t, st.Running)
 }
 
-// Files in memory count as memory: filling them past the limit kills the writer, not the supervisor.
+// Files in memory count as memory. If they exceed the limit, the kernel kills the writer, not sandboxd.
 func TestMemoryByFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -61,7 +62,7 @@ func TestMemoryByFiles(t *testing.T) {
 	require.Positive(t, u.OOMKills)
 }
 
-// Where files hold all memory and no process is left to kill, the kernel kills sandboxd. The counters of the dead sandbox say so.
+// If files take all memory and no process is left to kill, the kernel kills sandboxd. The counters of the dead sandbox show it.
 func TestMemoryByFilesOfSandboxd(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -77,7 +78,7 @@ func TestMemoryByFilesOfSandboxd(t *testing.T) {
 	require.True(t, u.Killed)
 }
 
-// Every place that can be written is bounded, /dev and its like included.
+// Every writable place is bounded, including /dev.
 func TestDisksAreBounded(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{HomeMiB: 8, TmpMiB: 8, MemoryMiB: 256})
@@ -97,7 +98,7 @@ func sorted(lines string) string {
 	return strings.Join(slices.Sorted(strings.Lines(lines)), "")
 }
 
-// The kernel refuses the process that would be too many.
+// The kernel refuses a process beyond the limit.
 func TestProcessLimit(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -111,7 +112,7 @@ func TestProcessLimit(t *testing.T) {
 	require.NoError(t, p.KillAll(t.Context()))
 }
 
-// The kernel has some 3,000 pseudo-terminals for all sandboxes: one gets a few of them.
+// The kernel has about 3,000 pseudo-terminals for all sandboxes, so each sandbox gets only a few.
 func TestTerminalsAreBounded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -141,10 +142,10 @@ while sent < 160 << 20 and len(held) < 200:
             while True: sent += end.send(piece)
         except OSError: pass
 print("unbounded" if sent >= 160 << 20 else "")'`)
-	require.NotContains(t, ran.Stdout, "unbounded") // where sockets count as memory, the kernel may kill it
+	require.NotContains(t, ran.Stdout, "unbounded") // where socket buffers count as memory, the kernel may kill the process
 }
 
-// The CPU quota holds: two busy loops on half a core take half a core.
+// Two busy loops on a fifth of a core use only that share.
 func TestCPUQuota(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -158,10 +159,10 @@ func TestCPUQuota(t *testing.T) {
 	began, before := time.Now(), usage()
 	p.Eventually(func() bool { return usage()-before > 200*time.Millisecond }, "some work is done")
 	share := float64(usage()-before) / float64(time.Since(began))
-	require.Less(t, share, 0.5) // far from the two cores that it asks for, and from one
+	require.Less(t, share, 0.5) // far below the two cores that the loops could use, and below one
 }
 
-// Every thread of a started process is in the cgroups that have the sandbox's limits; those of sandboxd are not.
+// Every thread of a started process is in the cgroups with the sandbox's limits. The threads of sandboxd are not.
 func TestCgroupsOfProcesses(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -173,7 +174,7 @@ func TestCgroupsOfProcesses(t *testing.T) {
 	require.Equal(t, []string{"sandboxd"}, partsOf(t, dir, "sandboxd"))
 }
 
-// partsOf lists the parts of the sandbox's cgroups that the threads of a program are in, by every controller.
+// partsOf returns the child cgroups of the sandbox's cgroups that the threads of a program are in, over all controllers.
 func partsOf(t *testing.T, dir, program string) []string {
 	t.Helper()
 	part := regexp.MustCompile(`(?m):[a-z,]+:/rolloutd/\S+/(\w+)$`)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/unixdiag"
 )
 
-// A listing does not wake the supervisors of the sandboxes: a host of a thousand lists several times a second.
+// A listing does not connect to sandboxd, because a host with a thousand sandboxes lists them several times a second.
 func TestListConnectsToNone(t *testing.T) {
 	t.Parallel()
 	d := open(t, local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes")})
@@ -31,7 +31,7 @@ func TestListConnectsToNone(t *testing.T) {
 	defer client.Close()
 	_, err = client.Write([]byte("x"))
 	require.NoError(t, err)
-	first, err := socket.Accept() // in the order of their connects
+	first, err := socket.Accept() // connections are accepted in the order of their connects
 	require.NoError(t, err)
 	defer first.Close()
 	n, err := first.Read(make([]byte, 1))
@@ -39,13 +39,13 @@ func TestListConnectsToNone(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// A listing reads a state again once its file was replaced, and forgets folders that are gone.
+// A listing reads a state file again after it was replaced, and forgets folders that are gone.
 func TestListSeesAReplacedState(t *testing.T) {
 	t.Parallel()
 	d := open(t, local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes")})
 	supervise(t, d, "one")
 	file := filepath.Join(d.Folder("one"), "state.json")
-	for _, purpose := range []string{"warm", "done", "warm"} { // of the same length, and the first again
+	for _, purpose := range []string{"warm", "done", "warm"} { // all have the same length, and the first text appears again
 		require.NoError(t, os.WriteFile(file+".new", []byte(`{"id":"one","labels":{"purpose":"`+purpose+`"}}`), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 		for range 2 {
@@ -63,7 +63,7 @@ func TestListSeesAReplacedState(t *testing.T) {
 	require.Zero(t, d.Remembered())
 }
 
-// supervise makes the folder of a sandbox whose supervisor is the test.
+// supervise creates the folder of a sandbox whose supervisor is the test.
 func supervise(t *testing.T, d *local.Driver, id string) net.Listener {
 	t.Helper()
 	dir := d.Folder(id)

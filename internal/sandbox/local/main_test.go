@@ -13,11 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// sandboxdPath is the binary under test, built once for the package, in a folder that its owner alone can enter: so may be an
-// operator's.
+// sandboxdPath is the binary under test, built once for the package. Only its owner can enter its folder, as may be the case for an
+// operator's folder.
 var sandboxdPath string
 
-// sandboxdEnv names the binary under test where this process cannot build it.
+// sandboxdEnv names the binary under test if this process cannot build it.
 const sandboxdEnv = "ROLLOUTD_TEST_SANDBOXD"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// open makes a driver; without bwrap it fails, it never skips.
+// open creates a driver. Without bwrap it fails and never skips.
 func open(t testing.TB, o local.Options) *local.Driver {
 	t.Helper()
 	if o.Dir == "" {
@@ -64,7 +64,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// place makes a sandbox in a data folder of its own.
+// place creates a sandbox in its own data folder.
 func place(t *testing.T, spec driver.Spec) *sandboxtest.Place {
 	t.Helper()
 	return sandboxtest.New(t, open(t, local.Options{}), spec)

@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 )
 
-// toolImage is the store of an image with these programs.
+// toolImage returns a store with an image of the programs that the tests need.
 func toolImage(t *testing.T) *image.Store {
 	t.Helper()
 	folder := t.TempDir()
@@ -29,7 +29,7 @@ func toolImage(t *testing.T) *image.Store {
 	return images(t, folder)
 }
 
-// imaged makes every sandbox of an image.
+// imaged is a driver that creates every sandbox from one image.
 type imaged struct {
 	*local.Driver
 	image string
@@ -41,7 +41,7 @@ func (d imaged) Create(ctx context.Context, id string, spec driver.Spec) error {
 	return d.Driver.Create(ctx, id, spec)
 }
 
-// The suite holds in an image too.
+// The suite passes in an image too.
 func TestSuiteOfAnImage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -55,7 +55,7 @@ func TestSuiteOfAnImage(t *testing.T) {
 	})
 }
 
-// Agents that are users of an image have what they have in a container.
+// Agents with a user of an image have the same rights as in a container.
 func TestUsersOfAnImage(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -81,14 +81,15 @@ func TestUsersOfAnImage(t *testing.T) {
 	})
 }
 
-// imagePlace is a sandbox of the image with the tools.
+// imagePlace creates a sandbox of the image with the tools.
 func imagePlace(t *testing.T, spec driver.Spec) *sandboxtest.Place {
 	t.Helper()
 	spec.Image = "small"
 	return sandboxtest.New(t, open(t, local.Options{Images: toolImage(t), BridgeDir: t.TempDir()}), spec)
 }
 
-// An image opens no way out: what the start-up probe tries is refused, and nothing of the image gives more rights.
+// An image does not weaken the isolation: everything that the start-up probe tries is refused, and no file of the image grants more
+// rights.
 func TestIsolationOfAnImage(t *testing.T) {
 	t.Parallel()
 	p := imagePlace(t, driver.Spec{})
@@ -115,7 +116,7 @@ func TestIsolationOfAnImage(t *testing.T) {
 	}
 }
 
-// What one sandbox writes into its image, no other sees, and it is bounded. The layers stay as they are.
+// A sandbox's changes to its image are bounded, and no other sandbox sees them. The layers stay unchanged.
 func TestImageIsPrivate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -142,7 +143,7 @@ func TestImageIsPrivate(t *testing.T) {
 	require.Equal(t, "original", string(data))
 }
 
-// A living sandbox holds its image; a dead one does not.
+// An image is locked while a sandbox uses it, and free when the sandbox has ended.
 func TestImageIsHeld(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -158,7 +159,7 @@ func TestImageIsHeld(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// An image cannot move what the sandbox mounts: links in the place of its folders are replaced, and its files of accounts are completed.
+// An image cannot redirect the sandbox's mounts: links in place of its folders are replaced, and its account files are completed.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -178,7 +179,7 @@ func TestHostileImage(t *testing.T) {
 		"verifier:x:1001:1001:verifier:/verifier/home:/bin/bash\nwritten\nproc\n", ran.Stdout, ran.Stderr)
 }
 
-// A program for glibc runs in an image without a C library and without a shell: bash, with the loader and the libraries of the host.
+// The host's bash runs in an image without a C library and a shell, with the loader and the libraries of the host.
 func TestForeignImage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -189,7 +190,7 @@ func TestForeignImage(t *testing.T) {
 	require.Equal(t, "empty\n1\n", ran.Stdout, ran.Stderr)
 }
 
-// rootEnv names the folder of a root file system that is tried as an image, such as one of Alpine or of debootstrap. It needs uname.
+// rootEnv names the folder of a root file system to test as an image, for instance of Alpine or of debootstrap. It needs uname.
 const rootEnv = "ROLLOUTD_TEST_ROOT"
 
 func TestRootOfAnotherSystem(t *testing.T) {

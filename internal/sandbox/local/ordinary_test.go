@@ -17,7 +17,7 @@ import (
 
 const ordinaryID = 65534
 
-// A worker that is not root makes sandboxes as well, through the same probe, with fewer guarantees.
+// A worker that is not root creates sandboxes too, with the same probe and fewer guarantees.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -39,7 +39,7 @@ func TestOrdinaryUser(t *testing.T) {
 		Script: "id -u; cat /etc/shadow; [ -w /proc/sys/kernel/core_pattern ] && echo writable; sleep infinity",
 	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}})
 
-	// Root may look at it, through a driver of its own: the sandbox is the same.
+	// Root attaches to the same sandbox with its own driver.
 	d := open(t, local.Options{Dir: data})
 	b := sandbox.New(d, sandbox.Options{})
 	p := sandboxtest.Attach(t, b, "r.1")
@@ -54,11 +54,11 @@ func TestOrdinaryUser(t *testing.T) {
 	require.Empty(t, infos)
 }
 
-// ordinaryTests are those of this package that need neither root nor a compiler.
+// ordinaryTests are the tests of this package that need neither root nor a compiler.
 const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|ImageIsPrivate|HostileImage|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
 	"^(Users|Process|Kill|Model|Limits)$"
 
-// The suite and the isolation hold for an ordinary user too, whose sandboxes have one user for all.
+// The suite and the isolation tests pass for an ordinary user too, whose sandboxes have one user for all processes.
 func TestSuiteOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

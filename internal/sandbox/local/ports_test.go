@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// server is a Python program that serves HTTP on port 4096 and says so.
+// server is a Python program that serves HTTP on port 4096 and prints that it is up.
 const server = `
 import http.server, sys
 class H(http.server.BaseHTTPRequestHandler):
@@ -47,7 +47,7 @@ func ask(p *sandboxtest.Place, process string) (string, error) {
 	return string(body), err
 }
 
-// A server is asked only while the process that it is expected to be listens itself.
+// A request is sent only while the expected process itself listens on the port.
 func TestPortOfAProcess(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})
@@ -61,7 +61,7 @@ func TestPortOfAProcess(t *testing.T) {
 	_, err = ask(p, "missing")
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "%v", err)
 
-	// Another process kills it and takes its port.
+	// The process is killed, and another one takes its port.
 	require.NoError(t, p.Kill(t.Context(), "real"))
 	_, err = ask(p, "real")
 	require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%v", err)
@@ -75,7 +75,7 @@ func TestPortOfAProcess(t *testing.T) {
 	require.Equal(t, "fake None", answer)
 }
 
-// takeover is a server that lets another process listen on its port before it answers.
+// takeover is a server that lets another process listen on its port before it responds.
 const takeover = `
 import os, socket, time
 def listen():
@@ -94,7 +94,7 @@ os.read(r, 1)
 c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")
 time.sleep(3600)`
 
-// An answer counts only if no other process listens on the port after it.
+// A response is valid only if no other process listens on the port after it.
 func TestPortTakenDuringAnExchange(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})

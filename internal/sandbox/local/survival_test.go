@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// kill -9 of the worker takes nothing from the sandbox: the next worker finds the same process at work, and its output.
+// kill -9 of the worker does not affect the sandbox: the next worker finds the same running process and its output.
 func TestSandboxOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func TestSandboxOutlivesItsWorker(t *testing.T) {
 
 	b := sandbox.New(open(t, local.Options{Dir: dir}), sandbox.Options{})
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), "r.1")) })
-	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil) // the activity runs again
+	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil) // as the retried activity does
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		chunk, err := s.Log(t.Context(), "job", "stdout", 0, 100)
@@ -48,8 +48,7 @@ func TestSandboxOutlivesItsWorker(t *testing.T) {
 	require.Equal(t, "after\n", string(chunk.Data))
 }
 
-// With the worker gone for good, the leases run out and a sweep leaves nothing on the host: no process, cgroup, lock or
-// mount.
+// If the worker does not return, the leases expire, and a sweep leaves nothing on the host: no process, cgroup, lock or mount.
 func TestOrphansEndByThemselves(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,7 +78,7 @@ func TestOrphansEndByThemselves(t *testing.T) {
 	requireFolders(t, dir, 0)
 }
 
-// What a sandbox used can be asked after it has died by itself, and its folder is removed after an hour.
+// The usage of a sandbox can be read after it has died by itself. Its folder is removed after an hour.
 func TestUsageOfDeadSandbox(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -117,7 +116,7 @@ func TestUsageOfDeadSandbox(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
-// A creator that died at any point leaves a folder that blocks no later call.
+// The folder of a creator that died at any point blocks no later call.
 func TestHalfMadeSandboxes(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{
@@ -145,8 +144,8 @@ func TestHalfMadeSandboxes(t *testing.T) {
 	}
 }
 
-// A creator that is killed between the start of the sandbox and the end of Create leaves one that may never answer, or whose processes can see
-// each other. The next Create makes it again, and a finished one is left alone.
+// A creator that is killed between the start of the sandbox and the end of Create may leave a sandbox that never answers, or whose
+// processes see each other. The next Create replaces such a sandbox. It keeps a finished one.
 func TestCreatorIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]bool{"before it has user ids": false, "before its processes are hidden": true} {

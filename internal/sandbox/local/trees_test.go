@@ -12,10 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// redteamEnv asks for attacks at their full size. See make redteam.
+// redteamEnv selects the attacks at full size. See make redteam.
 const redteamEnv = "ROLLOUTD_REDTEAM"
 
-// 100,000 names of one file are stored as names, and a million empty files are refused before the first byte. Both can be removed.
+// 100,000 hard links to one file are stored as links. A tar of a million empty files is refused before its first byte. Both trees can be
+// removed.
 func TestTreesOfManyFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -43,7 +44,7 @@ func TestTreesOfManyFiles(t *testing.T) {
 	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
 }
 
-// python is a shell command that runs the lines.
+// python returns a shell command that runs the lines.
 func python(lines ...string) string {
 	script := "import os\n"
 	for _, l := range lines {

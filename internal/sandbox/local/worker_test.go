@@ -20,10 +20,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// workerEnv makes this test binary a worker in a process of its own, which can be killed.
+// workerEnv makes this test binary a worker in its own process, which can be killed.
 const workerEnv = "ROLLOUTD_TEST_WORKER"
 
-// job is what the worker does: it makes the sandboxes, starts the script in each, says so, and waits to be killed.
+// job is the task of the worker: it creates the sandboxes, starts the script in each, reports that, and waits to be killed.
 type job struct {
 	Dir, Sandboxd string
 	IDs           []string
@@ -62,7 +62,7 @@ func doJob(ctx context.Context, text string) error {
 	return nil
 }
 
-// startWorker runs the job to where the worker waits.
+// startWorker starts the job and returns when the worker waits.
 func startWorker(t *testing.T, j job) *exec.Cmd {
 	t.Helper()
 	return startWorkerAs(t, j, "/proc/self/exe", nil)
@@ -89,5 +89,5 @@ func startWorkerAs(t *testing.T, j job, binary string, attr *unix.SysProcAttr) *
 func kill9(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait() // its status is the signal
+	_ = cmd.Wait() // returns the signal as an error
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/calls"
 )
 
-// A long episode does not run out of room for results: the oldest are dropped, and none of their calls runs again.
+// A long episode does not run out of memory for results: the oldest results are dropped, and none of their calls runs again.
 func TestOldResultsAreDropped(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -46,7 +46,7 @@ func TestOldResultsAreDropped(t *testing.T) {
 	require.Equal(t, 101, n)
 }
 
-// A table has room for the calls of the longest episode, and for those of a client that grades it; then it says so.
+// A table has room for the calls of the longest episode and for the calls of a client that grades it. Beyond that it returns Exhausted.
 func TestRoomForTheLongestEpisode(t *testing.T) {
 	t.Parallel()
 	table := calls.New(func(int) int { return 1 })

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 )
 
-// write makes a tree: a path that ends in / is a folder, one with -> a link, any other a file.
+// write creates a tree: a path that ends in / is a folder, a text that starts with -> a link, anything else a file.
 func write(t *testing.T, root string, tree map[string]string) {
 	t.Helper()
 	for name, text := range tree {
@@ -37,7 +37,7 @@ func packed(t *testing.T, root string) []byte {
 	return b.Bytes()
 }
 
-// A restored folder is equal to the tar, whatever was in it. What was equal already is the same file, and was not touched.
+// A restored folder equals the tar, whatever it contained before. A file that was equal keeps its inode and is not written.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdef", 20_000)
@@ -71,7 +71,7 @@ func TestRestore(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// Nothing but the folder changes, and the bounds of a tar hold.
+// Restore changes nothing outside of the folder, and the limits of a tar apply.
 func TestRestoreBounds(t *testing.T) {
 	t.Parallel()
 	from, to, outside := t.TempDir(), t.TempDir(), t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpack unpacks a tar below the folder, which need not be one of those that can be written.
+// Unpack unpacks a tar into the folder, which becomes the only writable place.
 func Unpack(folder string, limit int64, r io.Reader) error {
 	return Places{folder}.Unpack(folder, limit, r)
 }
@@ -26,7 +26,7 @@ func Pack(folder string, w io.Writer) error {
 	return s.Pack(w, 1<<30)
 }
 
-// Visit returns what a walk visits that may list that many names.
+// Visit returns what a walk visits that may list at most the given number of names.
 func Visit(folder string, most int) (visited []string, err error) {
 	d, err := openDir(folder)
 	if err != nil {

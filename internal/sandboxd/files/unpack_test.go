@@ -13,8 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 )
 
-// Whatever bytes claim to be a tar, nothing outside of the folder changes, and nothing that is not a file, a folder or a link
-// appears.
+// FuzzUnpack checks that no input changes anything outside of the folder or creates anything but files, folders and links.
 func FuzzUnpack(f *testing.F) {
 	for _, entries := range [][]tar.Header{
 		{{Name: "a/b", Typeflag: tar.TypeReg, Mode: 0o4755}, {Name: "a/c", Typeflag: tar.TypeLink, Linkname: "a/b"}},
@@ -53,7 +52,7 @@ func FuzzUnpack(f *testing.F) {
 			if err == nil {
 				require.Zero(t, e.Type()&^(fs.ModeDir|fs.ModeSymlink), e.Name())
 			}
-			return nil // folders may be closed to their reader
+			return nil // the reader may not have access to some folders
 		}))
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 )
 
-// The names of folders below each other are in memory together, so they have one bound: a folder whose names would pass it is not listed.
+// The names in nested folders are in memory at the same time, so they share one limit. A folder whose names would exceed it is not
+// listed.
 func TestNamesOfNestedFolders(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A body that does not arrive ends its call, and gives back the room that it was to take.
+// A body that does not arrive in time ends its call and releases the memory reserved for it.
 func TestABodyThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	m := New(slog.New(slog.DiscardHandler), &counted{})
@@ -32,7 +32,7 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 	require.True(t, m.held.TryAcquire(maxHeldBodies))
 }
 
-// Calls beyond the bound wait for one that is in flight to end.
+// Calls beyond the limit wait until a call in flight ends.
 func TestCallsAtATime(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Int64
@@ -63,7 +63,7 @@ func TestCallsAtATime(t *testing.T) {
 	require.Eventually(t, func() bool { return callers.begun.Load() > maxCalls }, 5*time.Minute, time.Millisecond)
 }
 
-// counted are callers without a name.
+// counted are callers without a name. They count the calls.
 type counted struct{ begun atomic.Int64 }
 
 func (c *counted) Origin(_, _ netip.AddrPort) string { c.begun.Add(1); return "" }

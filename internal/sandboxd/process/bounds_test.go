@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A kill stops all processes before it kills one, until a list shows no new ones: one that runs on could start others meanwhile.
+// A kill stops processes until a listing shows no new ones, and only then kills them. A process that still runs could start others.
 func TestKillStopsFirst(t *testing.T) {
 	t.Parallel()
 	first, second := sleeper(t), sleeper(t)
@@ -31,7 +31,7 @@ func TestKillStopsFirst(t *testing.T) {
 		switch looks++; looks {
 		case 1:
 			return []int{first.Process.Pid}
-		case 2: // it had started another before it stopped
+		case 2: // the process had started another one before it stopped
 			require.Equal(t, "T", stateOf(t, first))
 			return []int{first.Process.Pid, second.Process.Pid}
 		case 3:
@@ -42,13 +42,13 @@ func TestKillStopsFirst(t *testing.T) {
 		}
 	}))
 	for _, cmd := range []*exec.Cmd{first, second} {
-		_ = cmd.Wait() // its status is the signal
+		_ = cmd.Wait() // returns the signal as an error
 		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		require.Equal(t, syscall.SIGKILL, status.Signal())
 	}
 }
 
-// New processes without end do not put a kill off, also where each look at the processes takes long.
+// Endless new processes do not delay a kill, even if each listing takes long.
 func TestKillDoesNotStopForever(t *testing.T) {
 	t.Parallel()
 	const unused = 2_000_000_000 // no pid is that high
@@ -72,7 +72,7 @@ func sleeper(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// stateOf is the state of a process that was sent a signal to stop or to die: T, or Z.
+// stateOf returns the state of a process that was sent a signal to stop or to die: T or Z.
 func stateOf(t *testing.T, cmd *exec.Cmd) (state string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -84,15 +84,15 @@ func stateOf(t *testing.T, cmd *exec.Cmd) (state string) {
 	return state
 }
 
-// A process that is killed before its program runs was not started, as where the kernel finds no memory for it.
+// A process that is killed before its program runs counts as not started: the kernel does this when it has no memory for it.
 func TestDeathBeforeExec(t *testing.T) {
 	t.Parallel()
-	table := process.New(process.Options{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)}) // ends without a word
+	table := process.New(process.Options{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)}) // ends without a report
 	_, err := table.Start("one", wire.Process{Argv: []string{"true"}, Dir: "/"})
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err), "%v", err)
 }
 
-// Names are kept, with their output, until they are deleted: their number is bounded.
+// Names and their output are kept until they are deleted, so their number is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	table := process.New(process.Options{Program: "/no/such/program", Logger: slog.New(slog.DiscardHandler)})
@@ -108,7 +108,7 @@ func TestNamesAreBounded(t *testing.T) {
 	require.NotEqual(t, fault.Exhausted, fault.KindOf(err))
 }
 
-// Who connects is checked again, whatever the folder of the socket lets through.
+// The server checks the user of each connection again, whatever the permissions of the socket's folder allow.
 func TestRunAsAgentIsTheVerifiers(t *testing.T) {
 	t.Parallel()
 	require.NotEqual(t, wire.VerifierID, os.Getuid())
@@ -122,7 +122,7 @@ func TestRunAsAgentIsTheVerifiers(t *testing.T) {
 
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
-	_, _, _ = conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(0, 1, 2), nil) // it may have hung up already, here and below
+	_, _, _ = conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(0, 1, 2), nil) // the server may already have closed the connection, here and below
 	_ = json.NewEncoder(conn).Encode(runas.Request{Argv: []string{"true"}, Dir: "/"})
 	var reply runas.Reply
 	require.NoError(t, json.NewDecoder(conn).Decode(&reply))
@@ -134,7 +134,7 @@ func TestRunAsAgentIsTheVerifiers(t *testing.T) {
 	require.Error(t, <-over)
 }
 
-// What a process that stays stopped has in memory is swapped out, by a write to the file of its cgroup.
+// The memory of a process that stays stopped is swapped out by a write to its cgroup's reclaim file.
 func TestStoppedProcessIsSwappedOut(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "memory.reclaim")

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Exported for tests: the parts whose input comes from inside the sandbox, and the ring of output, which are worth more cases
-// than can be had through processes.
+// Exported for tests: parsers of input from inside the sandbox, and the output buffer. They need more cases than tests with real
+// processes can cover.
 var ParseStat = parseStat
 
 // Keep is how much of each end of a stream is kept.
 const Keep = maxKeep
 
-// Entry is a line of the process table.
+// Entry is a row of the process table.
 type Entry = procEntry
 
-// MakeEntry makes one.
+// MakeEntry makes an Entry.
 func MakeEntry(pid, ppid, session int, dead bool) Entry {
 	return procEntry{pid: pid, ppid: ppid, session: session, dead: dead}
 }
 
-// Tree picks what a kill of root takes.
+// Tree returns the processes that a kill of root kills.
 var Tree = tree
 
-// Two ways to find a connection's client and the listeners of a port: the kernel's socket diagnosis, and /proc/net.
+// Two ways to find the client of a connection and the listeners of a port: the kernel's socket diagnosis, and /proc/net.
 var (
 	Connected     = connected
 	ReadClient    = readClient
@@ -34,21 +34,21 @@ var (
 	ReadListeners = readListeners
 )
 
-// FindSocket finds the descriptor of a socket in a process, beginning at one.
+// FindSocket finds the descriptor of a socket in a process. It tries the descriptor first before all others.
 func FindSocket(pid int, inode uint64, first string) (descriptor string, found bool) {
 	budget := maxDescriptors
 	return findSocket(holding{pid, inode}, first, &budget)
 }
 
-// RepeatKill kills what is picked until nothing is.
+// RepeatKill kills the processes that pick returns until it returns none.
 func RepeatKill(pick func() []int) error {
 	return repeatKill(func([]procEntry) []int { return pick() })
 }
 
-// MaxProcesses is how many names a table keeps.
+// MaxProcesses is the maximum number of names in a table.
 const MaxProcesses = maxProcesses
 
-// Fill gives a table n names of processes that have ended.
+// Fill adds n names of ended processes to a table.
 func (t *Table) Fill(n int) {
 	ended := make(chan struct{})
 	close(ended)
@@ -58,12 +58,13 @@ func (t *Table) Fill(n int) {
 	}
 }
 
-// ServeRunAsOn serves run-as-agent on a socket of the test's.
+// ServeRunAsOn serves run-as-agent on a socket of the test.
 func (t *Table) ServeRunAsOn(ctx context.Context, l *net.UnixListener) error {
 	return (&runAs{table: t, slots: make(chan struct{}, 1)}).serve(ctx, l)
 }
 
-// Pause takes in a model call of a running process, which is stopped after a millisecond. Its memory is swapped out through reclaim after another one.
+// Pause simulates a model call of a running process. The process is stopped after a millisecond, and its memory is swapped out through
+// reclaim after another one.
 func Pause(pid int, reclaim *os.File) (end func()) {
 	w := &pauser{process: &Process{pid: pid, done: make(chan struct{})}, after: time.Millisecond, reclaim: reclaim, reclaimAfter: time.Millisecond}
 	w.change(1, 0)

@@ -20,8 +20,8 @@ func TestTreeOfProcesses(t *testing.T) {
 		e(root, self, root, false),
 		e(root+5, root+4, root+4, false), // listed before its parent
 		e(root+1, root, root, false),
-		e(root+2, self, root, false),     // an orphan that stayed in the session
-		e(root+3, root+1, root+3, false), // a session of its own, its parent still there
+		e(root+2, self, root, false),     // an orphan in the session
+		e(root+3, root+1, root+3, false), // its own session, and its parent still exists
 		e(root+4, root+3, root+4, false),
 		e(root+6, root, root, true), // dead, not yet reaped
 		e(root+7, self, root+7, false),
@@ -54,7 +54,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// A process may call itself anything.
+// A process may have any name.
 func TestParseStat(t *testing.T) {
 	t.Parallel()
 	got, err := process.ParseStat(7, []byte("7 (a) S 1 2 3 (\n) Z 12 8 9 0"))

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 )
 
-// Whatever the pieces it is written and read in, what is read is what was written at those offsets, only the middle may be
-// missing, and never less than both ends are kept.
+// For all sizes of writes and reads, the bytes read are those written at the same offsets. Only the middle may be missing, and both ends
+// are always kept.
 func TestOutputKeepsBothEnds(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, process.Keep - 1, process.Keep, process.Keep + 1, 2 * process.Keep, 2*process.Keep + 1, 5*process.Keep + 777} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 )
 
-// The kernel's socket diagnosis answers what /proc/net says, for clients with sockets of IPv4 and of IPv6.
+// The kernel's socket diagnosis agrees with /proc/net, for clients with IPv4 and IPv6 sockets.
 func TestSocketDiagnosisAgreesWithProc(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -40,7 +40,7 @@ func TestSocketDiagnosisAgreesWithProc(t *testing.T) {
 	require.Subset(t, got, want)
 }
 
-// A client that listens on the port it is said to have connected from is not a connection, nor is one that is gone.
+// A listener on the port of the alleged client is not a connection, and neither is a closed one.
 func TestSocketDiagnosisOfWhatIsNotConnected(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -57,7 +57,8 @@ func TestSocketDiagnosisOfWhatIsNotConnected(t *testing.T) {
 	require.Zero(t, inode)
 }
 
-// A socket is found under the descriptor of before, under another one where that is a different file by now, and not at all once it is closed.
+// A socket is found under its last descriptor, under another one if that descriptor is a different file now, and not at all after it is
+// closed.
 func TestSocketThatMoves(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

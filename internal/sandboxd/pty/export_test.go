@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Feed passes the pieces through the reader of marks, and returns the text and the marks.
+// Feed passes the pieces through the reader of marks and returns the text and the marks.
 func Feed(secret string, pieces ...string) (text string, found []string) {
 	m := newMarks(secret)
 	for _, piece := range pieces {
@@ -14,25 +14,25 @@ func Feed(secret string, pieces ...string) (text string, found []string) {
 	return text + string(m.pending), found
 }
 
-// Encode is what keys send.
+// Encode returns the bytes that the keys send.
 func Encode(application bool, keys ...string) string { return encode(keys, application) }
 
-// Recording is a recording, for tests of its bounds.
+// Recording exposes a recording to test its limits.
 type Recording struct{ *recording }
 
-// NewRecording makes one.
+// NewRecording makes a Recording.
 func NewRecording() Recording { return Recording{newRecording(80, 24, time.Unix(1, 0))} }
 
 // Output records text.
 func (r Recording) Output(text string) { r.output(text) }
 
-// Next returns new lines.
+// Next returns new lines and the offset after them.
 func (r Recording) Next(limit int, reset bool) (string, int64) {
 	text, offset := r.next(limit, reset)
 	return string(text), offset
 }
 
-// MaxRecording is the bound of a recording.
+// MaxRecording is the maximum size of a recording.
 const MaxRecording = maxRecording
 
 // Show prints the pieces on a screen, resizes it, and returns what it shows.
@@ -45,13 +45,13 @@ func Show(cols, rows int, pieces ...string) (string, bool) {
 	return s.text(cols, rows)
 }
 
-// Screen is a screen that lets no more than a few bytes of text wait.
+// Screen exposes a screen with a small limit of unread text.
 type Screen struct {
 	*screen
 	Replies replies
 }
 
-// NewScreen makes one with room for that many bytes of text that waits; 0: it shows everything at once.
+// NewScreen makes a Screen that keeps at most keep bytes of unread text. With 0 it passes all text to the emulator at once.
 func NewScreen(cols, rows, keep int) *Screen {
 	s := &Screen{}
 	s.screen = newScreen(cols, rows, &s.Replies)
@@ -67,8 +67,8 @@ func (s *Screen) Print(text string) {
 	}
 }
 
-// Text is what the screen shows.
+// Text returns what the screen shows.
 func (s *Screen) Text(cols, rows int) (string, bool) { return s.text(cols, rows) }
 
-// Waiting is how much text the emulator has not read.
+// Waiting returns the number of bytes that the emulator has not read.
 func (s *Screen) Waiting() int { return len(s.unshown) }

@@ -23,7 +23,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Whatever is printed and however it is cut, no text is lost, and the marks are the same.
+// For any output in any pieces, no text is lost and the marks are the same.
 func FuzzMarks(f *testing.F) {
 	f.Add("a\x1b]133;S;C\ab", 3)
 	f.Add("\x1b]133;S;\a\x1b]133;S;D;\a", 9)
@@ -69,7 +69,7 @@ func TestRecording(t *testing.T) {
 	require.Greater(t, offset, int64(3_000_000))
 }
 
-// A program cannot make the emulator work without end, whatever number it prints.
+// A program cannot keep the emulator busy with a huge number in an escape sequence.
 func TestScreenIsTamed(t *testing.T) {
 	t.Parallel()
 	text, ok := pty.Show(80, 24, "one\x1b[92233720368547", "75807Itwo 123456\x1b[-5J\x1b[2;3Hx\x1b[1A")
@@ -78,7 +78,7 @@ func TestScreenIsTamed(t *testing.T) {
 	require.Contains(t, text, "\nwox123456")
 }
 
-// A screen that leaves out what has scrolled off shows the same as one that is given everything, and answers the same.
+// A screen that skips text which has scrolled off shows the same and replies the same as a screen that reads everything.
 func TestScreenThatLeavesOut(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, line string) string { return strings.Repeat(line, n) }
@@ -131,7 +131,7 @@ func FuzzScreenThatLeavesOut(f *testing.F) {
 		}
 		want, wantOK := all.Text(20, 10)
 		got, ok := some.Text(20, 10)
-		if wantOK && ok { // what is left out may be what the emulator fails on
+		if wantOK && ok { // the emulator may fail on text that is left out
 			require.Equal(t, want, got)
 			require.Equal(t, string(all.Replies), string(some.Replies))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// TestMain lets this binary stand for the sandboxd one, through which processes are started.
+// TestMain lets this binary act as the sandboxd binary that starts processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == child.Command {
 		_ = child.Run()
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shell is a bash whose commands a test runs.
+// shell is a bash that runs the commands of a test.
 type shell struct {
 	tb       testing.TB
 	sessions *pty.Sessions
@@ -33,7 +33,8 @@ type shell struct {
 	calls    int
 }
 
-// newShell starts the table of processes of a shell with these variables. There is one at a time: the table reaps all children.
+// newShell starts a process table with a shell that has these variables. Only one may exist at a time, because the table reaps all
+// children.
 func newShell(tb testing.TB, env map[string]string) *shell {
 	tb.Helper()
 	self, err := os.Executable()
@@ -66,8 +67,8 @@ func (s *shell) run(command string) string {
 	return string(a.Output.Head)
 }
 
-// In a locale without multibyte characters readline draws the prompt again while a command is typed. That is not the end of the command,
-// whether or not commands have taken the mark of the end away.
+// In a locale without multibyte characters readline draws the prompt again while a command is typed. The command has not ended then,
+// even if commands have removed the end mark from the prompt.
 func TestPromptDrawnAgain(t *testing.T) {
 	s := newShell(t, map[string]string{"LC_ALL": "C"})
 	for _, before := range []string{"", "set -u", "PROMPT_COMMAND=:", "unset _prompts"} {
@@ -79,7 +80,7 @@ func TestPromptDrawnAgain(t *testing.T) {
 	}
 }
 
-// What a long output leaves on the screen is its end.
+// After a long output the screen shows its end.
 func TestLongOutput(t *testing.T) {
 	s := newShell(t, map[string]string{"LC_ALL": "C.UTF-8"})
 	s.call(wire.PTYCall{Action: wire.PTYStart, Cols: 40, Rows: 10})

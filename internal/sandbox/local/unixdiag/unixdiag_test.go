@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/unixdiag"
 )
 
-// A socket has a listener until that is closed, also under a new name; other files have none.
+// A socket has a listener until the listener is closed, even under a new name. Other files have none.
 func TestHas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestHas(t *testing.T) {
 	require.False(t, set.Has(renamed), "its file is left, its listener is not")
 }
 
-// The answer for many sockets comes in parts.
+// The kernel's answer for many sockets arrives in parts.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -53,8 +53,8 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// needFiles returns the present set, which has path. The test is skipped where the kernel was built without the diagnosis of unix sockets, or where
-// the file system numbers its files otherwise.
+// needFiles returns the current set, which must contain path. It skips the test if the kernel was built without unix socket diagnosis,
+// or if the file system reports other inode numbers.
 func needFiles(t *testing.T, path string) unixdiag.Set {
 	t.Helper()
 	set, err := unixdiag.Listeners()
@@ -68,7 +68,7 @@ func needFiles(t *testing.T, path string) unixdiag.Set {
 	return set
 }
 
-// notPlain says whether the file system of path is none of those that number a file as stat does.
+// notPlain reports whether the file system of path is not one of those whose inode numbers equal those of stat.
 func notPlain(t *testing.T, path string) bool {
 	t.Helper()
 	var fs unix.Statfs_t
