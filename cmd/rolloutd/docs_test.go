@@ -44,7 +44,7 @@ func checkCommand(t *testing.T, file string, args []string) {
 	require.NoErrorf(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: rolloutd %s", file, strings.Join(args, " "))
 }
 
-// commandsOf are the arguments of each call of rolloutd in a shell script.
+// commandsOf returns the arguments of each call of rolloutd in a shell script.
 func commandsOf(t *testing.T, file, script string) (all [][]string) {
 	t.Helper()
 	parsed, err := syntax.NewParser().Parse(strings.NewReader(script), file)

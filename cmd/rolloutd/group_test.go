@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serveGroup is a server with one group, whose second member ends as outcome says at the second look.
+// serveGroup starts a server with one group. At its second request for the group, the second member ends with outcome.
 func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any) {
 	t.Helper()
 	var looks atomic.Int32
@@ -21,7 +21,7 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := map[string]any{"group_id": "g", "size": 2, "members": []any{member("g-0", "completed"), member("g-1", "")}}
 		switch {
-		case r.URL.Path == "/mcp": // no rollout is known
+		case r.URL.Path == "/mcp": // the server knows no rollout
 			writeUnknown(w, r)
 			return
 		case r.URL.Path == "/rollouts/g/trace", r.URL.Path == "/rollouts/g/trajectory":
@@ -32,7 +32,7 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 			_ = json.NewEncoder(w).Encode(map[string]any{"group_id": "g", "aborted": looks.Load() == 0})
 			return
 		case r.Method == http.MethodPost && r.URL.Path == "/groups":
-			_ = json.NewDecoder(r.Body).Decode(asked) // what cannot be read is not what the test wants
+			_ = json.NewDecoder(r.Body).Decode(asked) // an invalid body fails the assertions of the test
 			w.WriteHeader(http.StatusAccepted)
 		case r.URL.Path == "/rollouts/g-1/events":
 			_, _ = w.Write([]byte(": events follow\n\nid: 1\nevent: done\ndata: {}\n\n"))
@@ -83,7 +83,7 @@ func TestDetachedGroup(t *testing.T) {
 	require.InDelta(t, 2, (*asked)["group_size"], 0)
 }
 
-// The id that a detached group prints is taken where a rollout's is, or the error says what to do.
+// Commands accept the id of a detached group in place of a rollout's id, or the error names the right command.
 func TestCommandsTakeTheIDOfAGroup(t *testing.T) {
 	t.Parallel()
 	url, _ := serveGroup(t, "completed")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tools is a server whose tools answer with fixed texts; it records their arguments.
+// tools is a server whose tools return fixed texts. It records their arguments.
 type tools struct {
 	url   string
 	texts map[string]string
@@ -52,14 +52,14 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 	return ts
 }
 
-// events answers with the stream of a rollout that is done, where it has a result; else with one that stays open.
+// events returns the stream of a finished rollout if there is a result, and otherwise a stream that stays open.
 func (ts *tools) events(w http.ResponseWriter, r *http.Request) {
 	if ts.texts["finalize_rollout"] != "" {
 		writeDone(w)
 		return
 	}
 	ts.asked <- map[string]any{"tool": "events"}
-	_ = http.NewResponseController(w).Flush() // the client sees the end of a broken connection
+	_ = http.NewResponseController(w).Flush() // if it fails, the client sees a broken connection
 	<-r.Context().Done()
 }
 
@@ -134,7 +134,7 @@ func TestWithoutAServerTheErrorSaysHowToStartOne(t *testing.T) {
 	}
 }
 
-// An error of a running server comes without advice to start one.
+// An error of a running server has no advice to start one.
 func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -148,7 +148,7 @@ func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 	}
 }
 
-// A command that stops waiting says how to return, with exit codes of their own for scripts.
+// A command that stops waiting prints how to return to the rollout. Each reason has its own exit code for scripts.
 func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// producers is a server with one producer, which is done at the second look.
+// producers is a server with one producer, which is done at the second request.
 type producers struct {
 	mu    sync.Mutex
 	asked map[string]map[string]any // by path
@@ -23,7 +23,7 @@ func (p *producers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	body := map[string]any{}
-	_ = json.NewDecoder(r.Body).Decode(&body) // a GET has none
+	_ = json.NewDecoder(r.Body).Decode(&body) // a GET has no body
 	p.asked[r.Method+" "+r.URL.Path] = body
 	answer := map[string]any{"producer_id": "p", "phase": "running", "done": false, "counts": map[string]any{"started": 3, "delivered": p.looks}}
 	switch {

@@ -63,7 +63,7 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 	require.Zero(t, code, errText)
 }
 
-// serveTrials is a server whose rollouts end at once, with the reward that task and agent have; 2 is none.
+// serveTrials starts a server whose rollouts end at once with the reward of the task and agent. A reward of 2 stands for none.
 func serveTrials(t *testing.T, rewards map[string]float64) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -56,7 +56,7 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 	require.Len(t, left, 1)
 }
 
-// Binary output is kept from a terminal. Nothing is fetched: no server is there.
+// Binary output is not written to a terminal. The command fails before it sends a request: there is no server.
 func TestNpzIsNotWrittenToATerminal(t *testing.T) {
 	t.Parallel()
 	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// build makes the binary as it is shipped: static.
+// build builds the static binary, as in a release.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sandboxd")
@@ -43,7 +43,7 @@ func TestCommandLine(t *testing.T) {
 	require.NotEmpty(t, strings.TrimSpace(string(out)))
 }
 
-// No signal but SIGKILL and SIGSTOP ends or stops it, also where it is not pid 1.
+// No signal but SIGKILL and SIGSTOP ends or stops sandboxd, even if it is not pid 1.
 func TestSignalsAreIgnored(t *testing.T) {
 	t.Parallel()
 	cmd, client := serveOnAPath(t)
@@ -56,7 +56,7 @@ func TestSignalsAreIgnored(t *testing.T) {
 	}
 }
 
-// Outside of a sandbox, on a path, it serves as well; with a lease it ends by itself, and takes its processes along.
+// sandboxd also serves on a path outside of a sandbox. When its lease expires it ends, together with its processes.
 func TestServeOnAPath(t *testing.T) {
 	t.Parallel()
 	cmd, client := serveOnAPath(t)
@@ -69,8 +69,8 @@ func TestServeOnAPath(t *testing.T) {
 	require.Equal(t, 3, exit.ExitCode())
 }
 
-// A process that carries a connection in frames ends when its client is silent, though its stdin stays open. Where sandboxd does not run it says so
-// by its status.
+// An attach process that carries a connection in frames ends when its client is silent, even if its stdin stays open. If sandboxd does
+// not run, the exit status is different.
 func TestAttachInFrames(t *testing.T) {
 	t.Parallel()
 	binary, socket := build(t), filepath.Join(t.TempDir(), "s")
@@ -99,7 +99,7 @@ func TestAttachInFrames(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binary, "attach", "--framed", "1h", socket)
 	cmd.Stdin = strings.NewReader("\x00\x00\x00\x02ab\x00\x00\x00\x00\x00\x00\x00\x01c\xff\xff\xff\xff")
 	require.NoError(t, cmd.Start())
-	_, err = l.Accept() // that of the silent client
+	_, err = l.Accept() // the connection of the silent client
 	require.NoError(t, err)
 	conn, err := l.Accept()
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestAttachInFrames(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// serveOnAPath starts one outside of a sandbox and waits until it answers.
+// serveOnAPath starts sandboxd outside of a sandbox and waits until it answers.
 func serveOnAPath(t *testing.T) (*exec.Cmd, *http.Client) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/rolloutd/rolloutd/"
 
-// rules read: a package whose path has the prefix may not import, directly or through others, what deny lists. Paths are
-// relative to the module unless they hold a dot.
+// rules forbid imports: a package whose path has the prefix may not import, directly or indirectly, a package in deny. Paths without a
+// dot are relative to the module.
 var rules = []struct {
 	prefix string
 	deny   []string
@@ -79,8 +79,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// A driver is below the portable sandbox and imports package driver alone. The rules above cannot say so, for a driver lies in a
-// folder of the portable sandbox.
+// Drivers are below the portable sandbox and import only its package driver. The rules above cannot express that, because the drivers'
+// folders are inside the folder of the portable sandbox.
 func TestDriversAreBelowTheSandbox(t *testing.T) {
 	t.Parallel()
 	for pkg, deps := range packages(t) {
@@ -93,7 +93,7 @@ func TestDriversAreBelowTheSandbox(t *testing.T) {
 	}
 }
 
-// A package with more files has a second subject: split it along that.
+// A package with more files has a second subject and should be split.
 func TestPackagesHaveFewFiles(t *testing.T) {
 	t.Parallel()
 	const most = 20
@@ -107,7 +107,7 @@ func TestPackagesHaveFewFiles(t *testing.T) {
 	}
 }
 
-// A workflow that imports a package doing I/O itself can come to depend on it; only activities may.
+// If a workflow imported a package that does I/O, it could come to depend on it. Only activities may do I/O.
 func TestWorkflowsImportNoIO(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+"workflows").Output()
@@ -137,7 +137,7 @@ func packages(t *testing.T) map[string][]string {
 	return all
 }
 
-// full is the import path that a rule means.
+// full returns the import path that a rule's path stands for.
 func full(path string) string {
 	if strings.Contains(path, ".") {
 		return strings.TrimSuffix(path, "/")
@@ -145,5 +145,5 @@ func full(path string) string {
 	return strings.TrimSuffix(module+path, "/")
 }
 
-// under says whether path is dir or lies below it.
+// under reports whether path is dir or below it.
 func under(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

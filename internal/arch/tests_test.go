@@ -15,7 +15,7 @@ var (
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)\(`)
 )
 
-// A test that a page names is there, so that each claim can be checked.
+// Every test that a page names exists, so that readers can check each claim.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	there, pages := map[string]bool{}, map[string]string{}

@@ -13,14 +13,14 @@ import (
 
 // banned are words and phrases that make a reader decode a sentence. docs/glossary.md has the words to use instead.
 var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
-	"takes in that", "'s to set", "is at work", "are at work", "is to blame", "whose doing", "comes to the same", "whatever the umask", "may strike", // sentences to decode
+	"takes in that", "'s to set", "is at work", "are at work", "is to blame", "whose doing", "comes to the same", "whatever the umask", "may strike", // sentences that are hard to parse
 	"made anew", "asked anew", "is no try", "in a rush", "has better things", "the one who", "no matter to", "overburdened", // more of them
-	"told", "lest", "nobody", "for ever", "what is no", "of which", // riddles
-	"hear", "hears", "heard", "hearing", "ruling", "rulings", "verdict", "verdicts", "evidence", "courtroom", // courts
-	"heir", "heirs", "shelf", "shelves", "desk", "errand", "errands", "manners", "gulp", "gulps", "news", "leavings", "fruitless", "whoever", "those who", "in vain", "given out again", "comes to nothing", "came to nothing", // furniture, families, moods
+	"told", "lest", "nobody", "for ever", "what is no", "of which", // vague references
+	"hear", "hears", "heard", "hearing", "ruling", "rulings", "verdict", "verdicts", "evidence", "courtroom", // court metaphors
+	"heir", "heirs", "shelf", "shelves", "desk", "errand", "errands", "manners", "gulp", "gulps", "news", "leavings", "fruitless", "whoever", "those who", "in vain", "given out again", "comes to nothing", "came to nothing", // other metaphors
 }, "|") + `)\b`)
 
-// kept are lines whose words are names on the wire, in histories or of other programs.
+// kept are lines with banned words that are names in protocols, in histories or of other programs.
 var kept = []string{
 	"DisableNewsFetch", // an option of the Temporal UI
 	"nobody:x:65534",   // a line of /etc/passwd
@@ -47,7 +47,7 @@ func TestTextHasNoBannedWords(t *testing.T) {
 
 const root = "../.."
 
-// textFiles are the files of the repository that people read, by path from its root, and their names.
+// textFiles returns the paths of the text files of the repository, relative to its root.
 func textFiles(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")

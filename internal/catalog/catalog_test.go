@@ -156,7 +156,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Every refusal names the argument, and the variable where one would do.
+// Every refusal names the argument, and the environment variable that could supply it.
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -197,7 +197,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// A file's last line break is easily read with the key. Who gave the key learns of it, and not the key from the message.
+// A key that is read from a file often ends with a line break. The error names the source of the key and does not contain the key.
 func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 	t.Parallel()
 	ours := env("VLLM_URL", "http://gpu:8000", "VLLM_API_KEY", "sk-ours\n")

@@ -15,13 +15,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// stream is one connection: its events, and why it ends.
+// stream is one connection: its events, and the error that ends it.
 type stream struct {
 	events []rollout.Event
 	err    error
 }
 
-// streams gives one connection after another, each with the events behind the last id alone.
+// streams returns one connection after another. Each has only the events after the last id.
 type streams []stream
 
 func (s *streams) Events(_ context.Context, _ string, after int64, each func(rollout.Event)) error {
@@ -44,7 +44,7 @@ func event(id int64, kind rollout.EventKind, data any) rollout.Event {
 	return rollout.Event{ID: id, Kind: kind, Data: raw}
 }
 
-// phase begins so many seconds after the first.
+// phase returns the event of a phase that begins the given seconds after the first.
 func phase(id int64, p rollout.Phase, attempt, seconds int) rollout.Event {
 	return event(id, rollout.EventPhase, rollout.PhaseEvent{Phase: p, Attempt: attempt, Start: begin.Add(time.Duration(seconds) * time.Second)})
 }
@@ -53,14 +53,14 @@ func stamp(seconds int) rollout.Stamp {
 	return rollout.Stamp{At: begin.Add(time.Duration(seconds) * time.Second)}
 }
 
-// Each event is printed once, also where the stream breaks. An outage is printed and survived.
+// Each event is printed once, even if the stream breaks. Follow prints an outage and continues after it.
 func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	away := fault.New(fault.Unavailable, "no answer")
 	finished := begin.Add(9 * time.Second)
 	first := []rollout.Event{
 		phase(1, rollout.PhaseCreating, 1, 0), event(0, rollout.EventWaiting, rollout.WaitingEvent{Stamp: stamp(1), Waiting: "it is\x1b paused"}),
-		phase(0, rollout.PhaseAgent, 1, 2), phase(2, rollout.PhaseAgent, 1, 2), // its host did not answer for a moment
+		phase(0, rollout.PhaseAgent, 1, 2), phase(2, rollout.PhaseAgent, 1, 2), // the host did not answer for a moment
 	}
 	rest := []rollout.Event{
 		event(3, rollout.EventTurn, rollout.TurnEvent{Stamp: stamp(3), TurnKind: rollout.KindAgent, PromptTokens: 7}),

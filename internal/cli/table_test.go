@@ -50,7 +50,7 @@ func TestTableShowsTheFirstFailures(t *testing.T) {
 	require.Equal(t, 3, strings.Count(got, "    "+strings.Repeat("y", 99)+"…\n"))
 }
 
-// A missing reward is never shown as 0, and always with its reason.
+// A missing reward is never shown as 0, and its reason is always shown.
 func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 	t.Parallel()
 	why := "host gone"
@@ -86,7 +86,7 @@ func TestExitCodesDifferByOutcome(t *testing.T) {
 	}
 }
 
-// What an agent or a task made up cannot command the terminal, nor pass for a row of the table.
+// Text of an agent or a task cannot send commands to the terminal or imitate a row of the table.
 func TestTableIsPlainText(t *testing.T) {
 	t.Parallel()
 	why := "setup: exit code 3: \x1b[2Jboo\r\n\tline two\nline three\u202e\n"

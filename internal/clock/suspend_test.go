@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// A gap between two readings counts as a suspension, but for one second.
+// A gap between two readings counts as suspended time, less one second.
 func TestSuspendMonitor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestSuspendMonitor(t *testing.T) {
 		stop()
 		require.ErrorIs(t, <-running, context.Canceled)
 
-		time.Sleep(5 * time.Second) // a busy machine
+		time.Sleep(5 * time.Second) // a slow machine
 		_, total = s.Read()
 		require.Zero(t, total)
 		time.Sleep(time.Minute)

@@ -69,7 +69,7 @@ func TestLoadReportsReadErrors(t *testing.T) {
 	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
 }
 
-// A value that does not parse may be a misplaced secret.
+// The error for a value that does not parse does not show the value, which may be a misplaced secret.
 func TestRefusalsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)

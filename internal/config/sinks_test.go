@@ -33,7 +33,7 @@ func TestSinks(t *testing.T) {
 	}
 }
 
-// The token of a sink is in the environment; a variable that is not set is an error of the worker alone.
+// The token of a sink comes from the environment. An unset variable is an error only for the worker.
 func TestTokensOfSinks(t *testing.T) {
 	t.Parallel()
 	file := `sinks:

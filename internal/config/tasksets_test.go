@@ -22,7 +22,8 @@ func TestTaskSets(t *testing.T) {
 	require.ErrorContains(t, err, "task_sets.c.path: want a folder or a file")
 }
 
-// The clients of task sets keep more rollouts in flight than others, unless the operator says how many.
+// A server with task sets allows more sessions, because their clients keep more rollouts in flight. The operator's setting has
+// precedence.
 func TestSessionsOfTaskSets(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]int{

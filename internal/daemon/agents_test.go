@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The edge, which has no agents, and the worker agree on which ones need a model endpoint.
+// The edge, which has no agents, and the worker agree on which agents need a model endpoint.
 func TestAgentsThatNeedAModel(t *testing.T) {
 	t.Parallel()
 	agents, err := daemon.Agents(config.Defaults())

@@ -25,13 +25,13 @@ func modelConfig(t *testing.T) config.Config {
 	return c
 }
 
-// The model role, which needs no other, shows the states of a process: starting, ready, and stopping while its tiers still answer.
+// The model role, which needs no other role, shows the states of a process: starting, ready, and stopping while its tiers still answer.
 func TestHealthFollowsTheProcess(t *testing.T) {
 	t.Parallel()
 	d := daemon.New(daemon.Options{Config: modelConfig(t), Roles: daemon.Roles{Model: true}, Log: quiet()})
 	ctx, cancel := context.WithCancel(t.Context())
 	health := func() (int, string) {
-		resp, err := http.Get("http://" + d.Addresses().Metrics + "/healthz") // answered at once
+		resp, err := http.Get("http://" + d.Addresses().Metrics + "/healthz") // the endpoint answers at once
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
@@ -54,7 +54,7 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 		d.Ready()
 		code, _ := health()
 		require.Equal(t, http.StatusOK, code)
-		resp, err := http.Get("http://" + d.Addresses().Model + "/v1/models") // answered at once
+		resp, err := http.Get("http://" + d.Addresses().Model + "/v1/models") // the endpoint answers at once
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)

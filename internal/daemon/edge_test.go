@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
-// serving runs a process that serves the edge while use has its address. Its tiers are those of every such process, but for the
-// connection to Temporal, which is asked nothing.
+// serving runs a process that serves the edge while use runs with its address. The process has all tiers of the edge except the
+// connection to Temporal, which the tests do not use.
 func serving(t *testing.T, c config.Config, use func(address string)) {
 	t.Helper()
 	servingAll(t, c, func(at daemon.Addresses) { use(at.Serve) })
@@ -45,7 +45,7 @@ func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
 
 const theToken = "0123456789abcdef"
 
-// fetch sends a request over a connection of its own.
+// fetch sends a request on a new connection.
 func fetch(t *testing.T, method, url, token string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -70,7 +70,7 @@ func dial(t *testing.T, address string) *websocket.Conn {
 	return c
 }
 
-// asks sends a request and reads its answer, which shows that the socket has its session.
+// asks sends a request and reads the reply, which shows that the WebSocket has a session.
 func asks(t *testing.T, c *websocket.Conn) {
 	t.Helper()
 	require.NoError(t, c.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
@@ -108,7 +108,7 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 	})
 }
 
-// Connections at rest make room, however many there are; the WebSocket of a client with a token stays.
+// Idle connections are closed to admit new ones, however many there are. The WebSocket of a client with a token stays open.
 func TestConnectionsAreAsConfigured(t *testing.T) {
 	t.Parallel()
 	const connections = 10
@@ -123,7 +123,7 @@ func TestConnectionsAreAsConfigured(t *testing.T) {
 		}
 		status, _ := fetch(t, "GET", "http://"+address+"/metadata", theToken)
 		require.Equal(t, http.StatusOK, status)
-		for taken := 1; taken < connections; { // until all are taken by clients with a token
+		for taken := 1; taken < connections; { // until clients with a token have all connections
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
 			if resp != nil {
 				_ = resp.Body.Close()
@@ -140,7 +140,8 @@ func TestConnectionsAreAsConfigured(t *testing.T) {
 	})
 }
 
-// The codec decrypts and the metrics tell what runs here: without a token, they answer to the server's own names alone.
+// The codec decrypts payloads and the metrics describe the deployment. Without tokens they answer only requests for the server's own
+// names.
 func TestServersWithoutTokensAnswerToTheirOwnNames(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)
@@ -160,7 +161,7 @@ func TestServersWithoutTokensAnswerToTheirOwnNames(t *testing.T) {
 	})
 }
 
-// A stopping process closes its clients' connections with a reason for which they may reconnect.
+// A stopping process closes its clients' connections with a code that allows them to reconnect.
 func TestClientsSeeThatTheProcessStops(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)

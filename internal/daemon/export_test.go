@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// Tests of single parts: Run would need a Temporal cluster, a sandbox and root.
+// Exported to test single parts: Run would need a Temporal cluster, a sandbox and root.
 var (
 	CapacityOf      = capacityOf
 	Admit           = admit
@@ -23,10 +23,10 @@ var (
 // NewRestarts returns the workers' interceptor.
 func NewRestarts() interceptor.WorkerInterceptor { return newRestarts() }
 
-// Agents are the agents of a deployment of that configuration.
+// Agents returns the agents of a deployment with that configuration.
 func Agents(c config.Config) (*agent.Registry, error) {
 	return (&Daemon{cfg: c, log: slog.New(slog.DiscardHandler)}).agents()
 }
 
-// CheckSink is checkSink, for its test.
+// CheckSink is checkSink, exported for its test.
 func CheckSink(all map[string]config.Sink, name string) error { return checkSink(all, name) }

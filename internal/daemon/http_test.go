@@ -26,7 +26,7 @@ func listener(t *testing.T) (net.Listener, string) {
 
 // get sends the response or the error.
 func get(url string, answer chan<- string) {
-	resp, err := http.Get(url) // bounded by the server's stop
+	resp, err := http.Get(url) // the stop of the server bounds it
 	if err != nil {
 		answer <- err.Error()
 		return
@@ -49,7 +49,7 @@ func refuses(addr string) bool {
 	if err != nil {
 		return true
 	}
-	_ = c.Close() // nothing was sent over it
+	_ = c.Close() // nothing was sent on it
 	return false
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Workflows wait in the queue of one host only where the Temporal server is in the host's own process: on a cluster another host can continue them.
+// Workflows use the task queue of one host only if the Temporal server is in that host's process. On a cluster another host can continue
+// them.
 func TestWorkflowQueue(t *testing.T) {
 	t.Parallel()
 	versioned := config.Defaults()

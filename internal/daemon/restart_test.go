@@ -40,7 +40,7 @@ func TestActivitiesEndAtOnceWhenTheirWorkerStops(t *testing.T) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	})
-	var app *temporal.ApplicationError // what the server would see
+	var app *temporal.ApplicationError // the error that the server would see
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(fault.Unavailable), app.Type())
 	require.False(t, app.NonRetryable())

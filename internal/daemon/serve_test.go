@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// kept is a store of sessions as a server left it, and a server's configuration to find it with.
+// kept returns the configuration of a server whose store has two sessions, and the folder of the sessions.
 func kept(t *testing.T) (c config.Config, at string) {
 	t.Helper()
 	c = config.Defaults()
@@ -53,7 +53,7 @@ func TestAServerDeletesOldSessions(t *testing.T) {
 	require.FileExists(t, filepath.Join(at, "session-new.json"))
 }
 
-// It repeats this every hour until it stops.
+// The server deletes old sessions every hour until it stops.
 func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	t.Parallel()
 	c, at := kept(t)

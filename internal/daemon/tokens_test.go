@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// sumOfA is what sha256sum says of "a".
+// sumOfA is the SHA-256 sum of "a".
 const sumOfA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 
 func TestTokensFile(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 )
 
-// patience bounds what must happen; silence is the timeout of the connections under test.
+// patience bounds the waits of the tests. silence is the timeout of the connections under test.
 const (
 	patience = 2 * time.Minute
 	silence  = time.Second
 )
 
-// Both ends of a path that loses its packets get an error: one that waits for data, and one whose data is not acknowledged.
+// Both ends of a path that loses packets get an error: an end that waits for data, and an end whose data is not acknowledged.
 func TestDeadPathFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -51,7 +51,7 @@ func TestDeadPathFails(t *testing.T) {
 	}
 }
 
-// A peer may think for longer than the timeout: its kernel answers the probes.
+// A peer may be silent for longer than the timeout, because its kernel answers the probes.
 func TestSilentPeerIsNotDead(t *testing.T) {
 	t.Parallel()
 	_, near, far := connect(t)

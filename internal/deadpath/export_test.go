@@ -1,6 +1,6 @@
 package deadpath
 
-// For tests: the same with another timeout.
+// The same functions with another timeout, for tests.
 var (
 	DialerAfter   = dialer
 	ListenerAfter = listener

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
-// A file is replaced atomically by a new one: a reader of the old file reads it to its end. No other file is left.
+// A file is replaced atomically. A reader of the old file can read it to its end. No other file is left.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -31,7 +31,7 @@ func TestReplace(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// A file that cannot be replaced stays, and nothing is left beside it.
+// A file that cannot be replaced stays unchanged, and no other file is left.
 func TestReplaceFails(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -54,7 +54,7 @@ func TestPatternsAllow(t *testing.T) {
 	}
 }
 
-// At dial it counts what a name resolved to, unless the name itself is allowed.
+// At dial the policy checks the addresses that a name resolved to, unless the name itself is allowed.
 func TestResolvedNames(t *testing.T) {
 	t.Parallel()
 	p, err := egress.Parse([]string{"*.gpu.lan:8000"})

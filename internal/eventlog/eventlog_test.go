@@ -38,7 +38,8 @@ func ids(t *testing.T, l *eventlog.Log) (all []int64, kinds []rollout.EventKind)
 	return all, kinds
 }
 
-// Events are numbered in their order, and one of a key is logged once: also by the next process, which finds the file with a torn line.
+// Events are numbered in order, and an event with a key is logged once. This also holds for the next process, which finds a torn line at
+// the end of the file.
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -73,7 +74,7 @@ func TestAppend(t *testing.T) {
 	require.NoError(t, logs.Remove(target))
 }
 
-// However much an agent says, its log is bounded, says so, and has room for what the host has to say.
+// The log is bounded, however much text an agent produces. It marks the truncation and has space left for the host's events.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -98,7 +99,7 @@ func TestFullLog(t *testing.T) {
 	require.Contains(t, string(text), `"bytes":131075`)
 }
 
-// A reader gets what is there, then each event as it is appended, and ends with the log.
+// A reader gets the existing events, then each event as it is appended, and the end of the log.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	logs := open(t, t.TempDir())
@@ -125,7 +126,7 @@ func TestStream(t *testing.T) {
 	require.ErrorIs(t, logs.Of(target).Stream(ctx, 0, nil), context.Canceled)
 }
 
-// Without logs nothing happens.
+// A nil Logs accepts all calls and does nothing.
 func TestNoLogs(t *testing.T) {
 	t.Parallel()
 	var logs *eventlog.Logs

@@ -37,7 +37,7 @@ func key(t *testing.T) seal.Key {
 	return k
 }
 
-// A server finds the host by its announcement, and reads events as they happen, from wherever it was, and the transcript.
+// A server finds the host by its record, reads new events from any position, and reads the transcript.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
@@ -90,7 +90,7 @@ func TestHost(t *testing.T) {
 	require.True(t, fault.Is(c.Events(t.Context(), "h", target, 0, nil), fault.Unavailable))
 }
 
-// Another deployment's token opens nothing, and requests that make no sense are refused.
+// The token of another deployment is refused, and so are invalid requests.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	k := key(t)
@@ -110,7 +110,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A host of another machine that listens on loopback cannot be reached, and the error says what to do.
+// A host on another machine that listens on loopback cannot be reached. The error names the setting to change.
 func TestLoopbackOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// self is a host that obeys its mark.
+// self is a host that follows its drain mark.
 type self struct {
 	*host.Drain
 	status fleet.Host
@@ -31,7 +31,8 @@ func record(name, url string) store.HostRecord {
 	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: fleet.Host{Name: name, Version: "v1", CPUs: 2}}
 }
 
-// Operators see hosts that answer as they are, and others as they last said; what they want of a host reaches it, now or at its start.
+// Operators see the current state of hosts that answer and the last record of others. A drain request reaches a host at once or at its
+// start.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())

@@ -17,7 +17,7 @@ func TestAllowed(t *testing.T) {
 	for host, want := range map[string]bool{
 		"localhost": true, "LOCALHOST:8000": true, "localhost.": true, "env.localhost:8000": true,
 		"127.0.0.1": true, "127.0.0.1:8000": true, "127.1.2.3:8000": true, "[::1]:8000": true, "[::1]": true,
-		"10.0.0.5:8000": true,                     // the address that the connection came to
+		"10.0.0.5:8000": true,                     // the local address of the connection
 		"gpu-1":         true, "GPU-1:8000": true, // configured
 
 		"evil.test": false, "evil.test:8000": false, "localhost.evil.test": false, "127.0.0.1.evil.test": false,

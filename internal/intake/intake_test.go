@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		require.NoError(t, err, n)
 		require.True(t, bytes.Equal(want, got), n)
 		release()
-		release() // once is enough
+		release() // repeated calls have no effect
 	}
 	var large *intake.TooLargeError
 	_, _, err := m.Read(strings.NewReader("12345"), 4)
@@ -31,7 +31,7 @@ func TestRead(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// Requests that are being worked on hold their memory; small ones are let in all the same, and what failed holds nothing.
+// Requests in progress hold their memory. Small requests are always accepted, and failed requests hold no memory.
 func TestMemoryIsShared(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 16<<10).Of("a")
@@ -50,7 +50,7 @@ func TestMemoryIsShared(t *testing.T) {
 	release()
 }
 
-// A client that holds all it may leaves room for another.
+// A client that holds the maximum of its share leaves memory for another client.
 func TestAClientLeavesRoom(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 16<<10)
@@ -76,7 +76,7 @@ func TestAClientLeavesRoom(t *testing.T) {
 	release()
 }
 
-// Where no tokens are set, all clients are one: they share all of the memory.
+// Without tokens all clients count as one, which may use all of the memory.
 func TestClientsWithoutANameShareAll(t *testing.T) {
 	t.Parallel()
 	fit := func(client string) (n int) {
@@ -93,7 +93,7 @@ func TestClientsWithoutANameShareAll(t *testing.T) {
 	require.GreaterOrEqual(t, fit(""), 2*fit("a"))
 }
 
-// A member of a name holds at most as much as it leaves to the others of that name, however many members do the same.
+// A member of a name holds at most half of what is free for that name, however many members do the same.
 func TestMembersLeaveRoom(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 0)

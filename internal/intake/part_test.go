@@ -31,7 +31,7 @@ func TestPartGrowsAndShrinks(t *testing.T) {
 	(*intake.Part)(nil).Release()
 }
 
-// A share whose bytes weigh more holds as much more.
+// A weight multiplies the memory that bytes hold.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	m := intake.New(1<<20, 0)

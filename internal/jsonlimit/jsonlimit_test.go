@@ -44,7 +44,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A decoder reports the bound, not a syntax error of the text that was cut.
+// A decoder reports the exceeded limit, not a syntax error of the truncated text.
 func TestDecoderReportsTheBound(t *testing.T) {
 	t.Parallel()
 	var out any

@@ -22,7 +22,7 @@ func limited(t *testing.T, limit int) *listen.Limited {
 	return out
 }
 
-// accepted dials the listener and accepts that.
+// accepted dials the listener and returns the accepted connection.
 func accepted(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
 	client, err := net.Dial("tcp", l.Addr().String())
@@ -34,7 +34,7 @@ func accepted(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
-// held is an accepted connection with a request under way.
+// held returns an accepted connection with a request in flight.
 func held(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
 	c := accepted(t, l)
@@ -42,8 +42,8 @@ func held(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
-// At the limit the connection that has been at rest the longest makes room, but not one whose client has shown a token, nor one with a
-// request under way.
+// At the limit the connection that has been idle for the longest time is closed. A connection whose client has shown a token is not
+// closed, nor one with a request in flight.
 func TestConnectionsAtRestMakeRoom(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 4)
@@ -51,7 +51,7 @@ func TestConnectionsAtRestMakeRoom(t *testing.T) {
 	listen.Trust(listen.ConnContext(t.Context(), trusted))
 	listen.ConnState(trusted, http.StateIdle)
 	listen.Serving(listen.ConnContext(t.Context(), first))
-	listen.ConnState(first, http.StateIdle) // it is the one that rested last now
+	listen.ConnState(first, http.StateIdle) // now it has been idle for a shorter time than second
 	working := held(t, l)
 	ended := func(c net.Conn) bool {
 		_, err := c.Write([]byte("x"))
@@ -78,7 +78,7 @@ func TestConnectionsOverTheLimitAreMarked(t *testing.T) {
 	third := held(t, l)
 	require.True(t, over(t, third))
 	require.NoError(t, third.Close())
-	_ = third.Close() // twice frees one place
+	_ = third.Close() // a second Close does not free another slot
 	require.True(t, over(t, held(t, l)), "the first two are still there")
 	require.NoError(t, first.Close())
 	require.NoError(t, held(t, l).Close())

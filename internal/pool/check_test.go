@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Settings without an effect, and drivers that the backend does not run in, are accepted, and said.
+// Settings without an effect, and drivers that do not run in the backend, are accepted with a note.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	docker := pool.Spec{Image: "i", Privileged: true}.WithDefaults("p")

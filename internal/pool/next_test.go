@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // of all looks
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // the time of all observations
 
 // world is an observation of a job with six groups, of a pool of one to five hosts with ten slots each.
 func world(change ...func(*pool.Observation)) pool.Observation {
@@ -30,7 +30,7 @@ func world(change ...func(*pool.Observation)) pool.Observation {
 	return o
 }
 
-// host gives a group a host in that state, with so many of its slots used.
+// host gives a group a host in the given state with the given number of used slots.
 func host(group int, state fleet.State, used int) func(*pool.Observation) {
 	return func(o *pool.Observation) {
 		alloc := fmt.Sprint("a", group)
@@ -42,7 +42,7 @@ func host(group int, state fleet.State, used int) func(*pool.Observation) {
 	}
 }
 
-// starting gives a group an allocation whose host gave no sign yet.
+// starting gives a group an allocation whose host has not announced itself yet.
 func starting(group int, state string) func(*pool.Observation) {
 	return func(o *pool.Observation) {
 		o.Job.Groups[group].Count = 1
@@ -56,7 +56,7 @@ func waiting(n int, age time.Duration) func(*pool.Observation) {
 
 func fixed(n int) func(*pool.Observation) { return func(o *pool.Observation) { o.Spec.Fixed = &n } }
 
-// drainedByPool says that the pool itself drained the hosts of the groups.
+// drainedByPool marks the hosts of the groups as drained by the pool itself.
 func drainedByPool(groups ...int) func(*pool.Observation) {
 	return func(o *pool.Observation) {
 		for _, g := range groups {
@@ -181,7 +181,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A job that is another's is not changed, whatever is asked for.
+// A job with another owner is never changed.
 func TestAnotherOwner(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{"", "another"} {
@@ -228,7 +228,7 @@ func TestJobEnds(t *testing.T) {
 	require.False(t, p.Deregister, "a job with hosts is not purged at the start of a pool")
 }
 
-// Successive checks: a pool grows, is idle, and shrinks to its least; marks of hosts that are gone are removed.
+// Over successive checks a pool grows, is idle, and shrinks to its minimum. Marks of removed hosts are deleted.
 func TestSuccessiveChecks(t *testing.T) {
 	t.Parallel()
 	o := world(host(0, fleet.Running, 1), host(1, fleet.Running, 0))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Scripts of one process have their own arguments, output and exit code, and none sees what another did.
+// Scripts of one process have their own arguments, output and exit code, and do not see each other's changes.
 func TestPreloaded(t *testing.T) {
 	t.Parallel()
 	host, err := exec.LookPath("python3")

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The package for Python: its own tests, the types of its code and tests, and the wheel, which must import where nothing but its
-// dependency is installed.
+// Checks the Python package: its own tests, the types of its code and tests, and that the wheel can be imported with only its dependency
+// installed.
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Packaging()).WithPackage(t)
@@ -39,7 +39,7 @@ func TestPackageForPython(t *testing.T) {
 	})
 }
 
-// One step of TRL's trainer on a tiny model. `make test-trl` runs it: the libraries are 3 GB.
+// Runs one step of TRL's trainer on a tiny model. Only `make test-trl` runs it, because the libraries take 3 GB.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")
@@ -50,7 +50,7 @@ func TestPackageForPythonTrains(t *testing.T) {
 	require.Contains(t, out, "1 passed")
 }
 
-// buildWheel builds the wheel of a copy of the package: the build writes beside its sources.
+// buildWheel builds the wheel from a copy of the package, because the build writes next to its sources.
 func buildWheel(t *testing.T, python pyclient.Python, dir string) string {
 	t.Helper()
 	source, out := t.TempDir(), t.TempDir()

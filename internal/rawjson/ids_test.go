@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Lists of ids of every length, in either spelling, are read as they are written, and known to be spelt plainly.
+// Lists of ids of every length, with and without spaces, are read as written and reported as plainly spelt.
 func TestIDsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -67,8 +67,8 @@ func TestOddIDs(t *testing.T) {
 	}
 }
 
-// A long list in which one byte is another one is read as a list of decimal numbers, or refused where it is none; where it is reported as plainly
-// spelt, it is spelt so.
+// A long list with one changed byte is read as a list of decimal numbers, or refused if it is not one. If it is reported as plainly
+// spelt, it equals the plain spelling.
 func TestLongListsOfIDs(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -88,7 +88,7 @@ func TestLongListsOfIDs(t *testing.T) {
 		if round%10 != 0 {
 			list[1+random.IntN(len(list)-2)] = "0123456789,,  -.x]"[random.IntN(18)]
 		}
-		if round%7 == 0 { // a number without end
+		if round%7 == 0 { // a very long number
 			at := 1 + random.IntN(len(list)-2)
 			list = slices.Concat(list[:at], bytes.Repeat([]byte("1"), random.IntN(2*len(list))), list[at:])
 		}
@@ -106,7 +106,7 @@ func TestLongListsOfIDs(t *testing.T) {
 	}
 }
 
-// decimals reads a list in brackets by the standard library.
+// decimals reads a list in brackets with the standard library.
 func decimals(list []byte) (ids []int32, ok bool) {
 	for number := range strings.SplitSeq(string(list[1:len(list)-1]), ",") {
 		if number = strings.Trim(number, " "); strings.Trim(number, "0123456789") != "" || len(number) > 10 {

@@ -15,7 +15,7 @@ func TestNestable(t *testing.T) {
 	for raw, want := range map[string]bool{
 		"":                             true,
 		"7":                            true,
-		`"` + strings.Repeat("[", 300): true, // half a string
+		`"` + strings.Repeat("[", 300): true, // an unterminated string
 		`["` + strings.Repeat("[", 300) + `\"["]`: true,
 		"[" + strings.Repeat("[],", 300) + "7]":   true,
 		nested(256):                               true,

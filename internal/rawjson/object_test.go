@@ -108,7 +108,7 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// Whatever is valid JSON stays valid, and every member that was not set keeps its bytes.
+// Valid JSON stays valid, and every member that was not set keeps its bytes.
 func FuzzObject(f *testing.F) {
 	for _, s := range []string{`{}`, `{"model":"x","messages":[{"role":"user","content":"h\"i"}]}`, `{"a":[1,{"b":null}],"a":2}`, "{\"\\u006d\":1}"} {
 		f.Add([]byte(s), "model", "m2")

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Names without escapes are quoted in a shorter way: it writes what encoding/json writes.
+// Quote has a fast path for names without escapes. It writes the same bytes as encoding/json.
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "max_tokens", strings.Repeat("x", 1000), "ä€", "\u2028", "\xff", "a\x00b"}
@@ -25,7 +25,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// What is plain is JSON, and most values of requests are plain.
+// Plain text is valid JSON, and most values of requests are plain.
 func TestIsPlain(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []string{"true", "false", "null", "0", "4096", `""`, `"m"`, `"org/model-1.5"`} {

@@ -38,7 +38,7 @@ func TestGroupIsRefused(t *testing.T) {
 	}
 }
 
-// The text of a task is in the workflow's history once per member.
+// The text of a group's task is bounded, because the workflow's history has it once per member.
 func TestGroupsTextIsBounded(t *testing.T) {
 	t.Parallel()
 	s := goodSpec()

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The order of a seed is part of stored cursors.
+// The order of a seed must not change, because stored cursors depend on it.
 func TestShuffleIsStable(t *testing.T) {
 	t.Parallel()
 	seed := uint64(42)

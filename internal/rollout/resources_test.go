@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The default backend keeps the queue that it always had: workflows and hosts of other builds use it.
+// The default backend keeps its original queue name, because workflows and hosts of other builds use it.
 func TestCreateQueue(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "rolloutd", rollout.CreateQueue(""))

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Unknown values are null in a result, as in the reference: neither an empty text nor a number.
+// Unknown values are null in a result, as in the reference, not an empty text or a number.
 func TestUnknownValuesAreNull(t *testing.T) {
 	t.Parallel()
 	res := rollout.NewResult("r")

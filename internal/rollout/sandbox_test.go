@@ -23,7 +23,7 @@ func TestUserOfASandbox(t *testing.T) {
 	require.ErrorContains(t, s.Validate(), `sandbox.user: "app" needs a verifier in a sandbox of its own`)
 }
 
-// What a backend does not have is refused when the rollout is submitted.
+// Settings that a backend does not support are refused when the rollout is submitted.
 func TestCheckBackend(t *testing.T) {
 	t.Parallel()
 	for field, s := range map[string]rollout.Sandbox{

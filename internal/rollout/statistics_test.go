@@ -23,7 +23,7 @@ func TestStatisticsOfRewards(t *testing.T) {
 	require.InDelta(t, -2, rollout.StatisticsOf([]float64{-2, -3}).Best, 0)
 }
 
-// Every finite reward has finite statistics: a client gets them as JSON, which has no other numbers.
+// Every finite reward has finite statistics, because clients get them as JSON, which has no infinities.
 func TestHugeRewards(t *testing.T) {
 	t.Parallel()
 	s := rollout.StatisticsOf([]float64{1e200, -1e200})

@@ -113,7 +113,7 @@ func commands(setup, verify int) func(*rollout.Spec) {
 	}
 }
 
-// Bounds as long as they can be still nest: no sum of them overflows.
+// The longest allowed limits still nest: no sum of them overflows.
 func TestLongestLimits(t *testing.T) {
 	t.Parallel()
 	const long = 100 * 24 * time.Hour
@@ -123,7 +123,7 @@ func TestLongestLimits(t *testing.T) {
 	require.NoError(t, l.Filled().Validate())
 }
 
-// The error lists everything that is wrong, so that a caller fixes it in one go.
+// The error lists all problems, so that a caller can fix them at once.
 func TestSpecValidateReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	err := rollout.Spec{}.Validate()
@@ -146,7 +146,7 @@ func TestFilePath(t *testing.T) {
 	}
 }
 
-// Whatever agent time a caller asks for, the derived bounds nest and stay as they are when filled again.
+// For any agent time the derived limits nest, and filling them again does not change them.
 func TestFilledNests(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -163,14 +163,14 @@ func TestFilledNests(t *testing.T) {
 	require.Equal(t, rollout.DefaultLimits().Filled(), rollout.Limits{}.Filled())
 }
 
-// testFile gives the verifier a file of that name.
+// testFile gives the verifier a file with that name.
 func testFile(name string) func(*rollout.Spec) {
 	return func(s *rollout.Spec) {
 		s.Task.Verifier = rollout.Verifier{Script: "true", Files: map[string]string{name: ""}}
 	}
 }
 
-// uploaded uploads a file, and gives the verifier one too.
+// uploaded adds a file to the task and one to the verifier.
 func uploaded(file, test string) func(*rollout.Spec) {
 	return func(s *rollout.Spec) {
 		s.Task.Files = map[string]string{file: ""}
@@ -178,7 +178,7 @@ func uploaded(file, test string) func(*rollout.Spec) {
 	}
 }
 
-// Setup and the agent never see what is the verifier's, however the client names it.
+// Setup and the agent never see the verifier's files, however the client names them.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	task := rollout.Task{
@@ -207,7 +207,7 @@ func TestAgentsWithoutAModel(t *testing.T) {
 	}
 }
 
-// An episode always has a bound that its sandbox can keep.
+// The number of steps of an episode always has a maximum that its sandbox can store.
 func TestEpisodeSteps(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[int]int{0: rollout.MaxEpisodeSteps, 7: 7, 100_000: rollout.MaxEpisodeSteps} {

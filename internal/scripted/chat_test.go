@@ -23,7 +23,7 @@ const story = `
     - {text: all done, filler: 40}
 `
 
-// The stream says the same as the whole reply, and its tokens, ids and log-probabilities belong together.
+// The stream and the whole reply have the same content, and their tokens, ids and log probabilities match.
 func TestStreamAndWholeReplyAgree(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
@@ -57,7 +57,7 @@ func TestStreamAndWholeReplyAgree(t *testing.T) {
 	}
 }
 
-// joined is what a client makes of a stream.
+// joined is what a client assembles from a stream.
 type joined struct {
 	content, reasoning, finish string
 	calls, ids                 []any
@@ -108,8 +108,8 @@ func (j *joined) add(t *testing.T, choice object) {
 	}
 }
 
-// A conversation's next prompt begins with the last prompt and its completion, also when the agent has respelled the tool
-// arguments, as opencode does: trainers cut their sequences by that.
+// The next prompt of a conversation begins with the last prompt and its completion, because trainers build their sequences that way.
+// This holds even if the agent has reformatted the tool arguments, as OpenCode does.
 func TestNextPromptExtendsTheLast(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
@@ -125,7 +125,7 @@ func TestNextPromptExtendsTheLast(t *testing.T) {
 	require.Contains(t, choice["message"].(object)["content"], "all done the")
 }
 
-// Everything follows from the request: the same question gets the same answer, ids included.
+// The server is stateless: the same request gets the same reply, including token ids.
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
@@ -144,9 +144,9 @@ func TestTurnIsCountedFromTheLastUserMessage(t *testing.T) {
 	}
 	require.Equal(t, "one", text(user("again")))
 	require.Equal(t, "two", text(user("again"), said))
-	require.Equal(t, "one", text(user("again"), said, said)) // it loops
+	require.Equal(t, "one", text(user("again"), said, said)) // the script loops
 	require.Equal(t, "one", text(user("first"), said, said, user("once again")))
-	require.Empty(t, text(user("go"), said, said, said)) // past the end
+	require.Empty(t, text(user("go"), said, said, said)) // past the end of the script
 	parts := object{"role": "user", "content": []any{object{"type": "text", "text": "ag"}, object{"type": "text", "text": "ain"}}}
 	require.Equal(t, "one", text(parts))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// task is what these tests read of a task file.
+// task has the fields of a task file that these tests read.
 type task struct {
 	Instruction string            `yaml:"instruction"`
 	Files       map[string]string `yaml:"files"`
@@ -28,7 +28,7 @@ type task struct {
 	TestScript  string            `yaml:"test_script"`
 }
 
-// bench is a place to do a task in: a home directory on this machine instead of the sandbox's.
+// bench is a home folder on this machine in which a task is done without a sandbox.
 type bench struct {
 	task
 	home string
@@ -48,7 +48,7 @@ func newBench(t *testing.T, id string) *bench {
 	for path, text := range b.TestFiles {
 		put(t, filepath.Join(b.tests(), path), b.local(text), 0o644)
 	}
-	// In a sandbox run-as-agent changes the user. Here there is only one.
+	// In a sandbox run-as-agent changes the user. Here there is only one user.
 	put(t, filepath.Join(b.programs(), "run-as-agent"), "#!/bin/sh\nexec \"$@\"\n", 0o755)
 	for _, command := range b.Setup {
 		out, status := b.bash(t, command)
@@ -57,7 +57,7 @@ func newBench(t *testing.T, id string) *bench {
 	return b
 }
 
-// demoTasks are the tasks of examples/ and of the sets in it.
+// demoTasks returns the ids of the tasks in examples/ and in its task sets.
 func demoTasks(t *testing.T) (ids []string) {
 	t.Helper()
 	root := os.DirFS(filepath.Join("..", "..", "examples"))
@@ -83,7 +83,7 @@ func (b *bench) tests() string    { return filepath.Join(b.home, "verifier", "te
 func (b *bench) logs() string     { return filepath.Join(b.home, "verifier", "logs") }
 func (b *bench) programs() string { return filepath.Join(b.home, "verifier", "bin") }
 
-// local puts this bench's home in the place of the sandbox's.
+// local replaces the home of the sandbox with the home of the bench.
 func (b *bench) local(text string) string { return strings.ReplaceAll(text, rollout.Home, b.home) }
 
 func (b *bench) bash(t *testing.T, command string) (output string, status int) {
@@ -99,7 +99,7 @@ func (b *bench) bash(t *testing.T, command string) (output string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// solve lets the scripted model work on the task, with the tools it uses done here, and returns its answer.
+// solve runs the scripted model on the task, executes its tool calls on this machine, and returns its answer.
 func (b *bench) solve(t *testing.T, s *server) string {
 	t.Helper()
 	messages := []object{user(b.Instruction)}
@@ -119,10 +119,10 @@ func (b *bench) solve(t *testing.T, s *server) string {
 	return ""
 }
 
-// toolCall is a call as the scripted model writes it for agents that list their tools in the system prompt.
+// toolCall matches a call as the scripted model writes it for agents that list their tools in the system prompt.
 var toolCall = regexp.MustCompile(`(?s)<tool_call>\n(.*?)\n</tool_call>`)
 
-// solveHermes is solve for such an agent: calls and their results are texts.
+// solveHermes is solve for such an agent: tool calls and their results are texts.
 func (b *bench) solveHermes(t *testing.T, s *server) string {
 	t.Helper()
 	messages := []object{{"role": "system", "content": "<tools>[]</tools>"}, user(b.Instruction)}
@@ -187,7 +187,7 @@ func (b *bench) use(t *testing.T, call object) string {
 	return "done"
 }
 
-// grade is the reward that the task's verifier gives.
+// grade returns the reward of the task's verifier.
 func (b *bench) grade(t *testing.T) float64 {
 	t.Helper()
 	if b.TestScript != "" {
@@ -210,7 +210,7 @@ func (b *bench) grade(t *testing.T) float64 {
 	return float64(passed) / float64(len(b.Verify))
 }
 
-// The solution that a demo task comes with earns the full reward.
+// The solution of a demo task gets the full reward.
 func TestSolutionsOfDemoTasks(t *testing.T) {
 	t.Parallel()
 	for _, id := range demoTasks(t) {
@@ -224,7 +224,8 @@ func TestSolutionsOfDemoTasks(t *testing.T) {
 	}
 }
 
-// The scripted model solves each demo task for OpenCode and for the agent react, and the one with the deliberate mistake shows it on the way.
+// The scripted model solves each demo task for OpenCode and for the agent react. In the task with a deliberate mistake, the mistake
+// appears first.
 func TestDemoTasksAreSolved(t *testing.T) {
 	t.Parallel()
 	solvers := map[string]func(*bench, *testing.T, *server) string{"opencode": (*bench).solve, "react": (*bench).solveHermes}
@@ -243,7 +244,7 @@ func TestDemoTasksAreSolved(t *testing.T) {
 	}
 }
 
-// The verifiers can fail: they reject an empty workspace and each usual mistake, and accept a right answer.
+// The verifiers reject an empty workspace and each usual mistake, and accept a correct answer.
 func TestVerifiersFailWrongSolutions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// postTo calls another API than chat completions, and returns the body.
+// postTo calls an API other than chat completions and returns the body.
 func (s *server) postTo(t *testing.T, api reply.API, body object) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/"+string(api), encode(t, body))
@@ -27,7 +27,7 @@ func (s *server) postTo(t *testing.T, api reply.API, body object) []byte {
 	return raw
 }
 
-// bothWays asks for a stream and for an object, which say the same, and returns the object.
+// bothWays requests a stream and an object, checks that they have the same content, and returns the object.
 func (s *server) bothWays(t *testing.T, api reply.API, body object) object {
 	t.Helper()
 	body["stream"] = true
@@ -113,7 +113,7 @@ func TestMessagesAPI(t *testing.T) {
 	require.Equal(t, before, sent[2].PromptTokenIDs[:len(before)], "the second prompt continues the first turn")
 }
 
-// Scripts name OpenCode's tools. An agent without them gets calls of its shell.
+// Scripts name OpenCode's tools. For an agent without these tools the calls are converted to calls of its shell.
 func TestToolsOfOtherAgents(t *testing.T) {
 	t.Parallel()
 	s := serve(t, `
@@ -167,7 +167,7 @@ turns:
 	}
 }
 
-// googleCall calls Google's API, and returns the objects of the reply: one, or those of a stream.
+// googleCall calls Google's API and returns the objects of the reply: one object, or those of a stream.
 func (s *server) googleCall(t *testing.T, method string, body object) []object {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1beta/models/g:"+method, encode(t, body))

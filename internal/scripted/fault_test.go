@@ -42,7 +42,7 @@ turns:
 	}
 }
 
-// Sessions count their faults apart, so that rollouts in parallel see the same script.
+// Each session counts its own faults, so that parallel rollouts see the same script.
 func TestFaultsAreCountedBySession(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "turns: [{text: fine, faults: [{times: 1, status: 503}]}]")
@@ -64,10 +64,10 @@ func TestStreamFaults(t *testing.T) {
 	const text = "turns: [{text: one two three four, faults: ["
 	for name, c := range map[string]struct {
 		fault  string
-		tokens int    // that arrived
-		finish string // that arrived
+		tokens int    // received tokens
+		finish string // received finish reason
 		done   bool
-		broken bool // the connection ended badly
+		broken bool // the connection ended with an error
 		last   string
 	}{
 		"cut":          {fault: "{cut_after: 2}", tokens: 2, broken: true},
@@ -110,7 +110,7 @@ func TestUnusableReplies(t *testing.T) {
 	}
 }
 
-// A hang ends when the caller leaves, and the server notices: its log gets the line.
+// A hang ends when the caller disconnects. The server detects that and logs the call.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, `

@@ -52,7 +52,7 @@ func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
-// FuzzLoad: whatever is loaded can be served.
+// FuzzLoad checks that every script that loads can be served.
 func FuzzLoad(f *testing.F) {
 	f.Add("- {match: x, loop: true, turns: [{text: hi, reasoning: r, tool_calls: [{name: a, arguments: {b: 1}}]}]}\n- {turns: [{filler: 3}]}")
 	f.Add("turns: [{faults: [{status: 429, retry_after: 2s, times: 1}, {cut_after: 2}]}]")
@@ -64,7 +64,7 @@ func FuzzLoad(f *testing.F) {
 		for _, s := range scripts {
 			for _, turn := range s.Turns {
 				if turn.Filler > 1<<16 {
-					return // asked for, and would be made; only slow
+					return // valid, but too slow for the fuzz test
 				}
 			}
 		}

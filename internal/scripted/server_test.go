@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// server is a scripted server on a real socket with a log to read back.
+// server is a scripted server on a real socket with a readable log.
 type server struct {
 	*httptest.Server
 	log *lockedBuffer
@@ -86,7 +86,7 @@ func encode(t *testing.T, body object) io.Reader {
 	return bytes.NewReader(b)
 }
 
-// ask returns the first choice of a whole reply, and the reply.
+// ask sends messages and returns the first choice and the whole reply.
 func (s *server) ask(t *testing.T, messages ...object) (choice, reply object) {
 	t.Helper()
 	return s.askFor(t, object{"model": "m", "messages": messages, "return_token_ids": true, "logprobs": true})
@@ -100,7 +100,7 @@ func (s *server) askFor(t *testing.T, body object) (choice, reply object) {
 	return reply["choices"].([]any)[0].(object), reply
 }
 
-// events reads a stream to its end; done says whether [DONE] came, err how the connection ended.
+// events reads a stream to its end. done reports whether [DONE] arrived, and err how the connection ended.
 func events(resp *http.Response) (all []object, done bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<24)

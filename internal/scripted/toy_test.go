@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// The server refuses every prompt that a wrong splice makes.
+// The server refuses every prompt that a wrong splice produces.
 func TestWrongSplicesAreRefused(t *testing.T) {
 	t.Parallel()
 	scripts, err := scripted.Load(strings.NewReader(`[{name: x, turns: [{text: one answer}, {text: two}]}]`))
@@ -59,7 +59,7 @@ func TestWrongSplicesAreRefused(t *testing.T) {
 	whole := tokenize(strings.Join([]string{user, answer, next}, ","))
 	dashed := tokenize(`{"role":"user","content":"-\n\n-"}`)
 	dash := slices.Index(dashed, 16+'-')
-	between := dashed[dash+1 : dash+2] // the empty line between messages, as a token of its own
+	between := dashed[dash+1 : dash+2] // the empty line between messages, as a separate token
 	sampled := slices.Concat(prompt, first.Choices[0].TokenIDs)
 	require.NotEqual(t, whole[:len(sampled)], sampled, "the reply is not sampled as the tokenizer would have it")
 	end := slices.Index(whole[len(prompt):], first.Choices[0].TokenIDs[len(first.Choices[0].TokenIDs)-1]) + len(prompt)

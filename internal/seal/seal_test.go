@@ -42,7 +42,7 @@ func TestEmptySecretStaysEmpty(t *testing.T) {
 	require.Empty(t, plain)
 }
 
-// Two roles that start at once on an empty data folder must end with one key.
+// Two roles that start concurrently with an empty data folder end up with the same key.
 func TestConcurrentFirstStartsAgreeOnOneKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data", "key")

@@ -80,7 +80,7 @@ func TestHarborDataset(t *testing.T) {
 	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
 }
 
-// A task that names an image runs in it as the container would.
+// A task that names an image runs in it as a container would.
 func TestHarborImage(t *testing.T) {
 	t.Parallel()
 	for workdir, line := range map[string]string{"image": "", "/srv/app": "workdir = \"/srv/app\"\n"} {
@@ -94,7 +94,7 @@ func TestHarborImage(t *testing.T) {
 	}
 }
 
-// The agent is the user that the task names, by name or by number.
+// The agent runs as the user that the task names, by name or by number.
 func TestHarborUser(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{"user = \"agent\"": "agent", "user = 1500": "1500", "user = \"root\"": "root"} {

@@ -208,7 +208,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// readAll opens a set and reads its tasks, which must not panic; those that are read must be whole.
+// readAll opens a set and reads its tasks. Neither may panic, and every task that is read must be complete.
 func readAll(t *testing.T, path string) {
 	t.Helper()
 	s, err := taskset.Open(path)

@@ -13,7 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// A file beside the task file is named by its digest, so that its content is part of the task; one of another folder is not found.
+// A file in the folder of the task file is named by its digest, so that its content is part of the task. A file of another folder is not
+// found.
 func TestUploadsBesideTheTask(t *testing.T) {
 	t.Parallel()
 	outside, dir := t.TempDir(), t.TempDir()
@@ -41,7 +42,7 @@ func TestUploadsBesideTheTask(t *testing.T) {
 	secret := filepath.Join(outside, "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "link")))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)) // it has no end
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)) // it has no end of file
 	for _, name := range []string{secret, "../" + filepath.Base(outside) + "/secret", "link", "missing", "pipe"} {
 		_, err := taskset.OpenFile(write("bad.yaml", "instruction: x\nuploads: {x: "+name+"}\n"))
 		require.ErrorContains(t, err, `bad.yaml: uploads: "x"`, name)

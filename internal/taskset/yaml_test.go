@@ -92,7 +92,7 @@ func FuzzYAML(f *testing.F) {
 			return
 		}
 		require.NotEmpty(t, task.Arguments()["instruction"])
-		if task.Limits == nil && task.Sandbox == nil { // YAML maps may have keys that JSON has not; the client says so
+		if task.Limits == nil && task.Sandbox == nil { // YAML maps may have keys that JSON does not support; the client reports that
 			_, err = json.Marshal(task.Arguments())
 			require.NoError(t, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
 
-// The metrics include rolloutd's, the process's and Temporal's.
+// The scrape has the metrics of rolloutd, of the process and of Temporal.
 func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	t.Parallel()
 	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test"})
@@ -33,7 +33,7 @@ func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// Shutdown exports the spans that have ended. Not parallel: otel's providers belong to the process.
+// Shutdown exports the spans that have ended. The test is not parallel, because otel's providers are global to the process.
 func TestShutdownFlushesSpansToTheCollector(t *testing.T) {
 	got := make(chan string, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }))

@@ -55,7 +55,7 @@ func TestDecodeErrorsAreClear(t *testing.T) {
 	require.ErrorContains(t, err, "decrypt payload")
 }
 
-// A person may send a signal with Temporal's own tool, without the key.
+// An operator may send a signal with Temporal's own tool, without the key.
 func TestPlainPayloadPasses(t *testing.T) {
 	t.Parallel()
 	plain := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`{"reason":"x"}`)}

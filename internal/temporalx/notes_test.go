@@ -56,7 +56,7 @@ func TestNotes(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 }
 
-// What runs outside of an activity takes no notes.
+// Note does nothing outside of an activity.
 func TestNoNotes(t *testing.T) {
 	t.Parallel()
 	temporalx.Note(t.Context(), place{1})

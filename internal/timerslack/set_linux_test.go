@@ -16,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
-// Every thread has the slack, those that begin later too, and so has a child process. The test runs in a process of its own, since the slack of a
-// thread cannot be taken back.
+// Every thread has the slack, including threads that begin later, and so has a child process. The test runs in its own process, because
+// the slack of a thread cannot be restored.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	const child = "TIMERSLACK_TEST_CHILD"

@@ -76,7 +76,7 @@ func ask(t *testing.T, method, url, authorization, body string) (int, string) {
 	return res.StatusCode, strings.TrimSpace(string(text))
 }
 
-// The bytes that clients of the original server know.
+// The responses have the exact bytes that clients of the original server expect.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	url := start(t, "secret", toolserver.Source{Name: "s", Source: &skills{names: "skills_list broken"}})
@@ -111,7 +111,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// A source that does not answer does not change the answers of others; the first of two tools of one name counts.
+// A source that does not answer does not affect the responses of others. If two tools have the same name, the first one is used.
 func TestSourcesAreApart(t *testing.T) {
 	t.Parallel()
 	first := &skills{names: "a b"}
@@ -125,7 +125,7 @@ func TestSourcesAreApart(t *testing.T) {
 	require.EqualValues(t, 1, first.calls.Load())
 }
 
-// A repeated call returns the first result, also while the first one runs.
+// A repeated call returns the first result, even while the first call is running.
 func TestCallsRunOnce(t *testing.T) {
 	t.Parallel()
 	s := &skills{names: "a", hold: make(chan struct{})}
@@ -140,7 +140,7 @@ func TestCallsRunOnce(t *testing.T) {
 				return
 			}
 			defer res.Body.Close()
-			text, _ := io.ReadAll(res.Body) // a broken answer differs from the others
+			text, _ := io.ReadAll(res.Body) // a broken response differs from the others
 			answers <- string(text)
 		}()
 	}
@@ -151,13 +151,13 @@ func TestCallsRunOnce(t *testing.T) {
 	require.EqualValues(t, 1, s.calls.Load())
 	_, text := ask(t, "POST", url+"/execute", "", strings.Replace(body, `{}`, `{"b":1}`, 1))
 	require.Contains(t, text, "uniq_id was used before with another tool or other arguments")
-	for range 2 { // without a trajectory the id names nothing
+	for range 2 { // without a trajectory id the call id identifies nothing
 		_, _ = ask(t, "POST", url+"/execute", "", `{"tool":{"name":"a","arguments":{},"uniq_id":"u1"}}`)
 	}
 	require.EqualValues(t, 3, s.calls.Load())
 }
 
-// The oldest results make room.
+// The oldest results are dropped to free memory.
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := &skills{names: "a", size: 4 << 20} // more than the server keeps

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// The environments are made whatever their tool servers do; a server that comes back is listed.
+// Environments exist even if their tool servers do not answer. A server that becomes available is listed.
 func TestEnvironmentsDoNotNeedTheirToolServers(t *testing.T) {
 	t.Parallel()
 	var up atomic.Bool
@@ -52,7 +52,7 @@ func TestEnvironmentsDoNotNeedTheirToolServers(t *testing.T) {
 	require.Equal(t, "lookup", list[0].Name)
 }
 
-// A seed picks the same task each time, and every task has seeds; an id picks its task.
+// A seed always picks the same task, and every task has seeds. An id picks its task.
 func TestSeedPicksATask(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.jsonl")

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// Servers reach the episodes of a host below the address of its API, and its API beside them.
+// One listener serves the host's API and, below its address, the host's episodes.
 func TestOneListener(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))

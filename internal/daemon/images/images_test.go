@@ -78,7 +78,7 @@ func TestPulledOnce(t *testing.T) {
 	require.EqualValues(t, 1, manifests.Load())
 }
 
-// A task has images pulled from the operator's registries alone.
+// An image of a task is pulled only from the operator's registries.
 func TestRegistriesOfTasks(t *testing.T) {
 	t.Parallel()
 	host, manifests := serve(t)
@@ -94,7 +94,7 @@ func TestRegistriesOfTasks(t *testing.T) {
 	require.Zero(t, manifests.Load())
 }
 
-// An image that its registry does not have is refused at submit; where the registry does not answer, the worker decides.
+// An image that its registry does not have is refused at submit. If the registry does not answer, the worker decides.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	host, _ := serve(t)

@@ -33,7 +33,7 @@ func TestHostIDIsKept(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A host that is given a name keeps it with its folder, and no other host takes over the folder.
+// A host with a configured name keeps it in its folder, and no other host takes over the folder.
 func TestConfiguredHostID(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")

@@ -11,14 +11,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/memory"
 )
 
-// A process at rest gives garbage and free memory back to the system. The test is not parallel: other tests would collect.
+// An idle process returns garbage and free memory to the system. The test is not parallel, because other tests would trigger
+// collections.
 func TestMemoryIsReturnedAtRest(t *testing.T) {
 	const size = 64 << 20
 	garbage := make([]byte, size)
 	for i := 0; i < size; i += 4096 {
 		garbage[i] = 1
 	}
-	runtime.GC() // the runtime knows of no garbage
+	runtime.GC() // from now on the runtime counts no garbage
 	runtime.KeepAlive(garbage)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

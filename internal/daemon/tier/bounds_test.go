@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// bounded serves "here" on at most limit connections.
+// bounded starts a server that returns "here" and accepts at most limit connections.
 func bounded(t *testing.T, limit int) (address string) {
 	t.Helper()
 	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
@@ -35,7 +35,7 @@ func bounded(t *testing.T, limit int) (address string) {
 	return l.Addr().String()
 }
 
-// ask sends a request over a connection of its own, which stays open, and returns status and body.
+// ask sends a request on a new connection, which stays open, and returns status and body.
 func ask(t *testing.T, address string) (net.Conn, int, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -78,7 +78,7 @@ func TestOneConnectionTooMany(t *testing.T) {
 	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, 5*time.Minute, 10*time.Millisecond)
 }
 
-// Clients that send no request, or no whole one, keep no other client out.
+// Clients that send no request or an incomplete one do not keep other clients out.
 func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 2)

@@ -30,7 +30,7 @@ func special(t *testing.T, hosts ...string) egress.Policy {
 	return p
 }
 
-// exchange sends request on one connection and returns all that came back, and the entry of the log.
+// exchange sends request on one connection and returns the whole response and the log entry.
 func exchange(t *testing.T, o proxy.Options, request string) (string, proxy.Entry) {
 	t.Helper()
 	entries := make(chan proxy.Entry, 1)
@@ -51,7 +51,7 @@ func exchange(t *testing.T, o proxy.Options, request string) (string, proxy.Entr
 	require.NoError(t, err)
 	<-served
 	require.NoError(t, client.Close())
-	<-sent // the proxy may have ended before it read all
+	<-sent // the proxy may have ended before it read everything
 	select {
 	case e := <-entries:
 		return string(answer), e
@@ -74,7 +74,7 @@ func echo(t *testing.T) (hostport string) {
 			}
 			go func() {
 				defer c.Close()
-				line, _ := bufio.NewReader(c).ReadString('\n') // what is missing fails the test
+				line, _ := bufio.NewReader(c).ReadString('\n') // a missing line fails the test
 				_, _ = io.WriteString(c, "echo "+line)
 			}()
 		}
@@ -98,7 +98,7 @@ func TestTunnel(t *testing.T) {
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what is missing fails the test
+		body, _ := io.ReadAll(r.Body) // a missing body fails the test
 		_, _ = fmt.Fprintf(w, "%s %s %q %q", r.Method, r.URL, body, r.Header.Get("Proxy-Authorization"))
 	}))
 	t.Cleanup(srv.Close)
@@ -111,7 +111,7 @@ func TestPlainRequest(t *testing.T) {
 	require.Positive(t, e.Received)
 }
 
-// Whatever names a special address is refused, after the name was resolved, whether the task's list has it or not.
+// Special addresses are refused after the name was resolved, whatever the name is and whether or not the task's list allows it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	at := echo(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 )
 
-// No call waits for another's: of 64 episodes, and of 64 calls in one, all but the last call are running when the last is answered.
+// Calls do not wait for each other: with 64 episodes, and with 64 calls in one episode, the last call is answered while all others are
+// running.
 func TestNoBarrier(t *testing.T) {
 	t.Parallel()
 	const many = 64

@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 )
 
-// BenchmarkCall is what the tool service adds to a tool call: HTTP from the server, the run under an id, the synced step log, the answer. CPU
-// is that of both ends.
+// BenchmarkCall measures the overhead of the tool service per tool call: HTTP from the server, the call table, the synced step log and
+// the answer. The CPU time is that of both ends.
 func BenchmarkCall(b *testing.B) {
 	table := live.NewTable(b.TempDir())
 	srv := httptest.NewServer(table.Handler("secret", slog.New(slog.DiscardHandler)))
@@ -37,7 +37,8 @@ func BenchmarkCall(b *testing.B) {
 	require.NoError(b, closeIt())
 }
 
-// BenchmarkInFlight is what an episode with a call under way takes on its host, the HTTP request included, beside its sandbox; 1,000 are open.
+// BenchmarkInFlight measures the memory on the host of an episode with a call in flight, including the HTTP request and without the
+// sandbox. 1,000 episodes are open.
 func BenchmarkInFlight(b *testing.B) {
 	const many = 1000
 	for b.Loop() {
@@ -71,7 +72,7 @@ func BenchmarkInFlight(b *testing.B) {
 	}
 }
 
-// cpu is the processor time of this process.
+// cpu returns the CPU time of this process.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -79,7 +80,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heap is what is alive, with the stacks, in bytes.
+// heap returns the bytes of the live heap and the stacks.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

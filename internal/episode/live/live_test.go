@@ -22,11 +22,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// counted is a set of tools that counts its runs. "wait" returns when its channel is closed, "broken" fails once.
+// counted is a set of tools that counts its runs. The tool "wait" returns when release is closed, and "broken" fails once.
 type counted struct {
 	mu      sync.Mutex
-	runs    map[string]int // by id of the call
-	changed *sync.Cond     // when a run begins
+	runs    map[string]int // by call id
+	changed *sync.Cond     // signaled when a run begins
 	release chan struct{}
 }
 
@@ -36,7 +36,7 @@ func newCounted() *counted {
 	return c
 }
 
-// begins waits until the call of that id runs.
+// begins waits until the call with that id runs.
 func (c *counted) begins(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func call(id, name, arguments string) episode.Call {
 	return episode.Call{ID: id, Tool: name, Arguments: json.RawMessage(arguments)}
 }
 
-// reported keeps what is reported, once for each key, as an event log does.
+// reported records reports, once for each key, as an event log does.
 type reported struct {
 	mu   sync.Mutex
 	keys map[string]bool
@@ -111,8 +111,8 @@ func (r *reported) ToolEnd(key string, c rollout.ToolEvent, output, failed strin
 	r.add("end "+key, fmt.Sprintf("end %s %s %s %s%s", c.CallID, c.Tool, c.Status, output, failed))
 }
 
-// Each call is reported before it runs and before it is answered, and once, however often it is made. What a worker did not come to report the
-// next one does.
+// Each call is reported before it runs and before it is answered. A repeated call is reported once. The next worker reports what a dead
+// worker did not.
 func TestCallsAreReported(t *testing.T) {
 	t.Parallel()
 	dir, tools, first := t.TempDir(), newCounted(), &reported{keys: map[string]bool{}}
@@ -134,7 +134,7 @@ func TestCallsAreReported(t *testing.T) {
 	require.Equal(t, want[1:], next.all)
 }
 
-// A call that is repeated runs once, in this worker and in the next one of the host.
+// A repeated call runs once, in this worker and in the next worker of the host.
 func TestCallRunsOnce(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
@@ -163,7 +163,7 @@ func TestCallRunsOnce(t *testing.T) {
 	require.Equal(t, 1, tools.of("a"))
 }
 
-// A call that infrastructure failed is no step; its id is free.
+// A call that failed because of infrastructure does not count as a step, and its id can be used again.
 func TestFailedCallMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	tools := newCounted()
@@ -183,7 +183,7 @@ func TestFailedCallMayBeRepeated(t *testing.T) {
 	require.Equal(t, a, again)
 }
 
-// Calls do not wait for each other, and a caller that leaves does not end its call.
+// Calls run concurrently, and a caller that disconnects does not end its call.
 func TestCallsRunBesideEachOther(t *testing.T) {
 	t.Parallel()
 	tools := newCounted()
@@ -208,7 +208,7 @@ func TestCallsRunBesideEachOther(t *testing.T) {
 	require.NotZero(t, e.IdleSince())
 }
 
-// A crash may leave half a line, whose call was not answered.
+// A crash may leave an incomplete line. Its call was not answered, so the line is removed.
 func TestUnfinishedLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
@@ -229,7 +229,8 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 	require.Equal(t, []string{"1a", "2b"}, steps)
 }
 
-// A log from before the sandbox began is of another sandbox. A log that is continued is kept whatever the clock says.
+// A log that is older than the sandbox belongs to another sandbox and is dropped. A log that is continued is kept, whatever the clock
+// shows.
 func TestEarlierLogIsDropped(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
@@ -247,7 +248,7 @@ func TestEarlierLogIsDropped(t *testing.T) {
 	require.Empty(t, e.Status().Ended)
 }
 
-// The client that joined last has the episode; a restart does not change that.
+// The client that joined last owns the episode, even after a restart.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
@@ -273,7 +274,7 @@ func TestJoin(t *testing.T) {
 	require.Contains(t, why, "submitted")
 }
 
-// The service by its client: waits for an episode, needs the token, and says that a sandbox takes no calls.
+// Over HTTP the service waits for an episode, requires the token, and reports that a sandbox takes no calls.
 func TestService(t *testing.T) {
 	t.Parallel()
 	table := live.NewTable(t.TempDir())

@@ -17,14 +17,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
 )
 
-// server answers as Nomad does, for faults that a real one does not have on request. `make test-nomad` has the real one.
+// server is a fake Nomad server for faults that a real one cannot produce on request. `make test-nomad` uses a real one.
 type server struct {
 	t    *testing.T
 	url  string
 	mu   sync.Mutex
 	job  *api.Job
-	fail map[string]http.HandlerFunc // by method and path; instead of the answer
-	sent []sent                      // all writes
+	fail map[string]http.HandlerFunc // by method and path; replaces the response
+	sent []sent                      // all write requests
 }
 
 type sent struct {
@@ -43,7 +43,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		one := sent{call: call, query: r.URL.Query(), token: r.Header.Get("X-Nomad-Token")}
 		raw, _ := io.ReadAll(r.Body)
-		_ = json.Unmarshal(raw, &one.body) // a DELETE has none
+		_ = json.Unmarshal(raw, &one.body) // a DELETE has no body
 		s.sent = append(s.sent, one)
 	}
 	if fail := s.fail[call]; fail != nil {
@@ -72,7 +72,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer = map[string]any{}
 	}
-	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+	_ = json.NewEncoder(w).Encode(answer) // the client may have disconnected
 }
 
 func start(t *testing.T) (*server, *nomad.Client) {
@@ -95,7 +95,7 @@ func spec() pool.Spec {
 	return s
 }
 
-// made is the job that the client registers, as Nomad gives it back.
+// made returns the job that the client registers, as Nomad returns it.
 func (s *server) made(t *testing.T, c *nomad.Client) pool.Job {
 	t.Helper()
 	require.NoError(t, c.Register(t.Context(), pool.Job{}, map[string]int{"host-0": 1, "host-1": 1}))
@@ -141,7 +141,7 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// Hosts read the configuration file of the spec. Another file makes hosts that run outdated.
+// Hosts read the configuration file of the spec. After a change of the file, running hosts are outdated.
 func TestHostConfig(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
@@ -161,7 +161,8 @@ func TestHostConfig(t *testing.T) {
 	}
 }
 
-// A group with hosts keeps its definition, also one that somebody changed or that the spec does not have any more; one without hosts gets that of the spec.
+// A group with hosts keeps its definition, even if another user changed it or the spec no longer has the group. A group without hosts
+// gets the definition of the spec.
 func TestRegisterKeepsHosts(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
@@ -194,7 +195,7 @@ func TestRegisterKeepsHosts(t *testing.T) {
 	require.Equal(t, []string{"host-0 old", "host-1 i", "host-2 i", "by-hand "}, got)
 }
 
-// A job that was changed since it was seen, or that is another's now, is not written to.
+// A job that was changed after it was read, or that has another owner now, is not written.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*server){
@@ -222,13 +223,13 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// An answer that is refused, lost, or not what was asked for is an error: it is never read as a job without hosts.
+// A refused, lost or unexpected response is an error. It is never read as a job without hosts.
 func TestUncertainAnswersAreErrors(t *testing.T) {
 	t.Parallel()
 	text := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)
-			_, _ = io.WriteString(w, body) // the client may be gone
+			_, _ = io.WriteString(w, body) // the client may have disconnected
 		}
 	}
 	answers := map[string]struct {
@@ -277,7 +278,7 @@ func TestUncertainAnswersAreErrors(t *testing.T) {
 	}
 }
 
-// A deployment that somebody's change of the job began is seen.
+// A deployment that another user's change of the job started is reported.
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	for status, active := range map[string]bool{
@@ -286,7 +287,7 @@ func TestDeployment(t *testing.T) {
 		s, c := start(t)
 		s.made(t, c)
 		s.fail["GET "+jobPath+"/deployment"] = func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(api.Deployment{Status: status}) // the client may be gone
+			_ = json.NewEncoder(w).Encode(api.Deployment{Status: status}) // the client may have disconnected
 		}
 		seen, err := c.Observe(t.Context())
 		require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
 )
 
-// startTLS starts the server with one of the authority's certificates. It wants one of a client.
+// startTLS starts the server with a certificate of the authority. The server requires a client certificate.
 func startTLS(t *testing.T, ca *certtest.Authority, cert string) (url string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(ca.File(cert), ca.File(cert+".key"))
@@ -32,13 +32,13 @@ func startTLS(t *testing.T, ca *certtest.Authority, cert string) (url string) {
 	require.True(t, roots.AppendCertsFromPEM(raw))
 	web := httptest.NewUnstartedServer(&server{t: t})
 	web.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
-	web.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshakes that fail
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // discards the errors of failed handshakes
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	return web.URL
 }
 
-// authority is an authority with certificates of a server and of a client: valid ones, and expired ones.
+// authority returns an authority with valid and expired certificates of a server and of a client.
 func authority(t *testing.T) *certtest.Authority {
 	t.Helper()
 	ca, err := certtest.New(t.TempDir())
@@ -97,8 +97,8 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// observe returns the error of a look. A server that refuses a certificate closes the connection behind its alert; where the client still writes
-// then, it sees the closed connection alone, and looks again.
+// observe returns the error of Observe. A server that refuses a certificate sends an alert and closes the connection. If the client is
+// still writing then, it sees only the closed connection, so observe tries again.
 func observe(t *testing.T, c *nomad.Client) error {
 	t.Helper()
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
-// A read has no spans, whether that is known before its first one begins or after it; others keep theirs.
+// A read has no spans, even if it is marked as a read after its first span has begun. Other requests keep theirs.
 func TestReadsHaveNoSpans(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()

@@ -49,7 +49,7 @@ func TestStart(t *testing.T) {
 	require.Equal(t, rollout.DefaultLimits(), f.workflows["rollout-r1"].spec.Limits)
 }
 
-// named are attributes by their names.
+// named returns attributes by name.
 func named(attributes sdktemporal.SearchAttributes) map[string]any {
 	out := map[string]any{}
 	for key, value := range attributes.GetUntypedValues() {
@@ -58,7 +58,7 @@ func named(attributes sdktemporal.SearchAttributes) map[string]any {
 	return out
 }
 
-// A rollout's owner is known from its first moment, while it runs without a worker, and when Temporal has forgotten it.
+// The owner of a rollout is known from its start, without a worker, and after Temporal has deleted the workflow.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -98,7 +98,8 @@ func TestOwner(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
-// A state needs the head of a result alone: of an old result without one, what is large is passed over. The whole is read as it lies.
+// A state needs only the head of a result. If an old result has no head, its large fields are skipped. The whole result is returned
+// unchanged.
 func TestHeadOfAResult(t *testing.T) {
 	t.Parallel()
 	rc, _, st := newClient(t)
@@ -129,7 +130,7 @@ func TestHeadOfAResult(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
-// An id always names the same rollout: while it runs, when it has ended, and when Temporal has forgotten it.
+// An id always names the same rollout: while it runs, after it has ended, and after Temporal has deleted the workflow.
 func TestStartIsIdempotent(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -147,7 +148,7 @@ func TestStartIsIdempotent(t *testing.T) {
 
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
-	delete(f.workflows, "rollout-r1") // its retention ended
+	delete(f.workflows, "rollout-r1") // its retention period has ended
 	s, err = rc.Start(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, s.Outcome)
@@ -174,7 +175,7 @@ func TestErrorsOfTemporal(t *testing.T) {
 		require.Equal(t, c.want, fault.KindOf(err))
 		_, err = rc.Abort(t.Context(), "r1", "")
 		require.Equal(t, c.want, fault.KindOf(err))
-		synctest.Test(t, func(t *testing.T) { // it is patient
+		synctest.Test(t, func(t *testing.T) { // Wait retries, so the test needs fake time
 			rc, f, _ := newClient(t)
 			f.down = c.err
 			_, err := rc.Wait(t.Context(), "r1")
@@ -183,7 +184,7 @@ func TestErrorsOfTemporal(t *testing.T) {
 	}
 }
 
-// Who waits does not see that Temporal is started again.
+// A wait is not affected by a restart of Temporal.
 func TestWaitOutlivesTemporal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +232,8 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// A rollout without a worker, or whose worker does not answer in time, has the state of Temporal's list, not an error. One that is not queued
-// says what it waits for.
+// If no worker answers in time, a rollout has the state of Temporal's list and no error. A rollout that is not queued reports that it
+// waits for a worker.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -251,8 +252,8 @@ func TestStateWithoutAWorker(t *testing.T) {
 	}
 }
 
-// A queued rollout says why it waits for its model endpoint, whether it holds a slot meanwhile or comes back for one; when it waits
-// for a host, or is over with it, it does not. So it says why a step failed that is retried.
+// A queued rollout reports why it waits for its model endpoint, whether it holds a slot or waits for a retry. It reports nothing when it
+// waits for a host or has stopped waiting. For an activity that is retried, it reports the last failure.
 func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -314,7 +315,7 @@ func TestAbort(t *testing.T) {
 	require.False(t, aborted)
 }
 
-// If the newest attempt has no transcript yet, that of the one before it is returned.
+// If the newest attempt has no transcript yet, the transcript of the attempt before it is returned.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	rc, _, st := newClient(t)
@@ -352,7 +353,7 @@ func TestWait(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A workflow that was terminated, or failed, leaves no result; a caller that waits gets an outcome that says so, without a reward.
+// A workflow that was terminated or failed has no result. A caller that waits gets an outcome with the reason and without a reward.
 func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -382,7 +383,7 @@ func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	}
 }
 
-// A poll that misses the end does not delay the result for long.
+// A poll that misses the end of the workflow does not delay the result for long.
 func TestWaitWhenThePollMissesTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -428,14 +429,14 @@ func TestConcurrentWaitsShareOnePoll(t *testing.T) {
 	})
 }
 
-// A result, which may be large, is decoded a few times at most for hundreds of concurrent waits.
+// Hundreds of concurrent waits decode a large result only a few times.
 func TestConcurrentWaitsShareOneResult(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	large := rollout.NewResult("r1")
-	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}} // so that they come while it is being read
+	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}} // large, so that other waits begin while it is read
 	data, err := json.Marshal(large)
 	require.NoError(t, err)
 	_, err = st.PutBytes(t.Context(), store.ResultKey("r1"), data)
@@ -467,11 +468,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err = rc.Wait(ctx, "r1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(10 * time.Second) // the poll that it left ends by itself
+		time.Sleep(10 * time.Second) // the poll that the wait started ends by itself
 	})
 }
 
-// Above the store's high-water mark no rollout starts; one that has started is found.
+// Above the store's high-water mark no rollout starts. A rollout that has started is still found.
 func TestStartWithAFullStore(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -490,7 +491,7 @@ func TestStartWithAFullStore(t *testing.T) {
 	require.Equal(t, "early", s.ID)
 }
 
-// The task's files travel through the store; what a client uploads below the tests folder is the verifier's.
+// The files of a task are passed through the store. Files that a client uploads below the tests folder belong to the verifier.
 func TestStartStoresTheFiles(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)

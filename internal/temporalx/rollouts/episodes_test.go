@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// toolService is a host whose sandbox of that id takes calls.
+// toolService starts a host whose sandbox with that id takes calls.
 func toolService(t *testing.T, st *store.Store, host, sandbox string) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func toolService(t *testing.T, st *store.Store, host, sandbox string) {
 	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{ID: host, ToolsURL: srv.URL}))
 }
 
-// created are the events of CreateSandbox from id on.
+// created returns the events of CreateSandbox, starting at id.
 func created(t *testing.T, id int64, made rollout.Created) []*historypb.HistoryEvent {
 	t.Helper()
 	result, err := converter.GetDefaultDataConverter().ToPayloads(made)
@@ -50,8 +50,8 @@ func created(t *testing.T, id int64, made rollout.Created) []*historypb.HistoryE
 	}
 }
 
-// The host of a rollout that has no sandbox yet is learned from the events of its workflow: of the attempt that is under way, and without a further
-// query.
+// If a rollout has no sandbox yet, its host is found in the events of its workflow. The events of the current attempt count, and no
+// further query is sent.
 func TestEpisodeIsFoundByEvents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestEpisodeIsFoundByEvents(t *testing.T) {
 			f.mu.Lock()
 			f.length, f.events = 1, append([]*historypb.HistoryEvent{{EventId: 1}}, created(t, 5, rollout.Created{Host: "hr.1", SandboxID: "r.1"})...)
 			f.mu.Unlock()
-			go func() { // the sandboxes are made while the caller waits
+			go func() { // the sandboxes are created while the caller waits
 				time.Sleep(20 * time.Millisecond)
 				f.mu.Lock()
 				f.events = append(f.events, created(t, 9, rollout.Created{Host: "hr.2", SandboxID: "r.2"})...)
@@ -88,7 +88,7 @@ func TestEpisodeIsFoundByEvents(t *testing.T) {
 	}
 }
 
-// A call whose server of tools failed is not repeated here, as it would be where the host does not answer: its client gets the reason.
+// A call whose tool server failed is not repeated, unlike a call to a host that does not answer. The client gets the reason.
 func TestEpisodeWhoseToolServerFails(t *testing.T) {
 	t.Parallel()
 	client, f, st := newClient(t)
@@ -115,7 +115,7 @@ func TestEpisodeWhoseToolServerFails(t *testing.T) {
 	require.Equal(t, 2, asked)
 }
 
-// A rollout that ends before it has a sandbox takes no calls, and its caller is not kept waiting.
+// A rollout that ends before it has a sandbox takes no calls, and its caller does not wait longer.
 func TestEpisodeThatNeverBegins(t *testing.T) {
 	t.Parallel()
 	client, f, _ := newClient(t)

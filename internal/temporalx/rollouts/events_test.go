@@ -17,10 +17,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// hosts is all hosts of the fake deployment.
+// hosts is a fake of all hosts of the deployment.
 type hosts struct {
 	mu         sync.Mutex
-	events     func(ctx context.Context, after int64, emit func([]rollout.Event) error) error // of the attempt under way; nil: no host answers
+	events     func(ctx context.Context, after int64, emit func([]rollout.Event) error) error // of the current attempt; nil: no host answers
 	transcript rollout.Transcript
 }
 
@@ -41,7 +41,7 @@ func (h *hosts) Transcript(context.Context, string, rollout.Target) (rollout.Tra
 	return h.transcript, nil
 }
 
-// history is a long poll of a history that has an event for each change. Those of the fake that are set come first.
+// history is a long poll of a history with an event for each change. The events of the fake come first.
 type history struct {
 	ctx  context.Context
 	fake *temporal
@@ -77,7 +77,7 @@ func (f *temporal) GetWorkflowHistory(ctx context.Context, _, _ string, _ bool, 
 	return &history{ctx: ctx, fake: f}
 }
 
-// turnTo changes the state of a rollout and wakes the waits for a change.
+// turnTo changes the state of a rollout and wakes all waits for a change.
 func (f *temporal) turnTo(id string, s rollout.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +95,8 @@ func at(attempt int, n int64, text string) rollout.Event {
 	return rollout.Event{ID: rollout.EventID(attempt, n), Kind: rollout.EventText, Data: raw}
 }
 
-// A reader gets every event once and in order: while no host has the rollout, from the host, from the store of an attempt that is over,
-// of one whose host was lost, and the end. Another reader that comes later gets the same from wherever it was.
+// A reader gets every event once and in order: before a host has the rollout, from the host, from the store for an ended attempt, for an
+// attempt whose host was lost, and the end. A later reader gets the same events from any position.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -143,7 +143,7 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, rollout.EventID(1, n), (<-sent).ID)
 	}
 
-	// The attempt ends: its log is in the store. The next one loses its host, and the third is still queued.
+	// The attempt ends, and its log is in the store. The next attempt loses its host, and the third is still queued.
 	var log []byte
 	for n := int64(1); n <= 6; n++ {
 		line, err := json.Marshal(at(1, n, "stored"))
@@ -179,8 +179,8 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, fault.KindOf(err), fault.KindOf(rc.Events(t.Context(), "r2", 0, nil)))
 }
 
-// A host that does not answer for a while loses nothing of its log for a reader that follows, and neither does a log that has just moved
-// to the store: the phases that are sent meanwhile are not in the log.
+// A reader that follows gets the whole log even if the host does not answer for a while, or the log has just been moved to the store.
+// Phases that are sent in the meantime are not part of the log.
 func TestEventsOfASilentHost(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]fault.Kind{"it does not answer": fault.Unavailable, "it has no log any more": fault.NotFound} {
@@ -237,7 +237,7 @@ func TestEventsOfASilentHost(t *testing.T) {
 	}
 }
 
-// The last event is the same while the workflow still runs, with a state of its own, and after it has closed.
+// The last event is the same before and after the workflow has closed, once the result is stored.
 func TestLastEvent(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -281,7 +281,7 @@ func TestEventsWhoseReaderFails(t *testing.T) {
 	require.ErrorIs(t, rc.Events(t.Context(), "r1", 0, func([]rollout.Event) error { return enough }), enough)
 }
 
-// The transcript of an agent that works comes from its host, of another from the store.
+// The transcript of a running agent comes from its host, any other from the store.
 func TestMessagesAreCurrent(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)

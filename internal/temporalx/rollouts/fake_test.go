@@ -26,17 +26,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// workflow is one of the fake's.
+// workflow is a workflow of the fake server.
 type workflow struct {
 	spec   rollout.Spec
 	owner  sdktemporal.SearchAttributes
 	status enumspb.WorkflowExecutionStatus
 	state  rollout.State
 	failed error
-	closed chan struct{} // closed when the workflow is
+	closed chan struct{} // closed when the workflow closes
 }
 
-// temporal is a server that answers only what Client asks.
+// temporal is a fake server with only the calls that Client makes.
 type temporal struct {
 	mu        sync.Mutex
 	workflows map[string]*workflow
@@ -45,13 +45,13 @@ type temporal struct {
 	queryErr  error
 	down      error
 	polls     int
-	looks     int  // at one workflow
+	looks     int  // descriptions of a workflow
 	lossy     bool // long polls never see a workflow's end
 	pending   []*workflowpb.PendingActivityInfo
 	hosts     hosts
-	length    int                       // of every history
-	events    []*historypb.HistoryEvent // the first ones of every history; nil: they say nothing
-	change    chan struct{}             // closed at the next change of a state; nil: none was changed
+	length    int                       // number of events of every history
+	events    []*historypb.HistoryEvent // the first events of every history; nil: events without content
+	change    chan struct{}             // closed at the next change of a state; nil: no change yet
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
@@ -181,7 +181,7 @@ func (f *temporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowR
 	return &poll{fake: f, workflow: w, err: err}
 }
 
-// poll is a wait for a workflow's end.
+// poll waits for the end of a workflow.
 type poll struct {
 	fake     *temporal
 	workflow *workflow
@@ -216,7 +216,7 @@ func (p *poll) GetWithOptions(ctx context.Context, v any, _ client.WorkflowRunGe
 	return p.Get(ctx, v)
 }
 
-// end closes the workflow.
+// end closes a workflow.
 func (f *temporal) end(id string, status enumspb.WorkflowExecutionStatus, failed error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

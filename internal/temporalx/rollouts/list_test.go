@@ -53,7 +53,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, "b", page.Rollouts[0].ID)
 }
 
-// With detail each rollout is asked for what a list has not; one that cannot be asked stays as it is listed.
+// With Detail each rollout is queried for the fields that a list does not have. A rollout that cannot be queried stays as listed.
 func TestListWithDetail(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -77,7 +77,7 @@ func TestListWithDetail(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// What no list can have is refused before Temporal is asked, with what would be right.
+// An invalid filter is refused before Temporal is queried, with the valid values.
 func TestListRefuses(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The files of tasks go to the store apart; equal sets are one.
+// The files of tasks are stored separately, and equal sets of files are stored once.
 func TestStoreTasks(t *testing.T) {
 	t.Parallel()
 	rc, _, st := newClient(t)

@@ -64,7 +64,7 @@ func TestExtract(t *testing.T) {
 	require.Equal(t, "want an http or https URL", pages[4]["error"])
 }
 
-// Addresses of the operator's network are refused, by whatever name, and behind redirects.
+// Addresses of the operator's network are refused, under every name and behind redirects.
 func TestExtractReachesNoPrivateHost(t *testing.T) {
 	t.Parallel()
 	at, policy := site(t)
