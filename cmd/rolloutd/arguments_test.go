@@ -58,7 +58,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// A refused token is distinct from an absent server, and the message says where to set the token.
+// The error for a refused token differs from the error for a missing server and names where to set the token.
 func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
 	status, body := http.StatusUnauthorized, `{"detail":"Not authenticated"}`

@@ -73,7 +73,7 @@ func TestRunAGroup(t *testing.T) {
 	}
 }
 
-// A detached group prints its id alone.
+// A detached group prints only its id.
 func TestDetachedGroup(t *testing.T) {
 	t.Parallel()
 	url, asked := serveGroup(t, "completed")

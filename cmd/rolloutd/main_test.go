@@ -170,7 +170,7 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	require.Contains(t, errText, "rolloutd abort r1")
 }
 
-// A detached run prints the id alone, for scripts, and makes no further request.
+// A detached run prints only the id, for scripts, and sends no further request.
 func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	ts := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1","task_id":"t","status":"starting"}`})

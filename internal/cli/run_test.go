@@ -53,7 +53,7 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 	require.Contains(t, out.String(), "done")
 }
 
-// A detached run says how to return to the rollout.
+// A detached run prints how to return to the rollout.
 func TestDetachedRunSaysHowToReturn(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

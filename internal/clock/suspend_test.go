@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// A gap between two readings counts as suspended time, less one second.
+// A gap of more than five seconds between two readings counts as suspended time, less one second.
 func TestSuspendMonitor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// A request that takes longer than the budget is canceled with a cause of its own.
+// A request that takes longer than the budget is canceled with its own cause.
 func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
-// A process whose store cannot work does not start, and says why without the secret.
+// A process whose store does not work does not start. The error has the reason and not the secret.
 func TestStartNeedsTheBucket(t *testing.T) { // not parallel: it sets variables
 	server := s3test.Start(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)

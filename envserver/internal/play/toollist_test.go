@@ -76,7 +76,7 @@ func TestToolsAreListedAgain(t *testing.T) {
 	})
 }
 
-// One client at a time waits for a server that hangs, and the others get the same error. A client that leaves does not affect the others.
+// One client at a time waits for a server that hangs, and the others get the same error. A client that disconnects does not affect the others.
 func TestToolsAreListedByOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

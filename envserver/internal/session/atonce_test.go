@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-// slowKeeper is a keeper whose loads and saves each wait for a token, where the channel is not nil.
+// slowKeeper is a keeper whose loads and saves each wait for a token if the channel is not nil.
 type slowKeeper struct {
 	memoryKeeper
 	loads, saves chan struct{}
@@ -55,7 +55,7 @@ func TestBeginAtOnce(t *testing.T) {
 	})
 }
 
-// A session whose first save is in progress is not taken for one that was closed on another replica.
+// A session whose first save is in progress is not mistaken for a session that another replica has closed.
 func TestUseDuringTheFirstSave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestGroupArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// A client that leaves aborts its group only with on_disconnect abort.
+// A client that disconnects aborts its group only with on_disconnect abort.
 func TestClientLeavesItsGroup(t *testing.T) {
 	t.Parallel()
 	for choice, aborts := range map[string][]string{"abort": {"g"}, "continue": nil} {

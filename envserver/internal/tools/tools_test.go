@@ -231,7 +231,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-// Arguments that the backend e2b does not support are refused at once, also where e2b is the default backend.
+// Arguments that the backend e2b does not support are refused at once, even if e2b is the default backend.
 func TestRefusedByBackend(t *testing.T) {
 	t.Parallel()
 	for _, backends := range [][]string{{"e2b", "local"}, {"local", "e2b"}} {

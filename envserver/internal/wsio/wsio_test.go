@@ -214,7 +214,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 	}
 }
 
-// A client may read a reply of many megabytes slowly, over several ping intervals, and send no pong meanwhile. As long as it reads some of
+// A client may read a reply of many megabytes slowly, over several ping intervals, and send no pong then. As long as it reads some of
 // the reply, the connection stays open, and the client gets the whole reply and the next one.
 func TestLargeReplyMayBeReadSlowly(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 	}
 }
 
-// Errors have the server's words without the JSON around them, and say what is wrong with an address.
+// An error has the server's message without the JSON around it. The error for an invalid address names the problem.
 func TestRefusalsAreReadable(t *testing.T) {
 	t.Parallel()
 	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)

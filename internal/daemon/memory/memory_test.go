@@ -34,7 +34,7 @@ func TestMemoryIsReturnedAtRest(t *testing.T) {
 	require.Greater(t, after.HeapReleased, before.HeapReleased+size/2)
 }
 
-// Memory is returned when the process comes to rest, and again once there is enough of it.
+// Memory is returned when the process becomes idle, and again when there is enough garbage for a collection.
 func TestMemoryIsReturnedWhenItIsWorthACollection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
