@@ -47,8 +47,7 @@ func withHarbor(t *testing.T) func(*envserver.Options) {
 	}
 }
 
-// harborTrace returns a trace of a title call, two turns of the agent of which the second cannot be used for training, and a broken
-// call.
+// harborTrace returns a trace of a title call, a turn of the agent, a turn that cannot be used for training, and a broken call.
 func harborTrace(t *testing.T) string {
 	t.Helper()
 	var lines strings.Builder
