@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// browser is a tab of a real browser without a window. Without a browser the test is skipped, except on CI.
+// browser is a tab of headless Chromium. Without Chromium the test is skipped; on CI it fails.
 type browser struct {
 	t   *testing.T
 	ctx context.Context

@@ -23,8 +23,8 @@ func masked(text string) []byte {
 	return b.Bytes()
 }
 
-// The connection may be cut at any byte that the client sends or receives. After the client has re-joined there is one rollout with one result, which
-// counts once.
+// The connection may break at any byte that the client sends or receives. After the client attaches again there is one rollout with one
+// result, and it counts once.
 func TestRunRolloutCutAnywhere(t *testing.T) {
 	t.Parallel()
 	r, _, _ := replicas(t)

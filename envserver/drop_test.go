@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// Connections that are dropped at every stage without a close frame leave no session, no goroutine and no memory behind. The test is not parallel
+// Connections that are dropped at any stage without a close frame leave no session, no goroutine and no memory behind. The test is not parallel
 // because it measures goroutines and memory of the process.
 func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	registry := prometheus.NewRegistry()
@@ -29,7 +29,7 @@ func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	r.eventually(func() bool { return heapInUse()-heap < n*300 }, "memory given back: a session alone is more than that")
 }
 
-// drop opens n connections and ends each in one of several ways; the last way is to stay connected and send nothing.
+// drop opens n connections and abandons each in one of five ways. In the last way the client stays connected and sends nothing.
 func (r *rig) drop(registry *prometheus.Registry, n int) {
 	r.t.Helper()
 	var silent []socket

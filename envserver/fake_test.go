@@ -22,7 +22,7 @@ import (
 const (
 	waits  = "wait"  // runs until finished or aborted
 	fails  = "fail"  // cannot be started
-	panics = "panic" // panics
+	panics = "panic" // the engine panics
 )
 
 // fake is an in-memory engine.

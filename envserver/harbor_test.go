@@ -225,7 +225,7 @@ func TestHarborWithoutAModel(t *testing.T) {
 	}
 }
 
-// A trainer keeps 128 rollouts in flight, each with a connection of its own. None is refused, also if other environments have few sessions.
+// A trainer keeps 128 rollouts in flight, each with its own connection. None is refused, even if other environments have few sessions.
 func TestHarborQueuesACrowd(t *testing.T) {
 	t.Parallel()
 	const crowd = 160

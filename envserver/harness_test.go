@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// patience bounds every wait of these tests; only a bug reaches it.
+// patience bounds every wait of these tests. Only a bug makes a test wait that long.
 const patience = 5 * time.Minute
 
 // rig is a server with a fake engine and its own listener.
