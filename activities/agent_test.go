@@ -25,7 +25,7 @@ func agentInput() *activities.AgentInput {
 	}
 }
 
-// working is a host whose agent has called its model, and is done at its nth look.
+// working returns a host whose agent has called its model and is done at the nth status check.
 func working(t *testing.T, n int) *host {
 	t.Helper()
 	h := newHost(t)
@@ -91,7 +91,7 @@ func TestAgentsWordsAreBounded(t *testing.T) {
 	require.Less(t, len(h.gate.ends[0]), 10_000)
 }
 
-// Why the endpoint gives no answer is reported when it begins and when it is over, not for each try.
+// A failure of the endpoint is reported when it begins and when it ends, not for each retry.
 func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
@@ -114,7 +114,7 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	require.Len(t, reports(), 1)
 }
 
-// A second run, after its worker was killed, attaches to the agent that is running.
+// A second run attaches to the agent that still runs after its worker was killed.
 func TestAgentIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	h := working(t, 3)
@@ -133,7 +133,7 @@ func TestAgentIsAttachedTo(t *testing.T) {
 	require.Equal(t, []string{"agent-1"}, b.order)
 }
 
-// The host's clock may be set while the agent works: its time goes on as before.
+// A step of the host's clock does not change the time that the agent has left.
 func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
 	t.Parallel()
 	h := working(t, 3)
@@ -153,14 +153,14 @@ func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
 	require.Equal(t, rollout.Completed, out.Outcome)
 }
 
-// Its time counts from the agent's first call, so a run that comes late does not give it more.
+// The agent's time counts from its first call, so a later run does not extend it.
 func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	b := h.sandbox(t)
 	in := agentInput()
 	h.coder.status = func(_, wait int) (agent.Status, error) {
-		if wait == 2 { // that was long ago
+		if wait == 2 { // make the launch and the first call older than the limit
 			b.see(func() { b.procs["agent-1"].Age = in.Limits.Agent })
 			h.gate.mu.Lock()
 			h.gate.status.FirstCallAt = time.Now().Add(-in.Limits.Agent)
@@ -183,7 +183,7 @@ func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	require.Equal(t, rollout.AgentTimeout, again.Outcome, "a third run has the same outcome although the agent is dead")
 }
 
-// An agent that never calls its model is launched again, a bounded number of times, and then the attempt has no reward.
+// An agent that never calls its model is relaunched a bounded number of times. After that the attempt has no reward.
 func TestAgentIsRelaunched(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -222,7 +222,7 @@ func TestRelaunchThatWorks(t *testing.T) {
 	require.Equal(t, []int{1}, h.coder.stops)
 }
 
-// What the model endpoint does wrong is an error with its kind, never an outcome that could be graded.
+// A failure of the model endpoint is an error with a kind, never an outcome that could be graded.
 func TestModelEndpointFails(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
@@ -237,7 +237,7 @@ func TestModelEndpointFails(t *testing.T) {
 	require.ErrorContains(t, err, "502 for five minutes")
 }
 
-// A gateway that restarts costs nothing; one that forgot the route ends the attempt.
+// A restart of the gateway has no effect. A gateway without the route ends the attempt.
 func TestGatewayAway(t *testing.T) {
 	t.Parallel()
 	h := working(t, 5)
@@ -257,7 +257,7 @@ func TestGatewayAway(t *testing.T) {
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
 
-// AbortAgent stops the model calls, then the agent; the RunAgent that watches says so.
+// AbortAgent stops the model calls, then the agent. RunAgent returns the outcome aborted.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
@@ -279,7 +279,7 @@ func TestAbort(t *testing.T) {
 	require.Contains(t, h.coder.stops, 1)
 }
 
-// An abort that comes before the agent was launched keeps it from being launched.
+// An abort before the launch prevents the launch.
 func TestAbortBeforeLaunch(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
@@ -291,7 +291,7 @@ func TestAbortBeforeLaunch(t *testing.T) {
 	require.Empty(t, h.coder.starts)
 }
 
-// An abort that comes while the agent is being launched kills it before its first call; it is not launched again for that.
+// An abort during the launch kills the agent before its first call. The agent is not relaunched.
 func TestAbortDuringLaunch(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -327,7 +327,8 @@ func TestAgentInALostSandbox(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
-// The gateway knows whether the agent has called its model. While it does not answer, the end of a sandbox whose memory ran out is not taken for a loss.
+// Only the gateway knows whether the agent has called its model. While the gateway is unavailable, a sandbox that ran out of memory is not
+// reported as lost.
 func TestAgentThatEndsItsSandboxWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
@@ -352,8 +353,8 @@ func TestAgentThatEndsItsSandboxWithoutAGateway(t *testing.T) {
 	require.Equal(t, rollout.AgentFailed, out.Outcome)
 }
 
-// An agent that uses up the memory of its sandbox until the kernel ends that has failed, and earns 0. Before its first call, or where the sandbox ended
-// in another way, it has not.
+// An agent that exhausts the memory of its sandbox until the kernel ends the sandbox has failed, and its reward is 0. Before the agent's
+// first call, or if the sandbox ended for another reason, the sandbox counts as lost.
 func TestAgentThatEndsItsSandbox(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 const solution = "/home/user/workdir/hello.py"
 
-// stall holds a request of a box up, with the box open to others that do not change it, until it is let go.
+// stall blocks a request of a box until it is released. The box still serves requests that do not change it.
 type stall struct {
 	held, free chan struct{}
 	once       sync.Once
@@ -32,15 +32,15 @@ func (s *stall) wait(b *box) {
 	b.mu.Lock()
 }
 
-// A step that Temporal retries while the previous try is running, as after an outage of its own, must not prepare the
-// place in which the new one grades already: the verifier would find no work, and the reward would be 0. What the try before asked
-// the sandbox for goes on after it has ended.
+// When Temporal retries an activity while its previous attempt runs, for instance after an outage of Temporal, the previous attempt must
+// not restore the workspace in which the new one already grades: the verifier would find no work, and the reward would be 0. A request of the
+// previous attempt to the sandbox continues after the attempt has ended.
 func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	agents := h.sandbox(t)
 	agents.see(func() { agents.files[solution] = "print('hi')" })
-	restoring := newStall() // of the home, by the first try
+	restoring := newStall() // blocks the first attempt while it restores the home
 	goOn := sync.OnceFunc(func() { close(restoring.free) })
 	defer goOn()
 	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {

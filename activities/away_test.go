@@ -13,12 +13,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// overTime is a host whose agent was launched 2 minutes longer ago than it has time. It is done at its nth look.
+// overTime returns a host whose agent exceeded its time limit 2 minutes ago. The agent is done at the nth status check.
 func overTime(t *testing.T, n int) (*host, *activities.AgentInput) {
 	t.Helper()
 	h, in := working(t, n), agentInput()
 	since := in.Limits.Agent + 2*time.Minute
-	h.gate.status.FirstCallAt = time.Now().Add(-time.Hour) // its time counts from the launch
+	h.gate.status.FirstCallAt = time.Now().Add(-time.Hour) // the agent's time counts from the launch
 	b := h.sandbox(t)
 	b.see(func() {
 		b.procs[agent.ProcessName(1)] = &wire.Status{Name: agent.ProcessName(1), Running: true, StartedAt: time.Now().Add(-since), Age: since}
@@ -26,7 +26,7 @@ func overTime(t *testing.T, n int) (*host, *activities.AgentInput) {
 	return h, in
 }
 
-// tryAgent is one try of RunAgent as a worker makes it, after another that recorded when the agent ran last; zero: it recorded nothing.
+// tryAgent runs RunAgent as a worker does. ran is when the previous attempt last recorded that the agent ran; zero means no record.
 func (h *host) tryAgent(t *testing.T, in *activities.AgentInput, ran time.Time) (out activities.AgentResult, err error) {
 	t.Helper()
 	env := suite().NewTestActivityEnvironment()
@@ -42,12 +42,12 @@ func (h *host) tryAgent(t *testing.T, in *activities.AgentInput, ran time.Time) 
 	return out, err
 }
 
-// The time in which no worker ran an agent that runs in the worker is not the agent's. An agent in the sandbox goes on without one.
+// An agent that runs in the worker is not charged for the time without a worker. An agent in the sandbox runs on and is charged.
 func TestAgentsTimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		agent string
-		away  time.Duration // before this try; -1: the one before was killed before its first heartbeat
+		away  time.Duration // before this attempt; -1: the previous one was killed before its first heartbeat
 		want  rollout.Outcome
 		held  time.Duration
 	}{
@@ -73,7 +73,7 @@ func TestAgentsTimeWithoutAWorker(t *testing.T) {
 	}
 }
 
-// Temporal tries the activity again when it missed heartbeats. The agent ran in this process all the same, and gets no time for that.
+// Temporal retries the activity after missed heartbeats. The agent ran in this process during that time, so it gets no extra time.
 func TestTryThatFollowsInTheSameProcess(t *testing.T) {
 	t.Parallel()
 	h, in := overTime(t, 1000)
@@ -89,7 +89,7 @@ func TestTryThatFollowsInTheSameProcess(t *testing.T) {
 	require.Error(t, err)
 	b, ok := h.provider.box("r.1")
 	require.True(t, ok)
-	b.see(func() { b.procs[agent.ProcessName(1)].Age += 2 * time.Minute }) // in which it ran
+	b.see(func() { b.procs[agent.ProcessName(1)].Age += 2 * time.Minute }) // the agent ran during these minutes
 	out, err := h.tryAgent(t, in, recorded)
 	require.NoError(t, err)
 	require.Equal(t, rollout.AgentTimeout, out.Outcome)

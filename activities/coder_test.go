@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// coder is an agent whose process is a box's, and whose status is what the test says.
+// coder is an agent whose process runs in a box. The test sets its status.
 type coder struct {
 	mu         sync.Mutex
 	starts     []int // launches
@@ -18,7 +18,7 @@ type coder struct {
 	looks      int
 	begin      func(launch int) (agent.Status, error) // the first status of a launch
 	status     func(launch, look int) (agent.Status, error)
-	onNext     func(context.Context) // before it returns its status
+	onNext     func(context.Context) // called before it returns its status
 	transcript rollout.Transcript
 }
 
@@ -63,7 +63,7 @@ func (r *coderRun) Next(ctx context.Context) (agent.Status, error) {
 	select {
 	case <-ctx.Done():
 		return agent.Status{}, ctx.Err()
-	case <-time.After(time.Millisecond): // statuses come one after the other; not too fast for the log
+	case <-time.After(time.Millisecond): // limits the rate of statuses, and with it the size of the log
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

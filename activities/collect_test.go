@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// traceOf is a trace of one whole turn, one title call and one that broke.
+// traceOf is a trace of one complete turn, one title call and one broken turn.
 const traceOf = `{"turn":1,"kind":"agent","finish_reason":"stop","completion_token_ids":[1,2],"per_token_logps":[-0.1,-0.2],"usage":{"prompt_tokens":10,"cached_prompt_tokens":4,"completion_tokens":2,"cost_usd":0.25},"upstream_status":200,"request":{"model":"m","tools":[]}}
 {"turn":2,"kind":"title","usage":{"prompt_tokens":5,"completion_tokens":1},"upstream_status":200}
 {"turn":3,"kind":"agent","broken":"aborted","usage":{"prompt_tokens":99,"completion_tokens":9,"cost_usd":0.5}}
@@ -51,7 +51,7 @@ func (h *host) result(t *testing.T) rollout.Result {
 	return res
 }
 
-// A whole attempt: everything it left is in the store, and the result has the fields of both generations.
+// All artifacts of a complete attempt are in the store, and the result has the current and the legacy fields.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
@@ -92,7 +92,7 @@ func TestCollect(t *testing.T) {
 	golden(t, "testdata/result.json", data)
 }
 
-// An agent on the host has no process whose output there could be: the sandbox is not asked, and its log are its events.
+// An agent on the host has no process output, so the sandbox is not asked for it. The agent's log contains its events.
 func TestNoOutputOfAnAgentOnTheHost(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
@@ -109,7 +109,7 @@ func TestNoOutputOfAnAgentOnTheHost(t *testing.T) {
 	require.NotContains(t, h.result(t).Links, "output")
 }
 
-// golden compares JSON with a file, but for times of processes, which are real.
+// golden compares JSON with a file and ignores the durations of processes.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	var v map[string]any
@@ -130,7 +130,7 @@ func golden(t *testing.T, name string, got []byte) {
 	require.JSONEq(t, string(want), string(pretty))
 }
 
-// A rollout that never got a host has a result in which nothing is null that clients iterate over.
+// In the result of a rollout that never got a host, lists and maps are empty instead of null, so that clients can iterate over them.
 func TestComposeWithNothing(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -153,7 +153,7 @@ func TestComposeWithNothing(t *testing.T) {
 	require.Equal(t, -1, res.ExitCode)
 }
 
-// The artifacts of an attempt that is followed by another are kept, but they are not the rollout's result.
+// The artifacts of an attempt that is followed by another one are kept, but they are not the rollout's result.
 func TestCollectOfALostAttempt(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -169,7 +169,7 @@ func TestCollectOfALostAttempt(t *testing.T) {
 	require.False(t, there)
 }
 
-// Without a trace there is no reward: a trainer could not train on it. A rollout that records none needs none.
+// Without a trace there is no reward, because a trainer could not train on it. A rollout that records no trace needs none.
 func TestTraceMissing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -207,7 +207,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// Files are text, cut and counted; nothing that an agent leaves makes a result large or leads out of the workdir.
+// Files are returned as text, truncated and limited in number. An agent's files cannot make a result large or lead out of the workdir.
 func TestFilesOfTheWorkdir(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -251,7 +251,7 @@ func TestLogTails(t *testing.T) {
 	require.Equal(t, 20, strings.Count(h.result(t).AgentLogTail, "short"))
 }
 
-// A log of any size is bounded: an agent cannot keep its rollout from ending by its output.
+// Reading the log is bounded, so the size of an agent's output cannot prevent its rollout from ending.
 func TestEventsOfAnySize(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// paused is what the gateway says of an endpoint.
+// paused is the gateway's error for a paused endpoint.
 var paused = fault.New(fault.Exhausted, "it is paused")
 
 func suite() *testsuite.WorkflowTestSuite {
@@ -40,8 +40,8 @@ func workerOptions() worker.Options {
 	return worker.Options{DeadlockDetectionTimeout: 10 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
 }
 
-// try is one try of CreateSandbox as a worker makes it. seen, where it is not nil, is what earlier tries reported of their waiting; the try
-// replaces it by what it reports.
+// try runs CreateSandbox once, as a worker does. If seen is not nil, it holds what earlier attempts reported about their waiting; try
+// replaces it with what this attempt reports.
 func (h *host) try(t *testing.T, in activities.CreateSandboxInput, seen *rollout.Waiting) (activities.Place, error) {
 	t.Helper()
 	env := suite().NewTestActivityEnvironment()
@@ -79,7 +79,7 @@ func waiter(i int, upstream string) activities.CreateSandboxInput {
 	return activities.CreateSandboxInput{Target: id, Upstream: upstream, Tries: 20}
 }
 
-// returned says after what delay the activity is to be retried, of an error that says so.
+// returned checks that err asks Temporal for a delayed retry, and returns the delay.
 func returned(t *testing.T, err error) time.Duration {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -90,10 +90,10 @@ func returned(t *testing.T, err error) time.Duration {
 	return app.NextRetryDelay()
 }
 
-// Half of the slots are held by rollouts that wait for a paused endpoint, and the others go to rollouts that can begin.
+// At most half of the slots are held by rollouts that wait for a paused endpoint. The other slots go to rollouts that can begin.
 func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	t.Parallel()
-	h := newHost(t) // of 4 slots
+	h := newHost(t) // it has 4 slots
 	var resumed atomic.Bool
 	h.gate.look = func(upstream string) error {
 		if upstream == "slow" && !resumed.Load() {
@@ -135,7 +135,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	require.Equal(t, all, strings.Count(h.log.String(), "waiting for the model endpoint"), "once for each")
 }
 
-// occupy has rollouts wait in the half of the slots where they may, until the test ends. All other endpoints are as look says.
+// occupy makes rollouts wait in all slots that permit waiting until the test ends. For all other endpoints it calls look.
 func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 	t.Helper()
 	leave := make(chan struct{})
@@ -158,7 +158,7 @@ func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 			_, _ = h.run(t, suite().NewTestActivityEnvironment(), waiter(1000+i, "occupied"), func(rollout.Waiting) {
 				select {
 				case inside <- struct{}{}:
-				default: // it goes on waiting
+				default: // it reported before
 				}
 			})
 		})
@@ -199,8 +199,8 @@ func TestManyReturnsAreSpread(t *testing.T) {
 	require.Less(t, returned(t, err), 4*time.Second)
 }
 
-// What ends a try that waits in its slot, such as its worker's end or an outage of Temporal, is no failure. What comes after the
-// wait is, and is not reported as waiting.
+// An error that ends the wait in a slot, such as the worker's exit or an outage of Temporal, does not count as a failure. An error after
+// the wait counts as a failure and is not reported as waiting.
 func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
 	})
 }
 
-// Who comes back from waiting and may begin says so at once: how it fares in that is not the endpoint's doing.
+// An activity whose endpoint is ready again clears its waiting state at once, so that later errors are not attributed to the endpoint.
 func TestWaitIsOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -234,7 +234,7 @@ func TestWaitIsOver(t *testing.T) {
 	require.Equal(t, rollout.Waiting{Returns: 3}, seen)
 }
 
-// Why a rollout waits may be its host's own affair, such as a gateway that can record nothing; it does not wait there without end.
+// The cause of a wait may be on this host, for instance a gateway that cannot record. Therefore the wait in a slot is bounded.
 func TestAWaitInASlotIsShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestAWaitInASlotIsShort(t *testing.T) {
 	})
 }
 
-// A host's only slot is not held while waiting: none would be left for other endpoints.
+// A host's only slot is not held while waiting, because no slot would be left for other endpoints.
 func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
 	})
 }
 
-// With any number of waiting activities, each retries before its own time is up.
+// With any number of waiting activities, each retries before its own deadline.
 func TestReturnsAreInTime(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -273,7 +273,7 @@ func TestReturnsAreInTime(t *testing.T) {
 	require.LessOrEqual(t, returned(t, err), 5*time.Second)
 }
 
-// The workflow of an earlier build has Temporal count its returns as failures, so there are none.
+// With a workflow of an earlier build, Temporal counts returns as failures, so the activity waits in its slot.
 func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -290,17 +290,17 @@ func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// retried runs the step until Temporal gives up on it, by a policy as the workflow's.
+// retried runs the activity with a retry policy like the workflow's until Temporal stops retrying.
 func (h *host) retried(t *testing.T, in activities.CreateSandboxInput, bound time.Duration) error {
 	t.Helper()
-	return h.within(t, in, bound, 1000) // the environment takes none for 10
+	return h.within(t, in, bound, 1000) // the test environment rejects the policy for 10
 }
 
-// within runs the step so many times at most, and for no longer than the bound.
+// within runs the activity with at most the given number of attempts, for at most bound.
 func (h *host) within(t *testing.T, in activities.CreateSandboxInput, bound time.Duration, times int32) error {
 	t.Helper()
 	env := suite().NewTestWorkflowEnvironment()
-	env.SetTestTimeout(10 * time.Minute) // real time; the machine may be busy
+	env.SetTestTimeout(10 * time.Minute) // in real time; the machine may be busy
 	env.SetWorkerOptions(workerOptions())
 	env.RegisterActivity(h.CreateSandbox)
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
@@ -314,7 +314,7 @@ func (h *host) within(t *testing.T, in activities.CreateSandboxInput, bound time
 	return env.GetWorkflowError()
 }
 
-// However often a rollout came back to wait, it may fail as often as any other, and no oftener.
+// Returns from waiting do not count toward the maximum number of failures.
 func TestReturnsAreNoTries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -353,13 +353,13 @@ func TestReturnsAreNoTries(t *testing.T) {
 	}
 }
 
-// A worker that dies during it has failed, too; the activity is not retried without end.
+// An attempt whose worker died counts as a failure, so the activity is not retried without end.
 func TestKilledWorkersAreTries(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	in := waiter(1, "")
 	in.Tries = 1
-	_, err := h.try(t, in, &rollout.Waiting{Returns: -1}) // one try more than the environment makes
+	_, err := h.try(t, in, &rollout.Waiting{Returns: -1}) // one attempt more than the environment counts
 	require.ErrorContains(t, err, "the worker was lost")
 	require.Empty(t, h.provider.made)
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// FilesOf is filesOf, for fuzzing.
+// FilesOf exports filesOf for fuzzing.
 func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {
 	texts = map[string]string{}
 	err = filesOf(r, texts, &extra)
 	return texts, extra, err
 }
 
-// ReadTurns reads a trace into a result.
+// ReadTurns exports turnsOf.
 func ReadTurns(r io.Reader, res *rollout.Result) error {
 	_, err := turnsOf(r, "", res)
 	return err

@@ -20,33 +20,33 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// exec is what a process does in a fake sandbox: it ends at once, or hangs until it is killed or its time is up.
+// exec describes a process in a fake sandbox: it ends at once, or runs until it is killed or reaches its time limit.
 type exec struct {
 	stdout, stderr string
 	exit           int
-	signal         string // that ended it
+	signal         string // the signal that ended it
 	hang           bool
-	busy           bool         // until the test ends it, whatever its time
-	effect         func(b *box) // on the files; the box is locked
+	busy           bool         // it runs until the test ends it, and ignores its time limit
+	effect         func(b *box) // on the files; called with the box locked
 }
 
-// box speaks sandboxd's protocol with nothing but memory behind it.
+// box implements sandboxd's protocol in memory.
 type box struct {
 	id    string
 	srv   *httptest.Server
 	began time.Time
 	run   func(b *box, name string, p wire.Process) exec
 
-	turn     sync.Mutex // held by a request that changes the box, before mu
+	turn     sync.Mutex // held by a request that changes the box; locked before mu
 	mu       sync.Mutex
 	files    map[string]string // regular files by absolute path
 	procs    map[string]*wire.Status
 	specs    map[string]wire.Process
 	logs     map[string]exec
-	order    []string // names of processes, as they were started
+	order    []string // names of processes in the order of their start
 	renewals int
 	killAlls int
-	// refuse makes a request fail once it matches, with the error it returns.
+	// refuse makes a request fail with the error it returns; nil lets the request pass.
 	refuse func(method, path string, q map[string][]string) error
 }
 
@@ -83,7 +83,7 @@ func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box 
 	return b
 }
 
-// changes says whether sandboxd makes others wait for the request's end.
+// changes reports whether sandboxd makes other requests wait until this one ends.
 func changes(r *http.Request) bool {
 	return r.Method == http.MethodPut || r.Method == http.MethodDelete || r.URL.Path == "/v1/kill-all"
 }
@@ -115,7 +115,7 @@ func (b *box) start(w http.ResponseWriter, r *http.Request) {
 	b.specs[name], b.logs[name] = p, e
 	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, Signal: e.signal, StartedAt: time.Now(),
 		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
-	if e.hang && p.TimeoutMillis > 0 { // its time is up at once
+	if e.hang && p.TimeoutMillis > 0 { // its time limit is reached at once
 		st.Running, st.TimedOut, st.ExitCode = false, true, 137
 	}
 	if !st.Running {
@@ -228,17 +228,17 @@ func tarOf(files map[string]string, dir string) []byte {
 	return buf.Bytes()
 }
 
-// see reads the box between requests.
+// see calls f with the box locked, between requests.
 func (b *box) see(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
 }
 
-// write is an exec that leaves a file.
+// write returns an exec that writes a file.
 func write(name, text string) exec {
 	return exec{effect: func(b *box) { b.files[name] = text }}
 }
 
-// rewards is an exec of a verifier that writes the reward file.
+// rewards returns an exec of a verifier that writes the reward file.
 func rewards(text string) exec { return write(wire.VerifierLogs+"/reward.txt", text) }

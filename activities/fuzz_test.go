@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 )
 
-// Whatever an agent makes of its home, what is taken of it is bounded text from below the workdir.
+// For any home of an agent, the files taken from it are bounded text below the workdir.
 func FuzzFilesOf(f *testing.F) {
 	f.Add(tarOf(map[string]string{"/h/workdir/a.py": "print()", "/h/workdir/b": "\x00", "/h/x": "y"}, "/h"))
 	f.Add(tarOf(map[string]string{"/h/workdir/../../etc/passwd": "root"}, "/h"))

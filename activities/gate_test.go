@@ -11,27 +11,27 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// gate is a gateway with one route.
+// gate is a fake gateway with one route.
 type gate struct {
 	mu       sync.Mutex
 	opened   []gateway.Route
 	status   gateway.RouteStatus
-	err      error // of Status
+	err      error // returned by Status
 	ends     []string
 	closed   []string
 	sessions []string
 	probe    error
-	// Inspect is asked with these waits, and gives report.
+	// inspected has the waits passed to Inspect, which returns report and inspectErr.
 	inspected  []time.Duration
 	report     rollout.EndpointReport
 	inspectErr error
 	trace      string
-	reader     io.Reader // instead of trace
+	reader     io.Reader // replaces trace
 	traces     error
 	polls      int
-	onPoll     func(n int, s *gateway.RouteStatus) // before each answer of Status
-	ready      []error                             // of Ready, one for each look; none left: nil
-	look       func(upstream string) error         // instead of ready
+	onPoll     func(n int, s *gateway.RouteStatus) // called before each reply of Status
+	ready      []error                             // one result for each call of Ready, then nil
+	look       func(upstream string) error         // replaces ready
 }
 
 func (g *gate) Ready(_ context.Context, upstream string) error {
@@ -65,7 +65,7 @@ func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
 	return g.status, g.err
 }
 
-// Watch gives the status again and again, as if the route always changed.
+// Watch sends the status repeatedly, as if the route always changed.
 func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.Change, func()) {
 	changes, stopped, over := make(chan *gateway.Change), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -27,7 +27,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// signals records the progress that was reported to workflows.
+// signals records the progress reported to workflows.
 type signals struct {
 	mu      sync.Mutex
 	reports []rollout.Progress
@@ -49,7 +49,7 @@ func (s *signals) all() []rollout.Progress {
 	return slices.Clone(s.reports)
 }
 
-// host is one host with all its parts, faked but for the store and the sandbox client.
+// host is one host with all its parts. Everything but the store and the sandbox client is fake.
 type host struct {
 	*activities.Activities
 	provider *provider
@@ -57,17 +57,17 @@ type host struct {
 	coder    *coder
 	signals  *signals
 	store    *store.Store
-	log      *bytes.Buffer // read it when no step runs
+	log      *bytes.Buffer // read it only while no activity runs
 	dir      string        // of the store
 }
 
-// hostMiB is the memory of a host.
+// hostMiB is the memory of a host in MiB.
 const hostMiB = 1 << 20
 
-// newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
+// newHost returns a host on which the agent's process keeps running and every other process ends at once with exit code 0.
 func newHost(t *testing.T) *host { t.Helper(); return newHostOf(t, 4) }
 
-// newHostOf is one with that many slots.
+// newHostOf is like newHost, with the given number of slots.
 func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func must[T any](v T, err error) T {
 
 func target() activities.Target { return activities.Target{RolloutID: "r", Attempt: 1} }
 
-// sandbox makes the attempt's sandbox and returns the box behind it.
+// sandbox creates the attempt's sandbox and returns its box.
 func (h *host) sandbox(t *testing.T) *box {
 	t.Helper()
 	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target()})

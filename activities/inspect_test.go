@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Only where training is demanded does a rollout wait for the probe of its endpoint, and fail on what it found.
+// A rollout waits for the probe of its endpoint, and fails because of its findings, only if training is required.
 func TestStartProxyProbesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	away := fault.New(fault.Unavailable, "no gateway")
@@ -51,7 +51,7 @@ func TestStartProxyProbesTheEndpoint(t *testing.T) {
 	}
 }
 
-// The endpoint of an agent that makes no model calls is not asked: it may not exist, and a rollout would wait for it.
+// The endpoint of an agent without model calls is not probed, because it may not exist and the rollout would wait for it.
 func TestEndpointOfNoCallsIsNotProbed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -67,7 +67,7 @@ func TestEndpointOfNoCallsIsNotProbed(t *testing.T) {
 	require.Empty(t, h.gate.inspected)
 }
 
-// The result says what the probe found. Raw log probabilities take the tokens' level from it.
+// The result has the report of the probe. Raw log probabilities may lower the capture level.
 func TestResultHasTheReportOnTheEndpoint(t *testing.T) {
 	t.Parallel()
 	const tokens = `{"turn":1,"kind":"agent","prompt_token_ids":[1],"completion_token_ids":[2],"per_token_logps":[-0.1],"param_fixes":["dropped min_p"],"upstream_status":200}`

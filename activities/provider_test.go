@@ -17,12 +17,12 @@ type provider struct {
 	mu    sync.Mutex
 	boxes map[string]*box
 	specs map[string]driver.Spec
-	made  []string // ids, as they were created
+	made  []string // ids in the order of creation
 	exec  func(b *box, name string, p wire.Process) exec
-	ooms  int          // of each sandbox
+	ooms  int          // OOM kills of each sandbox
 	ended []string     // sandboxes whose sandboxd the kernel killed
-	onBox func(b *box) // of a new box
-	full  error        // of a creation; nil: there is room
+	onBox func(b *box) // called for each new box
+	full  error        // returned by Create; nil: there is capacity
 }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 )
 
-// registry notes the names under which activities are registered.
+// registry records the names of registered activities.
 type registry struct{ names []string }
 
 func (r *registry) RegisterActivity(any) {}
@@ -18,7 +18,7 @@ func (r *registry) RegisterActivityWithOptions(_ any, o activity.RegisterOptions
 }
 func (r *registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) {}
 
-// Operators know the steps by these names.
+// Temporal shows activities to operators under these names.
 func TestRegisteredNames(t *testing.T) {
 	t.Parallel()
 	acts := activities.New(activities.Options{})

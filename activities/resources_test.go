@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// The result distinguishes resources that ran out during setup from those that ran out under the agent.
+// The result distinguishes resources that ran out during setup from those that ran out during the agent's work.
 func TestCausesOfPhases(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
@@ -38,7 +38,7 @@ func TestCausesOfPhases(t *testing.T) {
 	}, h.result(t).ResourceCauses)
 }
 
-// A setup that fails for memory says so, in its error and in the result.
+// A setup that fails for lack of memory reports this in its error and in the result.
 func TestCausesOfFailedSetup(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)

@@ -36,7 +36,7 @@ func TestCreateSandboxIsIdempotent(t *testing.T) {
 	require.Equal(t, 512, h.provider.specs["r.1"].MemoryMiB)
 }
 
-// A rollout that reached a host without its backend may be retried on another one.
+// A rollout whose backend is missing on this host may be retried on another host.
 func TestCreateSandboxNeedsTheBackend(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -63,7 +63,7 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 	})
 }
 
-// A gateway that does not answer is reported to Temporal: another host's may.
+// If the gateway does not answer, Temporal retries the activity: the gateway of another host may answer.
 func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -100,7 +100,7 @@ func TestCreateSandboxLargerThanTheHost(t *testing.T) {
 	require.Empty(t, h.provider.made)
 }
 
-// A backend without room, such as an account whose quota is used up, is waited for; the wait is no failure.
+// CreateSandbox waits for a backend without capacity, such as an account with an exhausted quota. The wait is not a failure.
 func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -131,7 +131,7 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// Where every sandbox has what the agent needs, the workflow leaves the installation out; one of an older build asks for it.
+// If every sandbox has what the agent needs, the workflow skips the installation. A workflow of an older build still requests it.
 func TestNothingToInstall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -157,7 +157,7 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 
-// An agent on the host has no channel, so RunAgent opens its route; that of an agent in the sandbox is there.
+// An agent on the host has no channel, so RunAgent opens its route. The route of an agent in the sandbox is already open.
 func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 	t.Parallel()
 	for name, opened := range map[string]int{rollout.AgentReact: 1, "opencode": 0} {
@@ -179,7 +179,7 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 	}
 }
 
-// A sandbox that dies while the gateway tries to reach it does not keep the activity waiting until its timeout.
+// If the sandbox dies while the gateway connects to it, the activity returns before its timeout.
 func TestStartProxySeesTheSandboxDie(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -218,7 +218,7 @@ func TestSetup(t *testing.T) {
 	})
 }
 
-// The files of a task come from the store. A task without files there and a blob that is missing give different errors.
+// The task's files come from the store. A task without stored files and a missing blob give different errors.
 func TestSetupStagesStoredFiles(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -263,7 +263,7 @@ func TestSetupEndsAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// A sandbox that dies in the middle of setup is not the setup's failure.
+// The loss of a sandbox during setup is not reported as a failure of the setup.
 func TestSetupInALostSandbox(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -14,10 +14,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Six calls with the largest request that the gateway takes are read into a result within 256 MiB, and the result is small: it is read as
-// a whole by everyone who asks for it.
+// Six calls with the largest request that the gateway accepts are read into a result within 256 MiB. The result is small, because clients
+// read it as a whole.
 func TestLargeRequestsStayOutOfTheResult(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // so that what is measured is in use
+	defer debug.SetGCPercent(debug.SetGCPercent(10)) // collects often, so that little of the heap is garbage
 	const calls, size = 6, 32 << 20
 	peak := &heapPeak{Reader: lines(calls, size)}
 	var res rollout.Result
@@ -30,7 +30,7 @@ func TestLargeRequestsStayOutOfTheResult(t *testing.T) {
 	require.Less(t, heap(), uint64(96<<20))
 }
 
-// lines is a trace of so many calls.
+// lines returns a trace with the given number of calls.
 func lines(calls, size int) io.Reader {
 	var all []io.Reader
 	for n := range calls {
@@ -50,7 +50,7 @@ func (xs) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// heapPeak measures the heap at reads, at most once a MiB.
+// heapPeak measures the heap during reads, at most once per MiB.
 type heapPeak struct {
 	io.Reader
 	read int

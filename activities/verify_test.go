@@ -22,7 +22,7 @@ func verifyInput(v rollout.Verifier) activities.VerifyInput {
 	return activities.VerifyInput{Target: target(), Verifier: v, Timeout: 2 * time.Minute}
 }
 
-// verifier answers the processes of a verifier by name; others end well.
+// verifier returns the given result for each verifier process by name; processes without a result exit with code 0.
 func verifier(answers map[string]exec) func(*box, string, wire.Process) exec {
 	return func(_ *box, name string, _ wire.Process) exec { return answers[name] }
 }
@@ -33,7 +33,7 @@ func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 	b := h.sandbox(t)
 	b.see(func() {
 		b.files["/home/user/workdir/hello.py"] = "print('hi')"
-		b.files[rollout.RewardFile] = "1.0" // by the agent
+		b.files[rollout.RewardFile] = "1.0" // written by the agent
 		b.files[rollout.TestScript] = "exit 0"
 		b.files[rollout.TestsDir+"/extra"] = "by the agent"
 	})
@@ -61,7 +61,8 @@ func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 	require.Equal(t, "verifier", h.provider.specs["r.1.v"].Labels["purpose"])
 }
 
-// Packages that run in every Python are those of the setup, in whichever sandbox: the verifier's Python is not the agent's.
+// Packages that every Python loads come from the setup in both kinds of sandbox. Changes by the agent have no effect on the verifier's
+// Python.
 func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 	t.Parallel()
 	const own, site = rollout.Packages + "/python3/own.py", rollout.Packages + "/python3/usercustomize.py"
@@ -100,8 +101,8 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 	}
 }
 
-// A workflow that is reset begins its attempt again under the same keys: neither the workspace nor the grade of the first run
-// is that of the second.
+// A workflow that is reset starts its attempt again under the same keys. The second run uses neither the workspace nor the grade of the
+// first.
 func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -115,8 +116,8 @@ func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 		require.Equal(t, reward, strconv.FormatFloat(grade.Reward, 'g', -1, 64))
 		_, err = h.store.PutBytes(t.Context(), store.ResultKey("r"), []byte("{}"))
 		require.NoError(t, err)
-		b.see(func() { b.began = b.began.Add(-time.Minute) }) // a file system's clock is coarse
-		h.sandbox(t)                                          // found, not made: what belongs to it stays
+		b.see(func() { b.began = b.began.Add(-time.Minute) }) // the clock of a file system is coarse
+		h.sandbox(t)                                          // the sandbox exists, so its records stay
 		require.Contains(t, h.stored(t, store.Grading), reward)
 		require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
 	}
@@ -125,7 +126,7 @@ func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "the rollout goes on: it has no result")
 }
 
-// A stored grade stays: neither a retry nor the death of every sandbox makes another one.
+// A stored grade is final: neither a retry nor the loss of every sandbox produces another one.
 func TestVerifierDoesNotGradeTwice(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -186,7 +187,7 @@ func TestRewardRules(t *testing.T) {
 			h.sandbox(t)
 			h.provider.exec = verifier(c.answers)
 			want := rollout.Grading{Status: cmp.Or(c.status, rollout.Graded)}
-			for range 2 { // from the sandbox, and from the store
+			for range 2 { // first from the sandbox, then from the store
 				grade, err := h.RunVerifier(t.Context(), verifyInput(c.v))
 				in := collectInput(nil)
 				if c.status == none {
@@ -208,14 +209,14 @@ func TestRewardRules(t *testing.T) {
 	}
 }
 
-// What the agent left may keep it from being graded: the reward is 0, not null. What is not its doing is an error.
+// If the agent's work prevents grading, the reward is 0, not null. If the cause lies elsewhere, the activity returns an error.
 func TestWhoseFaultAGradingIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		box, method, path string
 		err               error
-		why               string     // of a reward of 0
-		kind              fault.Kind // of an error
+		why               string     // for a reward of 0
+		kind              fault.Kind // of the returned error
 	}{
 		"a home that cannot be packed":   {"r.1", "GET", "/v1/tar", fault.New(fault.OutOfDisk, "too large"), "save the workspace: ", ""},
 		"a home of too many levels":      {"r.1", "GET", "/v1/tar", fault.New(fault.Invalid, "too deep"), "save the workspace: ", ""},
@@ -232,7 +233,7 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 			h.provider.onBox = func(b *box) {
 				made := false
 				b.refuse = func(method, path string, q map[string][]string) error {
-					if b.id == "r.1.v" && !made { // the folders of a new sandbox
+					if b.id == "r.1.v" && !made { // allow creating the folders of a new sandbox
 						made = method == http.MethodPut
 						return nil
 					}
@@ -257,16 +258,16 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 	}
 }
 
-// A sandbox that ended since its memory ran out has reached a bound, as one whose process was killed. Any other loss is tried again, or is one of
-// infrastructure, though processes were killed before.
+// A sandbox that ended because it ran out of memory counts like a process killed at its memory limit. Any other loss is retried or is an
+// infrastructure error, even if processes were killed before.
 func TestSandboxThatItsMemoryEnds(t *testing.T) {
 	t.Parallel()
 	const work, graded, control = "r.1", "r.1.v", "r.1.c"
 	for name, c := range map[string]struct {
-		lost   []string // sandboxes that are lost once they have files
-		ended  []string // those whose sandboxd the kernel killed
-		killed int      // processes, in each
-		why    string   // of a reward of 0
+		lost   []string // sandboxes lost after they have files
+		ended  []string // sandboxes whose sandboxd was killed by the kernel
+		killed int      // killed processes in each sandbox
+		why    string   // for a reward of 0
 		kind   fault.Kind
 	}{
 		"as it is packed":       {lost: []string{work}, ended: []string{work}, why: "save the workspace: the sandbox ended because its memory ran out"},
@@ -303,7 +304,7 @@ func TestSandboxThatItsMemoryEnds(t *testing.T) {
 	}
 }
 
-// Files of the verifier that do not fit into a sandbox are its own fault where they do not fit without the work either.
+// If the verifier's files do not fit into a sandbox without the work either, the error is the verifier's.
 func TestVerifierThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -336,7 +337,8 @@ func TestVerifierThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// A script that runs the work as the verifier may have its own folder closed. It was staged once: that it cannot be staged again is the work's doing.
+// A script that runs the work as the verifier lets the work close the script's folder. The folder was staged before, so a failure to stage
+// it again is attributed to the work.
 func TestTestsThatTheWorkCloses(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -356,7 +358,7 @@ func TestTestsThatTheWorkCloses(t *testing.T) {
 	require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"stage the verifier's files again: `)
 }
 
-// Work that keeps a command from starting takes the verifier's time, and not that of the activity.
+// If the work delays the start of a command, the delay is charged to the verifier's time, not to the activity's.
 func TestStartsThatTheWorkDelays(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -382,7 +384,7 @@ func TestStartsThatTheWorkDelays(t *testing.T) {
 	require.Empty(t, v.order, "no time is left")
 }
 
-// After a worker was killed during grading, the next one continues: the verifier keeps running, and its workspace is not restored
+// After a worker was killed during grading, the next worker continues: the verifier keeps running, and its workspace is not restored
 // again.
 func TestVerifierIsAttachedTo(t *testing.T) {
 	t.Parallel()
@@ -410,7 +412,7 @@ func TestVerifierIsAttachedTo(t *testing.T) {
 	require.Equal(t, "by verify-2", v.files["/home/user/workdir/a"])
 }
 
-// A connection that breaks while a command runs says nothing of the work: the command runs on, and the next try of the activity waits for its end.
+// A broken connection to a running command does not affect the grade. The command continues, and the retried activity waits for its end.
 func TestConnectionToARunningCommandBreaks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -438,7 +440,7 @@ func TestConnectionToARunningCommandBreaks(t *testing.T) {
 	require.Equal(t, []string{"verify-1"}, v.order)
 }
 
-// The verifier's own sandbox may be lost: the workspace is in the store, and another one takes its place.
+// If the verifier sandbox is lost, another one is created from the workspace in the store.
 func TestVerifiersSandboxIsLost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -472,7 +474,7 @@ func TestVerifierInTheSameSandbox(t *testing.T) {
 	require.Equal(t, 2, b.killAlls, "before the verifier, and before its file is read")
 }
 
-// The agent's sandbox is gone before its workspace was saved: nothing is left to grade.
+// If the agent's sandbox is gone before its workspace was saved, nothing is left to grade.
 func TestWorkspaceLost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -495,7 +497,7 @@ func TestVerifierOutputIsKept(t *testing.T) {
 	require.Contains(t, h.stored(t, store.Grading), `"stdout":"`+strings.Repeat("a", 3999)+`é"`)
 }
 
-// The verifier's time is the time for which its commands run. A worker that was away between two of them takes nothing from it.
+// Only the time in which its commands run counts toward the verifier's limit. Time without a worker between two commands does not count.
 func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -517,7 +519,7 @@ func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
 	v, _ := h.provider.box("r.1.v")
 	v.see(func() {
 		dies = false
-		first := v.procs["verify-1"] // it took 30 s, while the clock was set by an hour
+		first := v.procs["verify-1"] // it ran for 30 s while the clock was set forward by an hour
 		first.StartedAt, first.Ran = first.EndedAt.Add(-time.Hour), 30*time.Second
 	})
 	grade, err := h.RunVerifier(t.Context(), in)
@@ -526,7 +528,7 @@ func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
 	require.Equal(t, (in.Timeout - 30*time.Second).Milliseconds(), v.specs["verify-2"].TimeoutMillis)
 }
 
-// However long grading takes, the agent's sandbox is there when its logs are collected.
+// The lease of the agent's sandbox is renewed during grading, so that its logs can be collected afterwards.
 func TestAgentsSandboxIsKeptWhileGrading(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
