@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// stuck is an activity that runs when the rollout is ended, and that does not return until the attempt's artifacts are collected.
+// stuck returns a function that calls end and then blocks until the attempt's artifacts are collected.
 func (w *world) stuck(t *testing.T, end func()) func() {
 	released := make(chan struct{})
 	collect := w.collect
@@ -30,7 +30,8 @@ func (w *world) stuck(t *testing.T, end func()) func() {
 	}
 }
 
-// Outside the agent's phase an abort drops the step under way, which may hang; what there is is collected and closed.
+// In phases other than the agent's, an abort abandons the running activity, which may hang. The artifacts are collected and the sandbox is
+// closed.
 func TestAbortInEachPhase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -69,7 +70,7 @@ func TestAbortInEachPhase(t *testing.T) {
 	}
 }
 
-// Any payload of an abort signal is an abort, and a signal that does not decode does not block the next one.
+// Any payload of an abort signal aborts the rollout. A signal that does not decode does not block the next one.
 func TestAbortByHand(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -100,7 +101,7 @@ func TestAbortByHand(t *testing.T) {
 	}
 }
 
-// A rollout that is aborted before it has a place still has a result.
+// A rollout that is aborted before it has a sandbox still has a result.
 func TestAbortBeforeAnything(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -115,7 +116,7 @@ func TestAbortBeforeAnything(t *testing.T) {
 	require.Zero(t, count(w.calls, "InstallOpencode"))
 }
 
-// While the agent works an abort stops it from the side, and RunAgent comes back by itself with what there is.
+// An abort during the agent's work stops the agent with AbortAgent, and RunAgent returns by itself with the agent's status.
 func TestAbortWhileTheAgentWorks(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world){
@@ -140,7 +141,7 @@ func TestAbortWhileTheAgentWorks(t *testing.T) {
 	}
 }
 
-// Neither an AbortAgent that fails nor a RunAgent that does not come back keeps an aborted rollout from ending.
+// An aborted rollout ends even if AbortAgent fails or RunAgent does not return.
 func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 	t.Parallel()
 	t.Run("AbortAgent fails", func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 	})
 }
 
-// An abort between two attempts is not lost: no further attempt, and the lost one is still listed.
+// An abort between two attempts is not lost: no further attempt follows, and the lost attempt is still listed.
 func TestAbortBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,7 +181,7 @@ func TestAbortBetweenAttempts(t *testing.T) {
 	require.Equal(t, rollout.InfraFailed, w.composed[0].Head.Attempts[0].Outcome)
 }
 
-// An abort that comes when the result is being collected is too late: the outcome is what it was.
+// An abort during the collection of the final result does not change the outcome.
 func TestAbortTooLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +195,7 @@ func TestAbortTooLate(t *testing.T) {
 	require.Equal(t, 1.0, *sum.Reward)
 }
 
-// Such a late abort counts when the collection then fails and the rollout would otherwise go on.
+// An abort during the collection counts if the collection fails and another attempt would follow.
 func TestLateAbortOfALostCollection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +208,7 @@ func TestLateAbortOfALostCollection(t *testing.T) {
 	require.Equal(t, 1, count(w.calls, "CreateSandbox"))
 }
 
-// The progress that RunAgent reports is in the state; reports of an earlier attempt are ignored.
+// The state has the progress that RunAgent reports. Reports of another attempt are ignored.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

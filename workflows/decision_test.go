@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// Several things go wrong at once; the table is the order in which they count.
+// The table defines the priority of causes when several of them apply.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	agent := func(o rollout.Outcome) *activities.AgentResult {

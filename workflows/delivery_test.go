@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// A delivery is tried until the sink is there.
+// A delivery is retried until its sink is available.
 func TestDeliveryWaitsForItsSink(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite

@@ -6,8 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Finding and Rule show the decision about an attempt's end to its table test: through the workflow many of its rows would
-// need races to come about.
+// Finding has the inputs of decide for a table test. In the workflow, many of its rows would need races.
 type Finding struct {
 	Aborted, Overdue bool
 	Phase            rollout.Phase
@@ -17,7 +16,7 @@ type Finding struct {
 	Another          bool
 }
 
-// Decide is decide.
+// Decide exports decide.
 func Decide(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, retry bool) {
 	r := decide(finding{
 		cause: cause{aborted: f.Aborted, overdue: f.Overdue, reason: "cause"},

@@ -18,13 +18,13 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// party is a group in the SDK's test environment, with children that end as ends says.
+// party is a group in the SDK's test environment. Its children end with the summaries in ends.
 type party struct {
 	env    *testsuite.TestWorkflowEnvironment
 	mu     sync.Mutex
 	specs  []rollout.Spec
 	stored []rollout.GroupState
-	// ends are the summaries of rollouts by id; any other is completed with reward 1. A summary without an outcome runs until its abort.
+	// ends has the summaries of rollouts by id. Other rollouts complete with reward 1. A rollout without an outcome runs until it is aborted.
 	ends map[string]rollout.Summary
 }
 
@@ -44,7 +44,7 @@ func newParty(t *testing.T) *party {
 	return p
 }
 
-// child stands for RolloutWorkflow, which other tests run.
+// child replaces RolloutWorkflow, which other tests run.
 func (p *party) child(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	p.mu.Lock()
 	p.specs = append(p.specs, spec)
@@ -111,7 +111,7 @@ func TestGroupCompletes(t *testing.T) {
 	require.Equal(t, "alice", p.specs[0].Owner)
 }
 
-// A lost rollout is replaced under another id; the siblings keep theirs.
+// A lost rollout is replaced under another id. The other members keep their ids.
 func TestGroupReplacesLostRollouts(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
@@ -137,7 +137,7 @@ func TestReplacementsAreBounded(t *testing.T) {
 	require.Equal(t, []float64{1}, s.Rewards(), "what infrastructure lost has no reward")
 }
 
-// A task that cannot be set up is given up, and the rest is aborted.
+// A group whose task cannot be set up or graded stops, and its other members are aborted.
 func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []rollout.Outcome{rollout.SetupFailed, rollout.VerifierFailed} {
@@ -153,7 +153,7 @@ func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 	}
 }
 
-// One good sibling shows that the task itself is sound.
+// One successful member shows that the task is valid.
 func TestGroupWithOneGoodMemberGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
@@ -186,7 +186,7 @@ func TestGroupIsAborted(t *testing.T) {
 	}
 }
 
-// The deadline keeps what has ended, and replaces nothing.
+// At the deadline, the group keeps the members that have ended and replaces none.
 func TestGroupsDeadline(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)

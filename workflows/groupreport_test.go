@@ -36,7 +36,7 @@ func (p *party) underProducer(g rollout.GroupSpec) (all []rollout.GroupReport, e
 	return all, p.env.GetWorkflowError()
 }
 
-// A group of a stored task loads it, and tells its producer how many rollouts run and how all ended.
+// A group of a stored task loads the task and reports to its producer how many rollouts run and how all of them ended.
 func TestGroupOfAProducer(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
@@ -65,7 +65,7 @@ func TestGroupOfAProducer(t *testing.T) {
 	}
 }
 
-// A group that cannot begin says so: its producer would wait for it.
+// A group that cannot begin reports this, because its producer would wait for it.
 func TestGroupWithoutItsTask(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
@@ -79,11 +79,11 @@ func TestGroupWithoutItsTask(t *testing.T) {
 	require.Contains(t, all[0].Error, "no such set")
 }
 
-// A report takes time to arrive. Meanwhile the group goes on, and the next report has all that ended.
+// A report takes time to arrive. The group continues, and the next report has all members that have ended by then.
 func TestSlowReports(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
-	var mu sync.Mutex // the SDK delivers each signal on a goroutine of its own
+	var mu sync.Mutex // the SDK delivers each signal in its own goroutine
 	var left []int
 	p.env.OnSignalExternalWorkflow(mock.Anything, "producer-p", "", rollout.SignalReport, mock.Anything).After(time.Minute).
 		Return(func(_, _, _, _ string, arg any) error {

@@ -23,11 +23,11 @@ import (
 
 const hostQueue = "rolloutd-host-h1"
 
-// world is everything outside the workflow: each step can be made to do something else than succeed.
+// world has the fake activities of the workflow. By default all succeed.
 type world struct {
 	env   *testsuite.TestWorkflowEnvironment
 	mu    sync.Mutex
-	calls []string // activities in the order they began
+	calls []string // activities in the order of their start
 
 	create  func(context.Context, activities.CreateSandboxInput) (activities.Place, error)
 	install func(context.Context, activities.InstallInput) (activities.InstallResult, error)
@@ -41,13 +41,13 @@ type world struct {
 	closing func(context.Context, activities.CloseInput) error
 	abort   func(context.Context, activities.AbortInput) error
 
-	agentTime time.Duration // of the workflow's clock, that RunAgent takes
-	holdTime  time.Duration // of the same, that HoldSandbox takes
+	agentTime time.Duration // duration of RunAgent on the workflow's clock
+	holdTime  time.Duration // duration of HoldSandbox on the workflow's clock
 	collected []activities.CollectInput
 	composed  []activities.CollectInput
 }
 
-// newWorld is one in which all goes well and the reward is 1.
+// newWorld returns a world in which every activity succeeds and the reward is 1.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -59,13 +59,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// bePatient raises the bounds of the environment that are in real time: the machine may be busy.
+// bePatient raises the real-time bounds of the environment, because the machine may be busy.
 func bePatient(env *testsuite.TestWorkflowEnvironment) {
 	env.SetTestTimeout(10 * time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 }
 
-// succeed has all go well.
+// succeed makes every activity succeed.
 func (w *world) succeed(now func() time.Time) {
 	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		return activities.Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: "h1"}, Queue: hostQueue, StartedAt: now()}, nil
@@ -97,7 +97,7 @@ func stored(in activities.CollectInput) activities.CollectResult {
 	return activities.CollectResult{Result: rollout.Ref{Key: "rollouts/" + in.RolloutID + "/result.json"}}
 }
 
-// steps are the activities by name, each noted and answered by the world's functions.
+// steps returns the activities by name. Each call is recorded and passed to the world's function.
 func (w *world) steps() map[string]any {
 	return map[string]any{
 		"CreateSandbox": answer(w, "CreateSandbox", &w.create), "InstallOpencode": answer(w, "InstallOpencode", &w.install),
@@ -118,7 +118,7 @@ func (w *world) steps() map[string]any {
 	}
 }
 
-// mock puts the steps in the place of the real activities, whose signatures the test environment holds them to.
+// mock replaces the real activities by the steps. The test environment checks their signatures against the real ones.
 func (w *world) mock() {
 	acts := activities.New(activities.Options{})
 	acts.RegisterCreate(w.env)
@@ -136,7 +136,7 @@ func (w *world) mock() {
 	}
 }
 
-// register has a real worker run the steps.
+// register registers the steps with a real worker.
 func (w *world) register(r worker.ActivityRegistry) {
 	for name, step := range w.steps() {
 		r.RegisterActivityWithOptions(step, activity.RegisterOptions{Name: name})
@@ -179,7 +179,7 @@ func spec() rollout.Spec {
 	}
 }
 
-// run plays the workflow to its end.
+// run runs the workflow to its end.
 func (w *world) run(t *testing.T, s rollout.Spec) rollout.Summary {
 	t.Helper()
 	w.mock()
@@ -200,12 +200,11 @@ func (w *world) state(t *testing.T) rollout.State {
 	return s
 }
 
-// abortNow sends the signal.
 func (w *world) abortNow() {
 	w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 }
 
-// fail is a step that fails n times, then succeeds as before.
+// fail returns an activity that fails n times and then calls then.
 func fail[In any](n int, kind fault.Kind, then func(context.Context, In) error) func(context.Context, In) error {
 	return func(ctx context.Context, in In) error {
 		if n--; n >= 0 {
@@ -215,5 +214,5 @@ func fail[In any](n int, kind fault.Kind, then func(context.Context, In) error) 
 	}
 }
 
-// happy is the order of steps of an attempt in which nothing goes wrong.
+// happy has the activities of an attempt without failures in order.
 var happy = []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox"}

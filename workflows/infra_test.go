@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// A lost attempt is kept in the result and another one follows, up to the bound.
+// A lost attempt is kept in the result, and another one follows, up to the maximum number of attempts.
 func TestInfrastructureRetries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestHopelessLossesAreNotRetried(t *testing.T) {
 	}
 }
 
-// A passing error of a step is Temporal's to retry; the attempt does not notice.
+// Temporal retries an activity after a transient error. The attempt continues.
 func TestPassingErrorsAreRetriedInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +87,7 @@ func TestPassingErrorsAreRetriedInPlace(t *testing.T) {
 	require.Len(t, w.collected, 1)
 }
 
-// A host that goes away costs the attempt; the next one is made elsewhere, and nothing waits for the dead host again and again.
+// If a host goes away, the attempt is lost and the next one uses another host. Later activities do not wait for the lost host again.
 func TestHostGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func TestHostGone(t *testing.T) {
 	require.Contains(t, w.collected[1].Head.Attempts[0].Error, `host "h1"`)
 }
 
-// A reward without its artifacts does not count: the attempt is lost, and another follows while the bound allows it.
+// A reward without its artifacts does not count: the attempt is lost, and another one follows if the maximum permits it.
 func TestArtifactsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -135,7 +135,7 @@ func TestArtifactsLost(t *testing.T) {
 	require.Equal(t, rollout.InfraFailed, w.composed[0].Head.Attempts[2].Outcome)
 }
 
-// An outcome that carries no reward anyway stays what it is when its artifacts cannot be collected.
+// An outcome without a reward does not change if the artifacts cannot be collected.
 func TestArtifactsLostOfAFailedSetup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -160,7 +160,7 @@ func TestNoRoomForTooLong(t *testing.T) {
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 
-// CreateSandbox gets the number of tries that may fail: it also returns without having failed.
+// CreateSandbox gets the number of attempts that may fail, because it also returns without a failure.
 func TestCreateSandboxCountsItsTries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -173,7 +173,7 @@ func TestCreateSandboxCountsItsTries(t *testing.T) {
 	require.Equal(t, 20, tries)
 }
 
-// A wait for the model endpoint that took all of the queue's time ends the rollout, and not only its first attempt.
+// A wait for the model endpoint that takes the whole queue time ends the rollout, not only its first attempt.
 func TestEndpointPausedForTooLong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,7 +186,7 @@ func TestEndpointPausedForTooLong(t *testing.T) {
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 
-// A sandbox that will not close does not hold the result back.
+// A sandbox that cannot be closed does not delay the result.
 func TestCloseFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +194,7 @@ func TestCloseFails(t *testing.T) {
 	require.Equal(t, rollout.Completed, w.run(t, spec()).Outcome)
 }
 
-// The rollout's own bound is above the bounds of its steps: infrastructure that eats it up is not the policy's fault.
+// The rollout's own time limit includes all activities. If infrastructure uses it up, the outcome is infra_failed.
 func TestRolloutBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

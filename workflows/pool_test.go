@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// pooled is a Temporal test environment with a fake look at a pool.
+// pooled returns a Temporal test environment in which look replaces the activity that scales the pool.
 func pooled(t *testing.T, look func(pool.Input) (pool.Status, error)) (*testsuite.TestWorkflowEnvironment, *int) {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
@@ -34,7 +34,7 @@ func pooled(t *testing.T, look func(pool.Input) (pool.Status, error)) (*testsuit
 	return env, &ended
 }
 
-// A look that fails keeps what is known, and shows why. A changed spec is looked at without waiting for the next look. The workflow ends with its pool.
+// A failed scaling activity keeps the known status and adds the error. A changed spec is applied at once. The workflow ends with its pool.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	looks := 0
@@ -71,7 +71,7 @@ func TestPool(t *testing.T) {
 	require.Less(t, env.Now().Sub(begun), 29*time.Minute)
 }
 
-// A history stays small: after some looks a new run goes on with what was known.
+// The history stays small: after a number of activities, a new run continues with the known status.
 func TestPoolContinues(t *testing.T) {
 	t.Parallel()
 	looks := 0

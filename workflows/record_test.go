@@ -23,21 +23,21 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// record names a Temporal server with an empty namespace "default", on which TestRecord makes the histories anew:
+// record is the address of a Temporal server with an empty namespace "default". TestRecord records new histories on it:
 //
 //	rolloutd-dev temporal --data /tmp/empty --temporal-port 7299 --no-ui &
 //	go test ./workflows -run TestRecord -record 127.0.0.1:7299
 var record = flag.String("record", "", "address of a Temporal server to record histories on")
 
-// stage is the world on a real server: what its activities do, and what happens to the workflow meanwhile.
+// stage runs the world on a real server.
 type stage struct {
 	w       *world
 	client  client.Client
 	key     seal.Key
-	reached chan string // activities that hang tell that they were begun
+	reached chan string // hanging activities send their name when they begin
 }
 
-// recorder connects to the server that -record names; without one the test is skipped.
+// recorder connects to the server of -record. Without this flag, the test is skipped.
 func recorder(t *testing.T) (client.Client, seal.Key) {
 	t.Helper()
 	if *record == "" {
@@ -52,7 +52,7 @@ func recorder(t *testing.T) (client.Client, seal.Key) {
 	return c, key
 }
 
-// TestRecord records one history per way that a rollout goes, as a server really writes it.
+// TestRecord records one history per scene, as a real server writes it.
 func TestRecord(t *testing.T) {
 	c, key := recorder(t)
 	for name, sc := range scenes() {
@@ -60,10 +60,9 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// scene is a way that a rollout goes: what is different from all going well, and what happens once a step was reached that
-// tells so.
+// scene is one course of a rollout: arrange changes the activities, and happens runs after an activity has sent its name to reached.
 type scene struct {
-	spec    func(*rollout.Spec) // nil: as it is
+	spec    func(*rollout.Spec) // nil: unchanged
 	arrange func(*stage)
 	happens func(ctx context.Context, c client.Client, workflowID string) error
 }
@@ -81,7 +80,7 @@ func scenes() map[string]scene {
 	}
 	return map[string]scene{
 		"happy":            {arrange: func(*stage) {}},
-		"labelled":         {arrange: func(*stage) {}}, // as happy, which is of a build whose workflow set the first attributes
+		"labelled":         {arrange: func(*stage) {}}, // like happy, which was recorded with a build whose workflow set the first attributes
 		"no_proxy":         {arrange: (*stage).agentOnHost},
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*stage).failVerifier},
@@ -144,7 +143,7 @@ func (s *stage) workers(t *testing.T) {
 	}
 }
 
-// hangAgent has RunAgent work until AbortAgent stops it.
+// hangAgent makes RunAgent run until AbortAgent stops it.
 func (s *stage) hangAgent() {
 	stopped := make(chan struct{})
 	s.w.agent = func(ctx context.Context, _ *activities.AgentInput) (*activities.AgentResult, error) {
@@ -159,7 +158,7 @@ func (s *stage) hangAgent() {
 	s.w.abort = func(context.Context, activities.AbortInput) error { close(stopped); return nil }
 }
 
-// holdSandbox holds the sandbox until the test ends.
+// holdSandbox makes HoldSandbox run until its context ends.
 func (s *stage) holdSandbox() {
 	s.w.hold = func(ctx context.Context, _ activities.HoldInput) error {
 		s.reached <- "HoldSandbox"
@@ -168,7 +167,7 @@ func (s *stage) holdSandbox() {
 	}
 }
 
-// agentOnHost makes the place of an agent that needs no installation and no channel.
+// agentOnHost makes CreateSandbox return a place that needs no installation and no channel.
 func (s *stage) agentOnHost() {
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
@@ -178,12 +177,12 @@ func (s *stage) agentOnHost() {
 	}
 }
 
-// holdShortly ends as HoldSandbox does when its time is up before the workflow's timer.
+// holdShortly makes HoldSandbox end as if its time had ended before the workflow's timer.
 func (s *stage) holdShortly() {
 	s.w.hold = func(context.Context, activities.HoldInput) error { return nil }
 }
 
-// external has the rollout graded by a client.
+// external makes a client grade the rollout.
 func external(s *rollout.Spec) { s.Task.Verifier = rollout.Verifier{External: true} }
 
 // interactive makes the rollout an episode.
@@ -200,7 +199,7 @@ func (s *stage) hangSetup() {
 	}
 }
 
-// slowCreate makes the sandbox although the rollout is aborted meanwhile.
+// slowCreate makes CreateSandbox succeed after the rollout was aborted.
 func (s *stage) slowCreate() {
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
@@ -212,13 +211,13 @@ func (s *stage) slowCreate() {
 	}
 }
 
-// asked says whether the server has been asked to cancel the activity.
+// asked reports whether the server was asked to cancel the activity.
 func (s *stage) asked(ctx context.Context, id string) bool {
 	data, err := temporalx.PlainHistory(ctx, s.client, s.key, rollout.WorkflowID(id))
 	return err == nil && strings.Contains(string(data), "ACTIVITY_TASK_CANCEL_REQUESTED")
 }
 
-// loseAll loses every attempt, and tells when the first one's sandbox is being closed.
+// loseAll loses every attempt and reports when the first sandbox is being closed.
 func (s *stage) loseAll() {
 	s.w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 		return nil, fault.New(fault.SandboxLost, "gone")

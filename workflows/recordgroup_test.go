@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// TestRecordGroups records one history per way that a group goes, as TestRecord does for rollouts.
+// TestRecordGroups records one history per scene of a group, as TestRecord does for rollouts.
 func TestRecordGroups(t *testing.T) {
 	c, key := recorder(t)
 	for name, sc := range map[string]scene{

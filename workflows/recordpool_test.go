@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// TestRecordPool records both runs of a pool, as TestRecord does for rollouts: the first has a look that fails and continues as new, the second is changed by a
-// signal and ends.
+// TestRecordPool records both runs of a pool, as TestRecord does for rollouts. In the first run an activity fails and the workflow continues
+// as new. The second run is changed by a signal and ends.
 func TestRecordPool(t *testing.T) {
 	c, key := recorder(t)
 	spec := pool.Spec{Driver: pool.DriverRawExec, Every: 0.01}.WithDefaults("recorded")
@@ -45,7 +45,7 @@ func TestRecordPool(t *testing.T) {
 	defer w.Stop()
 	first, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "pool-recorded", TaskQueue: pool.Queue(spec.Name)}, pool.WorkflowName, pool.Input{Spec: spec})
 	require.NoError(t, err)
-	firstRun := first.GetRunID() // Get moves on to the next run
+	firstRun := first.GetRunID() // Get follows later runs
 	<-second
 	spec.Down = pool.DownDrained
 	require.NoError(t, c.SignalWorkflow(t.Context(), "pool-recorded", "", pool.SignalSpec, spec))

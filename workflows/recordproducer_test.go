@@ -25,8 +25,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// TestRecordProducers records one history per way that a producer goes, as TestRecord does for rollouts. The scene producer_continued needs a server
-// that suggests to continue as new early; it records both runs:
+// TestRecordProducers records one history per producer scene, as TestRecord does for rollouts. The scene producer_continued records two runs
+// and needs a server that suggests early to continue as new:
 //
 //	temporal server start-dev --headless --port 7299 --dynamic-config-value limit.historyCount.suggestContinueAsNew=40
 func TestRecordProducers(t *testing.T) {
@@ -47,7 +47,7 @@ func TestRecordProducers(t *testing.T) {
 	}
 }
 
-// producerScene is a way that a producer goes: what is different from all going well, and what happens while it runs.
+// producerScene is one course of a producer: change and arrange prepare it, and happens runs during it.
 type producerScene struct {
 	change    func(*rollout.ProducerSpec)
 	arrange   func(*stage)
@@ -55,7 +55,7 @@ type producerScene struct {
 	continues bool
 }
 
-// producerStage is the stage of a producer: its sink takes all groups, after one try that fails.
+// producerStage is the stage of a producer. Its sink accepts all groups, but fails the first delivery once.
 type producerStage struct {
 	*stage
 	id        string // of the workflow
@@ -125,7 +125,7 @@ func (r oneRun) GetWorkflowHistory(ctx context.Context, workflowID, _ string, po
 	return r.client.GetWorkflowHistory(ctx, workflowID, r.id, poll, filter)
 }
 
-// deliveries runs the activities of the sink, and those of the producer's own.
+// deliveries runs the activities of the sink and the other activities of the producer.
 func (s *producerStage) deliveries(t *testing.T) {
 	t.Helper()
 	tries := map[string]int{}
@@ -158,7 +158,7 @@ func (s *producerStage) deliveries(t *testing.T) {
 	t.Cleanup(w.Stop)
 }
 
-// pauseAndResume pauses after the first delivery, waits until what ran has ended, and resumes with more concurrency.
+// pauseAndResume pauses after the first delivery, waits until running groups have ended, and resumes with more concurrency.
 func pauseAndResume(t *testing.T, s *producerStage) {
 	<-s.delivered
 	yes, no, four := true, false, 4

@@ -12,8 +12,8 @@ import (
 
 const histories = "testdata/histories"
 
-// Histories recorded by an earlier build replay in this one: a rollout that was begun before an upgrade goes on after it. A
-// change of the workflow that fails here needs workflow.GetVersion, and a new history beside the old ones.
+// Histories recorded by an earlier build replay in this one, so that a rollout from before an upgrade continues after it. A change of the
+// workflow that fails here needs workflow.GetVersion and a new history in addition to the old ones.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))

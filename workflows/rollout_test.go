@@ -51,7 +51,7 @@ func TestHappyPath(t *testing.T) {
 	}}, head.Attempts)
 }
 
-// hostSays changes what CreateSandbox says of the place that it made.
+// hostSays changes the place that CreateSandbox returns.
 func (w *world) hostSays(change func(*activities.Place)) {
 	made := w.create
 	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
@@ -61,7 +61,7 @@ func (w *world) hostSays(change func(*activities.Place)) {
 	}
 }
 
-// The host says that its agent needs no installation; a host of an older build says nothing.
+// The host reports that its agent needs no installation. A host of an older build does not report it.
 func TestAgentWithoutInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -72,7 +72,7 @@ func TestAgentWithoutInstallation(t *testing.T) {
 	require.NotContains(t, phases(w.state(t)), rollout.PhaseInstalling)
 }
 
-// The host says that RunAgent opens the route. What was called is collected all the same.
+// The host reports that RunAgent opens the route. The recorded calls are still collected.
 func TestAgentThatNeedsNoChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,7 @@ func TestAgentThatNeedsNoChannel(t *testing.T) {
 	require.True(t, w.collected[0].Proxied)
 }
 
-// Before RunAgent there is no route, so nothing of it is collected.
+// Before RunAgent there is no route, so no trace is collected.
 func TestNoRouteBeforeTheAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,7 +103,7 @@ func phases(s rollout.State) []rollout.Phase {
 	return out
 }
 
-// Temporal's list finds rollouts by what they are, where they stand and how they ended.
+// Temporal's list finds rollouts by task, phase, outcome and other attributes.
 func TestSearchAttributes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -115,7 +115,7 @@ func TestSearchAttributes(t *testing.T) {
 		}
 	}).Return(nil)
 	s := spec()
-	s.Task.ID += "\x00" // which PostgreSQL cannot hold
+	s.Task.ID += "\x00" // PostgreSQL cannot store this character
 	w.run(t, s)
 	require.Equal(t, map[string]any{
 		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
@@ -123,7 +123,7 @@ func TestSearchAttributes(t *testing.T) {
 	}, seen)
 }
 
-// A rollout that was started with its attributes sets none of them again.
+// A rollout that was started with its attributes does not set them again.
 func TestAttributesFromTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,7 +162,7 @@ func TestInvalidSpecFailsTheWorkflow(t *testing.T) {
 	require.Empty(t, w.calls)
 }
 
-// Whatever ends the agent's work, the attempt is collected and closed; what the policy did may carry a reward, and only that.
+// After any outcome of the agent, the attempt is collected and closed. Only outcomes that may carry a reward have one.
 func TestEndsOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []rollout.Outcome{rollout.Completed, rollout.AgentFailed, rollout.AgentTimeout, rollout.BudgetExhausted, rollout.Aborted} {
@@ -206,7 +206,7 @@ func TestVerifierFails(t *testing.T) {
 	require.Equal(t, happy, w.calls, "one attempt: grading again would not change the grade")
 }
 
-// The step of the agent ends by its own bounds: its deadline leaves room for all of them.
+// RunAgent ends by its own time limits. Its deadline exceeds their sum.
 func TestDeadlineOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, limits := range []rollout.Limits{
@@ -228,7 +228,7 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 	}
 }
 
-// The workspace is saved and restored within the step of the verifier, which may run twice: its own time is not all that the step takes.
+// RunVerifier also saves and restores the workspace, and may run twice. Its deadline therefore exceeds the verifier's time limit.
 func TestDeadlineOfTheVerifier(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,7 +243,7 @@ func TestDeadlineOfTheVerifier(t *testing.T) {
 	require.GreaterOrEqual(t, took, s.Limits.Verifier+10*time.Minute)
 }
 
-// The solution goes to the agent that runs it and to no other.
+// Only the oracle agent gets the solution.
 func TestSolutionGoesToTheOracleOnly(t *testing.T) {
 	t.Parallel()
 	for agent, want := range map[string][]string{rollout.AgentOracle: {"solve"}, rollout.AgentOpencode: nil, rollout.AgentNop: nil} {

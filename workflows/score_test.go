@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// update is how an update went.
+// update records the result of an update.
 type update struct {
 	done bool
 	err  error
@@ -24,7 +24,7 @@ func (u *update) Accept()                   {}
 func (u *update) Reject(err error)          { u.err = failure.FromTemporal(err) }
 func (u *update) Complete(_ any, err error) { u.done, u.err = true, err }
 
-// scoreAt gives a score after a time of the workflow's clock.
+// scoreAt sends a score after the given time on the workflow's clock.
 func (w *world) scoreAt(after time.Duration, score float64) *update {
 	u := &update{}
 	w.env.RegisterDelayedCallback(func() {
@@ -33,7 +33,7 @@ func (w *world) scoreAt(after time.Duration, score float64) *update {
 	return u
 }
 
-// scored is a rollout that a client grades; its agent takes 10 min.
+// scored returns a rollout that a client grades. Its agent runs for 10 min.
 func scored(t *testing.T) (*world, rollout.Spec) {
 	t.Helper()
 	w, s := newWorld(t), spec()
@@ -43,7 +43,7 @@ func scored(t *testing.T) (*world, rollout.Spec) {
 	return w, s
 }
 
-// A client's score ends the wait and is the reward. The same score again is accepted; one that comes early, late or differs is refused.
+// A client's score ends the wait and is the reward. A score before the wait is refused.
 func TestScore(t *testing.T) {
 	t.Parallel()
 	w, s := scored(t)
@@ -64,7 +64,7 @@ func TestScore(t *testing.T) {
 	require.NotContains(t, w.calls, "RunVerifier")
 }
 
-// A score beyond the task's range is refused, and does not end the wait.
+// A score outside the task's range is refused and does not end the wait.
 func TestScoreOutOfRange(t *testing.T) {
 	t.Parallel()
 	w, s := scored(t)
@@ -76,7 +76,7 @@ func TestScoreOutOfRange(t *testing.T) {
 	require.InDelta(t, 1, *sum.Reward, 0)
 }
 
-// Without a score in time there is no reward; the agent's work is kept.
+// Without a score in time there is no reward. The agent's work is kept.
 func TestNoScore(t *testing.T) {
 	t.Parallel()
 	w, s := scored(t)
@@ -97,7 +97,7 @@ func TestAbortWhileScoring(t *testing.T) {
 	require.Nil(t, sum.Reward)
 }
 
-// An episode whose sandbox is lost is not begun again: its steps cannot be made again.
+// An episode whose sandbox is lost gets no further attempt, because its steps cannot be repeated.
 func TestEpisodeHasOneAttempt(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t), spec()

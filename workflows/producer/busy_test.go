@@ -11,14 +11,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// endpoint serves so many rollouts at once; others wait in the order of their arrival.
+// endpoint serves a limited number of rollouts at once. Others wait in the order of their arrival.
 type endpoint struct {
-	free []time.Time // when each of its places is free
-	from []time.Time // of each rollout, when it is served
+	free []time.Time // when each place becomes free
+	from []time.Time // the start of service of each rollout
 	to   []time.Time
 }
 
-// serve returns how long a rollout that arrives now takes, its wait included.
+// serve returns how long a rollout that arrives now takes, including its wait.
 func (e *endpoint) serve(now time.Time, latency time.Duration) time.Duration {
 	place := 0
 	for i, at := range e.free {
@@ -32,7 +32,7 @@ func (e *endpoint) serve(now time.Time, latency time.Duration) time.Duration {
 	return e.free[place].Sub(now)
 }
 
-// busy is the share of the endpoint's places that were taken between two times.
+// busy returns the share of the endpoint's places in use between two times.
 func (e *endpoint) busy(begin, end time.Time) float64 {
 	var sum time.Duration
 	for i := range e.from {
@@ -45,8 +45,8 @@ func (e *endpoint) busy(begin, end time.Time) float64 {
 	return sum.Seconds() / (end.Sub(begin).Seconds() * float64(len(e.free)))
 }
 
-// With latencies of an exponential distribution and one rollout of twenty lost to infrastructure, the endpoint is busy, and what
-// finished is delivered.
+// With exponentially distributed latencies and one of twenty rollouts lost to infrastructure failures, the endpoint is busy and finished
+// work is delivered.
 func TestEndpointIsBusy(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{4, 8, 16} {

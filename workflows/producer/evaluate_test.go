@@ -48,7 +48,7 @@ func TestEvaluations(t *testing.T) {
 	}
 }
 
-// evaluating says whether rollouts of an evaluation run now.
+// evaluating reports whether rollouts of an evaluation are running.
 func evaluating(w *world, now time.Time) bool {
 	for _, id := range w.groups {
 		if strings.HasPrefix(id, "p-e") && w.ended[id].ID == "" {

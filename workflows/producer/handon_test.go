@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// handOn runs a producer until its history is said to be long, and returns what it continues with.
+// handOn runs a producer until it continues as new because its history is long, and returns the spec of the next run.
 func handOn(t *testing.T, w *world, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
 	t.Helper()
 	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
@@ -26,7 +26,7 @@ func handOn(t *testing.T, w *world, p rollout.ProducerSpec, after time.Duration)
 	return handed
 }
 
-// A producer continues as new with all that it knows. Its groups report to the next run; those whose report was lost are looked up.
+// A producer continues as new with its complete state. Its groups report to the next run. Groups whose report was lost are looked up.
 func TestContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)
@@ -44,7 +44,7 @@ func TestContinuesAsNew(t *testing.T) {
 		return rollout.GroupReport{GroupID: id, Outcome: rollout.GroupComplete, Rewards: []float64{1, 1}}
 	}
 	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second)
-	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second) // a report comes twice
+	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second) // the report arrives twice
 	var looked []string
 	second.looked = func(ids []string) []rollout.GroupReport {
 		var all []rollout.GroupReport
@@ -63,7 +63,7 @@ func TestContinuesAsNew(t *testing.T) {
 	require.Len(t, looked, len(running)-1)
 }
 
-// A delivery that runs when the history is long has ended before the next run delivers again, and the abort of a producer outlives it.
+// A delivery in progress ends before the next run delivers again. An abort carries over to the next run.
 func TestHandsOnDeliveriesAndAborts(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)

@@ -27,19 +27,19 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// world is a producer in the SDK's test environment, whose clock skips: groups are real, their rollouts and the sink are not.
+// world is a producer in the SDK's test environment, which skips time. Groups are real; rollouts and the sink are fake.
 type world struct {
 	env  *testsuite.TestWorkflowEnvironment
 	mu   sync.Mutex
 	rand *rand.Rand
 
-	// end is how a rollout ends and how long it takes; the default is a reward of 0 or 1 after a second.
+	// end returns how a rollout ends and after what time. The default is a reward of 0 or 1 after a second.
 	end       func(id string) (rollout.Summary, time.Duration)
 	status    func() (delivery.Status, error)
 	delivery  func(rollout.DeliverySpec) (rollout.Delivery, error)
 	looked    func([]string) []rollout.GroupReport
-	closing   func() error // what the sink answers when it is closed
-	closed    int          // how often it was
+	closing   func() error // the result of closing the sink
+	closed    int          // how often the sink was closed
 	delivered []string
 	heartbeat time.Duration // heartbeat timeout of deliveries
 	loaded    []rollout.TaskRef
@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{env: suite.NewTestWorkflowEnvironment(), rand: rand.New(rand.NewPCG(1, 2)), ended: map[string]rollout.GroupState{}}
-	w.env.SetTestTimeout(10 * time.Minute) // these are in real time: the machine may be busy
+	w.env.SetTestTimeout(10 * time.Minute) // bounds in real time; the machine may be busy
 	w.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: rollout.ProducerWorkflowID("p"), TaskQueue: rollout.TaskQueue})
 	workflows.Register(registry{w.env, w})
@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// registry registers all workflows but that of rollouts, which the world replaces.
+// registry registers all workflows except RolloutWorkflow, which the world replaces.
 type registry struct {
 	*testsuite.TestWorkflowEnvironment
 	w *world
@@ -135,7 +135,7 @@ func (w *world) mock() {
 	})
 }
 
-// rollout stands for RolloutWorkflow, which other tests run.
+// rollout replaces RolloutWorkflow, which other tests run.
 func (w *world) rollout(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	w.mu.Lock()
 	if !slices.Contains(w.groups, spec.GroupID) {

@@ -57,15 +57,15 @@ func TestConcurrencyBoundsRollouts(t *testing.T) {
 	require.LessOrEqual(t, most, 13, "a group starts while one slot is free")
 }
 
-// Groups that are not data are counted by their reason, and never delivered.
+// Groups without usable data are counted by reason and never delivered.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.end = func(id string) (rollout.Summary, time.Duration) {
 		switch {
-		case id[:3] == "p-0": // all equal
+		case id[:3] == "p-0": // equal scores
 			return done(1), time.Second
-		case id[:3] == "p-1" && id[len(id)-2:] != "-0": // too few: cannot be graded
+		case id[:3] == "p-1" && id[len(id)-2:] != "-0": // too few rollouts: the others cannot be graded
 			return rollout.Summary{Outcome: rollout.VerifierFailed, Error: "nan"}, time.Minute
 		case id[:3] == "p-2":
 			return rollout.Summary{Outcome: rollout.SetupFailed, Error: "npm"}, time.Second
@@ -105,7 +105,7 @@ func TestFilters(t *testing.T) {
 	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
 }
 
-// A group that infrastructure lost whole runs again under another id, a bounded number of times.
+// A group whose rollouts were all lost to infrastructure failures runs again under another id, a bounded number of times.
 func TestLostGroupsRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

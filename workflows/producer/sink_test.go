@@ -11,15 +11,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// trainer takes a batch whenever it has one, and needs time for each.
+// trainer takes a batch as soon as one is complete and needs the time takes for each.
 type trainer struct {
 	w             *world
 	batch, queued int
 	step          int
 	takes         time.Duration
-	free          time.Time // when the step that runs ends
+	free          time.Time // when the running step ends
 	most          int
-	holds         bool // the sink counts the batch of the step that runs as queued, too
+	holds         bool // the sink also counts the batch of the running step as queued
 }
 
 func (tr *trainer) attach(w *world) {
@@ -58,7 +58,7 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// A slow trainer never has more than the off-policy bound, and no group is thrown away for it.
+// A slow trainer's queue never exceeds the off-policy bound, and no group is discarded because of the bound.
 func TestOffpolicyBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,7 +86,7 @@ func TestTotalSteps(t *testing.T) {
 	}
 }
 
-// A group that is filtered is followed by another one: the steps need it.
+// A filtered group is followed by another one, because the steps need its rollouts.
 func TestTotalStepsWithFilteredGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -104,7 +104,7 @@ func TestTotalStepsWithFilteredGroups(t *testing.T) {
 	require.Equal(t, 1, s.Counts.Filtered[rollout.FilteredEqualScores])
 }
 
-// A trainer that is not there, or away for hours, holds back starts and loses nothing.
+// A trainer that has not started or is unavailable for hours delays starts. Nothing is lost.
 func TestTrainerIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,7 @@ func TestTrainerIsAway(t *testing.T) {
 	require.Equal(t, int64(6), s.Counts.Delivered, "%+v", s)
 }
 
-// A sink that names its room gets no more groups than it has room for.
+// A sink that reports its room gets no more groups than it has room for.
 func TestRoomOfTheSink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,8 +156,8 @@ func TestRoomOfTheSink(t *testing.T) {
 	require.LessOrEqual(t, most, 0)
 }
 
-// A delivery that Temporal does not retry is repeated after a pause, and the other groups do not wait for it. A group that does not exist
-// is not repeated.
+// A delivery that Temporal does not retry is repeated after a pause, and other groups do not wait for it. The delivery of a group that does
+// not exist is not repeated.
 func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -183,7 +183,7 @@ func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 	require.Equal(t, int64(2), s.Counts.Delivered)
 }
 
-// The sink is closed once. One that cannot be closed for some minutes does not fail the producer.
+// The sink is closed once. A producer completes even if its sink cannot be closed for some minutes.
 func TestSinkIsClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
