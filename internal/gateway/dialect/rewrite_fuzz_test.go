@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Whatever valid request comes, what goes upstream is valid, asks for a stream of the right model within the clamp, and has
-// every other member as it was.
+// For any valid request, the upstream request is valid, asks for a stream of the right model within the maximum of tokens, and has every
+// other member unchanged.
 func FuzzRewrite(f *testing.F) {
 	for _, s := range []string{requestStream, requestUnary, `{}`, `{"max_tokens":1e99,"n":1}`, `{"chat_template_kwargs":{"a":[1]},"stream_options":null}`, `{"\u006dodel":"x","model":"y"}`, `{"include":["a",["]"] ]}`, `{"include":[ ]}`, `{"include":{}}`,
 		`{"tools":[{"strict":true,"function":{"strict":1}},{"strict":false},[1], {"function":null}]}`} {
@@ -49,7 +49,7 @@ func FuzzRewrite(f *testing.F) {
 		touched := touched
 		var own, sent []json.RawMessage
 		if api%4 == 2 && json.Unmarshal(before["include"], &own) == nil {
-			_ = json.Unmarshal(after["include"], &sent) // there is none where there was none
+			_ = json.Unmarshal(after["include"], &sent) // an error means that there is none
 			require.Equal(t, own, sent[:min(len(own), len(sent))])
 		}
 		if bytes.Contains(changes, []byte(`"tools.strict"`)) {

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// half is as much of a reply as two tokens' chunks.
+// half returns the first two fifths of the good reply.
 func half() string { return goodReply[:len(goodReply)*2/5] }
 
-// The rollout's end reaches the engine at once; what had come is kept, and the agent's session ends without an error.
+// The end of the rollout cancels calls at the engine at once. The received parts are kept, and the agent's session ends without an error.
 func TestEndCancelsWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
@@ -58,13 +58,13 @@ func TestEndCancelsWhatIsUnderWay(t *testing.T) {
 	require.Len(t, e.requests(), 2, "nor after a restart")
 }
 
-// An end that could not be journalled is when it is asked for again, with the first reason: else a restart would undo it.
+// If an end could not be saved in the journal, a repeated request saves it with the first reason. Otherwise a restart would undo it.
 func TestEndThatIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
 	folder := filepath.Join(h.dir, "r1.1")
-	require.NoError(t, os.Rename(folder, folder+"~")) // nothing can be written there
+	require.NoError(t, os.Rename(folder, folder+"~")) // makes writes fail
 	require.Error(t, h.client.End(t.Context(), "r1.1", "first"))
 	require.NoError(t, os.Rename(folder+"~", folder))
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "second"))
@@ -104,7 +104,7 @@ func TestCloseWhileACallIsUnderWay(t *testing.T) {
 	require.Error(t, await(t, got).err)
 }
 
-// End during a pause between tries ends the call as well.
+// End also ends a call during the pause between two upstream requests.
 func TestEndDuringBackOff(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "15"))

@@ -19,7 +19,7 @@ func bounded(b limits.Bounds) func(*proxy.Options) {
 	return func(o *proxy.Options) { o.Bounds = func(string) limits.Bounds { return b } }
 }
 
-// gated is an engine that answers one request each time the test lets it.
+// gated is an engine that answers one request each time the test permits it.
 type gated struct{ came, answer chan string }
 
 func (g gated) serve(w http.ResponseWriter, r *http.Request) {
@@ -32,13 +32,13 @@ func (g gated) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// queued waits until so many requests wait.
+// queued waits until n requests wait for admission.
 func (h *host) queued(t *testing.T, name string, n int) {
 	t.Helper()
 	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.Queued == n })
 }
 
-// busy waits until so many requests are under way, and so many wait.
+// busy waits until the given numbers of requests are in flight and wait for admission.
 func (h *host) busy(t *testing.T, name string, inFlight, queued int) {
 	t.Helper()
 	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.InFlight == inFlight && now.Queued == queued })
@@ -52,7 +52,7 @@ func (h *host) upstream(t *testing.T, name string, is func(gateway.UpstreamStatu
 	}, patience, time.Millisecond)
 }
 
-// With one call at a time, rollouts take turns, and each gets its own calls in order. Waiting is on record.
+// With one call at a time, rollouts take turns, and the calls of each rollout stay in order. The record has the time of waiting.
 func TestRolloutsTakeTurns(t *testing.T) {
 	t.Parallel()
 	g := gated{make(chan string, 8), make(chan string)}
@@ -66,7 +66,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	var replies []<-chan reply
 	for i, call := range []string{"a0", "a1", "a2", "a3", "b1", "c1", "b2"} {
 		replies = append(replies, later(t, urls[call[:1]], call, fmt.Sprintf(`{"stream":true,"messages":[],"user":"%s"}`, call)))
-		h.busy(t, "vllm", 1, i) // all but the first wait, in this order
+		h.busy(t, "vllm", 1, i) // all but the first wait for admission, in this order
 	}
 	for _, want := range []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"} {
 		require.Contains(t, await(t, g.came), `"`+want+`"`)
@@ -83,7 +83,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	}
 }
 
-// Who waits for admission does not use up the time of the call, and leaves no trace in the line when the agent hangs up.
+// Waiting for admission does not use up the time of the call.
 func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	t.Parallel()
 	const budget = 3 * time.Second
@@ -127,7 +127,7 @@ func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
 	require.Zero(t, now.InFlight)
 }
 
-// So many requests a second and no more, over all callers.
+// The rate of requests is bounded over all callers.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, bounded(limits.Bounds{Rate: 10, Burst: 1})), newEngine(t, says(goodReply))
@@ -142,7 +142,7 @@ func TestRate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 480*time.Millisecond, "a lower bound: five waited a tenth of a second each")
 }
 
-// All calls wait when an upstream asks for a pause.
+// All calls to an upstream wait when it asks for a pause.
 func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "5"), says(goodReply))

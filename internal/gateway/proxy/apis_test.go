@@ -10,16 +10,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// spoken is a call in one of the APIs, and what the engine answers.
+// spoken is a call in one of the APIs with the engine's reply.
 type spoken struct {
 	api, ask, stream string // ask is without "stream"
 	finish           string
-	said             string // is somewhere in the reply as one object
+	said             string // a part of the reply as one object
 	usage            rollout.Usage
-	refusal          string // of an error
+	refusal          string // the beginning of an error
 }
 
-// Members of a response of vLLM that a request can ask for.
+// A response of vLLM has these members on request.
 const (
 	responseLogprobs = `"logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72]}]},{"token":"lo","logprob":-0.25,"bytes":[108],"top_logprobs":[]}]`
 	responseMessages = `"input_messages":[{"message":"<user>hi","tokens":[1,2,3],"type":"raw_message_tokens"}],"output_messages":[{"message":"Hel","tokens":[10],"type":"raw_message_tokens"},{"message":"lo","tokens":[11],"type":"raw_message_tokens"}]`

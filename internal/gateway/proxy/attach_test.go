@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// slow is a Dialer whose channel is there once it is let in, and breaks when it is cut.
+// slow is a Dialer whose channel is served once let receives a value, and breaks when cut receives one.
 type slow struct{ let, cut chan struct{} }
 
 func (d slow) ServeModel(ctx context.Context, _ string, _ http.Handler, served func()) error {
@@ -34,7 +34,7 @@ func (d slow) ServeModel(ctx context.Context, _ string, _ http.Handler, served f
 	}
 }
 
-// A route is attached while its channel is served, however long the connection takes.
+// A route is attached only while its channel is served, regardless of the time for connecting.
 func TestAttachedWhileServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,17 +18,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// brokenCalls is how many calls testdata/broken.py makes.
+// brokenCalls is the number of calls that testdata/broken.py makes.
 const brokenCalls = 7
 
-// A reply that breaks off while it is passed through has the real clients of each API raise, and none of them tries again.
+// When a reply breaks off while it is passed through, the real clients of each API raise an error and do not retry.
 func TestRealClientsOfAStreamThatBreaks(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, passThrough), newEngine(t, breaksOff())
 	requireRaised(t, h, e, h.open(t, h.route(e.URL)), "1")
 }
 
-// So does a refusal that comes when only signs of life have been sent.
+// The real clients also raise an error and do not retry when a refusal follows keep-alive bytes.
 func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.KeepAlive = time.Millisecond })
@@ -40,7 +40,7 @@ func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 	requireRaised(t, h, e, relay(t, h.open(t, h.route(e.URL)), begun), "0")
 }
 
-// A call during which the gateway panics fails alone: the others continue.
+// A panic of the gateway during a call fails this call only.
 func TestBreakdownIsOfOneCall(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -74,7 +74,7 @@ func requireRaised(t *testing.T, h *host, e *engine, url, pieces string) {
 	}
 }
 
-// breaksOff answers in each API with what comes up to its first text, and is gone then.
+// breaksOff returns an engine that sends the events of each API up to the first text and then breaks the connection.
 func breaksOff() http.HandlerFunc {
 	halves := map[string]string{}
 	for _, s := range apis() {
@@ -84,7 +84,7 @@ func breaksOff() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { cutOff(halves[r.URL.Path])(w, r) }
 }
 
-// relay is a proxy between an agent and its channel, and reports when an answer has begun.
+// relay is a proxy between an agent and its channel. It reports each reply that begins.
 func relay(t *testing.T, channel string, begun chan<- struct{}) string {
 	t.Helper()
 	to, err := url.Parse(channel)
@@ -95,11 +95,11 @@ func relay(t *testing.T, channel string, begun chan<- struct{}) string {
 		return nil
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A server closes the body of a request once its answer begins. The proxy may still look for the body's end then, and breaks off an answer
-		// that comes so soon.
+		// A server closes the body of a request once its reply begins. A proxy that still reads the body at that time breaks the reply off,
+		// so the body is read first.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			panic(http.ErrAbortHandler) // who asked is gone
+			panic(http.ErrAbortHandler) // the client is gone
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
@@ -108,7 +108,7 @@ func relay(t *testing.T, channel string, begun chan<- struct{}) string {
 	return srv.URL
 }
 
-// In a stream an error is an event in its API's own form.
+// In a stream, an error is an event in the form of its API.
 func TestErrorEvents(t *testing.T) {
 	t.Parallel()
 	for i, want := range []string{

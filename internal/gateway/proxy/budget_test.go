@@ -15,12 +15,12 @@ func TestBudgets(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		limits rollout.Limits
-		calls  int // that go through; each has 3 prompt tokens and 2 completion tokens
+		calls  int // calls that reach the endpoint; each has 3 prompt tokens and 2 completion tokens
 	}{
 		{gateway.BudgetTurns, rollout.Limits{Turns: 2}, 2},
 		{gateway.BudgetPromptTokens, rollout.Limits{PromptTokens: 7}, 3},
 		{gateway.BudgetCompletionTokens, rollout.Limits{CompletionTokens: 2}, 1},
-		{gateway.BudgetCost, rollout.Limits{Cost: 0.03}, 3}, // of 0.011 dollars each
+		{gateway.BudgetCost, rollout.Limits{Cost: 0.03}, 3}, // each call costs 0.011 dollars
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +51,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// Calls under way count: parallel ones must not slip through together. Titles are no turns.
+// Calls in progress count, so that concurrent calls cannot exceed the budget together. Titles are not turns.
 func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
@@ -68,7 +68,7 @@ func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A broken try costs what the endpoint reported of its use, with a whole reply after it or without; what was in the cache costs less.
+// A broken upstream request costs what the endpoint reported as its usage, with or without a complete reply after it. Cached tokens cost less.
 func TestCostOfBrokenTriesAndCachedPrompts(t *testing.T) {
 	t.Parallel()
 	const counts = `"usage":{"prompt_tokens":3,"completion_tokens":2`

@@ -20,8 +20,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// mortal writes so many bytes. At the last of them its process acts as killed: the writer goes no further, and nothing
-// more is written. A kill loses nothing that was written, so that syncs do not matter.
+// mortal writes a limited number of bytes. At the last byte it acts as if its process was killed: the writing goroutine exits, and nothing
+// more is written. A kill does not lose written bytes, so Sync does nothing.
 type mortal struct {
 	died chan struct{}
 
@@ -55,7 +55,7 @@ func (m *mortal) write(f *os.File, parts [][]byte, at int64) error {
 	return err
 }
 
-// session is what the agent asks for, one after the other: the second is streamed, and its prompt goes on from the first.
+// session returns the agent's requests in order. The second one is streamed, and its prompt continues the first.
 func session() []string {
 	const begin, first, second = `{"model":"m","return_token_ids":true,"messages":[`, `{"role":"user","content":"1"}`, `,{"role":"user","content":"2"}`
 	return []string{
@@ -64,7 +64,7 @@ func session() []string {
 	}
 }
 
-// numbered is the n-th reply, to that request of the session. No two are alike.
+// numbered returns the n-th reply, for the given request of the session. No two replies are equal.
 func numbered(request string, n int64) string {
 	if strings.Contains(request, `"2"}]`) {
 		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":"%d"},"finish_reason":"stop","token_ids":[%d]}],"prompt_token_ids":[1,2]}`+"\n\ndata: [DONE]\n\n", n, n)
@@ -72,7 +72,7 @@ func numbered(request string, n int64) string {
 	return fmt.Sprintf(`{"choices":[{"index":0,"message":{"content":"%d"},"finish_reason":"stop","token_ids":[%d]}],"prompt_token_ids":[1]}`, n, n)
 }
 
-// play has every call of the session answered, and then looks at what is on record after one more restart.
+// play gets a reply to every call of the session, restarts the gateway once more, and checks the records.
 func (d *doomed) play(t *testing.T) {
 	t.Helper()
 	var replies []string
@@ -95,18 +95,18 @@ func (d *doomed) play(t *testing.T) {
 	require.Equal(t, len(replies), h.status(t, "r1.1").Turns)
 }
 
-// A gateway that is killed at any byte it writes of its records has every call on record, once and whole, and the agent gets
-// those very replies.
+// A gateway that is killed at any byte of its records has every call on record completely and once, and the agent gets exactly the
+// recorded replies.
 func TestKilledAtAnyByte(t *testing.T) {
 	t.Parallel()
 	var replies atomic.Int64
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // the engine has it in memory
+		body, _ := io.ReadAll(r.Body) // the engine has buffered the body
 		_, _ = io.WriteString(w, numbered(string(body), replies.Add(1)))
 	})
 	h := newHost(t)
 	r := h.route(e.URL)
-	r.Model.Name, r.Model.Logprobs, r.Model.TopLogprobs = "m", false, 0 // fewer bytes, fewer deaths
+	r.Model.Name, r.Model.Logprobs, r.Model.TopLogprobs = "m", false, 0 // fewer bytes, so fewer subtests
 	h.open(t, r)
 	h.stop()
 	lives := newDoomed(t, h, math.MaxInt)

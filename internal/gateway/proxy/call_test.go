@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The agent gets the upstream's own bytes, and the record has them and the engine's tokens.
+// The agent gets the upstream's bytes unchanged. The record has these bytes and the engine's tokens.
 func TestStreamedCallIsHandedOnAndRecorded(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -77,7 +77,7 @@ func TestUnaryCallGetsOneObject(t *testing.T) {
 	require.Contains(t, e.requests()[0].body, `"stream":true`, "asked as a stream all the same")
 }
 
-// A server that ignores "stream" answers with one object; the agent gets the form it asked for.
+// An upstream that ignores "stream" answers with one object. The agent gets the form that it requested.
 func TestUpstreamThatDoesNotStream(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -145,7 +145,7 @@ func TestWhatTheAgentMayAsk(t *testing.T) {
 		require.True(t, json.Valid([]byte(got.body)))
 	}
 	got := send(t.Context(), url, "", `{"x":"`+strings.Repeat("x", 32<<20)+`"}`)
-	if got.err == nil { // the connection may be cut while the rest of it is still on its way
+	if got.err == nil { // the connection may be cut while the rest of the body is sent
 		require.Equal(t, http.StatusRequestEntityTooLarge, got.status)
 		require.Contains(t, got.body, "32 MiB")
 	}
@@ -205,7 +205,8 @@ func TestKindsAndLineage(t *testing.T) {
 	}
 }
 
-// Black box: the same way and the same protection, and no trace. A restarted gateway knows that the agent has called its model.
+// A black-box route forwards and protects calls like any other, and records no trace. A restarted gateway still knows that the agent has
+// called its model.
 func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(503, "busy"), says(goodReply))
@@ -222,7 +223,7 @@ func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	}
 }
 
-// Replies that few JSON readers take: the agent gets ones it can read, the trace says what was wrong.
+// Most JSON parsers reject NaN. The agent gets a reply that it can parse, and the trace describes the flaw.
 func TestNumbersThatAreNone(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -236,7 +237,8 @@ func TestNumbersThatAreNone(t *testing.T) {
 	require.Equal(t, gateway.RouteStatus{}.Failure, h.status(t, "r1.1").Failure)
 }
 
-// Tokens that are not one choice's, all of it and one logprob each, are nothing to learn from, though all else of the reply is fine.
+// Tokens are not trained on if they do not belong to one choice, are incomplete or lack a logprob each, even if the rest of the reply is
+// valid.
 func TestMisalignedTokensAreMarked(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, old, new, flaw string }{
@@ -261,7 +263,7 @@ func TestMisalignedTokensAreMarked(t *testing.T) {
 	}
 }
 
-// An engine whose parser keeps tokens back may leave them out of its stream with their logprobs: only its count shows that.
+// An engine whose parser holds tokens back may omit them and their logprobs from its stream. Only the token count reveals this.
 func TestTokensThatAnEngineLeftOut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

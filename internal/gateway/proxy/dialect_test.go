@@ -11,15 +11,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Each API goes the whole way: asked as a stream, retried until it is whole, recorded, handed over in the form asked for,
-// replayed from the record.
+// For each API, a call is sent as a stream, retried until the reply is complete, recorded, returned in the requested form, and replayed from
+// the record.
 func TestEachAPIGoesTheWholeWay(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
 		t.Run(s.api, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			cut := s.stream[:strings.LastIndex(strings.TrimSpace(s.stream), "\n\n")+2] // without its end
+			cut := s.stream[:strings.LastIndex(strings.TrimSpace(s.stream), "\n\n")+2] // without the end of the stream
 			if strings.HasSuffix(s.stream, "[DONE]\n\n") {
 				cut = s.stream[:len(s.stream)/2]
 			}
@@ -63,8 +63,8 @@ func TestEachAPIGoesTheWholeWay(t *testing.T) {
 	}
 }
 
-// Passed through, a reply of any API comes without what only the gateway asked for; one that breaks leaves a turn that is marked,
-// and holds what had come.
+// A reply that is passed through does not have the members that only the gateway requested, in any API. A broken reply leaves a turn that
+// is marked as broken and holds the received part.
 func TestEachAPIPassedThrough(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
@@ -79,7 +79,7 @@ func TestEachAPIPassedThrough(t *testing.T) {
 	}
 }
 
-// withoutTokens is a reply of apis() as an agent sees it that asked for no tokens; those are all spelt alike.
+// withoutTokens returns a reply of apis() as seen by an agent that requested no tokens. It relies on their common spelling.
 func withoutTokens(stream string) string {
 	var out []string
 	stream = strings.NewReplacer(
@@ -97,7 +97,7 @@ func withoutTokens(stream string) string {
 	return strings.Join(out, "")
 }
 
-// A server that answers with one object, whatever it was asked: the agent gets the form it asked for.
+// If a server always answers with one object, the agent still gets the form that it requested.
 func TestEachAPIFromAnObject(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
@@ -113,13 +113,13 @@ func TestEachAPIFromAnObject(t *testing.T) {
 		require.Contains(t, streamed.body, "Hello")
 		require.Equal(t, s.finish, other.turns(t, "r1.1")[1].FinishReason, s.api)
 
-		e = newEngine(t, says(streamed.body)) // it is a stream like any other
+		e = newEngine(t, says(streamed.body)) // the stream from an object is valid
 		again := newHost(t)
 		require.JSONEq(t, object, s.call(t.Context(), again.open(t, again.route(e.URL)), "u", false).body, s.api)
 	}
 }
 
-// Errors, and the empty answer after the end, have each API's own form.
+// Errors, and the empty reply after the end of the route, have the form of the API.
 func TestEachAPIRefusesAndEnds(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
@@ -142,7 +142,7 @@ func TestEachAPIRefusesAndEnds(t *testing.T) {
 	}
 }
 
-// What an API reports in the middle of a stream is passing trouble, unless it says that the request is wrong.
+// An error in the middle of a stream is retried, unless it says that the request is invalid.
 func TestErrorsWithinStreams(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -186,7 +186,7 @@ func TestHeadersOfAnthropic(t *testing.T) {
 	}
 }
 
-// asThePolicy is how calls are sampled whose tokens may be trained on, where neither the rollout nor the agent says more.
+// asThePolicy has the sampling parameters of calls that may be trained on, if neither the rollout nor the agent sets them.
 const asThePolicy = `"top_p":1,"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"temperature":1`
 
 func TestOtherAPIsAreRewritten(t *testing.T) {

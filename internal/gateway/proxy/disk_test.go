@@ -12,14 +12,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// What could not be recorded is not handed on.
+// A reply that could not be recorded is not sent to the agent.
 func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
 	e := newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
-	for range 2 { // the same call, asked again
+	for range 2 { // the same call, repeated
 		got := send(t.Context(), url, "a", streamed)
 		require.Equal(t, http.StatusBadRequest, got.status)
 		require.NotContains(t, got.body, "Hel")
@@ -31,7 +31,7 @@ func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
 }
 
-// The reply is synced before the agent sees any of it.
+// The reply is synced to disk before the agent receives any part of it.
 func TestRecordIsDurableBeforeDelivery(t *testing.T) {
 	t.Parallel()
 	syncing, release := make(chan struct{}), make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// socket is a Dialer whose one sandbox's model channel is a unix socket: thousands of ports would take their time.
+// socket is a Dialer whose only model channel is a unix socket, because thousands of ports would take too long.
 type socket struct {
 	path  string
 	ready chan struct{}
@@ -38,7 +38,7 @@ func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler, served
 	return nil
 }
 
-// client is one that reaches the socket, whatever it asks.
+// client returns a client that connects to the socket for any address.
 func (s socket) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -48,7 +48,7 @@ func (s socket) client() *http.Client {
 	}}
 }
 
-// doomed is a gateway whose disk may die, and the sandbox's side, which asks until it has every reply.
+// doomed is a gateway whose disk may fail, and the sandbox's side, which repeats each call until it gets a reply.
 type doomed struct {
 	options proxy.Options
 	disk    *mortal
@@ -57,7 +57,7 @@ type doomed struct {
 	stop    func()
 }
 
-// newDoomed starts a gateway on a copy of a host's folder; its disk dies after so many bytes.
+// newDoomed starts a gateway on a copy of a host's folder. Its disk fails after the given number of bytes.
 func newDoomed(t *testing.T, of *host, bytes int) *doomed {
 	t.Helper()
 	d := &doomed{options: of.options}
@@ -86,14 +86,14 @@ func (d *doomed) start(t *testing.T, disk *mortal) {
 	await(t, d.channel.ready)
 }
 
-// restart starts the gateway again, with a sound disk.
+// restart starts the gateway again with a disk that does not fail.
 func (d *doomed) restart(t *testing.T) {
 	t.Helper()
 	d.stop()
 	d.start(t, newMortal(math.MaxInt))
 }
 
-// ask is one call. Without an answer, for which there is no reason but the gateway's death, it is asked again.
+// ask makes one call. A call can fail only because of the gateway's death, and is then repeated.
 func (d *doomed) ask(t *testing.T, id, body string) string {
 	t.Helper()
 	got := make(chan reply, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// A client's URL leads to no special address that the operator does not allow; the operator's own endpoints may be anywhere.
+// A client's URL reaches no special address that the operator does not allow. The operator's own endpoints may have any address.
 func TestClientsReachNoSpecialAddress(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, func(o *proxy.Options) { o.Egress = egress.Policy{} }), newEngine(t, says(goodReply))
@@ -29,8 +29,8 @@ func TestClientsReachNoSpecialAddress(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// What answers at an address that a client gave is not shown to the client unless it is an error of a model API, and of that only what
-// such errors have.
+// The reply from an address that a client named is not shown to the client unless it is an error of a model API. Of such an error, only the
+// usual members are shown.
 func TestClientsReadNothingElseOfAnAddress(t *testing.T) {
 	t.Parallel()
 	const secret = "AKIA-credentials-of-the-host"

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// Each rollout stays with one of several engines, over a restart too, and rollouts spread over them.
+// Each rollout stays with one of several engines, even after a restart, and rollouts are spread over the engines.
 func TestARolloutStaysWithItsEngine(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -60,8 +60,8 @@ func counts(engines []*engine) []int {
 	return n
 }
 
-// When its engine is lost a rollout moves on to another, and the agent does not notice. The lost one keeps its port: once free, it
-// might go to the next listener.
+// If a rollout's engine is lost, the rollout moves to another one, and the agent does not notice. The lost engine keeps its port, because a
+// free port might be assigned to the next listener.
 func TestALostEngineIsPassedOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -93,11 +93,11 @@ func TestALostEngineIsPassedOver(t *testing.T) {
 	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries})
 }
 
-// When the next engine has a hiccup while the first is gone, calls take turns between them, and do not stay with the first.
+// If the next engine fails once while the first is lost, calls alternate between both engines and do not stay with the first.
 func TestAllEnginesAreLost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	var asked atomic.Int32 // the fourth request is the first that is answered, whichever engine has it
+	var asked atomic.Int32 // only the fourth request is answered, by either engine
 	step := func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) < 4 {
 			panic(http.ErrAbortHandler)
@@ -111,7 +111,7 @@ func TestAllEnginesAreLost(t *testing.T) {
 	require.Equal(t, []int{2, 2}, counts(engines))
 }
 
-// A turn names the engine it is of, without what is secret in its address; of one engine alone there is nothing to tell.
+// A turn names its engine without the credentials in the address. With a single engine, it names none.
 func TestATurnNamesItsEngine(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -129,7 +129,7 @@ func TestATurnNamesItsEngine(t *testing.T) {
 	require.Empty(t, h.turns(t, one.ID)[0].Engine)
 }
 
-// A name and password in the endpoint's address are sent as HTTP has it, unless there is a key; and a redirect leads nowhere.
+// User name and password in the endpoint's address are sent as HTTP Basic credentials unless there is a key. Redirects are not followed.
 func TestAddressWithAName(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A call of another process or session is recorded as foreign and never trained on, and a subagent of a known session is not foreign.
+// A call of another process or session is recorded as foreign and never trained on. A subagent of a known session is not foreign.
 func TestForeignCalls(t *testing.T) {
 	t.Parallel()
 	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
@@ -50,7 +50,7 @@ func TestForeignCalls(t *testing.T) {
 	}
 }
 
-// Sessions are kept over a restart, and descendants count where the route says so.
+// Sessions survive a restart. Calls of descendant processes count as the agent's if the route permits it.
 func TestSessionsAreKept(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -67,7 +67,7 @@ func TestSessionsAreKept(t *testing.T) {
 	}
 }
 
-// A foreign call that the endpoint refuses says nothing of the endpoint: the agent could otherwise have its rollout made again.
+// A refused foreign call does not count as a failure of the endpoint. Otherwise the agent could cause its rollout to be repeated.
 func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, `{"message":"no such model"}`))
@@ -80,16 +80,16 @@ func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	require.NotNil(t, h.status(t, r.ID).Failure)
 }
 
-// Each call that reaches the endpoint counts as a turn: foreign ones, those that look like titles, and those that were given up.
+// Each call that reaches the endpoint counts as a turn, including foreign calls, calls that look like titles, and abandoned calls.
 func TestEveryCallCountsForTheBudget(t *testing.T) {
 	t.Parallel()
 	const title = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
 	for name, tc := range map[string]struct {
 		body    string
 		headers []string
-		calls   int // that go through
+		calls   int // calls that reach the endpoint
 	}{
-		"titles":  {title, nil, 3}, // the first is free
+		"titles":  {title, nil, 3}, // the first title is free
 		"foreign": {streamed, []string{wire.OriginHeader, "shell"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestEveryCallCountsForTheBudget(t *testing.T) {
 	}
 }
 
-// An agent that hangs up on each reply has sampled it.
+// The reply to an agent that hangs up was sampled, so the call counts.
 func TestCallsThatAreGivenUpCount(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
@@ -136,7 +136,7 @@ func TestCallsThatAreGivenUpCount(t *testing.T) {
 	require.Contains(t, send(t.Context(), h.channels.url(t, r.SandboxID), "", streamed).body, `"content":""`)
 }
 
-// What the calls of one route take on disk is bounded, also where the agent posts as much as it can.
+// The disk space for the calls of a route is bounded, even if the agent sends as much as it can.
 func TestTraceBudget(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))
@@ -149,7 +149,7 @@ func TestTraceBudget(t *testing.T) {
 	require.Len(t, e.requests(), 4)
 }
 
-// A request that repeats the one before takes little on disk, and as much as any other where the trace is written out.
+// A request that repeats the previous one takes little disk space but full space in the exported trace, whose size is bounded, too.
 func TestTraceBudgetOfRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))

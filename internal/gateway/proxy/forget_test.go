@@ -25,7 +25,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// line is a Dialer whose channels are function calls.
+// line is a Dialer that passes each channel's handler to the test.
 type line chan http.Handler
 
 func (l line) ServeModel(ctx context.Context, _ string, h http.Handler, served func()) error {
@@ -38,7 +38,7 @@ func (l line) ServeModel(ctx context.Context, _ string, h http.Handler, served f
 	return nil
 }
 
-// request does one request of the admin or the trainer API, without a network between.
+// request makes a request of the admin or the trainer API without a network.
 func request(t *testing.T, h http.Handler, token, method, path string, body any) int {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -58,7 +58,7 @@ func routeTo(id, endpoint, url string) gateway.Route {
 	}
 }
 
-// A trainer may give every rollout another address. What the gateway knows of one that no route has any more is forgotten.
+// A trainer may use another address for every rollout. The gateway forgets the state of an address that no route uses any more.
 func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
@@ -73,7 +73,7 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, request(t, admin, key.Token("gateway admin"), "GET", "/ready/vllm@"+host, nil))
 		require.Equal(t, http.StatusOK, request(t, trainer, key.Token("gateway trainer"), "GET", "/upstreams/"+host, nil))
 		if i%20 < 19 {
-			continue // a route is a folder on the disk, and most that asks does not come to one
+			continue // a route creates a folder on disk, and most requests do not lead to a route
 		}
 		route := routeTo(fmt.Sprintf("r%d", i), []string{"", "vllm"}[i/20%2], "http://"+host+"/v1")
 		require.Equal(t, http.StatusNoContent, request(t, admin, key.Token("gateway admin"), "PUT", "/routes/"+route.ID, route))
@@ -85,7 +85,7 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 	require.Zero(t, upstreams)
 }
 
-// An upstream is not at rest while it is paused, in use, failing, or has had its share of requests: it is kept until it is.
+// The gateway keeps an upstream while it is paused, in use, failing or has used up its rate. It forgets the upstream afterwards.
 func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 			require.Less(t, request(t, api.TrainerHandler(), key.Token("gateway trainer"), "POST", "/upstreams/"+name+"/"+what, map[string]int{"for_s": 60}), 300)
 		}
 		holds := func(want int, why string) {
-			admin("GET", "/ready/vllm", nil) // looks after the others, too
+			admin("GET", "/ready/vllm", nil) // removes idle upstreams, too
 			upstreams, _ := s.Remembered()
 			require.Equal(t, want, upstreams, why)
 		}
@@ -119,7 +119,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 		trainer("pause", address)
 		holds(1, "it is paused, and no rollout has it yet")
 		admin("PUT", "/routes/a", routeTo("a", "", dead))
-		agent := <-agents // of a, before there is another
+		agent := <-agents // the handler of route a, before another route is open
 		admin("PUT", "/routes/b", routeTo("b", "vllm", dead))
 		<-agents
 		begun := time.Now()
@@ -151,7 +151,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 
 		for i := range 50 {
 			r := routeTo(fmt.Sprint("c", i), "", fmt.Sprintf("http://127.0.0.1:1/%d/v1", i))
-			r.Limits.Call = 400 * time.Millisecond // for one try
+			r.Limits.Call = 400 * time.Millisecond // enough for one upstream request
 			admin("PUT", "/routes/"+r.ID, r)
 			require.Equal(t, http.StatusBadRequest, call(<-agents))
 			admin("DELETE", "/routes/"+r.ID, nil)
@@ -174,7 +174,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 	})
 }
 
-// While other rollouts come and go at an address, a call under way there is never lost from sight: a drain waits for it.
+// A call in progress at an address is not forgotten while other rollouts at this address start and end, so that a drain waits for it.
 func TestACallUnderWayIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])

@@ -13,13 +13,13 @@ import (
 
 const (
 	byIDs = `{"model":"m","prompt":[1,2,3],"max_tokens":9}`
-	// noIDs is a completion without the tokens' ids, as SGLang gives it.
+	// noIDs is a completion without token ids, as sent by SGLang.
 	noIDs     = `{"choices":[{"index":0,"text":"lost","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`
 	generated = `{"text":"Hello","output_ids":[10,11],"meta_info":{"finish_reason":{"type":"stop","matched":11},"prompt_tokens":3,"completion_tokens":2,
 		"weight_version":"w7","output_token_logprobs":[[-0.5,10,null],[-0.25,11,null]]}}`
 )
 
-// newSGLang is an engine that answers by path.
+// newSGLang returns an engine that answers by path.
 func newSGLang(t *testing.T, generate http.HandlerFunc) *engine {
 	t.Helper()
 	paths := http.NewServeMux()
@@ -31,7 +31,7 @@ func newSGLang(t *testing.T, generate http.HandlerFunc) *engine {
 	return newEngine(t, paths.ServeHTTP)
 }
 
-// SGLang is found out by the first reply without ids, and called by /generate from then on, with what the rollout pins.
+// SGLang is detected by the first reply without ids and called at /generate from then on, with the pinned parameters.
 func TestSGLangIsCalledByGenerate(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newSGLang(t, answers(200, generated))
@@ -67,7 +67,7 @@ func memberOf(t *testing.T, object []byte, key string) json.RawMessage {
 	return all[key]
 }
 
-// A router that hides /generate leaves the reply as it is.
+// If a router does not offer /generate, the reply is used as it is.
 func TestEngineWithoutGenerate(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newSGLang(t, nil)
@@ -79,7 +79,7 @@ func TestEngineWithoutGenerate(t *testing.T) {
 	require.Empty(t, h.turns(t, "r1.1")[0].ParamFixes)
 }
 
-// The rollout's end closes the connection of a /generate call: SGLang then ends the generation.
+// The end of the rollout closes the connection of a /generate call, so that SGLang ends the generation.
 func TestEndCancelsGenerate(t *testing.T) {
 	t.Parallel()
 	begun, gone := make(chan struct{}), make(chan struct{})
@@ -104,7 +104,7 @@ func TestEndCancelsGenerate(t *testing.T) {
 	require.Equal(t, "aborted: the trainer said so", h.turns(t, "r1.1")[0].Broken)
 }
 
-// A broken reply of /generate is asked for again; a parameter that the engine does not know refuses the rollout for good.
+// A broken reply of /generate is requested again. If the engine does not support a pinned parameter, the refusal is final.
 func TestGenerateThatFails(t *testing.T) {
 	t.Parallel()
 	replies := make(chan string, 4)

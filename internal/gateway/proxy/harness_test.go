@@ -27,25 +27,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// canary is a model key that must be seen nowhere but in the Authorization header of upstream requests.
+// canary is a model key that must appear only in the Authorization header of upstream requests.
 const canary = "sk-canary-0123456789abcdef"
 
 // loopback allows the endpoints of tests.
 func loopback() egress.Policy {
 	p, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
 	if err != nil {
-		panic(err) // the patterns are right
+		panic(err) // the patterns are valid
 	}
 	return p
 }
 
 const patience = 5 * time.Minute
 
-// channels is a Dialer: each sandbox's model channel is a listener of its own.
+// channels is a Dialer. Each sandbox's model channel has its own listener.
 type channels struct {
 	mu   sync.Mutex
 	open map[string]*httptest.Server
-	tell func(id, url string) // of each new channel; may be nil
+	tell func(id, url string) // called for each new channel; may be nil
 }
 
 func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
@@ -80,7 +80,7 @@ func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, se
 	return errors.New("connection broke")
 }
 
-// breakOff ends a sandbox's channel as a lost connection does.
+// breakOff ends a sandbox's channel like a lost connection.
 func (d *channels) breakOff(id string) {
 	d.mu.Lock()
 	srv := d.open[id]
@@ -104,7 +104,7 @@ func (d *channels) url(t *testing.T, id string) string {
 	return url
 }
 
-// host is a gateway at work on a folder.
+// host is a running gateway with its folder.
 type host struct {
 	dir      string
 	key      seal.Key
@@ -130,7 +130,7 @@ func newHost(t *testing.T, change ...func(*proxy.Options)) *host {
 	return h
 }
 
-// start opens the gateway; after a stop it is the same gateway started again.
+// start starts the gateway, or restarts it on the same folder after stop.
 func (h *host) start(t *testing.T) {
 	t.Helper()
 	h.channels = &channels{open: map[string]*httptest.Server{}}
@@ -193,7 +193,7 @@ func (h *host) turns(t *testing.T, id string) []rollout.Turn {
 	}
 }
 
-// reply is what the agent saw.
+// reply is what the agent received.
 type reply struct {
 	status int
 	header http.Header
@@ -201,7 +201,7 @@ type reply struct {
 	err    error
 }
 
-// send makes one call of the agent and waits for all of the answer.
+// send makes one call as the agent and reads the complete reply.
 func send(ctx context.Context, url, callID, body string, headers ...string) reply {
 	return sendBy(ctx, http.DefaultClient, url, callID, body, headers...)
 }
@@ -227,7 +227,7 @@ func sendBy(ctx context.Context, agent *http.Client, url, callID, body string, h
 	return reply{status: res.StatusCode, header: res.Header, body: string(b), err: err}
 }
 
-// later makes a call in the background.
+// later makes a call in a goroutine.
 func later(t *testing.T, url, callID, body string, headers ...string) <-chan reply {
 	t.Helper()
 	out := make(chan reply, 1)
@@ -235,13 +235,13 @@ func later(t *testing.T, url, callID, body string, headers ...string) <-chan rep
 	return out
 }
 
-// streamed asks for all that the gateway asks for too, so that nothing is taken out of the reply.
+// streamed requests everything that the gateway requests, too, so that nothing is removed from the reply.
 const streamed = `{"model":"m","stream":true,"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"max_tokens":32000,` +
 	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true}`
 
 const unary = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
 
-// goodReply is a whole reply as vLLM streams it.
+// goodReply is a complete reply as streamed by vLLM.
 const goodReply = `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[1,2,3]}
 
 data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{"index":0,"delta":{"content":"Hel"},"logprobs":{"content":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[]}]},"finish_reason":null,"token_ids":[10]}]}
@@ -254,7 +254,7 @@ data: [DONE]
 
 `
 
-// engine is a scripted upstream. Each request is answered by the next step; the last step answers all that follow.
+// engine is a scripted upstream. Each request is answered by the next step; the last step answers all further requests.
 type engine struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -303,7 +303,7 @@ func (e *engine) paths() []string {
 	return all
 }
 
-// says streams a reply.
+// says streams the text as a reply.
 func says(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -311,7 +311,7 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// answers with a status and a body.
+// answers replies with a status and a body.
 func answers(status int, body string, headers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(headers); i += 2 {
@@ -322,7 +322,7 @@ func answers(status int, body string, headers ...string) http.HandlerFunc {
 	}
 }
 
-// cutOff breaks the connection after some of a reply.
+// cutOff breaks the connection after the text.
 func cutOff(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		says(text)(w, r)
@@ -331,7 +331,7 @@ func cutOff(text string) http.HandlerFunc {
 	}
 }
 
-// hangs sends the beginning of a reply, says so, and waits until the request is cancelled (which closes gone) or released.
+// hanging sends the beginning of a reply, sends on begun, and waits until the request is cancelled (then it sends on gone) or released.
 type hanging struct {
 	begun, gone, release chan struct{}
 	first, rest          string
@@ -353,7 +353,7 @@ func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keepAlive sends comments and nothing else until the request is cancelled.
+// keepAlive sends only comments until the request is cancelled.
 func (h *hanging) keepAlive(w http.ResponseWriter, r *http.Request) {
 	h.begun <- struct{}{}
 	for r.Context().Err() == nil {

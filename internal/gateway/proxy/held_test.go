@@ -22,7 +22,7 @@ import (
 
 const title = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
 
-// holds waits until calls of the route have been held back for so long.
+// holds waits until the route holds calls back and has held them for at least d.
 func (h *host) holds(t *testing.T, d time.Duration) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -31,7 +31,7 @@ func (h *host) holds(t *testing.T, d time.Duration) {
 	}, patience, pollStep)
 }
 
-// The time of a pause counts as held during and after the pause, once for concurrent calls, and for the agent's own calls only.
+// The time of a pause counts as held during and after the pause, once for concurrent calls, and only for the agent's own calls.
 func TestHeldWhilePaused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -62,14 +62,14 @@ func TestHeldWhilePaused(t *testing.T) {
 	require.LessOrEqual(t, s.Held, time.Since(began))
 
 	before := s.Held
-	pause() // while the agent does something else
+	pause() // while the agent makes no call
 	time.Sleep(300 * time.Millisecond)
 	resume()
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, own...).status)
 	require.Equal(t, before, h.status(t, r.ID).Held)
 }
 
-// What a drain takes from a call counts as held: the try that it ended, and the pause.
+// The time that a drain costs a call counts as held: the time of the upstream request that the drain ended, and the pause.
 func TestHeldByADrain(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), "")
@@ -88,7 +88,8 @@ func TestHeldByADrain(t *testing.T) {
 	require.Equal(t, goodReply, await(t, got).body)
 }
 
-// Tries that failed count as held, up to the next try. A wait for other calls and a call that hangs do not: an agent makes as many calls as it likes.
+// The time of failed upstream requests up to the next one counts as held. Waiting for other calls and a hanging call do not count, because
+// the agent decides how many calls it makes.
 func TestHeldByAnEndpointThatFails(t *testing.T) {
 	t.Parallel()
 	hang := newHanging("", goodReply)
@@ -113,7 +114,7 @@ func TestHeldByAnEndpointThatFails(t *testing.T) {
 	require.Equal(t, held, h.status(t, r.ID).Held)
 }
 
-// gatewayProcess is a gateway in a process of its own, with a route that has had one call.
+// gatewayProcess is a gateway in its own process, with a route that has had one call.
 type gatewayProcess struct {
 	*process
 	dir   string
@@ -145,7 +146,7 @@ func (m *gatewayProcess) status(t *testing.T) gateway.RouteStatus {
 	return s
 }
 
-// restart kills the gateway and starts it again after a while.
+// restart kills the gateway and starts it again after the given time.
 func (m *gatewayProcess) restart(t *testing.T, after time.Duration) {
 	t.Helper()
 	m.kill()
@@ -153,7 +154,7 @@ func (m *gatewayProcess) restart(t *testing.T, after time.Duration) {
 	m.process = startProcess(t, m.dir)
 }
 
-// marked waits until the gateway has noted so many calls under way.
+// marked waits until the gateway has saved the given number of open calls.
 func (m *gatewayProcess) marked(t *testing.T, calls int) {
 	t.Helper()
 	from := time.Now()
@@ -167,8 +168,8 @@ func (m *gatewayProcess) marked(t *testing.T, calls int) {
 	}, patience, pollStep)
 }
 
-// The time of calls that a gateway held back when it was killed, the work of others that were lost, and the time until it is back, are not lost, however
-// often it is killed.
+// When a gateway is killed, the held time includes the time for which it held calls back, the lost work of open calls, and the time until
+// the restart, also after repeated kills.
 func TestHeldByAGatewayThatDies(t *testing.T) {
 	t.Parallel()
 	const away = time.Second
@@ -204,7 +205,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 	}
 }
 
-// A gateway whose machine is suspended counts as unreachable. If it is killed afterwards, the time is not lost.
+// The time for which the gateway's machine is suspended counts as held, even if the gateway is killed afterwards.
 func TestHeldByAGatewayThatStandsStill(t *testing.T) {
 	t.Parallel()
 	const still = 2 * time.Second
@@ -214,7 +215,7 @@ func TestHeldByAGatewayThatStandsStill(t *testing.T) {
 	require.Eventually(t, func() bool { return stopped(m.cmd.Process.Pid) }, patience, pollStep)
 	time.Sleep(still)
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGCONT))
-	s := m.status(t) // the first thing that it does
+	s := m.status(t) // the first request after SIGCONT
 	require.GreaterOrEqual(t, s.Held, still)
 	require.Less(t, s.Held, time.Since(m.began))
 	m.marked(t, 0)
@@ -223,14 +224,14 @@ func TestHeldByAGatewayThatStandsStill(t *testing.T) {
 	require.Less(t, m.status(t).Held, time.Since(m.began))
 }
 
-// stopped says whether a process is stopped by a signal.
+// stopped reports whether a process is stopped by a signal.
 func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, ok := strings.Cut(string(stat), ") ")
 	return err == nil && ok && strings.HasPrefix(after, "T")
 }
 
-// A gateway that is stopped under a call loses its work as one that is killed does.
+// A gateway that stops during a call loses the call's work, as a killed gateway does.
 func TestHeldByAGatewayThatStops(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), "")
@@ -241,7 +242,7 @@ func TestHeldByAGatewayThatStops(t *testing.T) {
 	await(t, hang.begun)
 	seen := time.Now()
 	time.Sleep(500 * time.Millisecond)
-	least := time.Since(seen) // it is held back until a moment within stop
+	least := time.Since(seen) // the lost work ends at a moment within stop
 	h.stop()
 	h.start(t)
 	s := h.status(t, r.ID)
@@ -249,7 +250,8 @@ func TestHeldByAGatewayThatStops(t *testing.T) {
 	require.Less(t, s.Held, time.Since(asked))
 }
 
-// A call that came to its end after the latest mark is not lost, and a gateway that noted nothing for long was not away before the agent's first call.
+// A call that was recorded after the latest mark does not count as lost. The gateway does not count as away before the agent's first call,
+// even if its mark is old.
 func TestRecordedCallsAreNotLost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -22,7 +22,7 @@ func traceBytes(n int64) func(*proxy.Options) {
 	return func(o *proxy.Options) { o.TraceBytes = n }
 }
 
-// random is text that shares nothing with another.
+// random returns random text, which has no long part in common with other text.
 func random(n int) string {
 	b := make([]byte, n)
 	for i := range b {

@@ -30,7 +30,7 @@ func (h *host) onHost(t *testing.T, r gateway.Route) *gateway.Model {
 	return h.client.Model(r.ID)
 }
 
-// A route needs no sandbox; its calls are recorded and counted, and a repeated one is answered from its record.
+// A route needs no sandbox. Its calls are recorded and counted, and a repeated call is answered from its record.
 func TestHostCallIsRecordedAndRepeated(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -60,7 +60,7 @@ func TestHostCallIsRecordedAndRepeated(t *testing.T) {
 	require.Equal(t, 1, status.Turns)
 }
 
-// A worker that is killed comes back and asks again: the call outlives its caller, and is one turn. Calls of the sandbox are not held for it.
+// A restarted worker repeats its call. The call outlives the first worker and is one turn. A call from the sandbox is not kept that way.
 func TestHostCallOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Hold = time.Hour })
@@ -77,7 +77,7 @@ func TestHostCallOutlivesItsCaller(t *testing.T) {
 	await(t, slow.begun)
 	kill()
 	require.Equal(t, fault.Unavailable, fault.KindOf(await(t, over)))
-	// An agent in the sandbox that hangs up later loses its call.
+	// an agent in the sandbox that hangs up afterwards loses its call
 	ctx, hangUp := context.WithCancel(t.Context())
 	go send(ctx, url, "in-sandbox", unary)
 	await(t, slow.begun)
@@ -119,7 +119,7 @@ func TestHostCallNeedsTheRoutesToken(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// Once the route makes no calls, the caller learns why; what is on record it still gets.
+// Once the route accepts no more calls, the caller gets the reason. Recorded replies are still returned.
 func TestHostCallOfAClosedRoute(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -141,7 +141,7 @@ func TestHostCallOfAClosedRoute(t *testing.T) {
 	require.Equal(t, first, again)
 }
 
-// A refusal is an error at once; no answer is asked for again.
+// A refusal is returned as an error at once. A broken connection to the gateway is retried.
 func TestHostCallThatIsRefused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(400, `{"error":{"message":"prompt is too long"}}`, "Content-Type", "application/json"))
@@ -164,7 +164,7 @@ func TestHostCallThatIsRefused(t *testing.T) {
 	require.Equal(t, 3, asked)
 }
 
-// Calls that wait share a connection.
+// Waiting calls share one connection.
 func TestWaitingRequestsShareAConnection(t *testing.T) {
 	t.Parallel()
 	const many = 50
@@ -183,7 +183,7 @@ func TestWaitingRequestsShareAConnection(t *testing.T) {
 	}))
 	defer srv.Close()
 	client := gateway.NewClient(srv.URL, newHost(t).key)
-	_, err := client.Routes(t.Context()) // the connection is there
+	_, err := client.Routes(t.Context()) // opens the connection
 	require.NoError(t, err)
 	failed := make(chan error, many)
 	for range many {
@@ -199,7 +199,7 @@ func TestWaitingRequestsShareAConnection(t *testing.T) {
 	}
 }
 
-// Calls whose bodies wait to be read do not hold up the others of their connection.
+// Calls whose bodies are not read yet do not block other calls on their connection.
 func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})

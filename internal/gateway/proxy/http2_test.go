@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// The model channel speaks HTTP/2: calls, hanging up and stopping must work there as they do over HTTP/1.
+// On an HTTP/2 model channel, calls, disconnects and stops work as over HTTP/1.
 func TestOverHTTP2(t *testing.T) {
 	t.Parallel()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
@@ -47,7 +47,7 @@ func TestOverHTTP2(t *testing.T) {
 	require.Empty(t, turns[3].Broken)
 }
 
-// An agent that hangs up as soon as it has read the end of a long reply has got all of it.
+// An agent that disconnects as soon as it has read the end of a long reply has received the complete reply.
 func TestHangUpAtTheEnd(t *testing.T) {
 	t.Parallel()
 	transport := &http.Transport{Protocols: new(http.Protocols)}

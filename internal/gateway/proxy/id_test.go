@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// A route's ID is the name of a folder, and of no other.
+// A route id must be a valid name of a single folder.
 func TestRouteIDs(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

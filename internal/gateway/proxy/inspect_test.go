@@ -14,14 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// plays is an engine that plays one script for any conversation.
+// plays returns an engine that plays one script for any conversation.
 func plays(t *testing.T, o scripted.Options) *engine {
 	t.Helper()
 	o.Scripts = scripted.Scripts{{Name: "any", Turns: []scripted.Turn{{Text: "Hello there."}}}}
 	return newEngine(t, scripted.New(o).ServeHTTP)
 }
 
-// without is the engine without a path.
+// without makes the engine answer 404 for a path.
 func without(e *engine, path string) {
 	next := e.steps[0]
 	e.steps[0] = func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func without(e *engine, path string) {
 	}
 }
 
-// An endpoint is probed for what it gives, and the report is about the rollout that asks.
+// The gateway probes what an endpoint supports. The report depends on the parameters of the rollout.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	atOne := (&rollout.Sampling{Temperature: ptr(1.0)}).ForTraining()
@@ -107,7 +107,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// The report is on the API that the agent calls: each has a probe of its own.
+// The report covers the API that the agent calls; each API has its own probe.
 func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for path, tc := range map[string]struct {
@@ -139,7 +139,7 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	}
 }
 
-// An agent of completions has a probe of completions: two calls with a prompt of text, whose alternatives stand in columns.
+// An agent that calls completions has a probe of completions: two calls with a text prompt, whose alternatives are in separate lists.
 func TestInspectOfCompletions(t *testing.T) {
 	t.Parallel()
 	for mode, second := range map[rollout.LogprobsMode]string{"processed": `{" x":-0.75,"Hel":-0.25}`, "raw": `{" x":-1.5,"Hel":-0.5}`} {
@@ -166,7 +166,7 @@ func TestInspectOfCompletions(t *testing.T) {
 	}
 }
 
-// One probe serves all routes with the same endpoint and parameters. It does not count as a call of any of them.
+// One probe serves all routes with the same endpoint and parameters. It is not counted as a call of any route.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), plays(t, scripted.Options{})
@@ -193,7 +193,7 @@ func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	require.Len(t, e.requests(), 3, "what is not trained on is not probed")
 }
 
-// Turns with raw log probabilities are recorded, and not trained on.
+// Turns with raw log probabilities are recorded but not trained on.
 func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), plays(t, scripted.Options{RawLogprobs: true})
@@ -210,7 +210,7 @@ func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
 	require.NotEmpty(t, turn.PerTokenLogps)
 }
 
-// An engine that names tokens by their ids, and does nothing else for training, is enough where it tokenises prompts.
+// An engine that only names tokens by their ids suffices for training if it also tokenises prompts.
 func TestTokensNamedByTheirIDs(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), plays(t, scripted.Options{NamedIDs: true})

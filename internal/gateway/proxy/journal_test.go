@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A route that is opened again under its ID is another one: it has none of the turns of the first, nor answers from them, and
-// that stays so over a restart.
+// A route that is opened again under the same id is a new route. It has neither the turns of the first route nor replies from them, also
+// after a restart.
 func TestReopenedRouteIsNew(t *testing.T) {
 	t.Parallel()
 	leave := map[string]func(t *testing.T, h *host){
@@ -48,8 +48,8 @@ func TestReopenedRouteIsNew(t *testing.T) {
 	}
 }
 
-// A gateway killed at any byte of a route's journal has either the route as it was before, with its turns, or none, which is
-// then opened as if for the first time.
+// After a kill at any byte of a route's journal, the gateway has either the previous route with its turns or no route. A missing route can be
+// opened as if for the first time.
 func TestJournalIsKilledAtAnyByte(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))

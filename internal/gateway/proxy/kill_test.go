@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// process is a gateway in a process of its own.
+// process is a gateway in its own process.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -29,7 +29,7 @@ type process struct {
 
 func startProcess(t *testing.T, dir string) *process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) // ended by kill, and by itself when the test is gone
+	cmd := exec.Command(os.Args[0]) // ended by kill, or by itself when the test ends
 	cmd.Env = append(os.Environ(), childFolder+"="+dir)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -57,8 +57,8 @@ func (p *process) kill() {
 	_ = p.stdin.Close()
 }
 
-// A gateway killed at any moment of a call loses nothing and repeats nothing: a repeated call gets a whole reply,
-// and the trace has exactly one whole turn for each call.
+// A gateway killed at any moment of a call loses and repeats nothing: a repeated call gets a complete reply, and the trace has exactly one
+// complete turn for each call.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	const calls = 12
@@ -69,7 +69,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		for _, part := range strings.SplitAfter(goodReply, "\n\n") {
 			says(part)(w, r)
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(2 * time.Millisecond) // the time of a token, so that kills fall inside replies
+			time.Sleep(2 * time.Millisecond) // as long as a token, so that kills fall inside replies
 		}
 	})
 	p := startProcess(t, dir)
@@ -85,7 +85,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got, at := make(chan reply, 1), url
 		go func() { got <- send(ctx, at, id, streamed) }()
-		select { // each call is killed a little later than the one before
+		select { // each call is interrupted a little later than the previous one
 		case <-got:
 		case <-time.After(time.Duration(i) * 3 * time.Millisecond):
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 )
 
-// Three listeners, three tokens: each token is valid at one listener only, and nothing is open without a token.
+// Each of the three listeners has its own token, which is valid at no other listener. Without a token nothing is accessible.
 func TestEachListenerHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	const configured = "a-trainers-own-token"

@@ -19,7 +19,7 @@ import (
 
 func passThrough(o *proxy.Options) { o.PassThrough = true }
 
-// begin makes a call and returns the answer as soon as it begins.
+// begin makes a call and returns the response as soon as it begins.
 func begin(t *testing.T, url, body string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
@@ -30,12 +30,12 @@ func begin(t *testing.T, url, body string) *http.Response {
 	return res
 }
 
-// untilEnd is what comes before the event that ends the good reply.
+// untilEnd returns the part of the good reply before its last event with a choice.
 func untilEnd() string {
 	return goodReply[:strings.LastIndex(goodReply, `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{`)]
 }
 
-// A reply that is passed through is there before the engine has ended it, and the rest of it once it is on record.
+// A passed-through reply reaches the agent before the engine has finished it. The end of the reply follows once the reply is recorded.
 func TestPassThrough(t *testing.T) {
 	t.Parallel()
 	recording, recorded := make(chan struct{}), make(chan struct{})
@@ -57,7 +57,7 @@ func TestPassThrough(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
 }
 
-// However an engine ends its lines, each event is handed on when it is whole, and the bytes are the engine's own.
+// Each complete event is passed on with unchanged bytes, regardless of the engine's line endings.
 func TestPassThroughOfEveryLineEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n", "CR": "\r"} {
@@ -80,13 +80,13 @@ func TestPassThroughOfEveryLineEnd(t *testing.T) {
 	}
 }
 
-// An agent never gets the end of a reply that is not on record: without one it takes nothing for whole.
+// An agent never gets the end of a reply that is not recorded, so it does not treat the reply as complete.
 func TestPassThroughOfWhatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, passThrough, func(o *proxy.Options) {
 		o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") }
 	})
-	// Between the event with the finish reason and the end mark stands more than one read takes in.
+	// The gap between the event with the finish reason and the end mark exceeds one read.
 	reply := strings.Replace(goodReply, "data: [DONE]", strings.Repeat(": still here\n\n", 100_000)+"data: [DONE]", 1)
 	got := send(t.Context(), h.open(t, h.route(newEngine(t, says(reply)).URL)), "", streamed)
 	require.NotContains(t, got.body, `"finish_reason":"stop"`)
@@ -94,7 +94,7 @@ func TestPassThroughOfWhatCannotBeRecorded(t *testing.T) {
 	require.Contains(t, got.body, "could not record this call")
 }
 
-// What only the gateway asked for is not passed through, nor is the key.
+// Members that only the gateway requested are not passed through, and neither is the key.
 func TestPassThroughKeepsItsOwnToItself(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(goodReply, `"Hel"`, `"`+canary+`"`, 1)
@@ -109,7 +109,7 @@ func TestPassThroughKeepsItsOwnToItself(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
 }
 
-// A break before the agent has seen anything is retried; a later one is sent to it as an error event and recorded.
+// A break before the first byte to the agent is retried. A later break is sent to the agent as an error event and recorded.
 func TestPassThroughOfABrokenReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, passThrough)
@@ -131,7 +131,7 @@ func TestPassThroughOfABrokenReply(t *testing.T) {
 	requireFailure(t, h, fault.UpstreamFailed, "cut off")
 }
 
-// When the agent has seen nothing of a broken try, the next try is passed through from its beginning.
+// If the agent has received nothing of a broken upstream request, the next one is passed through from its beginning.
 func TestPassThroughAfterATryWithoutContent(t *testing.T) {
 	t.Parallel()
 	counts := `data: {"id":"c0","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":0}}` + "\n\n"
@@ -153,8 +153,8 @@ func TestPassThroughAfterATryWithoutContent(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// An agent that waits for a stream gets comments until the reply comes, or an event that says why there is none. An agent that asked for
-// no stream gets nothing before its answer.
+// An agent that waits for a stream gets comments until the reply or an error event follows. An agent that did not request a stream gets
+// nothing before its reply.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -193,7 +193,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// syncing has the first record's sync announced, and kept until it is let go.
+// syncing closes announce at the first sync of a record and blocks each sync until letGo is closed.
 func syncing(announce chan<- struct{}, letGo <-chan struct{}) func(*proxy.Options) {
 	first := sync.OnceFunc(func() { close(announce) })
 	return func(o *proxy.Options) {

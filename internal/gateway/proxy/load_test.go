@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A thousand streams at a time go through one gateway; none is turned away or cut.
+// One gateway serves a thousand concurrent streams and neither rejects nor cuts any.
 func TestAThousandStreamsInFlight(t *testing.T) {
 	t.Parallel()
 	const routes, each = 20, 50
@@ -20,7 +20,7 @@ func TestAThousandStreamsInFlight(t *testing.T) {
 		says(half())(w, r)
 		_ = http.NewResponseController(w).Flush()
 		begun.Done()
-		begun.Wait() // until all are under way at once
+		begun.Wait() // until all requests are in progress
 		says(goodReply[len(half()):])(w, r)
 	})
 	agent := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: each}}

@@ -15,10 +15,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// childFolder, in the environment, makes the test binary a gateway on that folder, to be killed.
+// childFolder is the environment variable that makes the test binary a gateway on the named folder, which the test kills.
 const childFolder = "ROLLOUTD_TEST_GATEWAY"
 
-// childMark is how often that gateway notes that it is alive.
+// childMark is the interval at which that gateway marks that it is alive.
 const childMark = 100 * time.Millisecond
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child serves until it is killed, or until the test that started it is gone. It prints where its admin API is, and then
-// each model channel.
+// child serves until it is killed or until the test that started it ends. It prints the address of its admin API and then each model
+// channel.
 func child(dir string) error {
 	key, err := seal.LoadOrCreate(dir + "/key")
 	if err != nil {
@@ -51,7 +51,7 @@ func child(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with its other side
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with the test
 	}()
 	return srv.Run(ctx)
 }

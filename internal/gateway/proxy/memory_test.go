@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// hostile are replies of 48 MiB that never end. Each takes memory in its own way.
+// hostile returns endless replies of 48 MiB. Each uses memory in a different way.
 func hostile() map[string]http.HandlerFunc {
 	const size = 48 << 20
 	long := func(head, piece, tail string) http.HandlerFunc {
@@ -47,7 +47,7 @@ func hostile() map[string]http.HandlerFunc {
 	}
 }
 
-// liveHeap samples what is reachable on the heap until it is stopped, and gives the most that there was, in bytes.
+// liveHeap samples the reachable bytes on the heap until it is stopped. most stops it and returns the maximum.
 func liveHeap() (most func() uint64) {
 	stop, over := make(chan struct{}), make(chan uint64)
 	go func() {
@@ -70,9 +70,9 @@ func liveHeap() (most func() uint64) {
 	}
 }
 
-// Hostile endpoints answer 48 calls at once with 48 MiB each. What the replies hold stays bounded, calls to another endpoint are answered
-// meanwhile, and each of the hostile ones ends with an error that says why, without a piece of a reply on record. It does not run in parallel:
-// it measures the heap of the process.
+// Hostile endpoints answer 48 calls at once with 48 MiB each. The memory of the replies stays bounded, and calls to another endpoint are
+// still answered. Each hostile call ends with an error that states the reason, and no part of its reply is recorded. The test measures the
+// heap of the process, so it does not run in parallel.
 func TestMemoryOfReplies(t *testing.T) {
 	const memory, calls = 64 << 20, 48
 	good := newEngine(t, says(goodReply))
@@ -139,15 +139,15 @@ func gauge(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// large is a whole reply of so many bytes at least.
+// large returns a complete reply of at least size bytes.
 func large(size int) string {
 	event := `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 1000) + `"}}]}` + "\n\n"
 	events := strings.SplitAfter(goodReply, "\n\n")
 	return events[0] + strings.Repeat(event, size/len(event)) + strings.Join(events[1:], "")
 }
 
-// awaitLargeHeld waits until the gateway has read what a hung reply of 4 MiB sends. It then holds 10.2 MiB, or 9.9 MiB after a reply as
-// large; while its buffers grow it holds other amounts.
+// awaitLargeHeld waits until the gateway has read the sent part of a hanging reply of 4 MiB. The gateway then holds 10.2 MiB, or 9.9 MiB
+// after a reply of the same size. While its buffers grow, it holds other amounts.
 func awaitLargeHeld(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	same, last := 0, 0.0
@@ -162,7 +162,8 @@ func awaitLargeHeld(t *testing.T, registry *prometheus.Registry) {
 	}, patience, time.Millisecond)
 }
 
-// A reply without memory is requested again, and arrives whole once another has released its memory. It is not a failure of the endpoint.
+// A reply for which there is no memory is requested again, and arrives once another reply has released its memory. The endpoint is not
+// considered failed.
 func TestACallWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	whole := large(4 << 20)
@@ -175,7 +176,7 @@ func TestACallWaitsForMemory(t *testing.T) {
 	awaitLargeHeld(t, registry)
 	second := later(t, url, "second", streamed)
 	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 }, patience, time.Millisecond)
-	// It is gone while a try gets its first bytes.
+	// The status has no trouble while an upstream request receives its first bytes.
 	require.Eventually(t, func() bool { return strings.Contains(h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib") }, patience, time.Millisecond)
 	require.NoError(t, h.server.Ready(h.route("").Model.Upstream()), "the endpoint is well")
 	close(hung.release)
@@ -191,7 +192,7 @@ func TestACallWaitsForMemory(t *testing.T) {
 	require.Nil(t, h.status(t, "r1.1").Failure)
 }
 
-// A recorded answer waits for memory: the sandbox asks for it a few times only, and the agent would be blamed.
+// A recorded reply waits for memory. The sandbox repeats a request only a few times, and a failure would be attributed to the agent.
 func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	whole := large(4 << 20)
@@ -215,7 +216,7 @@ func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	require.Len(t, h.turns(t, "r1.1"), 2)
 }
 
-// One that finds none in the time of a call is a failure of the gateway.
+// A recorded reply that gets no memory within the time of a call is a failure of the gateway.
 func TestARecordedAnswerWithoutMemoryFails(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -231,12 +232,12 @@ func TestARecordedAnswerWithoutMemoryFails(t *testing.T) {
 	require.Contains(t, failure.Message, "wait for memory")
 }
 
-// A call that finds no memory in all of its time ends as a failure of the infrastructure that names the gateway.
+// A call that gets no memory within its time ends as an infrastructure failure that names the gateway.
 func TestACallWithoutMemoryFails(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory = 1 << 20 })
 	r := h.route(newEngine(t, says(large(4<<20))).URL)
-	r.Limits.Call = 5 * time.Second // in which a busy machine asks once
+	r.Limits.Call = 5 * time.Second // long enough for one upstream request on a busy machine
 	got := send(t.Context(), h.open(t, r), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	failure := h.status(t, "r1.1").Failure
@@ -249,7 +250,7 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 	require.False(t, turns[0].Train)
 }
 
-// unfinished sends so many bytes of a reply, and nothing more.
+// unfinished sends about size bytes of a reply and then nothing more.
 func unfinished(size int) http.HandlerFunc {
 	text := large(size)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -259,8 +260,8 @@ func unfinished(size int) http.HandlerFunc {
 	}
 }
 
-// A rollout that asks for long replies and reads none leaves its endpoint's other rollouts what they need: their large replies come at the first
-// try.
+// A rollout that requests long replies and does not read them leaves enough memory for other rollouts of its endpoint: their large replies
+// succeed at the first upstream request.
 func TestARouteLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -285,7 +286,7 @@ func TestARouteLeavesRoomForOthers(t *testing.T) {
 	require.Equal(t, 1, turns[0].UpstreamTries)
 }
 
-// New rollouts wait while the replies of their endpoint hold what they may; those of other endpoints do not.
+// New rollouts wait while the replies of their endpoint use all the memory that they may use. Rollouts of other endpoints do not wait.
 func TestNewRolloutsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Endpoints = 64<<20, []string{"vllm", "openai"} })
@@ -306,7 +307,7 @@ func TestNewRolloutsWaitForMemory(t *testing.T) {
 	require.NoError(t, h.server.Ready("127.0.0.1:1"))
 }
 
-// The ids that an endpoint's /tokenize gives count as long as the answer does.
+// The token ids from an endpoint's /tokenize count as memory of the reply for as long as the reply does.
 func TestIDsOfPromptsTakeMemory(t *testing.T) {
 	t.Parallel()
 	const tokens = 500_000
@@ -330,7 +331,7 @@ func TestIDsOfPromptsTakeMemory(t *testing.T) {
 		url := h.open(t, h.route(e.URL))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
 		require.NoError(t, err)
-		res, err := http.DefaultClient.Do(req) // nothing of its body is read
+		res, err := http.DefaultClient.Do(req) // the body is not read
 		require.NoError(t, err)
 		defer res.Body.Close()
 		turns := h.turns(t, "r1.1")
@@ -341,7 +342,8 @@ func TestIDsOfPromptsTakeMemory(t *testing.T) {
 	require.GreaterOrEqual(t, held("/tokenize")-held(""), float64(4*tokens))
 }
 
-// An answer from a record takes the memory of its reply, however many records its prompt was written as the difference to.
+// A recorded reply takes only the memory of its own reply, regardless of the number of records over which its prompt is stored as
+// differences.
 func TestARecordedAnswerTakesNoMoreThanItsReply(t *testing.T) {
 	const calls, size = 12, 12 << 20
 	ids := "1" + strings.Repeat(",1", 4000)

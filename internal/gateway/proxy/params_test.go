@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Parameters that force tokens, change the template or the reply do not go upstream, however they are spelt; the record names them.
+// Parameters that force tokens or change the template or the reply are not sent upstream, in any spelling. The record names them.
 func TestForcingParametersAreRemoved(t *testing.T) {
 	t.Parallel()
 	forcing := []string{
@@ -40,7 +40,7 @@ func TestForcingParametersAreRemoved(t *testing.T) {
 	}
 }
 
-// A request of many wrong members costs little, and its record is small.
+// A request with many invalid members costs little time, and its record is small.
 func TestManyRemovedParameters(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -56,7 +56,7 @@ func TestManyRemovedParameters(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// What the engine samples under a grammar is captured and forwarded, and not trained on.
+// Tokens that are sampled under a grammar are captured and forwarded, but not trained on.
 func TestConstrainedCallsAreNotTrained(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -79,7 +79,8 @@ func TestConstrainedCallsAreNotTrained(t *testing.T) {
 	}
 }
 
-// Tools are not strict where their calls may be trained on, since engines would sample them under a grammar. Elsewhere they are the agent's.
+// Strict tools lose this mark if their calls may be trained on, because engines would sample the calls under a grammar. Otherwise they are
+// unchanged.
 func TestStrictTools(t *testing.T) {
 	t.Parallel()
 	const loose = `{"type":"function","function":{"name":"a","strict":false,"parameters":{"strict":true}}}`

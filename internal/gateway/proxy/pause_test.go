@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// A drain lets the call under way end, holds the next one back, and resume lets it go.
+// A drain lets the call in progress end and holds the next one back. Resume releases it.
 func TestDrainAndResume(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
@@ -51,13 +51,13 @@ func TestDrainAndResume(t *testing.T) {
 	require.Len(t, h.turns(t, r.ID), 2)
 }
 
-// A pause ends by itself, does not touch other upstreams, and does not hold an ended rollout's calls.
+// A pause ends by itself, does not affect other upstreams, and does not hold the calls of an ended rollout.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)
 	r.Model.Endpoint = "vllm"
-	other.ID, other.SandboxID = "r2.1", "r2.1" // known by host and port
+	other.ID, other.SandboxID = "r2.1", "r2.1" // this upstream is known by host and port
 	url, otherURL := h.open(t, r), h.open(t, other)
 
 	_, err := h.trainer.Pause(t.Context(), "vllm", 200*time.Millisecond)
@@ -75,8 +75,8 @@ func TestPause(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A server that a rollout gave under a name is paused and drained with the name, also one that comes later; what it does is held
-// against it alone.
+// A rollout's own server under an endpoint's name is paused and drained with this name, even if it is added later. A pause
+// of this server alone does not affect the others.
 func TestServersUnderOneName(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -131,7 +131,7 @@ func TestServersUnderOneName(t *testing.T) {
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
-// A drain that may not wait for long ends the calls under way; they are made again after the pause, and no caller sees it.
+// A drain with a short timeout ends the calls in progress. They are repeated after the pause, and the callers do not notice.
 func TestDrainThatEndsCalls(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), "")
@@ -157,7 +157,7 @@ func TestDrainThatEndsCalls(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
 }
 
-// A drain fails when its pause ended before the last call was over: others have begun meanwhile.
+// A drain fails if its pause ends before the last call, because other calls have begun since.
 func TestDrainThatOutlastsItsPause(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
@@ -190,7 +190,7 @@ func TestPauseRefusesNonsense(t *testing.T) {
 	require.False(t, now.Paused)
 }
 
-// A trainer that misspells the endpoint must not take it for one at rest.
+// A trainer that misspells the endpoint's name must get an error, not the status of an idle endpoint.
 func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Endpoints = []string{"vllm", "openai"} })
@@ -210,8 +210,8 @@ func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
 	require.NoError(t, misspelled(), "rollouts ask for it, so there is a host of that name")
 }
 
-// A trainer names the weights when it resumes. Each turn has the name of its weights: of the new ones after a drain, of both where a call was under way, and after a
-// restart those of before. What the engine itself says counts more.
+// A trainer names the weights when it resumes. Each turn has the name of its weights: the new name after a resume, both names if the call was
+// in progress, and the same name after a restart. A version in the engine's reply takes precedence.
 func TestWeightsThatATrainerNames(t *testing.T) {
 	t.Parallel()
 	named := strings.Replace(goodReply, `"choices"`, `"weight_version":"engine-1","choices"`, 1)
@@ -253,7 +253,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
-// Weights that were named while they were unknown, under a call that went on, are not taken for those of all of it.
+// If unnamed weights get a name during a call, the name does not apply to the whole call.
 func TestWeightsNamedUnderACall(t *testing.T) {
 	t.Parallel()
 	slow := newHanging(half(), goodReply[len(half()):])
@@ -268,7 +268,7 @@ func TestWeightsNamedUnderACall(t *testing.T) {
 	require.Equal(t, "unknown..step-1", h.turns(t, r.ID)[0].ModelVersion)
 }
 
-// While a call of the agent's own waits for a paused endpoint the status says so, whether it came before the pause, in it, or was ended by a drain.
+// The status shows a pause while one of the agent's own calls waits for it: a call from before the pause, during it, or ended by a drain.
 func TestAPauseShows(t *testing.T) {
 	t.Parallel()
 	paused := func(s gateway.RouteStatus) bool { return strings.HasPrefix(s.Trouble, "it is paused, until ") }
@@ -296,21 +296,22 @@ func TestAPauseShows(t *testing.T) {
 	resume()
 	statusOf(t, changes, well)
 	pause(time.Hour)
-	statusOf(t, changes, paused) // the second call was in the queue before
+	statusOf(t, changes, paused) // the second call was in the queue before the pause
 	resume()
 	statusOf(t, changes, well)
 	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
 	require.NoError(t, err)
 	statusOf(t, changes, paused)
 	pause(time.Millisecond)
-	statusOf(t, changes, well) // it ends by itself
+	statusOf(t, changes, well) // the pause ends by itself
 	close(hang.release)
 	for _, call := range calls {
 		require.Equal(t, 200, await(t, call).status)
 	}
 }
 
-// A paused endpoint is not asked for a token, nor to tokenise a prompt: as its weights are replaced an answer says nothing. Time in the pause is not the endpoint's.
+// A paused endpoint is neither probed nor asked to tokenise a prompt, because its answers mean nothing while its weights are replaced. The
+// time of the pause is not charged to the endpoint.
 func TestAPausedEndpointIsNotAsked(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, `{"message":"loading"}`))
@@ -335,8 +336,8 @@ func TestAPausedEndpointIsNotAsked(t *testing.T) {
 	require.NotEmpty(t, e.requests())
 }
 
-// An answer that came in a pause is not final: the call is made again after it. Before, a key or a model that was not there yet ended the attempt, and a 403
-// was the agent's failure.
+// A refusal during a pause is not final: the call is repeated after the pause. Otherwise a key or a model that is not loaded yet would end
+// the attempt, and a 403 would count as a failure of the agent.
 func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 403, 404} {
@@ -346,7 +347,7 @@ func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 			select {
 			case <-refuse:
 				answers(status, `{"message":"loading"}`)(w, r)
-			case <-r.Context().Done(): // the test has failed
+			case <-r.Context().Done(): // reached only if the test has failed
 			}
 		}, says(goodReply))
 		pause, resume := h.pauses(t)
@@ -365,7 +366,7 @@ func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 	}
 }
 
-// An endpoint is inspected after its pause, and again where a pause came upon that: what it answers meanwhile is not what it gives.
+// An endpoint is inspected after its pause, and again if a pause begins during the inspection. Replies from a pause are not evaluated.
 func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), plays(t, scripted.Options{})
@@ -405,8 +406,8 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	require.True(t, *report.ToolSupport, report.Findings)
 }
 
-// Where a reply lacks the ids of its prompt, they are not asked for while the endpoint is paused, and again where a pause came upon the question. The agent's
-// time does not run meanwhile.
+// If a reply lacks its prompt's ids, the gateway requests them only after a pause, and again if a pause begins during the request. The pause
+// is not charged to the agent's time.
 func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging("", strings.Replace(goodReply, `,"prompt_token_ids":[1,2,3]`, "", 1))
@@ -421,7 +422,7 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 		select {
 		case answer := <-ids:
 			answer(w, r)
-		case <-r.Context().Done(): // the test has failed
+		case <-r.Context().Done(): // reached only if the test has failed
 		}
 	})
 	r := h.route(e.URL)
@@ -451,7 +452,7 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	require.GreaterOrEqual(t, h.status(t, r.ID).Held, 600*time.Millisecond)
 }
 
-// sizeOf asks how many tokens a prompt has.
+// sizeOf requests the number of tokens of a prompt.
 func sizeOf(t *testing.T, url string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/messages/count_tokens", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
@@ -462,7 +463,7 @@ func sizeOf(t *testing.T, url string) reply {
 	return reply{status: res.StatusCode}
 }
 
-// pauses are functions that pause the endpoint "vllm" and resume it.
+// pauses returns functions that pause and resume the endpoint "vllm".
 func (h *host) pauses(t *testing.T) (pause, resume func()) {
 	pause = func() {
 		_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)

@@ -17,14 +17,14 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// pinned is a route whose rollout pins its sampling.
+// pinned returns a route whose rollout pins its sampling parameters.
 func pinned(h *host, url string, s *rollout.Sampling, purpose rollout.Purpose) gateway.Route {
 	r := h.route(url)
 	r.Model.Sampling, r.Model.Purpose = s, purpose
 	return r
 }
 
-// Every call is made with the pinned parameters, whatever the agent gave; the turn says what was sent and what was asked for.
+// Every call uses the pinned parameters, regardless of the agent's. The turn has both the sent and the requested parameters.
 func TestPinnedSampling(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{
@@ -45,7 +45,7 @@ func TestPinnedSampling(t *testing.T) {
 	}
 }
 
-// samplingIn are the sampling parameters of a request.
+// samplingIn returns the sampling parameters of a request.
 func samplingIn(t *testing.T, body string) string {
 	t.Helper()
 	var sent map[string]json.RawMessage
@@ -58,8 +58,8 @@ func samplingIn(t *testing.T, body string) string {
 	return string(out)
 }
 
-// Tokens that may be trained on are sampled from the policy as it is, also where the rollout pins nothing: neither an agent's own top_p nor an engine's
-// defaults, which vLLM takes from the model's generation_config.json, may shift them. An evaluation is not changed.
+// Tokens that may be trained on are sampled from the unmodified policy, even if the rollout pins nothing. Neither the agent's top_p nor the
+// engine's defaults, which vLLM takes from the model's generation_config.json, may change the distribution. An evaluation is not changed.
 func TestUnpinnedCallsSampleThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -80,7 +80,7 @@ func TestUnpinnedCallsSampleThePolicy(t *testing.T) {
 	}
 }
 
-// An API that cannot carry a parameter does not leave it out: the call fails. A neutral value is what its absence means.
+// If an API lacks a pinned parameter, the call fails instead of omitting it. A neutral value may be omitted.
 func TestPinnedSamplingOfAnAPIWithoutIt(t *testing.T) {
 	t.Parallel()
 	for _, api := range []string{"responses", "messages"} {
@@ -101,7 +101,7 @@ func TestPinnedSamplingOfAnAPIWithoutIt(t *testing.T) {
 	}
 }
 
-// A policy that is trained cannot be sampled under a grammar; evaluation may be.
+// Training does not permit sampling under a grammar. Evaluation does.
 func TestConstrainedDecodingIsRefusedForTraining(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -126,7 +126,7 @@ func TestConstrainedDecodingIsRefusedForTraining(t *testing.T) {
 	require.NotEmpty(t, turn.PromptTokenIDs, "what was captured stays")
 }
 
-// An endpoint without a parameter loses nothing where its value is neutral, and cannot be used where it is not.
+// An endpoint that lacks a parameter can be used if the pinned value is neutral, and cannot be used otherwise.
 func TestEndpointWithoutAPinnedParameter(t *testing.T) {
 	t.Parallel()
 	refuse := func(member string) http.HandlerFunc {
@@ -149,7 +149,7 @@ func TestEndpointWithoutAPinnedParameter(t *testing.T) {
 	require.Contains(t, status.Failure.Message, "does not accept top_k, which this rollout pins")
 }
 
-// What an agent says of a parameter teaches nothing: an engine that repeats it still gets the pin.
+// If an engine repeats the agent's text in an error, the gateway learns no quirk from it, and the pin remains.
 func TestAgentCannotShedAPin(t *testing.T) {
 	t.Parallel()
 	echo := func(w http.ResponseWriter, r *http.Request) {

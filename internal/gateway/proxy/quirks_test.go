@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// strict is an engine that refuses, as real ones do, requests which have a member that it does not take.
+// strict is an engine that refuses requests with a member that it does not support, as real engines do.
 func strict(member string, status int, refusal, reply string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body := new(strings.Builder)
@@ -27,7 +27,7 @@ func strict(member string, status int, refusal, reply string) http.HandlerFunc {
 
 const objectReply = `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"logprobs":{"content":[{"token":"a","logprob":-1.0}]},"finish_reason":"stop","prompt_token_ids":[1,2],"token_ids":[5]}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`
 
-// A detected quirk changes the request within the same try, and all later requests from the start.
+// A detected quirk changes the refused request at once, without counting another upstream request, and all later requests from the start.
 func TestRequestsFollowQuirks(t *testing.T) {
 	t.Parallel()
 	openAI := rollout.Model{Name: "o9", Logprobs: true, TopLogprobs: 5, MaxTokensCap: 100}
@@ -82,8 +82,8 @@ func TestRequestsFollowQuirks(t *testing.T) {
 	}
 }
 
-// A bound that only the gateway set, and that is more than the context has room for, is left out of that one call: its refusal would count as the agent's.
-// The words are those of vLLM 0.32.0, of vLLM 0.8 and of SGLang 0.5.23.
+// A bound that only the gateway set and that exceeds the remaining context is removed from this call, because the refusal would count as the
+// agent's error. The messages are those of vLLM 0.32.0, vLLM 0.8 and SGLang 0.5.23.
 func TestOwnBoundBeyondTheContext(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{
@@ -105,7 +105,7 @@ func TestOwnBoundBeyondTheContext(t *testing.T) {
 	}
 }
 
-// Where the tokens' ids are what a rollout is for, an endpoint that does not give them is refused, and not the agent blamed.
+// If a rollout needs token ids and the endpoint does not support them, the failure is the endpoint's, not the agent's.
 func TestEndpointThatGivesNoIDs(t *testing.T) {
 	t.Parallel()
 	for member, refusal := range map[string]string{
@@ -120,7 +120,7 @@ func TestEndpointThatGivesNoIDs(t *testing.T) {
 	}
 }
 
-// What the agent itself asked for is its own mistake, and so is what only sounds alike.
+// A refusal of a parameter that the agent set is the agent's error and teaches no quirk. The same holds for messages that only look similar.
 func TestRefusalsThatTeachNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ ask, refusal string }{
@@ -137,8 +137,8 @@ func TestRefusalsThatTeachNothing(t *testing.T) {
 	}
 }
 
-// An engine that repeats what is wrong with a request repeats the agent's words: they teach nothing about it that the next rollout
-// would suffer from, and make it no endpoint that refuses for good.
+// An engine that repeats the request in its error repeats the agent's text. The gateway learns no quirk from that text, which would affect
+// later rollouts, and does not treat the endpoint as refusing.
 func TestAnAgentTeachesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ api, words, reply string }{
@@ -176,7 +176,7 @@ func TestAnAgentTeachesNothing(t *testing.T) {
 	}
 }
 
-// A 404 about an earlier response that the agent names says nothing of the endpoint. Any other 404 does.
+// A 404 about an earlier response that the agent named does not count against the endpoint. Any other 404 does.
 func TestUnknownEarlierResponse(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -193,8 +193,8 @@ func TestUnknownEarlierResponse(t *testing.T) {
 	}
 }
 
-// Tokens of responses are what few endpoints give: one that refuses any of what asks for them is asked without, and what the
-// agent asked for itself stays.
+// Few endpoints return tokens for responses. If an endpoint refuses a parameter that requests them, the gateway omits this parameter, but
+// keeps what the agent set itself.
 func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 	t.Parallel()
 	const (
@@ -206,7 +206,7 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 	s := apis()[2]
 	for _, tc := range []struct {
 		name      string
-		refused   map[string]string // by a word in the request
+		refused   map[string]string // by a part of the request
 		ask, sent string
 		tries     int // requests for the first call
 	}{
@@ -243,7 +243,7 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 	}
 }
 
-// An agent's own wish that the endpoint refuses is its own mistake.
+// A refusal of a parameter that the agent set is the agent's error.
 func TestResponsesThatTeachNothing(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(400, `{"error":{"message":"logprobs are not supported with gpt-oss models"}}`))

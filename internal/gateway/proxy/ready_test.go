@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
-// New rollouts wait while an upstream is paused, has too many calls waiting, or answers nothing of use; running ones are let on.
+// New rollouts wait while an upstream is paused, has too many waiting calls, or fails. Running rollouts continue.
 func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
@@ -52,7 +52,7 @@ func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
-// logged is a log that is read while it is written.
+// logged is a log that can be read while it is written.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw sends bytes down a sandbox's model channel, and reads the answer.
+// raw sends bytes to a sandbox's model channel and reads the response.
 func raw(t *testing.T, channel, request string) (int, string) {
 	t.Helper()
 	u, err := url.Parse(channel)
@@ -34,7 +34,7 @@ func raw(t *testing.T, channel, request string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// Whatever a sandbox requests, its channel reaches only its own model.
+// For any request of a sandbox, its channel reaches only its own model.
 func TestChannelReachesOnlyTheModel(t *testing.T) {
 	t.Parallel()
 	h, e, other := newHost(t), newEngine(t, says(goodReply)), newEngine(t, says(goodReply))
@@ -76,7 +76,7 @@ func TestChannelReachesOnlyTheModel(t *testing.T) {
 	}
 }
 
-// Whatever an engine sends, the agent gets a valid reply or a plain error, and the record has what arrived.
+// For any data from an engine, the agent gets a valid reply or a plain error, and the record has the received data.
 func TestInvalidReplies(t *testing.T) {
 	t.Parallel()
 	const choice = `{"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"`
@@ -116,7 +116,7 @@ func TestInvalidReplies(t *testing.T) {
 	}
 }
 
-// Headers are bounded; a reply under too many is a broken try, and the next one counts.
+// Response headers are bounded. A reply with too many headers is a broken upstream request, and the next one is used.
 func TestHeadersWithoutEnd(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 8<<10)
@@ -130,7 +130,7 @@ func TestHeadersWithoutEnd(t *testing.T) {
 	require.Equal(t, 2, h.turns(t, "r1.1")[0].UpstreamTries)
 }
 
-// A reply that can never be read costs the call's time and no more, in each API.
+// A reply that can never be parsed costs at most the call's time, in each API.
 func TestUnparsableReplies(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {

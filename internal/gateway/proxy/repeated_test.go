@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Two concurrent requests for the same call make it once.
+// Two concurrent requests with the same call id make one call.
 func TestConcurrentRequestsShareACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
@@ -30,7 +30,7 @@ func TestConcurrentRequestsShareACall(t *testing.T) {
 	require.Equal(t, 1, h.status(t, "r1.1").Turns)
 }
 
-// A repeated call is answered from its record, streamed or not, also after a restart and after the end.
+// A repeated call is answered from its record, streamed or not, also after a restart and after the end of the route.
 func TestAnsweredCallIsReplayed(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -62,7 +62,7 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 	select {
 	case <-hang.gone:
 		require.Fail(t, "the call was cancelled")
-	case <-time.After(150 * time.Millisecond): // longer than the gateway waits to see that an agent hung up
+	case <-time.After(150 * time.Millisecond): // longer than the gateway takes to detect that an agent hung up
 	}
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, two).body)
@@ -72,7 +72,7 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 	require.True(t, turns[0].Delivered)
 }
 
-// Each time that the channel breaks anew, a call is kept as long as the first time.
+// Each time the channel breaks, a call is kept for the full hold time again.
 func TestCallOutlivesItsChannelAgain(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Second
@@ -80,7 +80,7 @@ func TestCallOutlivesItsChannelAgain(t *testing.T) {
 	hang := newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	for range 4 { // 1.2 times hold in all
+	for range 4 { // 1.2 times hold in total
 		broken := heldCall(t, url, "same", streamed)
 		h.channels.breakOff("r1.1")
 		_, err := io.ReadAll(broken)
@@ -100,7 +100,7 @@ func TestCallOutlivesItsChannelAgain(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// heldCall makes a call, and returns as soon as the gateway is seen to hold it: with the first comment that keeps it alive.
+// heldCall makes a call and returns when the gateway has sent the first keep-alive comment.
 func heldCall(t *testing.T, url, callID, body string) io.Reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
@@ -112,7 +112,7 @@ func heldCall(t *testing.T, url, callID, body string) io.Reader {
 	return res.Body
 }
 
-// A gateway that stops leaves the call unanswered, and keeps the bytes received so far; a repeated call gets a whole reply.
+// A gateway that stops does not answer the call and keeps the bytes received so far. A repeated call gets a complete reply.
 func TestStopAndStartUnderACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
@@ -132,7 +132,7 @@ func TestStopAndStartUnderACall(t *testing.T) {
 	require.Equal(t, 1, h.status(t, "r1.1").Turns)
 }
 
-// A call whose channel broke is dropped after a while.
+// A call whose channel broke is dropped after the hold time.
 func TestNoSandboxComesBackForACall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Hold = 100 * time.Millisecond })

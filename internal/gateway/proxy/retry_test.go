@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// All of these pass: the agent sees one good reply, and the record says how many tries it took.
+// All of these failures are transient: the agent gets one good reply, and the record has the number of upstream requests.
 func TestPassingTroubleIsRetried(t *testing.T) {
 	t.Parallel()
 	half := goodReply[:len(goodReply)/2]
@@ -58,7 +58,7 @@ func TestPassingTroubleIsRetried(t *testing.T) {
 	}
 }
 
-// Some servers say 201 of whatever was posted, and proxies 203 of what they have touched: a reply is a reply.
+// Some servers answer any POST with 201, and proxies answer with 203 after a modification. A valid reply is accepted with any of these.
 func TestAReplyUnderAnyStatusOfSuccess(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 201, 202, 203, 206} {
@@ -68,7 +68,7 @@ func TestAReplyUnderAnyStatusOfSuccess(t *testing.T) {
 	}
 }
 
-// An endpoint that answers with success and never with a reply fails the call in the end; the error quotes its answer.
+// If an endpoint always answers with success but never with a reply, the call fails. The error quotes the answer.
 func TestASuccessWithoutAReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -106,7 +106,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// The time of the next try is a time of the endpoint's clock, which may be wrong.
+// The time in Retry-After is relative to the endpoint's clock, which may be wrong.
 func TestRetryAfterByAnotherClock(t *testing.T) {
 	t.Parallel()
 	then := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
@@ -116,7 +116,7 @@ func TestRetryAfterByAnotherClock(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// An error whose body does not come to its end costs a call a moment, and not all of its time.
+// An error whose body never ends delays a call only briefly.
 func TestErrorThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -129,7 +129,7 @@ func TestErrorThatNeverEnds(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A connection that the engine closed while it was idle does not count as a try, and the gateway stays with that engine.
+// A connection that the engine closed while idle does not count as an upstream request, and the gateway stays with that engine.
 func TestConnectionThatWentStale(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -150,7 +150,7 @@ func TestConnectionThatWentStale(t *testing.T) {
 	}
 }
 
-// A pause that the upstream asks for and that the call has no time for ends it at once.
+// If the upstream requests a pause longer than the call's remaining time, the call ends at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, `{"error":{"message":"quota"}}`, "Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)))
@@ -202,7 +202,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	}
 }
 
-// An endpoint whose URL is wrong says nothing about the agent. The failure says what to correct.
+// A wrong endpoint URL does not count against the agent. The failure states what to correct.
 func TestAWrongURLIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -235,7 +235,7 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; want http:// in its URL")
 }
 
-// The agent gets its own mistakes as errors that it does not retry; they do not fail the rollout.
+// The agent gets its own mistakes as errors that it does not retry. They do not fail the rollout.
 func TestTheAgentsOwnMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -247,7 +247,7 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 		{"numbers like a status", answers(400, `{"error":{"message":"max_tokens 32000 exceeds limit 15000, try again later"}}`), 400, "max_tokens 32000 exceeds limit 15_000", ""},
 		{"validation", answers(422, `{"detail":"messages: rate limit timeout overloaded"}`), 400, "messages: ", ""},
 		{"too long a prompt", answers(400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 15000 tokens"}`), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
-		// As vLLM 0.32.0 and SGLang 0.5.23 say it.
+		// Messages of vLLM 0.32.0 and SGLang 0.5.23.
 		{"too long a prompt for vLLM", answers(400, `{"error":{"message":"This model's maximum context length is 1024 tokens. However, your prompt contains at least 1025 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=1025)","type":"BadRequestError","param":"input_tokens","code":400}}`), 400, "maximum context length is 1024 tokens", "context_length_exceeded"},
 		{"too long a prompt for SGLang", answers(400, `{"object":"error","message":"The input (41100 tokens) is longer than the model's context length (40960 tokens).","type":"BadRequest","param":null,"code":400}`), 400, "longer than the model's context length", "context_length_exceeded"},
 		{"too long a prompt with images for vLLM", answers(400, `{"error":{"message":"The decoder prompt (length 12324) is longer than the maximum model length of 8192.","type":"BadRequestError","param":null,"code":400}}`), 400, "maximum model length of 8192", "context_length_exceeded"},
@@ -272,7 +272,7 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 	}
 }
 
-// A title is not needed: its failure does not fail the rollout.
+// A title is optional, so its failure does not fail the rollout.
 func TestTitleMayFail(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, "none"))

@@ -104,7 +104,7 @@ func TestClientTellsThatTheGatewayIsAway(t *testing.T) {
 	require.ErrorIs(t, h.client.End(ctx, "r1.1", "x"), context.Canceled)
 }
 
-// Folders without a journal are what a crash left; a journal that cannot be read must not stop the other routes.
+// Folders without a journal are left by a crash and are removed. An invalid journal does not stop the other routes.
 func TestLoadSweepsAndSurvivesLeftovers(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))

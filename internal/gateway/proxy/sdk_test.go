@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The real clients take what the gateway forwards, whether the engine streams, answers with one object, or is not asked.
+// The real clients accept the gateway's replies, whether the engine streams, answers with one object, or the route has ended.
 func TestRealClientsOfTheAPIs(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.ModelClients())
@@ -30,7 +30,7 @@ func TestRealClientsOfTheAPIs(t *testing.T) {
 	}
 }
 
-// eachAPI answers in the API that it is asked in: with a stream, or with the object that a caller without a stream gets.
+// eachAPI answers in the requested API, with a stream or, if whole is set, with one object.
 func eachAPI(t *testing.T, whole bool) http.HandlerFunc {
 	t.Helper()
 	replies := map[string]string{}

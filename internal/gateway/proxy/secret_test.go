@@ -16,8 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// The key goes upstream in one header, and is nowhere else: not in files, logs, answers or traces, even when the upstream
-// echoes it.
+// The key is sent upstream in one header and appears nowhere else: not in files, logs, replies or traces, even if the upstream echoes it.
 func TestKeyIsSeenUpstreamAlone(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
@@ -29,7 +28,7 @@ func TestKeyIsSeenUpstreamAlone(t *testing.T) {
 			answers(status, fmt.Sprintf(`{"error":{"message":"bad key %s"}}`, r.Header.Get("Authorization")))(w, r)
 		}
 	}
-	within := func(kind string) http.HandlerFunc { // an error in a reply that had begun; its words are cut where a part of the key would stay
+	within := func(kind string) http.HandlerFunc { // an error inside a reply; its text is truncated within the key
 		return says(`data: {"error":{"message":"` + strings.Repeat("x", 990) + canary + `","type":"` + kind + `"}}` + "\n\n")
 	}
 	e := newEngine(t, echo(500), says(strings.Replace(goodReply, "Hel", canary, 2)), echo(400), within("x"), within("invalid_request_error"),

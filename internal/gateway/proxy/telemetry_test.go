@@ -37,8 +37,8 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.Contains(t, e.requests()[0].header.Get("Traceparent"), ended[0].SpanContext().TraceID().String())
 }
 
-// A model call belongs to the trace of the request that opened its route, and hands it on to the endpoint; opening it again, from
-// another span, is opening the same route.
+// A model call belongs to the trace of the request that opened its route, and passes this trace on to the endpoint. Opening the route again
+// from another span does not change the route.
 func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()
@@ -54,7 +54,7 @@ func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	require.Equal(t, activity.SpanContext().SpanID(), spans.Ended()[0].Parent().SpanID())
 }
 
-// measured reads all instruments by their short names; of a histogram, its count.
+// measured reads all instruments by their short names. For a histogram it returns the count.
 func measured(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()

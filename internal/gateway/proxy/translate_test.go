@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// chatCall is a reply of vLLM that thinks, says something and calls a tool.
+// chatCall is a reply of vLLM with reasoning, text and a tool call.
 const chatCall = `data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[1,2,3]}
 
 data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{"index":0,"delta":{"reasoning_content":"Hm <b>"},"logprobs":{"content":[{"token":"Hm","logprob":-0.5,"bytes":[72],"top_logprobs":[]}]},"finish_reason":null,"token_ids":[10]}]}
@@ -26,13 +26,13 @@ data: [DONE]
 
 `
 
-// translated is a call in an API that goes upstream as a chat completion.
+// translated is a call of an API that is sent upstream as a chat completion.
 type translated struct {
 	path, ask string
-	events    []string // types of the events of a stream, in order; of Google's, which has none, a piece of each
-	whole     []string // pieces of the reply as one object
-	refusal   string   // of an error
-	empty     string   // a piece of the reply after the rollout's end
+	events    []string // types of the stream's events in order; Google's API has no types, so a part of each event
+	whole     []string // parts of the reply as one object
+	refusal   string   // the beginning of an error
+	empty     string   // a part of the reply after the end of the route
 }
 
 func translatedAPIs() []translated {
@@ -85,7 +85,7 @@ func translatedAPIs() []translated {
 	}
 }
 
-// stream is the call as its API asks for a stream.
+// stream returns the path and body of the call as a stream.
 func (c translated) stream() (path, body string) {
 	if path, ok := strings.CutSuffix(c.path, ":generateContent"); ok {
 		return path + ":streamGenerateContent?alt=sse", c.ask + "}"
@@ -100,8 +100,8 @@ func (h *host) translatedRoute(upstream string) gateway.Route {
 	return r
 }
 
-// Calls of three APIs go upstream as chat completions; the agent sees its own API, in the order of its events, and the record has the
-// engine's tokens.
+// Calls of three APIs are sent upstream as chat completions. The agent gets replies of its own API with the events in order, and the record
+// has the engine's tokens.
 func TestTranslatedCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range translatedAPIs() {
@@ -146,7 +146,7 @@ func TestTranslatedCalls(t *testing.T) {
 	}
 }
 
-// inOrder checks a stream.
+// inOrder checks the events of a stream and their order.
 func (c translated) inOrder(t *testing.T, stream string) {
 	t.Helper()
 	var events []string
@@ -170,7 +170,7 @@ func (c translated) inOrder(t *testing.T, stream string) {
 	require.Equal(t, c.events, events)
 }
 
-// What the endpoint refuses, and what cannot be translated, the agent reads as an error of its own API.
+// The agent gets refusals of the endpoint and failed translations as errors of its own API.
 func TestTranslatedRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range translatedAPIs() {
@@ -190,7 +190,7 @@ func TestTranslatedRefusals(t *testing.T) {
 	}
 }
 
-// A prompt is counted by the endpoint, and estimated where it does not count.
+// The endpoint counts the tokens of a prompt. If it does not support this, the gateway estimates them.
 func TestPromptsAreCounted(t *testing.T) {
 	t.Parallel()
 	for want, step := range map[string]http.HandlerFunc{`7}`: answers(200, `{"tokens":[1,2,3,4,5,6,7]}`), `17}`: answers(404, `{}`)} {
@@ -206,7 +206,7 @@ func TestPromptsAreCounted(t *testing.T) {
 	}
 }
 
-// The real clients of the three APIs take what is translated for them: texts, thoughts, tool calls and their results, streamed or not.
+// The real clients of the three APIs accept the translated text, reasoning, tool calls and tool results, streamed or not.
 func TestRealClientsOfTranslatedAPIs(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.ModelClients())
@@ -215,7 +215,7 @@ func TestRealClientsOfTranslatedAPIs(t *testing.T) {
 	for i, turn := range h.turns(t, "r1.1") {
 		require.True(t, turn.Train, turn.Flaws)
 		require.Contains(t, e.requests()[i].body, `"parameters":{"type":"object","properties":{"command":{"type":"string"}}}`)
-		if i%2 == 1 { // the second of each client brings the result of the first one's call
+		if i%2 == 1 { // the second call of each client has the result of the tool call
 			var sent struct {
 				Messages []struct {
 					Role       string `json:"role"`

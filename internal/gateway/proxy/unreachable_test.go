@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// An address without a listener is reported before the agent calls, and ends a call long before its budget does.
+// An address without a listener is reported before the agent calls, and ends a call long before the call's time limit.
 func TestUnreachableEndpoint(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
@@ -32,7 +32,8 @@ func TestUnreachableEndpoint(t *testing.T) {
 	require.Empty(t, s.Trouble, "no call is under way")
 }
 
-// While an endpoint fails to tokenise, the status has its error, and the time counts as waiting. After the time of a call the failure is final.
+// While an endpoint fails to tokenise, the status has its error and the time counts as owed. After the time limit of a call, the failure is
+// final.
 func TestPromptIsNotTokenised(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool
@@ -73,7 +74,7 @@ func TestPromptIsNotTokenised(t *testing.T) {
 	require.Contains(t, s.Failure.Message, "overloaded")
 }
 
-// An agent on the host that has its prompts tokenised waits for an address without a listener no longer than a call does.
+// When the endpoint's address has no listener, a tokenize request of an agent on the host fails as early as a call does.
 func TestUnreachableEndpointOfAPrompt(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
@@ -92,7 +93,7 @@ func TestUnreachableEndpointOfAPrompt(t *testing.T) {
 	require.Contains(t, s.Failure.Message, "connection refused")
 }
 
-// Where one of several engines is gone, another tokenises.
+// If one of several engines is gone, another one tokenises.
 func TestOneEngineTokenizes(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
@@ -100,13 +101,13 @@ func TestOneEngineTokenizes(t *testing.T) {
 	h := newHost(t)
 	m := h.onHost(t, h.route(gone+","+works.URL))
 	var err error
-	for range 2 { // the first may meet the one that is gone
+	for range 2 { // the first request may go to the engine that is gone
 		_, err = m.Tokenize(t.Context(), nil)
 	}
 	require.NoError(t, err)
 }
 
-// Of several engines one that can be reached is enough.
+// One reachable engine of several is sufficient.
 func TestOneEngineIsReached(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
@@ -116,7 +117,7 @@ func TestOneEngineIsReached(t *testing.T) {
 	require.Empty(t, h.status(t, r.ID).Trouble)
 }
 
-// Why a call is retried is in the status meanwhile, and wakes the callers that wait for a change; once a reply comes it is over.
+// While a call is retried, the status has the reason, and watches receive the change. The reason is cleared once a reply begins.
 func TestTroubleOfACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")

@@ -11,7 +11,7 @@ import (
 
 const asked = `{"model":"m","stream":true,"messages":[]`
 
-// The agent sees what it asked for and no more; the record keeps the upstream's bytes.
+// The agent gets only what it requested. The record keeps the upstream's bytes.
 func TestTheAgentSeesWhatItAskedFor(t *testing.T) {
 	t.Parallel()
 	noIDs := strings.NewReplacer(`,"prompt_token_ids":[1,2,3]`, "", `,"token_ids":[10]`, "", `,"token_ids":[11]`, "")
@@ -43,7 +43,7 @@ func TestTheAgentSeesWhatItAskedFor(t *testing.T) {
 	}
 }
 
-// More alternatives are asked for than the agent wants: it gets the number it wants.
+// The gateway requests more alternatives than the agent. The agent gets the number that it requested.
 func TestAlternativesAreCutToWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -55,10 +55,10 @@ func TestAlternativesAreCutToWhatWasAskedFor(t *testing.T) {
 	require.Contains(t, string(h.turns(t, "r1.1")[0].Response), `{"token":"c"}`, "the record has them all")
 }
 
-// madeThePolicy is the note of asThePolicy.
+// madeThePolicy is the recorded change of the parameters in asThePolicy.
 const madeThePolicy = `"top_p":{"to":1},"top_k":{"to":-1},"min_p":{"to":0},"repetition_penalty":{"to":1},"presence_penalty":{"to":0},"frequency_penalty":{"to":0},"temperature":{"to":1}`
 
-// What was changed on the way is in the record, with what the agent had given.
+// The record has every changed member with the agent's value.
 func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ body, want string }{
@@ -79,8 +79,8 @@ func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 	}
 }
 
-// Readers of JSON give up on what is nested deep: a request, a rewritten member or an engine's error that is must cost neither the
-// record nor the lines of the trace.
+// JSON parsers reject deeply nested values. A deeply nested request, changed member or engine error must not damage the record or the lines
+// of the trace.
 func TestDeepNestingSpoilsNoTrace(t *testing.T) {
 	t.Parallel()
 	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }

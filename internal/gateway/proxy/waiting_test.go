@@ -14,15 +14,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Of calls that the endpoint fails in the end, nearly all of the time is owed, the failure is the endpoint's, and a probe says what is
-// wrong. Of a healthy endpoint nothing is owed.
+// For calls that fail because of the endpoint, nearly all of the time is owed, the failure is the endpoint's, and a probe reports the cause.
+// A healthy endpoint owes nothing.
 func TestWhatAFailingEndpointOwes(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
 	for name, tc := range map[string]struct {
 		steps   []http.HandlerFunc
 		url     string
-		healthy int        // calls that are answered before
+		healthy int        // successful calls before the failing one
 		failure fault.Kind // "": none
 		probe   fault.Kind
 	}{
@@ -45,7 +45,7 @@ func TestWhatAFailingEndpointOwes(t *testing.T) {
 			r := h.route(at)
 			r.Limits.Call = time.Second
 			if tc.healthy > 0 || tc.failure == fault.UpstreamRefused {
-				r.Limits.Call = 4 * time.Second // in which a busy machine makes a whole call
+				r.Limits.Call = 4 * time.Second // long enough for a complete call on a busy machine
 			}
 			url := h.open(t, r)
 			for range tc.healthy {
@@ -76,8 +76,8 @@ func TestWhatAFailingEndpointOwes(t *testing.T) {
 	}
 }
 
-// Of a call under way the answer is owed: at once where nothing comes, and where the reply stands still. A reply that grows is not owed, so
-// that an agent cannot have its time given back by sampling on and on.
+// While a call waits, its time is owed if no reply begins or if the reply stalls. The time of a growing reply is not owed, so an agent cannot
+// extend its time by sampling.
 func TestWhatIsOwedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -136,7 +136,7 @@ func TestWhatIsOwedMeanwhile(t *testing.T) {
 	}
 }
 
-// A reply that drips is owed when it stands still between its pieces, and not while it grows.
+// The time of a slow reply is owed while the reply stalls between its parts, not while it grows.
 func TestADrippingReply(t *testing.T) {
 	t.Parallel()
 	drip := make(chan struct{})
@@ -163,7 +163,7 @@ func TestADrippingReply(t *testing.T) {
 	require.Equal(t, rollout.KindAgent, h.turns(t, r.ID)[0].Kind)
 }
 
-// A probe of an endpoint that hangs ends by itself, and has the endpoint's words of a rejection for an answer.
+// A probe of a hanging endpoint ends by itself. A probe accepts a rejection by the endpoint as an answer.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging("", "")
@@ -176,8 +176,8 @@ func TestProbe(t *testing.T) {
 	require.True(t, fault.Is(h.client.Probe(t.Context(), "nope"), fault.NotFound))
 }
 
-// A reply that outgrows its call at a healthy pace is the policy's own: no failure of the endpoint, and nothing owed, so that sampling on
-// and on is never exchanged for another attempt. An endpoint that drips tokens is at fault.
+// A reply that grows at a normal rate until the call's time limit is attributed to the policy: the endpoint has not failed and owes nothing,
+// so that endless sampling does not lead to another attempt. An endpoint that sends tokens very slowly has failed.
 func TestRepliesThatOutgrowTheirCall(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -206,7 +206,7 @@ func TestRepliesThatOutgrowTheirCall(t *testing.T) {
 	}
 }
 
-// requireNothingOwed expects that the endpoint owed no more than the time of admission, which is short where nothing is waited for.
+// requireNothingOwed requires that the endpoint owes at most the time of admission, which is short without a queue.
 func (h *host) requireNothingOwed(t *testing.T, id string) {
 	t.Helper()
 	queued := time.Microsecond
@@ -216,7 +216,7 @@ func (h *host) requireNothingOwed(t *testing.T, id string) {
 	require.LessOrEqual(t, h.status(t, id).Owed, queued)
 }
 
-// endless streams a token after each pause until the client leaves.
+// endless streams a token after each pause until the client disconnects.
 func endless(pause time.Duration) http.HandlerFunc {
 	const chunk = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"x"},"token_ids":[7],` +
 		`"logprobs":{"content":[{"token":"x","logprob":-0.5}]}}]}` + "\n\n"

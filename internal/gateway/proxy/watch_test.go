@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 )
 
-// watch gives the changes of a route until the test ends.
+// watch returns the changes of a route until the test ends.
 func watch(t *testing.T, c *gateway.Client, id string, since int64) <-chan *gateway.Change {
 	t.Helper()
 	changes, stop := c.Watch(id, since, 0)
@@ -24,7 +24,7 @@ func watch(t *testing.T, c *gateway.Client, id string, since int64) <-chan *gate
 	return changes
 }
 
-// statusOf takes changes until a status is as wanted.
+// statusOf receives changes until a status is as wanted.
 func statusOf(t *testing.T, changes <-chan *gateway.Change, wanted func(gateway.RouteStatus) bool) gateway.RouteStatus {
 	t.Helper()
 	for version := int64(0); ; {
@@ -37,7 +37,7 @@ func statusOf(t *testing.T, changes <-chan *gateway.Change, wanted func(gateway.
 	}
 }
 
-// A watch gives the call's begin, its end and the route's end, each without a request in between.
+// A watch sends the start of a call, its end and the end of the route without further requests.
 func TestWatchGivesEachChange(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -63,7 +63,7 @@ func TestWatchGivesEachChange(t *testing.T) {
 	}
 }
 
-// lastOf takes changes up to the error that ends them. Statuses before it are newer than the one that is known: the route may change as it ends.
+// lastOf receives changes until an error ends them. Statuses before the error are newer than the known one, because the route may still change.
 func lastOf(t *testing.T, changes <-chan *gateway.Change, known int64) error {
 	t.Helper()
 	for {
@@ -75,7 +75,7 @@ func lastOf(t *testing.T, changes <-chan *gateway.Change, known int64) error {
 	}
 }
 
-// front is an address of a gateway that outlives it, and counts the requests for changes.
+// front is an address that stays the same when the gateway restarts. It counts the requests for changes.
 type front struct {
 	url     string
 	cut     func() // breaks all connections
@@ -106,7 +106,7 @@ func (f *front) use(h *host) {
 	f.gateway.Store(&handler)
 }
 
-// A watch outlives a restart of the gateway: it says that there is none, then gives what has changed meanwhile.
+// A watch survives a restart of the gateway: it reports that no gateway answers, then the changes since.
 func TestWatchOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
 	h, f := newHost(t), newFront(t)
@@ -131,7 +131,7 @@ func TestWatchOutlivesTheGateway(t *testing.T) {
 	require.Equal(t, "enough", c.Status.Ended)
 }
 
-// After each break of a connection a watch gives the status, even if the gateway stayed up and nothing has changed: the watcher then knows that it answers.
+// After each broken connection, a watch sends the status even if nothing has changed, so that the watcher knows that the gateway answers.
 func TestWatchAfterABreak(t *testing.T) {
 	t.Parallel()
 	h, f := newHost(t), newFront(t)
@@ -141,7 +141,7 @@ func TestWatchAfterABreak(t *testing.T) {
 	client := gateway.NewClient(f.url, h.key)
 	require.NoError(t, client.Open(t.Context(), r))
 	changes := watch(t, client, r.ID, 0)
-	before := statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Trouble != "" }) // nothing else changes
+	before := statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Trouble != "" }) // the route's only change
 	for range 3 {
 		f.cut()
 		c := await(t, changes)
@@ -153,7 +153,7 @@ func TestWatchAfterABreak(t *testing.T) {
 	}
 }
 
-// All watches of a client share one request, which ends with the last of them and begins again with the next.
+// All watches of a client share one request. It ends with the last watch and begins again with the next one.
 func TestWatchesShareARequest(t *testing.T) {
 	t.Parallel()
 	const many = 50
@@ -178,7 +178,7 @@ func TestWatchesShareARequest(t *testing.T) {
 	require.EqualValues(t, 2, f.watches.Load())
 }
 
-// A request for changes needs the token, and ends at a line that is not a command. Other requests go on.
+// A request for changes needs the token and ends at a line that is not a command. Other requests continue.
 func TestWatchRefusesBadRequests(t *testing.T) {
 	t.Parallel()
 	h, f := newHost(t), newFront(t)
@@ -216,7 +216,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 		require.NoError(t, err, name)
 		require.NoError(t, res.Body.Close())
 		require.Contains(t, string(answer), c.answer, name)
-		if name != "a name twice" { // the first watch is a good one
+		if name != "a name twice" { // the first watch is valid
 			require.NotContains(t, string(answer), "attached", name)
 		}
 	}
@@ -224,7 +224,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 	statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Ended != "" })
 }
 
-// A server that is not a gateway gives no change: the caller learns that no gateway answers, and gets the status once one does.
+// A server that is not a gateway sends no changes: the caller gets the error that no gateway answers, and the status once a gateway answers.
 func TestWatchOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	h, f := newHost(t), newFront(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireNoRetryWords checks an error against the rules by which OpenCode tries a call again, whatever its status.
+// requireNoRetryWords checks an error against the patterns for which OpenCode retries a call regardless of the status.
 func requireNoRetryWords(t *testing.T, body string) {
 	t.Helper()
 	for _, rule := range []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// The address that a name resolved to counts, whatever it resolved to before: nothing connects to the listener.
+// The policy checks the address that is dialled, not only the name, so nothing connects to the listener.
 func TestResolvedAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

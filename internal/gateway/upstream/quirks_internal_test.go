@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The quirks of at most maxQuirks endpoints are kept. A forgotten endpoint costs a request to learn again.
+// The quirks of at most maxQuirks endpoints are kept. Detecting the quirks of a forgotten endpoint again costs a request.
 func TestQuirksAreBounded(t *testing.T) {
 	t.Parallel()
 	m := &endpointQuirks{}

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// A reply takes memory for its decoded form, and returns it when it is closed; a reply without room is not decoded.
+// A reply takes memory for its decoded form and releases it when it is closed. A reply for which there is no memory is not decoded.
 func TestBodyTakesMemory(t *testing.T) {
 	t.Parallel()
 	const reply = `{"text":"hi","output_ids":[5],"meta_info":{"finish_reason":{"type":"stop"},"prompt_tokens":1,"completion_tokens":1}}`

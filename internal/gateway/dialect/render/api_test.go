@@ -18,7 +18,7 @@ func apis() []reply.API {
 	return []reply.API{reply.Chat, reply.Completions, reply.Responses, reply.Messages}
 }
 
-// readAs feeds a stream of an API in pieces of n bytes.
+// readAs feeds a stream of an API in pieces of n bytes and returns it.
 func readAs(t *testing.T, api reply.API, raw string, n int) *reply.Stream {
 	t.Helper()
 	s, err := feed(api, []byte(raw), n)
@@ -42,7 +42,7 @@ func cutAt(s, before string) (string, string, bool) { return strings.Cut(s, befo
 
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n\t", "") }
 
-// The empty answer says nothing in either form, and is whole.
+// The empty reply is complete and has no content in either form.
 func TestEmptyEndsASession(t *testing.T) {
 	t.Parallel()
 	for _, api := range apis() {
@@ -80,8 +80,8 @@ func TestOpenings(t *testing.T) {
 	}
 }
 
-// fuzzAPI holds, for whatever comes: however a stream is cut into reads the same comes out; nothing panics; and what is put
-// together from valid JSON is valid.
+// fuzzAPI checks for any input that the result does not depend on how the stream is split into reads, that nothing panics, and that a reply
+// assembled from valid JSON is valid.
 func fuzzAPI(f *testing.F, api reply.API, seeds ...string) {
 	f.Helper()
 	for _, s := range seeds {
@@ -111,7 +111,7 @@ func fuzzAPI(f *testing.F, api reply.API, seeds ...string) {
 	})
 }
 
-// checkView holds that what valid JSON becomes under a view is valid, has nothing that is not in it, and does not change again.
+// checkView checks that valid JSON stays valid under a view and does not change when the view is applied again.
 func checkView(t *testing.T, v render.View, raw []byte) {
 	t.Helper()
 	got := v.Of(raw)
@@ -122,7 +122,7 @@ func checkView(t *testing.T, v render.View, raw []byte) {
 	}
 }
 
-// What of a prompt was in the endpoint's cache counts as part of it, however the API counts.
+// Cached tokens of a prompt count as part of the prompt, regardless of how the API counts them.
 func TestCachedPrompts(t *testing.T) {
 	t.Parallel()
 	want := rollout.Usage{PromptTokens: 10, CachedPromptTokens: 6, CompletionTokens: 2}

@@ -82,7 +82,7 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, []string{"", "😀", ""}, c.Tokens())
 }
 
-// What Events writes reads back as the same completion.
+// A completion written by Events is read back unchanged.
 func TestEventsAndBack(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
@@ -108,7 +108,7 @@ func TestFinite(t *testing.T) {
 	require.Equal(t, `{"a":1}`, string(rawjson.Finite([]byte(`{"a":1}`))))
 }
 
-// Content that is a list of parts, as Mistral's API has it for models that think, is not lost.
+// Content that is a list of parts, as in Mistral's API for reasoning models, is not lost.
 func TestContentOfParts(t *testing.T) {
 	t.Parallel()
 	raw := "data: " + `{"choices":[{"delta":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"H\u0069"},7,{"type":"text","text":"m. "}]}]}}]}` + "\n\n" +

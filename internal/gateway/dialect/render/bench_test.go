@@ -11,12 +11,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// A prompt of 30,000 tokens of a vocabulary of 150,000, as the engine lists them in front of each reply.
+// BenchmarkPromptIDs reads a prompt of 30,000 tokens from a vocabulary of 150,000, as the engine lists them before each reply.
 func BenchmarkPromptIDs(b *testing.B) {
 	ids := make([]int32, 30000)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range ids {
-		ids[i] = random.Int32N(1 + random.Int32N(150000)) // the common ones are small
+		ids[i] = random.Int32N(1 + random.Int32N(150000)) // common tokens have small ids
 	}
 	event := append(rawjson.AppendIDs([]byte(`{"prompt_token_ids":`), ids, false), '}')
 	for b.Loop() {
@@ -27,7 +27,7 @@ func BenchmarkPromptIDs(b *testing.B) {
 	}
 }
 
-// A thousand tokens as vLLM streams them with five alternatives each; the agent asked for none of them.
+// BenchmarkView reads a thousand tokens as streamed by vLLM with five alternatives each. The agent requested none of them.
 func BenchmarkView(b *testing.B) {
 	alternative := `{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101]}`
 	event := `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1795216141,"model":"m","choices":[{"index":0,"delta":{"content":" the"},"logprobs":{"content":[{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101],"top_logprobs":[` +

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// A reply of more parts, tokens or levels than any model gives is broken, and costs no more than its bytes.
+// A reply with more parts, tokens or levels than any model produces is broken, and costs no more than its bytes.
 func TestHostileRepliesAreBroken(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 2<<20) + strings.Repeat("]", 2<<20)
@@ -29,7 +29,7 @@ func TestHostileRepliesAreBroken(t *testing.T) {
 	}
 }
 
-// What an endpoint says of itself is short.
+// Long names and errors from an endpoint are truncated.
 func TestLongNamesAreCut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
@@ -38,7 +38,7 @@ func TestLongNamesAreCut(t *testing.T) {
 	require.Less(t, len(r.ModelVersion)+len(r.FinishReason)+len(r.Error), 1<<10)
 }
 
-// A stream of very many tool calls, blocks or items is not searched for each of its pieces.
+// In a stream of very many tool calls, blocks or items, the parts are not searched linearly for each event.
 func TestManyPartsAreUnreadable(t *testing.T) {
 	t.Parallel()
 	for api, event := range map[reply.API]string{
@@ -54,7 +54,7 @@ func TestManyPartsAreUnreadable(t *testing.T) {
 			fmt.Fprintf(&raw, "data: "+event+"\n\n", n)
 		}
 		whole, err := render.Assemble(api, []byte(raw.String()))
-		if err == nil { // a broken response is put together as far as it came
+		if err == nil { // a broken response is assembled up to the break
 			require.Less(t, len(whole.JSON()), 64<<10, api)
 		}
 	}

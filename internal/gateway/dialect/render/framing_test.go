@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// framings are ways to write an event that are all legal; data is JSON.
+// framings returns the legal ways to write an event; data is JSON.
 func framings() map[string]func(data string) string {
 	return map[string]func(string) string{
 		"as engines do":    func(data string) string { return "data: " + data + "\n\n" },
@@ -29,11 +29,11 @@ func framings() map[string]func(data string) string {
 	}
 }
 
-// inLines breaks JSON where it may be broken, each line with a field's name before it.
+// inLines breaks JSON wherever a line break is legal and puts the field's name before each line.
 func inLines(field, data, eol string) string {
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, []byte(data), "", " ") != nil {
-		return field + data + eol // the end mark
+		return field + data + eol // not JSON: the end mark
 	}
 	var out strings.Builder
 	for line := range strings.Lines(pretty.String() + "\n") {
@@ -42,7 +42,7 @@ func inLines(field, data, eol string) string {
 	return out.String()
 }
 
-// dataOf reads a stream by the letter of the standard: the data of each event, as compact JSON where it is JSON.
+// dataOf reads a stream as the standard defines it. It returns the data of each event, compacted if it is JSON.
 func dataOf(stream string) []string {
 	var all, lines []string
 	stream = strings.TrimPrefix(stream, "\ufeff")
@@ -63,7 +63,7 @@ func dataOf(stream string) []string {
 	return all
 }
 
-// However a stream is written, the same is captured, and the same is taken out of it.
+// The framing of a stream affects neither what is captured nor what a view removes.
 func TestFramings(t *testing.T) {
 	t.Parallel()
 	for name, frame := range framings() {
@@ -90,7 +90,7 @@ func TestFramings(t *testing.T) {
 	}
 }
 
-// An event that nothing is taken out of is as it was, and one of very many lines is read in one pass.
+// An event from which a view removes nothing stays unchanged. An event of very many lines is read in one pass.
 func TestEventsOfLines(t *testing.T) {
 	t.Parallel()
 	plain := ": c\nid: 1\ndata: {\"choices\":[\ndata: ]}\nid: 2\n\n"
@@ -101,7 +101,7 @@ func TestEventsOfLines(t *testing.T) {
 	require.Equal(t, "stop", read(t, many, 1<<16).FinishReason)
 }
 
-// What is in an event does not depend on how it is written.
+// The content of an event does not depend on its framing.
 func FuzzFraming(f *testing.F) {
 	for _, data := range dataOf(vllmStream) {
 		f.Add([]byte(data))
@@ -123,7 +123,7 @@ func FuzzFraming(f *testing.F) {
 	})
 }
 
-// event is what a stream of one event says, as far as it can be compared.
+// event returns what is read from a stream of one event, as far as it can be compared.
 func event(raw string) []any {
 	s := reply.NewStream(&reply.Reply{})
 	copy(s.Room(len(raw)), raw)

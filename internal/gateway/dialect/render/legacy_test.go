@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// textStream is a text_completion as vLLM streams it.
+// textStream is a text_completion as streamed by vLLM.
 const textStream = `data: {"id":"cmpl-1","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"He","logprobs":{"text_offset":[0],"token_logprobs":[-0.5],"tokens":["He"],"top_logprobs":[{"He":-0.5,"Ho":-1}]},"finish_reason":null,"stop_reason":null,"prompt_token_ids":[1,2,3],"token_ids":[10]}],"usage":null}
 
 data: {"id":"cmpl-1","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"y\n","logprobs":{"text_offset":[2,3],"token_logprobs":[-0.25,null],"tokens":["y","\n"],"top_logprobs":[{"y":-0.25},null]},"finish_reason":"length","stop_reason":null,"prompt_token_ids":null,"token_ids":[11,12]}],"usage":null}

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// messageStream is a message of three blocks as Anthropic streams it.
+// messageStream is a message of three blocks as streamed by Anthropic.
 const messageStream = `event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":3,"cache_read_input_tokens":20,"output_tokens":1}}}
 
@@ -81,7 +81,7 @@ func TestStreamReadsMessages(t *testing.T) {
 	}
 }
 
-// A message without its end mark is not whole, though its stop reason came.
+// A message without its end mark is not complete, even if it has a stop reason.
 func TestMessageThatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"event: message_stop", "event: message_delta"} {
@@ -94,8 +94,8 @@ func TestMessageThatIsNotWhole(t *testing.T) {
 	require.JSONEq(t, `{"type":"overloaded_error","message":"Overloaded"}`, string(s.Error))
 }
 
-// An assembled message has what only its last events say: the details of a refusal, the input of an MCP tool, a compaction summary. A null
-// replaces no count.
+// An assembled message has the members of its last events: the details of a refusal, the input of an MCP tool, a compaction summary. A null
+// does not replace a count.
 func TestMessageHasWhatItsLastEventsSay(t *testing.T) {
 	t.Parallel()
 	const stream = `data: {"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":9,"output_tokens":0}}}
@@ -130,7 +130,7 @@ func TestWholeMessageIsRead(t *testing.T) {
 	require.Equal(t, rollout.Usage{PromptTokens: 33, CachedPromptTokens: 20, CompletionTokens: 42}, r.Usage)
 }
 
-// From a stream to an object, back to a stream, and to an object again: the same all the way.
+// Assembling a stream into an object, writing it as a stream and assembling it again gives the same object.
 func TestAssembleMessage(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{messageStream, wholeMessage} {

@@ -76,7 +76,7 @@ func TestAssembleResponse(t *testing.T) {
 	require.Equal(t, "{}", string(half.JSON()))
 }
 
-// Of a stream that broke there is what had come of its texts and calls.
+// A response assembled from a broken stream has the received parts of its texts and calls.
 func TestAssembleBrokenResponse(t *testing.T) {
 	t.Parallel()
 	const begun = `{"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}`

@@ -11,21 +11,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// vllmResponse is a response of two texts' worth of tokens as vLLM gives it on enable_response_messages, around its messages.
+// vllmResponse returns a response with the tokens of two texts and the given messages, as vLLM sends it for enable_response_messages.
 func vllmResponse(messages string) string {
 	return `{"id":"resp_1","object":"response","status":"completed","model":"m","output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},` +
 		`{"type":"message","content":[{"type":"output_text","text":"Hi","logprobs":[{"token":"hm","logprob":-1,"top_logprobs":[]},{"token":"H","logprob":-0.5},{"token":"i","logprob":-0.25}]}]}],` +
 		messages + `,"usage":{"input_tokens":2,"output_tokens":3,"total_tokens":5}}`
 }
 
-// Ids are taken from a response only where they are all that the engine counted.
+// Token ids are taken from a response only if their number equals the engine's count.
 func TestTokensOfResponses(t *testing.T) {
 	t.Parallel()
 	const out = `"output_messages":[{"message":"hmHi","tokens":[7,8,9],"type":"raw_message_tokens"}]`
 	for _, tc := range []struct {
 		name, messages string
 		prompt, ids    []int32
-		plain          bool // the prompt's ids can be left out of the reply's bytes
+		plain          bool // the prompt's ids can be left out of the stored reply
 		flaw           string
 	}{
 		{"one message each", `"input_messages":[{"message":"<u>]","tokens":[1,2],"type":"raw_message_tokens"}],` + out, []int32{1, 2}, []int32{7, 8, 9}, true, ""},

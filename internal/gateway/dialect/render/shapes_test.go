@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// sglangChat is a reply of SGLang 0.5.23 to return_token_ids and logprobs, as it came.
+// sglangChat is a recorded reply of SGLang 0.5.23 to return_token_ids and logprobs.
 const sglangChat = `{"id":"38fffb194a824eeabef62ef4d48dcc52","object":"chat.completion","created":1795422878,"model":"tiny","choices":[{"index":0,"message":{"role":"assistant","content":"<think>\n","reasoning_content":null},"logprobs":{"content":[{"token":"<think>","bytes":[60,116,104,105,110,107,62],"logprob":-0.029359247535467148,"top_logprobs":[]},{"token":"\n","bytes":[10],"logprob":-0.0075505999848246574,"top_logprobs":[]}]},"finish_reason":"length","matched_stop":null,"prompt_token_ids":[2049,760,198,71,72,2050,198,2049,889,777,996,198],"response_token_ids":[2055,198]}],"usage":{"prompt_tokens":12,"total_tokens":14,"completion_tokens":2,"prompt_tokens_details":null,"reasoning_tokens":0,"completion_tokens_details":null},"metadata":{"weight_version":"default","weight_versions":[{"version":"default","start":0,"end":2}]}}`
 
-// What the engines in use give, each in the place where it has it. What an engine does not give is absent, never made up.
+// Tokens are read from the member in which each engine has them. Values that an engine does not send are absent, not invented.
 func TestWhereEnginesHaveTheirTokens(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -82,7 +82,7 @@ func TestVersionFromTheHeaders(t *testing.T) {
 	require.Equal(t, "v1..v2", s.ModelVersion)
 }
 
-// The agent does not see the ids that only the gateway asked for; the record has them under the one name.
+// The agent does not see ids that only the gateway requested. The record has them under their common name.
 func TestIDsOfSGLangsChat(t *testing.T) {
 	t.Parallel()
 	seen := string(render.View{API: reply.Chat, Logprobs: true, Top: -1, Usage: true}.Of([]byte(sglangChat)))

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// read feeds a stream in pieces of n bytes.
+// read feeds a stream in pieces of n bytes and returns it.
 func read(t *testing.T, raw string, n int) *reply.Stream {
 	t.Helper()
 	s := reply.NewStream(&reply.Reply{})
@@ -112,7 +112,7 @@ func TestStreamShapes(t *testing.T) {
 	}
 }
 
-// requireSpan checks that what the stream says of its prompt's ids is true to the byte.
+// requireSpan checks that the stream's span of prompt ids matches the bytes exactly.
 func requireSpan(t *testing.T, s *reply.Stream) {
 	t.Helper()
 	if at := s.PromptAt; at.End > 0 {
@@ -167,7 +167,7 @@ func TestStreamTakesLongLines(t *testing.T) {
 	require.Equal(t, "stop", s.FinishReason)
 }
 
-// However a stream is cut into reads, the same comes out, and nothing panics.
+// The result does not depend on how a stream is split into reads, and nothing panics.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(vllmStream), 3)
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\ndata: [DONE]\n\n"), 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// What was not asked for is taken out, and every other byte is as it was.
+// Members that were not requested are removed, and every other byte is unchanged.
 func TestView(t *testing.T) {
 	t.Parallel()
 	const entry = `{"token":"H","logprob":-0.5,"bytes":[72],"top_logprobs":[{"token":"H","logprob":-0.5}, {"token":"]}","logprob":-3}],"x":"[\""}`
@@ -83,7 +83,7 @@ func TestCountsOfAMadeStream(t *testing.T) {
 	}
 }
 
-// Put together for its reader, a reply has what the view of it has, and nothing of what was taken out.
+// A reply assembled for its reader has the same content as its view.
 func TestAssembledForItsReader(t *testing.T) {
 	t.Parallel()
 	for _, api := range []reply.API{reply.Chat, reply.Completions, reply.Responses, reply.Messages} {

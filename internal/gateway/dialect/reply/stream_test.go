@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// Data that only keeps a connection alive is not an event of the reply: an endpoint that sends nothing else hangs.
+// Data that only keeps a connection alive is not an event of the reply, because an endpoint that sends nothing else hangs.
 func TestPingsAreNoEvents(t *testing.T) {
 	t.Parallel()
 	for api, events := range map[reply.API][2]string{

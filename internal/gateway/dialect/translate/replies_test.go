@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// asked is the least request of each API.
+// asked returns a minimal request for each API.
 func asked() map[string]string {
 	return map[string]string{
 		"messages":  `{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
@@ -19,7 +19,7 @@ func asked() map[string]string {
 	}
 }
 
-// completed is a whole completion with a message and an end.
+// completed returns a complete completion with a message and an end.
 func completed(message, end string) string {
 	return `{"id":"chatcmpl-1","created":5,"choices":[{"message":` + message + `,` + end + `}],"usage":{"prompt_tokens":10,"completion_tokens":4,` +
 		`"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":1}}}`
@@ -52,7 +52,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Whatever valid request comes, what goes upstream is an object with messages; whatever completion comes back, the agent gets an object.
+// For any valid request, the upstream request is an object with messages. For any completion, the agent gets an object.
 func FuzzTranslate(f *testing.F) {
 	for _, c := range conversations() {
 		f.Add(c.in, completed(`{"content":"x","reasoning_content":"t","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"finish_reason":"stop"`))
@@ -82,7 +82,7 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// A request is bounded before it is decoded: small values make large objects of them.
+// The elements and levels of a request are bounded before decoding, because small values become large objects.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for api, translate := range translations() {

@@ -15,14 +15,14 @@ import (
 // gemini translates a request of Google's API as a call of a model.
 func gemini(body []byte) (*chat.Call, error) { return google.Translate(body, "m", false) }
 
-// translations are those of all APIs.
+// translations returns the translations of all APIs.
 func translations() map[string]func([]byte) (*chat.Call, error) {
 	return map[string]func([]byte) (*chat.Call, error){"messages": messages.Translate, "responses": responses.Translate, "google": gemini}
 }
 
 type pair struct{ api, in, out string }
 
-// Requests that each have one thing to translate, and their messages.
+// conversations returns requests that test one translation each, with their messages.
 func conversations() map[string]pair {
 	return map[string]pair{
 		"texts of one message": {
@@ -96,7 +96,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// Members beside the conversation.
+// Members other than the conversation are translated, too.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []pair{
@@ -122,7 +122,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What has no counterpart is refused, and the error says where it is.
+// Content without a counterpart is refused, and the error names its position.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []pair{
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Tools that the API's own servers run are left out, and named.
+// Tools that run on the API's own servers are dropped, and the call lists them.
 func TestDroppedTools(t *testing.T) {
 	t.Parallel()
 	for api, in := range map[string]string{

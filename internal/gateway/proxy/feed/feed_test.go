@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
 )
 
-// routes are routes whose status has a version alone.
+// routes have a status with only a version.
 type routes map[string]*feed.Version
 
 func (r routes) Watched(id string) (*feed.Version, func() (gateway.RouteStatus, error), error) {
@@ -31,7 +31,7 @@ func (r routes) Watched(id string) (*feed.Version, func() (gateway.RouteStatus, 
 
 func missing(id string) error { return fault.New(fault.NotFound, "no route %q", id) }
 
-// next takes changes, which must come at once.
+// next returns changes, which must be available at once.
 func next(t *testing.T, f *feed.Feed) []gateway.WatchChange {
 	t.Helper()
 	began := time.Now()
@@ -41,7 +41,7 @@ func next(t *testing.T, f *feed.Feed) []gateway.WatchChange {
 	return changes
 }
 
-// none requires that nothing changes for a while.
+// none requires that there is no change for the duration d.
 func none(t *testing.T, f *feed.Feed, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -50,7 +50,7 @@ func none(t *testing.T, f *feed.Feed, d time.Duration) {
 	require.ErrorIs(t, err, context.DeadlineExceeded, "%v", changes)
 }
 
-// A reader gets the latest status of each route that it does not know, in the order of the changes, and none twice.
+// A reader gets the latest status of each route that it does not know yet, once, in the order of the changes.
 func TestLatestStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestLatestStatus(t *testing.T) {
 	})
 }
 
-// After a change there is none for the pause of the watch. Other watches of the route do not wait.
+// After a change, a watch gets no further change for its pause. Other watches of the route do not wait.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A watch ends with its route, whose id another route may have by then.
+// A watch ends with its route. Another route may have the same id by then.
 func TestClosedRoute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestClosedRoute(t *testing.T) {
 	})
 }
 
-// The watches are bounded, those of missing routes too.
+// The number of watches is bounded, including watches of missing routes.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ func at(s int) time.Time {
 
 func span(from, to int) held.Span { return held.Span{From: at(from), To: at(to)} }
 
-// What overlaps counts once, in whatever order it comes, and what is settled is not lost.
+// Overlapping spans count once in any order, and settled time is not lost.
 func TestTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -46,7 +46,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// The time since the mark counts, and the work of calls that were lost, but nothing twice and nothing of before the first call.
+// The time since the mark and the work of lost calls count once. Time before the first call does not count.
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	route := func(calls ...held.Call) held.Mark {
@@ -54,7 +54,7 @@ func TestRecall(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		mark  held.Mark
-		first time.Time // on record
+		first time.Time // the recorded first call
 		want  int       // seconds, at 130
 		begun time.Time
 	}{
