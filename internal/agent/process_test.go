@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// slowBox has two launches shortly after each other. Answers about the first one take long.
+// slowBox has two launches shortly after each other. Status requests about the first one are slow.
 type slowBox struct {
 	agent.Sandbox
 	starts map[string]time.Time
@@ -41,7 +41,7 @@ func (b endedBox) Wait(context.Context, string, time.Duration) (wire.Status, err
 	return b.status, nil
 }
 
-// The end of a process is computed from ages, as its begin is.
+// The end of a process is computed from ages, like its start.
 func TestEndOfAProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestEndOfAProcess(t *testing.T) {
 	})
 }
 
-// A launch never begins before the first one, however long the answers take from which their times are computed.
+// A launch never begins before the first one, even if the replies from which their times are computed are slow.
 func TestLaunchesAreInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// shell is an agent that takes its instruction for a command.
+// shell is an agent that runs its instruction as a command.
 func shell() command.Spec {
 	return command.Spec{Name: "shell", Command: []string{"bash", "--noprofile", "--norc"}}
 }
@@ -33,7 +33,7 @@ func TestAgentOfTheImagePassesTheSuite(t *testing.T) {
 	})
 }
 
-// tool is an agent in a folder of the host.
+// tool returns an agent whose files are in a folder on the host.
 func tool(t *testing.T) (command.Spec, command.Options) {
 	t.Helper()
 	folder := t.TempDir()
@@ -46,7 +46,7 @@ func tool(t *testing.T) (command.Spec, command.Options) {
 	return s, command.Options{AgentsDir: dir}
 }
 
-// The folder is mounted where the sandbox sees the host's agents, and uploaded where it does not.
+// The folder is mounted if the sandbox sees the host's agents, and uploaded otherwise.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"mounted", "uploaded"} {
@@ -83,7 +83,7 @@ func TestOpenBeforeInstall(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
-// A check that fails says why before any time of the agent is spent.
+// A failing check reports its reason before the agent's time starts.
 func TestFailingCheck(t *testing.T) {
 	t.Parallel()
 	p := agenttest.NewPlace(t, newBackend(t, ""), "")
@@ -95,7 +95,7 @@ func TestFailingCheck(t *testing.T) {
 	require.ErrorContains(t, err, "no node")
 }
 
-// The instruction arrives byte for byte, whichever way the agent takes it.
+// The instruction arrives byte for byte as standard input, as an argument and as a file.
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
 	const odd = "-x {dir} {max_tokens} \"quoted\" 'and' $(echo no) \\n 日本語 🙂\n \n"
@@ -122,7 +122,7 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
-// The exit code says how the agent ended, and where the operator knows better, its output does.
+// The exit code decides how the agent ended. A spec may also name patterns of failure and of success in the output.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	const failure, result = `"is_error": ?true`, `"type":"result"`
@@ -148,7 +148,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// The transcript is the agent's record where it writes one, else its output. A record that an agent made a link or a giant counts as none.
+// The transcript is the agent's record if it writes one, otherwise its output. A record that is a link, too large or not a file is ignored.
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ does, want string }{
@@ -181,7 +181,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// Agents find the model under the names of the usual client libraries, and no key.
+// Agents find the model under the environment variables of the usual client libraries. They get no key.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	p := agenttest.NewPlace(t, newBackend(t, ""), "")

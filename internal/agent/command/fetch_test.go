@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// fakeNPM is an npm that notes its calls and installs a package of one file, which only its owner may read.
+// fakeNPM returns an npm that records its calls and installs a package of one file, which only the owner may read.
 func fakeNPM(t *testing.T, script string) (path string, calls func() []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,12 +13,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// sandboxdPath is built once for the package.
+// sandboxdPath is the path of sandboxd, which is built once for the package.
 var sandboxdPath string
 
 func TestMain(m *testing.M) { os.Exit(agenttest.Main(m, &sandboxdPath)) }
 
-// newBackend makes sandboxes that see a folder of agents; "": they see none.
+// newBackend returns a backend whose sandboxes mount a folder of agents; "" mounts none.
 func newBackend(t *testing.T, agents string) *sandbox.Backend {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: t.TempDir(), AgentsDir: agents, SandboxdPath: sandboxdPath})
@@ -26,7 +26,7 @@ func newBackend(t *testing.T, agents string) *sandbox.Backend {
 	return sandbox.New(d, sandbox.Options{})
 }
 
-// agentsDir keeps downloads between test runs.
+// agentsDir returns the folder that keeps downloads between test runs.
 func agentsDir(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// Every preset passes the suite, each over its own model API.
+// Every preset passes the suite with its own model API.
 func TestPresetsPassTheSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

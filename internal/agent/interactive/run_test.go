@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// box is a sandbox that keeps only the marks of launches. Only one goroutine may use it.
+// box is a sandbox that records only launches. Only one goroutine may use it.
 type box struct {
 	agent.Sandbox
 	marks map[string]wire.Status
@@ -38,7 +38,7 @@ func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
-// slow is a set whose calls take ten minutes.
+// slow is a toolset whose calls take ten minutes.
 type slow struct{}
 
 func (slow) Definitions() []tool.Definition { return nil }
@@ -48,7 +48,7 @@ func (slow) Call(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Content: "done"}, nil
 }
 
-// play opens an episode with slow calls, and the agent's run of it.
+// play opens an episode with slow calls and returns it with the agent's run.
 func play(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
 	t.Helper()
 	open, closeIt, err := live.NewTable(t.TempDir()).Open(live.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})

@@ -26,11 +26,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// odd is text that a proxy which decodes and encodes, or cuts at the wrong byte, would change.
+// odd is text that changes if a proxy decodes and encodes it or splits it at the wrong byte.
 const odd = "日本語 🙂👩‍👩‍👧 e\u0301 \u202ertl\u202c \u2028\u2029 \u0001\u007f <b>&amp;</b> \\n \\u0041 \"q\" ' ` \u00a0\ufeff end"
 
-// session is a script in which everything happens that makes a session hard to capture. It needs a context that the long
-// output fills.
+// session is a script with every case that makes a session hard to capture. It needs a context small enough that the long output fills
+// it.
 func session(t *testing.T) scripted.Scripts {
 	t.Helper()
 	two := 2
@@ -64,10 +64,10 @@ func session(t *testing.T) scripted.Scripts {
 	return scripts
 }
 
-// captured is a real OpenCode in a real sandbox behind a real gateway, which is a process of its own.
+// captured is a real OpenCode in a real sandbox behind a real gateway, which runs in its own process.
 type captured struct {
 	*sandbox.Sandbox
-	dir     string // of gateway and sandboxes
+	dir     string // holds the data of gateway and sandboxes
 	model   *recorder
 	gateway *gatewayAt
 }
@@ -101,7 +101,7 @@ func newCaptured(t *testing.T) *captured {
 	return c
 }
 
-// launch runs OpenCode with all that rollouts switch off: titles, subagents and compaction.
+// launch runs OpenCode with the features that rollouts disable: titles, subagents and compaction.
 func (c *captured) launch(t *testing.T, agents string) {
 	t.Helper()
 	a, job := opencode.New(opencode.Options{AgentsDir: agents}), agent.Job{MaxOutput: 1000}
@@ -129,7 +129,7 @@ func everything(t *testing.T, config string) string {
 	return string(out)
 }
 
-// contextSize, in tokens as the scripted model counts them, is full once the long output is in.
+// contextSize is in tokens as counted by the scripted model. The long output exceeds it.
 const contextSize = 14000
 
 func (c *captured) finish(t *testing.T) string {
@@ -162,7 +162,7 @@ func (c *captured) turns(t *testing.T) []rollout.Turn {
 	}
 }
 
-// records are the trace as it lies on disk; the gateway must be dead.
+// records reads the trace from disk. The gateway must not be running.
 func (c *captured) records(t *testing.T) []*trace.Record {
 	t.Helper()
 	var journal struct{ Trace string }
@@ -183,8 +183,9 @@ func (c *captured) records(t *testing.T) []*trace.Record {
 	return all
 }
 
-// check holds every record against what the model saw and said, byte for byte, and the model's log against the records:
-// nothing is lost and nothing is doubled. Of calls that a killed gateway made again the model knows more than the trace.
+// check compares every record byte for byte with what the model received and sent, and compares the model's log with the records, so that
+// no call is missing or duplicated. After the gateway was killed, the model's log may also have calls that the trace does not have, because
+// the gateway repeated them.
 func (c *captured) check(t *testing.T, killed bool) {
 	t.Helper()
 	turns := c.turns(t)
@@ -228,7 +229,7 @@ func (c *captured) check(t *testing.T, killed bool) {
 	}
 }
 
-// checkKinds holds the agent's own way through the script: every call is there once, in order, with its kind.
+// checkKinds checks that every call of the script is recorded once, in order, with its kind.
 func checkKinds(t *testing.T, turns []rollout.Turn) {
 	t.Helper()
 	kinds, calls := map[rollout.TurnKind]int{}, map[string]bool{}
@@ -252,7 +253,7 @@ func checkKinds(t *testing.T, turns []rollout.Turn) {
 	}
 }
 
-// agentTurns is how many of the agent's own turns there are, up to a turn.
+// agentTurns counts the agent's own turns up to the turn numbered upTo.
 func agentTurns(turns []rollout.Turn, upTo int) int {
 	n := 0
 	for _, turn := range turns {
@@ -263,7 +264,7 @@ func agentTurns(turns []rollout.Turn, upTo int) int {
 	return n
 }
 
-// The trace has a whole session of the real agent, byte for byte as the model received and sent it.
+// The trace has a complete session of the real agent, byte for byte as the model received and sent it.
 func TestWholeSessionIsCaptured(t *testing.T) {
 	t.Parallel()
 	c := newCaptured(t)
@@ -271,7 +272,7 @@ func TestWholeSessionIsCaptured(t *testing.T) {
 	out := c.finish(t)
 	turns := c.turns(t)
 	checkKinds(t, turns)
-	var breaks []int // by count of the agent's own turns
+	var breaks []int // by number of the agent's own turns
 	for _, turn := range turns {
 		if turn.PrefixBreak != nil {
 			breaks = append(breaks, agentTurns(turns, turn.Turn))
@@ -286,7 +287,7 @@ func TestWholeSessionIsCaptured(t *testing.T) {
 	}
 }
 
-// plain undoes the escapes by which two writers of JSON differ.
+// plain normalizes the JSON escapes in which two encoders differ.
 func plain(t *testing.T, text string) string {
 	t.Helper()
 	var all strings.Builder
@@ -299,8 +300,7 @@ func plain(t *testing.T, text string) string {
 	return strings.Trim(all.String(), "\"\n")
 }
 
-// The gateway is killed again and again while the agent works; the agent does not notice, and the trace has every call
-// once.
+// The gateway is killed several times while the agent works. The agent completes its work, and the trace has every call once.
 func TestWholeSessionIsCapturedThoughTheGatewayDies(t *testing.T) {
 	t.Parallel()
 	c := newCaptured(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A demo task from beginning to end: the agent does the work, every model call extends the one before, the session and
-// the log tell of it.
+// The agent completes a demo task. Every model call extends the previous one, and the transcript and the log record the work.
 func TestWholeTask(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t, ""), newTask(t, "binary_search")
@@ -58,7 +57,7 @@ func TestWholeTask(t *testing.T) {
 	require.Contains(t, log, "IndexError")
 }
 
-// A worker that died after it had started the agent is followed by another one: nothing is begun twice.
+// If a worker dies after it started the agent, the next worker starts nothing twice.
 func TestAttachAfterACrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -88,12 +87,12 @@ turns:
 	require.Equal(t, job.Instruction, lastUser(t, w.Sent(t)[1]))
 	out, _ := w.bash(t, "proof", "cat proof")
 	require.Equal(t, "once\n", out)
-	over := w.finish(t, w.begin(t, w.agent(), job)) // also when it is over
+	over := w.finish(t, w.begin(t, w.agent(), job)) // attach after the end, too
 	require.Equal(t, st.SessionID, over.SessionID)
 	require.Len(t, w.Sent(t), 2)
 }
 
-// Stop in the middle of an answer: generation ends at once, the process is dead, and what the agent had is still in the transcript.
+// Stop during a reply ends the generation at once and kills the process. The transcript keeps the partial reply.
 func TestStopInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -132,7 +131,7 @@ func TestStopInTheMiddle(t *testing.T) {
 	require.NotEqual(t, transcript.SessionID, second.SessionID)
 }
 
-// A process that dies is an agent that is done, with the reason.
+// If the process dies, the agent is done and its status has the reason.
 func TestKilledAgentIsDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
@@ -149,7 +148,7 @@ func TestKilledAgentIsDone(t *testing.T) {
 	require.Contains(t, got.st.Error, "opencode was killed")
 }
 
-// A refusal that no retry can mend ends the agent with the model's own words, after one call.
+// A refusal that no retry can fix ends the agent with the model's message after one call.
 func TestRefusalEndsTheAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
@@ -165,7 +164,7 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 	require.Contains(t, string(opencode.AgentLog(transcript)), `{"type":"error"`)
 }
 
-// Whatever an instruction holds, the model gets it byte for byte.
+// The model receives any instruction byte for byte.
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
 	const odd = "-x --help /init @README.md\r\n\t\"quoted\" 'and' `so` $(echo no) \\n \\ <b>&amp;</b>\n\n日本語 🙂 e\u0301 \u202ertl\u202c \u2028 \x01 {file:/etc/passwd} {env:HOME} !`id`\n \n"
@@ -177,7 +176,7 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 	require.Equal(t, odd, lastUser(t, w.Sent(t)[0]))
 }
 
-// A project's own configuration counts where the job says so, but can not make the agent wait for a person.
+// A project's own configuration is used if the job permits it, but it cannot make the agent wait for a person.
 func TestProjectConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, obey := range map[string]bool{"obeyed": true, "ignored": false} {
@@ -202,7 +201,7 @@ turns:
 	}
 }
 
-// The tools that need a person, the internet or another agent are not offered; the rest is.
+// Tools that need a person, the internet or another agent are not offered. All others are.
 func TestToolsOffered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -223,7 +222,7 @@ turns:
 	require.Contains(t, string(opencode.AgentLog(transcript)), "Found 1 match", "ripgrep works without a network")
 }
 
-// Where the host's folder cannot be mounted, the uploaded copy does the same.
+// If the host's folder cannot be mounted, the agent works from the uploaded copy.
 func TestUploadedBinary(t *testing.T) {
 	t.Parallel()
 	w := newWorldSeeing(t, "turns: [{text: done}]", false)
@@ -233,11 +232,11 @@ func TestUploadedBinary(t *testing.T) {
 	require.Zero(t, w.finish(t, r).ExitCode)
 }
 
-// The variables that name the proxy of a task with a network reach the agent's commands, and change nothing for model calls.
+// The proxy variables of a task with a network reach the agent's commands and do not affect model calls.
 func TestModelCallsTakeNoProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`)
-	w.Sandbox = w.Sandbox.WithEnv(network.Env()) // nothing listens there
+	w.Sandbox = w.Sandbox.WithEnv(network.Env()) // no proxy listens at that address
 	r := w.begin(t, w.agent(), agent.Job{Instruction: "look", MaxOutput: 4096, Launch: 1})
 	st := w.finish(t, r)
 	require.True(t, st.Answered(), "%+v", st)

@@ -14,18 +14,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// fakeBox is a sandbox in memory: files, one process at a time, and a port with a test's server behind it.
+// fakeBox is a sandbox in memory: files, one process at a time, and one port that leads to a server of the test.
 type fakeBox struct {
-	server *url.URL // of the test's OpenCode
+	server *url.URL // the test's fake OpenCode server
 
 	mu       sync.Mutex
 	files    map[string][]byte
 	started  []wire.Process
 	process  wire.Status
 	out, err []byte
-	logs     int // waits for the log
+	logs     int // calls of WaitLog that wait
 	lost     bool
-	// keepListening lets the test's server answer although the process is dead.
+	// keepListening makes the test's server answer although the process is dead.
 	keepListening bool
 }
 
@@ -80,7 +80,6 @@ func (b *fakeBox) Kill(_ context.Context, _ string) error {
 	return nil
 }
 
-// end ends the process.
 func (b *fakeBox) end(how wire.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +93,7 @@ func (b *fakeBox) lose() {
 	b.lost = true
 }
 
-// write adds to the process's output.
+// write appends to the process's output.
 func (b *fakeBox) write(stdout, stderr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +126,7 @@ func (b *fakeBox) PutTar(ctx context.Context, path string, r io.Reader) error {
 
 func (b *fakeBox) ClientOf(int, string) *http.Client { return &http.Client{Transport: b} }
 
-// RoundTrip sends requests to the test's server, as long as the process runs.
+// RoundTrip sends requests to the test's server while the process runs.
 func (b *fakeBox) RoundTrip(req *http.Request) (*http.Response, error) {
 	b.mu.Lock()
 	running := b.process.Running || b.keepListening

@@ -18,24 +18,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 )
 
-// fakeServer answers as `opencode serve` does, in whatever state a test puts it.
+// fakeServer answers as `opencode serve` does, with the state that a test sets.
 type fakeServer struct {
 	mu       sync.Mutex
 	sessions []map[string]any
 	prompts  []map[string]any
 	messages []any
 	busy     bool
-	swallow  int // so many prompts are taken and lost
-	// cutAnswers is how many sessions are made without an answer.
+	swallow  int // number of prompts that are accepted and then lost
+	// cutAnswers is the number of sessions that are created without sending a reply.
 	cutAnswers int
-	unwell     int // so many questions for the health are answered with no
+	unwell     int // number of health requests answered with healthy=false
 	aborted    int
-	looks      int           // requests of the status
+	looks      int           // requests for the status
 	events     chan string   // sent to the listener
 	cut        chan struct{} // cuts the event stream
-	opened     chan struct{} // an event stream was opened
-	endless    atomic.Bool   // the event stream is one line without an end
-	// messagesBy answers the question for messages instead.
+	opened     chan struct{} // receives a value for each opened event stream
+	endless    atomic.Bool   // the event stream is one line that never ends
+	// messagesBy handles requests for messages if it is set.
 	messagesBy http.HandlerFunc
 }
 
@@ -70,7 +70,7 @@ func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
 
 func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-// looked says whether the status was asked for at least n times.
+// looked returns a function that reports whether the status was requested at least n times.
 func (s *fakeServer) looked(n int) func() bool {
 	return func() bool {
 		s.mu.Lock()
@@ -85,7 +85,7 @@ func (s *fakeServer) set(change func()) {
 	change()
 }
 
-// read takes a snapshot as JSON, so that nothing is shared with later changes.
+// read encodes a snapshot as JSON, so that the caller shares no memory with later changes.
 func (s *fakeServer) read(what func() any) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// assistant is an answer; completed is 0 while it is being written.
+// assistant returns an assistant message. completed is 0 for a message that is still being written.
 func assistant(completed int64, finish, errorName string) map[string]any {
 	info := map[string]any{"role": "assistant", "time": map[string]int64{"created": 1000, "completed": completed}}
 	if finish != "" {

@@ -27,7 +27,7 @@ func sumOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fakeNPM is an npm that packs the file named member with the given text, and counts its calls in a file.
+// fakeNPM returns an npm that packs the file named member with the given text and records its calls in a file.
 func fakeNPM(t *testing.T, member, text string) (npm, calls string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func fetcher(dir, npm, sum string) *opencode.Agent {
 	return a
 }
 
-// Many at once download once, and later ones not at all.
+// Concurrent fetches download once, and later fetches do not download.
 func TestFetchDownloadsOnce(t *testing.T) {
 	t.Parallel()
 	npm, calls := fakeNPM(t, "package/bin/opencode", fakeBinary)
@@ -90,7 +90,7 @@ func TestFetchDownloadsOnce(t *testing.T) {
 	}
 }
 
-// What a process left that was killed while it fetched does not pile up.
+// Files of a killed fetch are removed.
 func TestFetchRemovesUnfinishedDownloads(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)

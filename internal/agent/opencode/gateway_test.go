@@ -23,13 +23,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// In the environment, these make the test binary a gateway on a folder, to be killed.
+// These environment variables make the test binary a gateway on a folder, which the test kills.
 const (
 	gatewayFolder   = "ROLLOUTD_TEST_GATEWAY"
 	gatewaySandboxd = "ROLLOUTD_TEST_SANDBOXD"
 )
 
-// gatewayProcess serves until it is killed, or until the test that started it is gone. It prints where its admin API is.
+// gatewayProcess serves until it is killed or until the test that started it ends. It prints the address of its admin API.
 func gatewayProcess(dir string) error {
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	if err != nil {
@@ -55,12 +55,12 @@ func gatewayProcess(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with its other side
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with the test
 	}()
 	return srv.Run(ctx)
 }
 
-// gatewayAt is a gateway in a process of its own.
+// gatewayAt is a gateway in its own process.
 type gatewayAt struct {
 	*gateway.Client
 	cmd   *exec.Cmd
@@ -71,7 +71,7 @@ func startGateway(t *testing.T, dir string) *gatewayAt {
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0]) // ended by kill, and by itself when the test is gone
+	cmd := exec.Command(os.Args[0]) // ended by kill, or by itself when the test ends
 	cmd.Env = append(os.Environ(), gatewayFolder+"="+dir, gatewaySandboxd+"="+sandboxdPath)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -84,7 +84,7 @@ func startGateway(t *testing.T, dir string) *gatewayAt {
 	return &gatewayAt{Client: gateway.NewClient(lines.Text(), key), cmd: cmd, stdin: stdin}
 }
 
-// kill is kill -9; a second one is harmless.
+// kill sends SIGKILL. A second call is harmless.
 func (g *gatewayAt) kill() {
 	_ = g.cmd.Process.Kill()
 	_ = g.cmd.Wait()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flood is a server that answers every question with an array of n empty objects.
+// flood returns a handler that answers every request with an array of more than n empty objects.
 func flood(n int) http.HandlerFunc {
 	piece := strings.Repeat("{},", 1<<16)
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -23,8 +23,8 @@ func flood(n int) http.HandlerFunc {
 	}
 }
 
-// A server in OpenCode's place that answers with 60 MB of empty objects fails the agent. Reading it allocates a few MiB,
-// where decoding it whole took gigabytes.
+// A server that replaces OpenCode and answers with 60 MB of empty objects makes the agent fail. Reading the reply allocates a few MiB;
+// decoding it at once would allocate gigabytes.
 //
 //nolint:paralleltest // it measures the memory of the whole process
 func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
@@ -44,7 +44,7 @@ func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
 	require.Less(t, allocated()-before, uint64(400<<20))
 }
 
-// Garbage on the port is the agent's failure, not infrastructure's.
+// An invalid reply from the port is a failure of the agent, not of the infrastructure.
 func TestGarbageFailsTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"no JSON": "hello", "no array": `{"a":1}`, "deep": strings.Repeat("[", 1000), "cut": `[{"info":`} {

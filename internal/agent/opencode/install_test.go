@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Where the sandbox does not see the host's folder, the binary is uploaded, once.
+// If the host's folder is not mounted in the sandbox, the binary is uploaded once.
 func TestInstallUploadsWhereNothingIsMounted(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
@@ -39,7 +39,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, said, "mounted at /opt/rolloutd/agents/opencode/1.2.3/opencode")
 
-	// The stub that keeps OpenCode from installing its plugin package.
+	// The archive has the stub that keeps OpenCode from installing its plugin package.
 	r := tar.NewReader(bytes.NewReader(b.files["/home/user/.config/opencode.tar"]))
 	h, err := r.Next()
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestOpenBeforeInstallIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "Install comes before Open")
 }
 
-// The configuration lets OpenCode never ask a person, names the model neutrally, and holds nothing secret.
+// The configuration keeps OpenCode from asking a person, uses a neutral model name, and has no secrets.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// sandboxdPath is built once for the package.
+// sandboxdPath is the path of sandboxd, which is built once for the package.
 var sandboxdPath string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -23,8 +23,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// The real OpenCode takes comments for no more than they are, uses a reply that is passed through, and ends at once, without
-// asking again, at the error that tells it of a break in the middle of one.
+// The real OpenCode ignores comments and uses a reply that is passed through. When an error event reports a break in the middle of a reply,
+// OpenCode ends at once and does not retry.
 func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -53,7 +53,7 @@ func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
 	require.NotNil(t, status.Failure)
 }
 
-// passedThrough is an OpenCode at work behind a gateway that passes replies through and sends signs of life.
+// passedThrough starts an OpenCode behind a gateway that passes replies through and sends keep-alive comments.
 func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Client) {
 	t.Helper()
 	dir, agents, id := t.TempDir(), agentsDir(t), t.Name()+".1"

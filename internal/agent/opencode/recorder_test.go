@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// recorder is a proxy before the scripted model that keeps every byte in both directions.
+// recorder is a proxy in front of the scripted model that keeps every byte in both directions.
 type recorder struct {
 	model http.Handler
 
@@ -64,7 +64,7 @@ func (t *tee) Write(p []byte) (int, error) {
 	return t.ResponseWriter.Write(p)
 }
 
-// exchanges are a copy of all so far, in the order they began.
+// exchanges returns a copy of all exchanges so far, in the order of their start.
 func (r *recorder) exchanges() []exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *recorder) exchanges() []exchange {
 	return all
 }
 
-// sent is the model's own log of the calls it answered whole.
+// sent returns the model's own log of the calls that it answered completely.
 func (r *recorder) sent(t *testing.T) []scripted.Sent {
 	t.Helper()
 	r.mu.Lock()

@@ -21,7 +21,7 @@ type result struct {
 	err error
 }
 
-// waiting follows a run in the background of a test until it is done or fails.
+// waiting follows a run in a goroutine until the run is done or fails.
 func waiting(t *testing.T, r agent.Run) <-chan result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func open(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
 	return r
 }
 
-// begun is a run that has taken its instruction.
+// begun returns a run that has accepted its instruction.
 func begun(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
 	t.Helper()
 	r := open(t, a, b)
@@ -88,7 +88,7 @@ func TestOpenIsOnce(t *testing.T) {
 	require.Equal(t, "do \"it\"\n", s.prompts[0]["parts"].([]any)[0].(map[string]any)["text"])
 }
 
-// An OpenCode that has announced itself and is not healthy yet is asked for its health again, and its log is waited for no more.
+// If OpenCode has announced its address but is not healthy yet, only its health is polled, not its log.
 func TestAnnouncedBeforeItIsHealthy(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -107,7 +107,7 @@ func TestAttachBeforeTheStart(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
-// Two sessions, because a first request to make one had worked although its answer was lost: every worker takes the older.
+// Two sessions exist if the first request to create one succeeded although its reply was lost. Every worker uses the older session.
 func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -116,12 +116,12 @@ func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 		{"id": "ses_8", "title": "another", "time": map[string]int{"created": 1}},
 		{"id": "ses_7", "title": "rollout", "time": map[string]int{"created": 5}},
 	}
-	open(t, a, b) // the first worker's
+	open(t, a, b) // opened by the first worker
 	require.Equal(t, "ses_7", next(t, open(t, a, b)).SessionID)
 	require.Len(t, s.sessions, 3)
 }
 
-// The first request to make a session may work although its answer is lost. The next try finds that session.
+// The first request to create a session may succeed although its reply is lost. The retry finds that session.
 func TestSessionWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -133,7 +133,7 @@ func TestSessionWhoseAnswerIsLost(t *testing.T) {
 	require.Len(t, s.prompts, 1)
 }
 
-// A prompt that was taken and lost is sent again, under the same ids.
+// A prompt that was accepted and lost is sent again with the same ids.
 func TestLostPromptIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -143,7 +143,7 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 	require.Equal(t, s.prompts[0], s.prompts[1])
 }
 
-// Right after the prompt the session is idle, has no answer, and is not done.
+// A session that is idle right after the prompt and has no reply is not done.
 func TestIdleWithoutAnswerIsNotDone(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -184,7 +184,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A run that attaches to OpenCode when its work is over returns so at once: the agent's time may be over, too.
+// A run that attaches after OpenCode has finished returns at once, because the agent's time may have ended, too.
 func TestAttachAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -197,14 +197,14 @@ func TestAttachAfterTheEnd(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(-59*time.Minute), st.Ended, patient)
 }
 
-// The end is learnt from the event, and events are signs of life.
+// Next returns on the event that ends the session. Events count as signs of life.
 func TestNextReturnsOnTheEvent(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := begun(t, a, b)
 	s.set(func() { s.busy = true })
 	done := waiting(t, r)
-	require.Eventually(t, s.looked(1), patient, time.Millisecond) // the first look found it at work
+	require.Eventually(t, s.looked(1), patient, time.Millisecond) // the first status was busy
 	before := time.Now()
 	s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
@@ -215,7 +215,7 @@ func TestNextReturnsOnTheEvent(t *testing.T) {
 	require.False(t, got.st.LastSign.Before(before))
 }
 
-// One subscription is kept, and nothing is asked while nothing happens.
+// The run keeps one subscription and sends no requests while no event arrives.
 func TestWaitingAsksNothing(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -233,7 +233,7 @@ func TestWaitingAsksNothing(t *testing.T) {
 	require.False(t, s.looked(3)(), "it asks at the connection and at the end")
 }
 
-// An end that happened while the stream was down is seen when it is up again.
+// The run detects an end that happened while the stream was broken once the stream is connected again.
 func TestNextSurvivesABrokenStream(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -249,7 +249,7 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 	require.True(t, (<-done).st.Done)
 }
 
-// A process that listens on OpenCode's port may send an event that never ends. It does not fill the memory of the watcher.
+// A process that listens on OpenCode's port may send an event that never ends. The event does not fill the memory of the worker.
 func TestEndlessEventIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -258,7 +258,7 @@ func TestEndlessEventIsGivenUp(t *testing.T) {
 	s.endless.Store(true)
 	done := waiting(t, r)
 	<-s.opened
-	<-s.opened // again: the first stream was left
+	<-s.opened // second connection: the first stream was abandoned
 	s.endless.Store(false)
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
 	require.True(t, (<-done).st.Done)
@@ -270,7 +270,7 @@ func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
 	r := begun(t, a, b)
 	b.write("", "Segmentation fault at 0xdead\n")
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
-	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} { // also when it has long been dead
+	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} { // opened and attached after the death, too
 		st := next(t, r)
 		require.True(t, st.Done)
 		require.Equal(t, 137, st.ExitCode)
@@ -279,12 +279,12 @@ func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
 	require.Len(t, b.started, 1)
 }
 
-// An answer from the port of an agent that was killed is not the agent's.
+// A reply from the port of a killed agent is not accepted as the agent's.
 func TestKilledAgentIsNeverCompleted(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := begun(t, a, b)
-	b.keepListening = true // a fake server took the port
+	b.keepListening = true // a fake server took over the port
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
 	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
 	st := next(t, r)
@@ -303,7 +303,7 @@ func TestLostSandboxIsAnError(t *testing.T) {
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
 
-// Stop keeps the transcript, since OpenCode holds it in memory alone.
+// Stop saves the transcript, because OpenCode holds it only in memory.
 func TestStopKeepsTheTranscript(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// task is what these tests read of a file in examples/.
+// task has the fields of a file in examples/ that these tests use.
 type task struct {
 	Instruction string            `yaml:"instruction"`
 	Files       map[string]string `yaml:"files"`
@@ -29,7 +29,7 @@ func newTask(t *testing.T, id string) task {
 	return tk
 }
 
-// toolNames are the tools a request offered.
+// toolNames returns a request and the names of the tools that it offers.
 func toolNames(t *testing.T, s scripted.Sent) (request map[string]any, names []string) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(s.Request, &request))

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 )
 
-// OpenCode is suspended while it waits for its model. The watch does not wake it, and it still answers the requests at its end.
+// OpenCode is suspended while it waits for its model. The watch does not resume it, and it still answers the requests of Stop.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
@@ -28,7 +28,7 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	for !paused() {
 		watched()
 	}
-	watched() // up to ten seconds
+	watched() // takes up to ten seconds
 	require.True(t, paused())
 
 	require.NoError(t, r.Stop(t.Context()))

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// newWarmWorld is newWorld with an agent that was warmed for job before the model was there.
+// newWarmWorld is like newWorld, with an agent that was warmed for job before the model was available.
 func newWarmWorld(t *testing.T, script string, job agent.Job) *world {
 	t.Helper()
 	w := newWorldWithoutModel(t, true)
@@ -32,8 +32,8 @@ turns:
   - text: done
 `
 
-// A warm agent asks its model what a cold one asks, byte for byte, although the task's setup came after its start; and it leaves the
-// same files.
+// A warm agent sends its model the same requests as a cold one, byte for byte, although the task's setup ran after its start. It also leaves
+// the same files.
 func TestWarmAsksWhatAColdOneAsks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -69,7 +69,7 @@ func TestWarmAsksWhatAColdOneAsks(t *testing.T) {
 	require.Contains(t, requests["warm"][2], "OPENCODE_CONFIG_CONTENT")
 }
 
-// A warm agent belongs to no launch until it gets its job: its time counts from there.
+// A warm agent has no launch until it gets its job. Its time counts from then on.
 func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	t.Parallel()
 	job := agent.Job{Instruction: "go", Launch: 1}
@@ -94,8 +94,8 @@ func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	require.Len(t, w.Sent(t), 1)
 }
 
-// OpenCode reads the user's own configuration once. Where setup wrote one, the warm process is of no use: it ends, and the launch that
-// follows reads it.
+// OpenCode reads the user's configuration once. If the setup wrote one, the warm process ends, and the next launch reads the
+// configuration.
 func TestWarmAndTheUsersConfiguration(t *testing.T) {
 	t.Parallel()
 	job := agent.Job{Instruction: "go", Launch: 1}

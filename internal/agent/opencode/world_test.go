@@ -19,10 +19,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// world is a real OpenCode in a real sandbox, talking to a scripted model through the model channel.
+// world is a real OpenCode in a real sandbox that calls a scripted model through the model channel.
 type world struct {
 	*agenttest.Place
-	agents string // this host's folder of agents
+	agents string // the host's folder of agents
 }
 
 func newWorld(t *testing.T, script string) *world {
@@ -30,7 +30,7 @@ func newWorld(t *testing.T, script string) *world {
 	return newWorldSeeing(t, script, true)
 }
 
-// newWorldSeeing makes a sandbox that sees this host's folder of agents, or has to get its copy.
+// newWorldSeeing creates a sandbox in which the host's folder of agents is mounted or, if not, gets an uploaded copy.
 func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	t.Helper()
 	w, how := newWorldWithoutModel(t, mounted), "mounted"
@@ -44,7 +44,7 @@ func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	return w
 }
 
-// newWorldWithoutModel makes the sandbox, without an agent too.
+// newWorldWithoutModel creates the sandbox without a model and without an installed agent.
 func newWorldWithoutModel(t *testing.T, mounted bool) *world {
 	t.Helper()
 	if testing.Short() {
@@ -61,7 +61,7 @@ func newWorldWithoutModel(t *testing.T, mounted bool) *world {
 	return w
 }
 
-// agentsDir keeps the binary between test runs.
+// agentsDir returns the folder that keeps the binary between test runs.
 func agentsDir(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {
@@ -72,12 +72,12 @@ func agentsDir(t *testing.T) string {
 	return filepath.Join(cache, "rolloutd-test", "agents")
 }
 
-// agent is a new Agent each time: what one knows, the next has to find out.
+// agent returns a new Agent on each call, without the state of an earlier one.
 func (w *world) agent() *opencode.Agent {
 	return opencode.New(opencode.Options{AgentsDir: w.agents})
 }
 
-// begin opens the agent and waits until it has taken the job.
+// begin opens the agent and waits until it has accepted the job.
 func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run {
 	t.Helper()
 	r, err := a.Open(t.Context(), w.Env(), job)
@@ -110,7 +110,7 @@ func (w *world) bash(t *testing.T, name, command string) (output string, status 
 	return w.run(t, name, command, "")
 }
 
-// run runs a bash command as a user of the sandbox; "" is the agent's.
+// run runs a bash command as a user of the sandbox; "" is the agent's user.
 func (w *world) run(t *testing.T, name, command, user string) (output string, status int) {
 	t.Helper()
 	_, err := w.Start(t.Context(), name, wire.Process{
@@ -135,7 +135,7 @@ func (w *world) put(t *testing.T, path, text string) {
 	require.NoError(t, w.WriteFile(t.Context(), rollout.Workdir+"/"+path, strings.NewReader(text), 0o644))
 }
 
-// lastUser is the instruction as it reached the model.
+// lastUser returns the last user message that reached the model.
 func lastUser(t *testing.T, s scripted.Sent) string {
 	t.Helper()
 	var r struct {

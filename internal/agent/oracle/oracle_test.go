@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// sandboxdPath is built once for the package.
+// sandboxdPath is the path of sandboxd, which is built once for the package.
 var sandboxdPath string
 
 func TestMain(m *testing.M) { os.Exit(agenttest.Main(m, &sandboxdPath)) }
@@ -52,7 +52,7 @@ func TestKindsNeedNoModel(t *testing.T) {
 	}
 }
 
-// Commands run in order, each in a shell of its own in the workdir, and the first that fails ends the work.
+// Commands run in order, each in its own shell in the workdir. The first failing command ends the work.
 func TestSolution(t *testing.T) {
 	t.Parallel()
 	p := agenttest.NewPlace(t, newBackend(t), "")
@@ -68,7 +68,7 @@ func TestSolution(t *testing.T) {
 	require.Equal(t, "one\ntwo\n", string(out))
 }
 
-// A command may be longer than the kernel allows an argument to be.
+// A command may be longer than the kernel's limit for an argument.
 func TestLongSolution(t *testing.T) {
 	t.Parallel()
 	p := agenttest.NewPlace(t, newBackend(t), "")

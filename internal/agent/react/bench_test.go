@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// BenchmarkInFlight is what a ReACT rollout takes in memory while it waits for its model: the loop, the gateway's route and call, and both ends
-// of the HTTP requests between them and the endpoint. Sandbox, watch and Temporal are left out. 1,000 are open.
+// BenchmarkInFlight measures the memory of a ReACT rollout that waits for its model: the loop, the gateway's route and call, and both ends of
+// the HTTP requests between them and the endpoint. It excludes sandbox, watch and Temporal. 1,000 rollouts are open.
 func BenchmarkInFlight(b *testing.B) {
 	const many = 1000
 	for b.Loop() {
@@ -70,7 +70,7 @@ func BenchmarkInFlight(b *testing.B) {
 	}
 }
 
-// heap is what is alive, with the stacks, in bytes.
+// heap returns the live heap and the stacks in bytes.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -1,16 +1,16 @@
 package react
 
-// What the tests see of the pure functions.
+// Exports of the pure functions for tests.
 var (
 	SystemPrompt = systemPrompt
 	ToolList     = toolList
 	Response     = response
 )
 
-// Parsed is a call as parseCalls reads it.
+// Parsed is a call as returned by parseCalls.
 type Parsed struct{ ID, Name, Arguments, Malformed string }
 
-// Parse reads the calls of a message.
+// Parse exports parseCalls.
 func Parse(text string, lenient bool) []Parsed {
 	var list []Parsed
 	for _, c := range parseCalls(text, lenient) {

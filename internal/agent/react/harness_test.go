@@ -32,12 +32,12 @@ import (
 
 const patience = 5 * time.Minute
 
-// world is a gateway with one route, a scripted model behind it, and a sandbox that keeps only the marks of launches.
+// world is a gateway with one route, a scripted model behind it, and a sandbox that records only launches.
 type world struct {
 	client *gateway.Client
 	box    *box
 	tools  *tools
-	model  http.Handler // what the endpoint is; the scripted model unless a test changes it
+	model  http.Handler // the endpoint's handler; the scripted model unless a test changes it
 	sent   *sentLog
 	url    string // of the endpoint
 }
@@ -55,7 +55,7 @@ func newWorld(t testing.TB, script string) *world {
 	return w
 }
 
-// newGateway is a gateway with the route r1.1 to an endpoint.
+// newGateway starts a gateway with the route r1.1 to an endpoint.
 func newGateway(t testing.TB, endpoint string) *gateway.Client {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func job(config *rollout.React) agent.Job {
 	return agent.Job{Instruction: "go", Model: rollout.Model{TokenIDs: true}, React: config}
 }
 
-// finish runs the job to its end, as a worker of its own.
+// finish runs the job to its end in a run of its own, as a worker does.
 func (w *world) finish(t *testing.T, j agent.Job) (agent.Status, rollout.Transcript) {
 	t.Helper()
 	r, err := react.Agent{}.Open(t.Context(), w.env(), j)
@@ -152,7 +152,7 @@ func requireOneSequence(t *testing.T, turns []rollout.Turn) {
 	}
 }
 
-// box keeps the marks of launches.
+// box records launches.
 type box struct {
 	agent.Sandbox
 	mu    sync.Mutex
@@ -166,7 +166,7 @@ func (b *box) looked() int {
 	return b.looks
 }
 
-// lose forgets all marks.
+// lose deletes all records of launches.
 func (b *box) lose() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,13 +193,13 @@ func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
 
 func (b *box) Tail(context.Context, wire.Status, string, int) ([]byte, error) { return nil, nil }
 
-// tools count each execution. A call repeated under its id gets its result and runs nothing, as in a sandbox.
+// tools counts executions. A call repeated under its id returns the stored result and runs nothing, as in a sandbox.
 type tools struct {
 	mu      sync.Mutex
 	results map[string]tool.Result
 	runs    []string                               // arguments, in order
 	call    func(tool.Call) (tool.Result, error)   // nil: the arguments are the output
-	before  func(ctx context.Context, c tool.Call) // each call, repeated ones too
+	before  func(ctx context.Context, c tool.Call) // runs before each call, repeated ones included
 }
 
 func (s *tools) Definitions() []tool.Definition { return definitions() }
@@ -227,7 +227,7 @@ func (s *tools) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	return r, nil
 }
 
-// sentLog is what the model sent.
+// sentLog counts the replies of the model.
 type sentLog struct {
 	mu    sync.Mutex
 	lines int

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// However much the tools print, the transcript has the replies: those that it does not have are not trained on.
+// For any amount of tool output, the transcript has the replies, because replies that are not in it are not trained on.
 func TestResultsLeaveRoomForReplies(t *testing.T) {
 	t.Parallel()
 	j := newJournal("s", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/react"
 )
 
-// Every case in which the form is used, and what becomes of it.
+// The table has all forms of calls with their results.
 func TestParseCalls(t *testing.T) {
 	t.Parallel()
 	ok := func(id, name, arguments string) react.Parsed {
@@ -83,10 +83,10 @@ func TestParseCalls(t *testing.T) {
 	require.NotEmpty(t, many[128].Malformed)
 }
 
-// A policy that repeats itself costs no more than the bytes that it writes.
+// The time for parsing is linear in the number of blocks.
 func TestParseManyBlocks(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread() // its CPU time is measured, for other processes take the machine's
+	runtime.LockOSThread() // the thread's CPU time is measured, because other processes share the machine
 	defer runtime.UnlockOSThread()
 	cpu := func() time.Duration {
 		var ts unix.Timespec
@@ -106,7 +106,7 @@ func TestParseManyBlocks(t *testing.T) {
 	require.Less(t, spent(40_000), 30*spent(4_000), "ten times the blocks")
 }
 
-// Whatever a policy writes: no panic, bounded calls, and every call that is run has a name and an object.
+// For any text, nothing panics, the number of calls is bounded, and every valid call has a name and an object.
 func FuzzParseCalls(f *testing.F) {
 	for _, seed := range []string{
 		`<tool_call>{"name":"x","arguments":{"a":"</tool_call>"}}</tool_call>`, `<tool_call>x {"a":1}</tool_call>`, `<tool_call>{"id":1e9}`,

@@ -32,7 +32,7 @@ func definitions() []tool.Definition {
 	}
 }
 
-// The list is one line of JSON with Python's spacing, and non-ASCII kept.
+// The list is one line of JSON with Python's spacing. Non-ASCII characters are not escaped.
 func TestToolList(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `[{"name": "terminal", "description": "Runs \"sh\" – élan <b>", "parameters": {"type": "object", "properties": {"command": {"type": "string"}, "timeout": {"minimum": 1, "type": "integer"}}, "required": ["command"], "additionalProperties": false}, "required": null}, `+

@@ -37,8 +37,8 @@ const script = `
     - text: Done. é
 `
 
-// The whole loop by token ids: the tokenizer's merges cross the borders of messages and of replies, and the endpoint refuses a prompt with a
-// doubled end of turn or with messages that were tokenised on their own.
+// The complete loop with token ids. The tokenizer's merges cross the boundaries of messages and replies. The endpoint refuses a prompt
+// with a duplicate end of turn or with separately tokenised messages.
 func TestOneSequenceByTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -58,7 +58,7 @@ func TestOneSequenceByTokens(t *testing.T) {
 	require.Contains(t, log, "malformed tool call: the block is not valid JSON")
 }
 
-// SGLang is prompted with ids by its own /generate, which the first reply without ids shows; the conversation is one sequence as with vLLM.
+// If the first reply has no ids, the gateway prompts SGLang with ids at /generate. The conversation is one sequence, as with vLLM.
 func TestOneSequenceBySGLang(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -80,7 +80,7 @@ func TestOneSequenceBySGLang(t *testing.T) {
 	}
 }
 
-// Chat completions give the same conversation; the ids of the prompt in it are deterministic.
+// Chat completions give the same conversation. The ids in its prompts are deterministic.
 func TestByMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -91,7 +91,7 @@ func TestByMessages(t *testing.T) {
 	golden(t, "request.json", string(turns[3].Request))
 }
 
-// Where only tokens will do, an endpoint that does not answer is asked until it does, and the status has its words.
+// With continuation "tokens", the agent repeats a failed tokenize request until it succeeds. The route's status has the error.
 func TestTokenizeIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -111,7 +111,7 @@ func TestTokenizeIsWaitedFor(t *testing.T) {
 	requireOneSequence(t, w.turns(t))
 }
 
-// An endpoint that cannot tokenise is continued by messages, unless the job asks for ids.
+// If an endpoint has no tokenize path, the agent continues by messages, unless the job requires token ids.
 func TestEndpointWithoutTokenize(t *testing.T) {
 	t.Parallel()
 	for _, continuation := range []string{rollout.ContinueAuto, rollout.ContinueTokens} {
@@ -135,7 +135,7 @@ func TestEndpointWithoutTokenize(t *testing.T) {
 	}
 }
 
-// An endpoint whose path for token ids fails otherwise is continued by messages, too: one that answers 500, and one that breaks the connection.
+// The agent also continues by messages if a tokenize request fails with status 500 or with a broken connection.
 func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]http.HandlerFunc{
@@ -162,8 +162,8 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	}
 }
 
-// An endpoint that is away at the first prompt does not cost the token ids: it is waited for. So is one that comes back bit by bit, with its paths for
-// calls last.
+// If the endpoint is unavailable at the first prompt, the agent waits for it and still uses token ids. The same holds if the endpoint's
+// paths become available one after another, the model calls last.
 func TestEndpointAwayAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -184,7 +184,7 @@ func TestEndpointAwayAtTheFirstPrompt(t *testing.T) {
 	requireOneSequence(t, turns)
 }
 
-// hanging is a model whose path for token ids never answers.
+// hanging is a model that never answers a tokenize request.
 type hanging struct{ asked, calls int }
 
 func (m *hanging) Tokenize(ctx context.Context, _ []json.RawMessage) (gateway.Tokens, error) {
@@ -204,7 +204,7 @@ func (m *hanging) Status(context.Context) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, nil
 }
 
-// An endpoint that takes the connection and never answers for token ids is asked twice where it answers model calls.
+// If an endpoint answers model calls but never answers tokenize requests, the agent sends two of them.
 func TestTokenizeHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestSandboxOfAWaitingRollout(t *testing.T) {
 		require.NoError(t, err)
 		defer r.Close()
 		looks, began := sb.looked(), time.Now()
-		for range 7 { // the first is given at once
+		for range 7 { // the first call returns at once
 			st, err := r.Next(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, time.Now(), st.LastSign)
@@ -250,7 +250,7 @@ func TestSandboxOfAWaitingRollout(t *testing.T) {
 	})
 }
 
-// A reply that is cut off has no end of turn; the next prompt has it, once.
+// A truncated reply has no end of turn. The next prompt adds it once.
 func TestReplyCutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -279,7 +279,7 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 `)
 	var together sync.WaitGroup
 	together.Add(2)
-	w.tools.before = func(context.Context, tool.Call) { // each waits for the other
+	w.tools.before = func(context.Context, tool.Call) { // each call waits for the other
 		together.Done()
 		together.Wait()
 	}
@@ -294,8 +294,8 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.True(t, trajectory.NewSaid(said).Knows(&turns[0]))
 }
 
-// A prompt that does not fit the model's context ends the agent, whichever way that shows: the endpoint's length, its words to the path for token ids, or its words to
-// a call. The first prompt costs no call where the length is known.
+// A prompt that exceeds the model's context ends the agent. The excess shows in the context length that the endpoint reports, in its reply
+// to the tokenize request, or in its reply to a call. If the length is known, the first prompt costs no call.
 func TestPromptBeyondTheContext(t *testing.T) {
 	t.Parallel()
 	const vllm = `{"error":{"message":"This model's maximum context length is 40 tokens. However, your prompt contains 41 input tokens, which exceeds this limit even without ` +
@@ -379,8 +379,8 @@ func TestHowItEnds(t *testing.T) {
 	require.Equal(t, "no further model calls: enough", st.Error)
 }
 
-// The worker dies at each event in turn, and the next one reaches the same end: each tool ran once, each call is one turn, and the prompts are
-// those of a run without a crash.
+// The worker dies at each event in turn. The next worker reaches the same end: each tool ran once, each call is one turn, and the prompts
+// equal those of a run without a crash.
 func TestReplayAtEachEvent(t *testing.T) {
 	t.Parallel()
 	for _, continuation := range []string{rollout.ContinueTokens, rollout.ContinueMessages} {
@@ -406,7 +406,7 @@ func TestReplayAtEachEvent(t *testing.T) {
 				w.model = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 					model.ServeHTTP(rw, req)
 					if strings.HasSuffix(req.URL.Path, "completions") && events == event {
-						close(killed) // the reply is under way to the gateway
+						close(killed) // the reply is being sent to the gateway
 						events++
 					} else if strings.HasSuffix(req.URL.Path, "completions") {
 						events++
@@ -436,7 +436,7 @@ func TestReplayAtEachEvent(t *testing.T) {
 	}
 }
 
-// A transcript that is taken while the loop is replayed has all that is on record.
+// A transcript that is read during the replay has all recorded messages.
 func TestTranscriptOfAReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
@@ -511,7 +511,7 @@ func (m *away) Status(context.Context) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, m.gone()
 }
 
-// A gateway that starts again at the first prompt does not cost the token ids.
+// If the gateway restarts at the first prompt, the agent still uses token ids.
 func TestGatewayAwayAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

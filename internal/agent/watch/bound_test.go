@@ -23,7 +23,7 @@ func TestMaxTime(t *testing.T) {
 	t.Parallel()
 	const (
 		start  = 20 * minute
-		others = 5*minute + 30*second + 3*minute + 10*second + 2*minute // a slow start, a late call's slack, the gateway away, a probe, the end
+		others = 5*minute + 30*second + 3*minute + 10*second + 2*minute // slow start, slack for a late call, gateway unavailable, probe, end
 	)
 	for name, c := range map[string]struct {
 		limits rollout.Limits
@@ -98,7 +98,7 @@ func TestWaitForAStart(t *testing.T) {
 				starts := host.NewStarts(1, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				for range 100 { // each gives its slot back after half a minute
+				for range 100 { // each releases its slot after half a minute
 					go func() { _, _ = starts.Acquire(ctx, host.StartAgent) }()
 				}
 				synctest.Wait()

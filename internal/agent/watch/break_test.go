@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// unreliable is a gateway whose route does not change. Its watch reports broken connections, its other requests are unanswered between away and
+// unreliable is a gateway whose route does not change. Its watch reports broken connections, its other requests fail between away and
 // back, and its endpoint is paused until resumed.
 type unreliable struct {
 	watch.Gateway
@@ -83,13 +83,13 @@ func (unmeasured) Inspect(context.Context, string) (driver.Usage, error) {
 	return driver.Usage{}, fault.New(fault.Unavailable, "not measured")
 }
 
-// Broken connections to the gateway neither lift the bounds of an agent nor cost it time, however frequent or short they are.
+// Broken connections to the gateway neither remove the limits of an agent nor reduce its time, regardless of their number and duration.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		breaks []time.Duration // when the watch reports a broken connection
-		back   time.Duration   // end of the time, from a minute on, in which other requests are unanswered
-		want   time.Duration   // when the agent is ended for being quiet
+		back   time.Duration   // other requests fail from the first minute until then
+		want   time.Duration   // when the agent is ended for lack of a sign of life
 	}{
 		"none":                   {nil, 0, 4 * minute},
 		"one":                    {[]time.Duration{minute}, 0, 5 * minute},

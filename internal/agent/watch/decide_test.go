@@ -58,7 +58,7 @@ func (l look) state(now time.Time) watch.State {
 	return s
 }
 
-// want is a Decision; kind is that of its Err.
+// want is an expected Decision; kind is the kind of its Err.
 type want struct {
 	action  watch.Action
 	outcome rollout.Outcome
@@ -109,7 +109,7 @@ func TestAgentWaitsForTokenizer(t *testing.T) {
 	require.Equal(t, watch.Relaunch, watch.Decide(s).Action)
 }
 
-// The table fixes the priority of the causes of an agent's end.
+// The table defines the priority of the causes that end an agent.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	done := agent.Status{Done: true}
@@ -187,7 +187,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Time for which the gateway held calls back extends the agent's time, up to a bound. Beyond it the attempt has no reward.
+// Time for which the gateway holds calls back extends the agent's time up to a bound. Beyond the bound, the attempt has no reward.
 func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	t.Parallel()
 	limits := rollout.Limits{Agent: 10 * minute, Call: 5 * minute, FirstCall: minute, Quiet: 5 * minute, Held: 8 * minute}
@@ -230,7 +230,7 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	}
 }
 
-// Time in which the endpoint does not answer is not the policy's: no failure of an endpoint ends as agent_timeout.
+// Time in which the endpoint does not answer is not charged to the agent. Therefore no failure of an endpoint ends as agent_timeout.
 func TestDecideOnEndpointFailures(t *testing.T) {
 	t.Parallel()
 	failed := gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}

@@ -61,7 +61,8 @@ func TestTimeWithoutAWorkerIsCredited(t *testing.T) {
 	}
 }
 
-// A suspended process credits the time to the agent that runs in it, and does not count the silence of any agent as a failure.
+// An agent in the worker's process is credited with the time for which the process was suspended. Silence during a suspension is not a
+// failure of any agent.
 func TestSuspensionIsCredited(t *testing.T) {
 	t.Parallel()
 	before := time.Now()
@@ -82,7 +83,8 @@ func TestSuspensionIsCredited(t *testing.T) {
 	require.Equal(t, rollout.AgentFailed, watch.Decide(inSandbox).Outcome)
 }
 
-// A call that was open during a suspension may fail after it. The gateway then counts the time from the call's begin, and the time counts once.
+// A call that was open during a suspension may fail after it. The gateway then reports the held time from the start of the call, and this
+// time counts only once.
 func TestHeldTimeReportedLater(t *testing.T) {
 	t.Parallel()
 	before := time.Now()
@@ -113,7 +115,7 @@ func TestHeldTimeReportedLater(t *testing.T) {
 	require.Equal(t, 2*minute, s.TotalDowntime(), "time held back after the answer is a separate period")
 }
 
-// While calls are held back or the gateway is away, the latest status does not say for how long. The time held before counts in addition.
+// While calls are held back or the gateway is unavailable, the latest status lacks the time held since. That time counts in addition.
 func TestSuspensionAfterHeldTime(t *testing.T) {
 	t.Parallel()
 	before := time.Now()
@@ -126,7 +128,7 @@ func TestSuspensionAfterHeldTime(t *testing.T) {
 			}
 			now := before.Add(10 * minute)
 			s.AddSuspension(now, 4*minute, true)
-			s.ObserveRoute(now, gateway.RouteStatus{Held: second + 7*minute}) // one of them in the suspension
+			s.ObserveRoute(now, gateway.RouteStatus{Held: second + 7*minute}) // 1 of the 7 minutes is in the suspension
 			require.Equal(t, 3*minute, s.TotalDowntime())
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// done is an agent that has ended, and whose status takes a while to read.
+// done is an agent that has ended. Reading its status takes a while.
 type done struct {
 	idle
 	status agent.Status
@@ -31,16 +31,16 @@ func (d done) Next(ctx context.Context) (agent.Status, error) {
 	}
 }
 
-// The outcome of an agent that ended while no worker watched it depends on when it ended, and not on when the next worker attaches.
+// The outcome of an agent that ended without a worker depends on when the agent ended, not on when the next worker attaches.
 func TestAgentEndedWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	process := func(ended time.Duration) agent.Status { // of an agent that is a process; its time is after the launch
+	process := func(ended time.Duration) agent.Status { // of an agent that is a process; ended counts from the launch
 		return agent.Status{Ready: true, Done: true, Ended: time.Time{}.Add(ended)}
 	}
 	answered, broken := agent.Status{Ready: true, Done: true}, agent.Status{Ready: true, Done: true, ExitCode: 1, Error: "broken"}
 	for name, c := range map[string]struct {
 		status   agent.Status
-		lastCall time.Duration // after the agent's launch; its time is an hour
+		lastCall time.Duration // after the agent's launch; the time limit is an hour
 		attach   time.Duration
 		reads    time.Duration
 		want     rollout.Outcome

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 )
 
-// On a crowded machine a starting agent gets less of a core than an idle agent uses on an idle machine.
+// On a heavily loaded machine, a starting agent gets a smaller share of a core than an idle agent uses on an idle machine.
 func TestProgressOnACrowdedMachine(t *testing.T) {
 	t.Parallel()
 	const idle, crowded = 0.05, 0.02

@@ -21,7 +21,7 @@ func TestSaveDue(t *testing.T) {
 	require.Equal(t, ready.Add(12*time.Second), watch.SaveDue(ready, ready.Add(7*time.Second)))
 }
 
-// A write is retried while the store is unavailable, and not after a refusal.
+// A write is retried while the store is unavailable, but not after a refusal.
 func TestRetryUnavailable(t *testing.T) {
 	t.Parallel()
 	silent, refused := fault.New(fault.Unavailable, "connection reset"), errors.New("refused")
