@@ -17,10 +17,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// recorder is a sink that answers with err and keeps the groups that it got.
+// recorder is a sink that returns err and keeps the groups that it accepted.
 type recorder struct {
 	err   error
-	step  int // of its trainer; 0: it has none
+	step  int // the trainer's step; 0: there is no trainer
 	taken []delivery.Group
 }
 
@@ -57,14 +57,14 @@ func newRig(t *testing.T, change ...func(*delivery.Named)) *rig {
 	return &rig{&delivery.Deliverer{Store: st, Sinks: map[string]delivery.Named{"s": named}, Log: slog.New(slog.DiscardHandler)}, sink}
 }
 
-// Traces: one trained reply; two conversations, the second with more tokens to train on; none to train on.
+// The traces have one trained reply; two conversations, the second with more tokens to train on; and no tokens to train on.
 const (
 	good  = `{"turn":1,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
 	split = good + `{"turn":2,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[9],"completion_token_ids":[4,5],"per_token_logps":[-1,-1]}` + "\n"
 	empty = `{"turn":1,"kind":"agent","lineage":"a","delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
 )
 
-// finish stores a group with a rollout of each trace; "" is one that infrastructure lost.
+// finish stores a group with one rollout for each trace; "" stands for a rollout that failed because of the infrastructure.
 func (r *rig) finish(t *testing.T, id string, at int, traces ...string) {
 	t.Helper()
 	ended := time.Unix(int64(at), 0).UTC()
@@ -105,7 +105,7 @@ func TestDelivery(t *testing.T) {
 	r.finish(t, "g", 5, good, split)
 	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
 
-	r.sink.err = fault.New(fault.Unauthorized, "no such token") // the operator mends it
+	r.sink.err = fault.New(fault.Unauthorized, "no such token") // an operator can correct the token
 	_, err := r.Deliver(t.Context(), spec)
 	require.True(t, fault.Is(err, fault.Unavailable), "to be repeated")
 	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 1})
@@ -140,7 +140,7 @@ func TestOneSequenceOfEachRollout(t *testing.T) {
 	require.Equal(t, []int32{9, 4, 5}, r.sink.taken[0].Data[1].Trajectory.Sequences[0].TokenIDs)
 }
 
-// A group without data for the sink is skipped with a reason, and one that the sink refuses can be delivered again.
+// A group without data for the sink is skipped with a reason. A group that the sink refused can be delivered again.
 func TestGroupsThatAreNotTaken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -186,7 +186,7 @@ func TestPartialGroups(t *testing.T) {
 	require.Equal(t, "part-1", r.sink.taken[0].Siblings[0].RolloutID)
 }
 
-// Lists are oldest group first, whatever the ids, in pages.
+// Lists have open deliveries first, then ended ones, each with the oldest group first, regardless of ids. They are paged.
 func TestListOfDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -226,7 +226,7 @@ func TestListOfDeliveries(t *testing.T) {
 	}
 }
 
-// A group with a sequence of too many tokens is skipped, and says that it is for this reason.
+// A group with a sequence of too many tokens is skipped and marked as too long.
 func TestTooLongSequences(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -243,7 +243,7 @@ func TestTooLongSequences(t *testing.T) {
 	require.Equal(t, rollout.DeliveryDelivered, d.State)
 }
 
-// A group that more than one version of the weights sampled is skipped where one is wanted. Replies without a version do not count.
+// If one version of the weights is required, a group sampled by several versions is skipped. Replies without a version do not count.
 func TestGroupsOfOneVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -266,7 +266,7 @@ func TestGroupsOfOneVersion(t *testing.T) {
 	}
 }
 
-// A group of weights that are too old for the trainer is skipped. Where no version or no trainer is known, it is delivered.
+// A group sampled with weights too old for the trainer is skipped. It is delivered if the version or the trainer's step is unknown.
 func TestStaleGroups(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 )
 
-// buffer is a sink that counts how often it is asked to close what is due.
+// buffer is a sink that counts the calls of CloseDue.
 type buffer struct {
 	recorder
 	asked int
@@ -24,7 +24,7 @@ func (b *buffer) CloseDue(context.Context) error {
 	return errors.New("the disk is full")
 }
 
-// A sink that buffers groups is asked each minute, also after an error; others are not.
+// CloseDue is called each minute for a sink that buffers groups, also after an error. Other sinks have no such call.
 func TestTend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ type line struct {
 	Reward    float64 `json:"reward" parquet:"reward"`
 }
 
-// Rows of Parquet have what lines of JSON have.
+// Rows of Parquet have the same values as lines of JSON.
 func TestParquet(t *testing.T) {
 	t.Parallel()
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
@@ -103,7 +103,7 @@ func lines(t *testing.T, folder string) (out []line) {
 	return out
 }
 
-// firsts are the rewards of the first rollouts of the groups.
+// firsts returns the reward of the first rollout of each group.
 func firsts(t *testing.T, all []line) (out []float64) {
 	t.Helper()
 	require.Zero(t, len(all)%sinktest.Size)
@@ -114,7 +114,7 @@ func firsts(t *testing.T, all []line) (out []float64) {
 	return out
 }
 
-// A file appears when it is whole, with as many groups as it is to have; an older one with fewer.
+// A file appears once it is complete with its number of groups, or with fewer groups once it reaches its maximum age.
 func TestFilesAreClosedWhole(t *testing.T) {
 	t.Parallel()
 	o := files.Options{Folder: filepath.Join(t.TempDir(), "made"), Format: files.JSONLines, Groups: 2, Age: time.Hour}
@@ -136,7 +136,7 @@ func TestFilesAreClosedWhole(t *testing.T) {
 	require.Len(t, names, 3, "two files and the database")
 }
 
-// A folder that cannot be written to is retried; the group is not lost and not doubled.
+// A delivery to a folder that cannot be written to can be retried. The group is neither lost nor duplicated.
 func TestFolderInTheWay(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

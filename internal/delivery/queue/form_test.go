@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 )
 
-// The memory of a submission depends on the sequences that are there, not on the sizes that a trainer and an environment registered. Not
-// parallel: it measures allocations.
+// The memory of a submission depends on its sequences, not on the sizes that a trainer and an environment registered. The test measures
+// allocations, so it does not run in parallel.
 func TestMemoryOfABuffer(t *testing.T) {
 	const size = 1 << 26
 	q := open(t, filepath.Join(t.TempDir(), "queue.db"))

@@ -31,8 +31,8 @@ func pulled(t *testing.T, q *queue.Queue) (keys []string) {
 	return keys
 }
 
-// The payloads of pull queues are files, which restarts and resets of the trainer leave alone, and which go with the acknowledgement. A group
-// that a release before kept in the database is served as well.
+// The payloads of pull queues are files. They survive restarts and resets of the trainer and are deleted at the acknowledgement. A group that
+// an earlier release stored in the database is served, too.
 func TestPulledPayloads(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
@@ -68,8 +68,8 @@ func TestPulledPayloads(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// A lease outlives a restart: otherwise a second trainer would get the groups that the first one trains on. One that has ended does not, nor
-// one of an answer that failed.
+// A lease survives a restart, because otherwise a second trainer would get the groups on which the first one trains. An expired lease does not
+// survive, nor does the lease of a reply that failed.
 func TestLeasesOfPulledGroups(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
@@ -103,7 +103,7 @@ func TestLeasesOfPulledGroups(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// A group that waits while a million others come can still be acknowledged, and is known if it is pushed again.
+// A group that waits while a million others arrive can still be acknowledged, and is still known if it is pushed again.
 func TestPulledGroupThatWaitsLong(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")

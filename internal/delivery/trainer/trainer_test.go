@@ -28,7 +28,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// cutter is a proxy between a sink and its trainer. It cuts the answer to the next send after the trainer has received the group.
+// cutter is a proxy between a sink and its trainer. It cuts the reply to the next send after the trainer has received the group.
 type cutter struct {
 	*httptest.Server
 	cut atomic.Bool
@@ -51,7 +51,7 @@ func cutterOf(t *testing.T, target string) *cutter {
 	return c
 }
 
-// memory keeps notes.
+// memory keeps notes in memory.
 type memory struct {
 	mu  sync.Mutex
 	all map[string][]byte
@@ -85,7 +85,7 @@ func begin(t *testing.T, url string) {
 	atroposserver.Do(t, "GET", url+"/batch", "")
 }
 
-// scores are those of the first sequences of all batches that there are, in the order of service.
+// scores returns the first score of each available batch, in the order in which the batches are served.
 func scores(t *testing.T, url string) (out []float64) {
 	t.Helper()
 	for {
@@ -118,7 +118,7 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newNotes() *memory { return &memory{all: map[string][]byte{}} }
 
-// Atropos' own server forms all batches that it can at once, and serves the last one first.
+// Atropos' own server forms all possible batches at once and serves the last one first.
 func TestAtropos(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
@@ -172,7 +172,7 @@ func TestOwn(t *testing.T) {
 	})
 }
 
-// The batch that the trainer has not acknowledged counts in the step and as queued; the status says so.
+// A batch that the trainer has not acknowledged counts in the step and as queued.
 func TestOwnStatus(t *testing.T) {
 	t.Parallel()
 	at := ownServer(t)
@@ -187,7 +187,7 @@ func TestOwnStatus(t *testing.T) {
 	require.Equal(t, delivery.Status{Ready: true, Step: 4, TotalSteps: 100, BatchSize: 2, Queued: 4, Training: 2, Waiting: "the trainer has enough batches"}, st)
 }
 
-// A client of Atropos' own server is a client of ours.
+// A client of Atropos' own server also works with our server.
 func TestAtroposAtOurServer(t *testing.T) {
 	t.Parallel()
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
@@ -221,7 +221,7 @@ func TestPull(t *testing.T) {
 	})
 }
 
-// pulled are the rewards of the first rollouts of the groups that wait.
+// pulled returns the rewards of the first rollouts of the waiting groups.
 func pulled(t *testing.T, url string) (out []float64) {
 	t.Helper()
 	var answer struct {
@@ -247,7 +247,7 @@ func pulled(t *testing.T, url string) (out []float64) {
 	return out
 }
 
-// The trainer is not there, has not registered, has not started, has enough; then it is reset and starts again.
+// The trainer has not registered, then has not started, then has enough batches. Then it is reset and starts again.
 func TestAtroposTrainersLife(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
@@ -297,7 +297,7 @@ func TestAtroposTrainersLife(t *testing.T) {
 	require.Equal(t, []float64{5}, scores(t, server.URL))
 }
 
-// Where another environment has sent since a lost answer, it cannot be known whether the group arrived. The log says so.
+// If another environment has sent a group since a reply was lost, the sink cannot know whether its own group arrived. It logs a warning.
 func TestAtroposLeavesItOpen(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
@@ -314,7 +314,7 @@ func TestAtroposLeavesItOpen(t *testing.T) {
 	require.ElementsMatch(t, []float64{1, 1, 2}, scores(t, server.URL))
 }
 
-// An unexpected answer of a trainer is reported, and the send is repeated unless the trainer refuses the group itself.
+// An unexpected reply of a trainer is reported. The send is repeated unless the trainer refuses the group itself.
 func TestStrangeAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -340,12 +340,12 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-// A trainer that never answers holds a delivery until its deadline; the delivery is tried again.
+// A trainer that never answers blocks a delivery until its deadline. The delivery is retried.
 func TestTrainerNeverAnswers(t *testing.T) {
 	t.Parallel()
 	arrived, over := make(chan struct{}, 10), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the client's end is seen only after its body
+		_, _ = io.Copy(io.Discard, r.Body) // the server detects a disconnect only after it has read the body
 		arrived <- struct{}{}
 		<-over
 	}))
@@ -353,7 +353,7 @@ func TestTrainerNeverAnswers(t *testing.T) {
 	defer close(over)
 	for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-arrived; cancel() }() // ends with the request
+		go func() { <-arrived; cancel() }() // cancels once the request has arrived
 		err := sink.Deliver(ctx, sinktest.Group(1))
 		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	}

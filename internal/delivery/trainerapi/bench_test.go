@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 )
 
-// large is a group of sequences of some tokens, a quarter of them sampled.
+// large returns a group of sequences with the given number of tokens, a quarter of them sampled.
 func large(sequences, tokens int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var ids, masks, logprobs, scores []string
@@ -78,8 +78,8 @@ func BenchmarkScoredData(b *testing.B) {
 	}
 }
 
-// TestBesideAtropos posts one group of 8 sequences of 8,192 tokens again and again to a server process of ours, which syncs each, and to Atropos'
-// own, which keeps it in memory. It logs the CPU time of the processes, user and system.
+// TestBesideAtropos posts one group of 8 sequences of 8,192 tokens repeatedly to a server process of ours, which syncs each group, and to
+// Atropos' own server, which keeps it in memory. It logs the CPU time of the processes, user and system.
 func TestBesideAtropos(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_BESIDE") == "" {
 		t.Skip("measures only when ROLLOUTD_TEST_BESIDE is set")
@@ -106,7 +106,7 @@ func TestBesideAtropos(t *testing.T) {
 	}
 }
 
-// cpuOf is the CPU time of a process, in steps of 10 ms.
+// cpuOf returns the CPU time of a process, in steps of 10 ms.
 func cpuOf(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

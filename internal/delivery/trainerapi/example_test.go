@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The example of a trainer trains on what there is.
+// The example of a trainer trains on all available groups.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

@@ -27,10 +27,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 )
 
-// fileVariable makes the test binary a server of the queue in a file, until it is killed.
+// fileVariable makes the test binary serve the queue in the named file until it is killed.
 const fileVariable = "ROLLOUTD_TEST_QUEUE"
 
-// immortalVariable makes that server one that does not kill itself.
+// immortalVariable keeps that server from killing itself.
 const immortalVariable = "ROLLOUTD_TEST_QUEUE_LIVES"
 
 func TestMain(m *testing.M) {
@@ -52,12 +52,12 @@ func serveUntilKilled(path string) {
 	}
 	srv := httptest.NewServer(handler)
 	fmt.Println(srv.URL)
-	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test, if nothing kills it before
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test unless the process is killed first
 	os.Exit(0)
 }
 
-// dieUnanswered kills the process between the work of a request and its answer, once after so many requests: the client cannot know then
-// what became of it.
+// dieUnanswered kills the process once, after it has handled the 25th request and before it answers. The client cannot know the result
+// of this request.
 func dieUnanswered(next http.Handler) http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,11 +66,11 @@ func dieUnanswered(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(httptest.NewRecorder(), r)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // it cannot fail
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // a signal to the own process cannot fail
 	})
 }
 
-// mortal is a server that is killed and started again.
+// mortal is a server that is killed and restarted.
 type mortal struct {
 	t     *testing.T
 	path  string
@@ -79,12 +79,12 @@ type mortal struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	dead  chan struct{} // closed when the process has ended
-	ticks chan struct{} // one for each request that the server has, but not necessarily answered
+	ticks chan struct{} // one for each request that was sent, answered or not
 
-	immortal bool // it does not kill itself
+	immortal bool // the server does not kill itself
 }
 
-// tick says that a request is on its way. Ticks that come while the server is started again count as one.
+// tick records that a request was sent. Ticks during a restart count as one.
 func (m *mortal) tick() {
 	select {
 	case m.ticks <- struct{}{}:
@@ -92,7 +92,7 @@ func (m *mortal) tick() {
 	}
 }
 
-// start runs another process on the file.
+// start starts a new server process on the file.
 func (m *mortal) start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fileVariable+"="+m.path)
@@ -110,11 +110,11 @@ func (m *mortal) start() {
 	m.url, m.cmd, m.stdin, m.dead = strings.TrimSpace(url), cmd, stdin, make(chan struct{})
 	go func(dead chan<- struct{}) {
 		defer close(dead)
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error means that it was killed
 	}(m.dead)
 }
 
-// restart kills the server, wherever it is, and starts it again.
+// restart kills the server at any point of its work and starts it again.
 func (m *mortal) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *mortal) restart() {
 }
 
 func (m *mortal) kill() {
-	_ = m.cmd.Process.Kill() // an error says that it has ended
+	_ = m.cmd.Process.Kill() // an error means that it has ended
 	<-m.dead
 }
 
@@ -144,7 +144,7 @@ func (m *mortal) at() string {
 	return m.url
 }
 
-// until sends a request until it is answered with 200.
+// until repeats a request until it is answered with 200.
 func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
@@ -156,7 +156,7 @@ func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]b
 		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.tick() }}))
 		if resp, err := client.Do(req); err == nil {
 			text, err := io.ReadAll(resp.Body)
-			_ = resp.Body.Close() // it is read
+			_ = resp.Body.Close() // the body was read
 			if err == nil && resp.StatusCode == http.StatusOK {
 				return text, nil
 			}
@@ -171,7 +171,7 @@ func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]b
 	}
 }
 
-// The server is killed again and again, in the middle of whatever it does. Each group is trained on once, oldest first.
+// The server is killed repeatedly at arbitrary points. Each group is trained on once, oldest first.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	groups, kills := 200, 8
@@ -221,7 +221,7 @@ func (m *mortal) send(ctx context.Context, groups int) error {
 	return nil
 }
 
-// train takes batches until all groups are trained on. It knows which batch it had last, as a trainer does by its checkpoint.
+// train takes batches until all groups are trained on. It remembers the last batch, as a trainer does in its checkpoint.
 func (m *mortal) train(ctx context.Context, groups int) (trained []int, err error) {
 	last := 0
 	for len(trained) < groups {

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 )
 
-// Lists of numbers are taken exactly if JSON's own reader takes them, whatever follows a number: short ones are read on another way.
+// Lists of numbers are accepted exactly if encoding/json accepts them, with any text after a number. Short numbers have a separate code path.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -46,7 +46,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The payload of a group is a file until the group is trained on. What a killed process left is removed.
+// The payload of a group is a file until the group is trained on. Files of a killed process are removed.
 func TestPayloadFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "q")

@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 )
 
-// client asks one server.
+// client sends requests to one server.
 type client struct {
 	t   *testing.T
 	url string
@@ -31,7 +31,7 @@ func (c client) do(method, path, body string, header ...string) (int, string) {
 	return atroposserver.Do(c.t, method, c.url+path, body, header...)
 }
 
-// ok requires the status 200 and decodes the answer.
+// ok requires the status 200 and decodes the reply.
 func (c client) ok(method, path, body string, header ...string) map[string]any {
 	c.t.Helper()
 	status, text := c.do(method, path, body, header...)
@@ -41,7 +41,7 @@ func (c client) ok(method, path, body string, header ...string) map[string]any {
 	return out
 }
 
-// marks are the third tokens of a batch's groups, which groupOf makes their marks; nil: there is no batch.
+// marks returns the third token of each group of a batch, which groupOf sets to the group's mark; nil means that there is no batch.
 func marks(answer map[string]any) (out []int) {
 	groups, _ := answer["batch"].([]any)
 	for _, g := range groups {
@@ -52,7 +52,7 @@ func marks(answer map[string]any) (out []int) {
 
 func (c client) register(batch int) { c.ok("POST", "/register", fmt.Sprintf(registration, batch)) }
 
-// What Atropos' server loses or refuses from then on.
+// In these states, Atropos' server loses data or refuses further requests. Ours does neither.
 func TestOddStates(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -77,7 +77,7 @@ func TestOddStates(t *testing.T) {
 	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch", "")))
 }
 
-// A batch is served until it is acknowledged: by a call of its own, or by the next one of a client that knows no other.
+// A batch is served until it is acknowledged: explicitly, or by the next request of a client that does not acknowledge explicitly.
 func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -104,7 +104,7 @@ func TestAcknowledgement(t *testing.T) {
 	}
 }
 
-// Clients with names have a batch each.
+// Each named client has a batch of its own.
 func TestSeveralClients(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -126,7 +126,7 @@ func TestSeveralClients(t *testing.T) {
 	}
 }
 
-// A client with a name that acknowledges by its next call does so for itself alone.
+// The next request of a named client acknowledges only that client's own batch.
 func TestSeveralPlainClients(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -161,7 +161,7 @@ func TestDuplicates(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 }
 
-// What can never be trained on is refused with the reason, and nothing of it is queued.
+// Data that can never be trained on is refused with the reason, and none of it is queued.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -210,7 +210,7 @@ func TestRefusals(t *testing.T) {
 	require.InDelta(t, 0, c.ok("GET", "/status", "")["queue_size"], 0)
 }
 
-// Groups that were buffered count as one from then on, so that no part of them waits for groups of its size.
+// Buffered groups count as one group once they are complete, so that no part of them waits for groups of its size.
 func TestBufferedGroupsStayTogether(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
@@ -223,7 +223,7 @@ func TestBufferedGroupsStayTogether(t *testing.T) {
 	require.Equal(t, []int{1, 2}, marks(c.ok("GET", "/batch", "")))
 }
 
-// An environment that is silent for long does not hold a part of each batch.
+// An environment that is silent for long does not reserve a part of each batch.
 func TestSilentEnvironments(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

@@ -36,7 +36,7 @@ const noEnv = 99
 
 const registration = `{"wandb_group":"g","wandb_project":"p","batch_size":%d,"max_token_len":512,"checkpoint_dir":"/c","save_checkpoint_interval":10,"starting_step":3,"num_steps":100}`
 
-// groupOf is a group of n sequences with a mark.
+// groupOf returns a group of n sequences that carry a mark.
 func groupOf(n, mark int, more string) string {
 	var tokens, masks, scores, logprobs []string
 	for i := range n {
@@ -55,7 +55,7 @@ type both struct {
 	theirs, our string
 }
 
-// same requires the same status and the same JSON, but for what ours adds.
+// same requires the same status and the same JSON, except for members that only our server has.
 func (b both) same(method, path, body string) {
 	b.t.Helper()
 	wantStatus, want := atroposserver.Do(b.t, method, b.theirs+path, body)
@@ -81,7 +81,7 @@ func (b both) same(method, path, body string) {
 	require.Equal(b.t, w, g, "%s %s %s", method, path, body)
 }
 
-// The same trainer and environments, at Atropos' own server and at ours.
+// A trainer and its environments get the same replies from Atropos' own server and from ours.
 func TestSameAsAtropos(t *testing.T) {
 	t.Parallel()
 	b := both{t, atroposserver.Start(t).URL, serve(t)}
@@ -125,7 +125,7 @@ func TestSameAsAtropos(t *testing.T) {
 	b.same("GET", "/status", "")
 }
 
-// batches asks for batches until there is none, and returns them in a fixed order.
+// batches requests batches until none is left, and returns them in a fixed order.
 func batches(t *testing.T, url string) (out []string) {
 	t.Helper()
 	for {
@@ -144,8 +144,8 @@ func batches(t *testing.T, url string) (out []string) {
 	}
 }
 
-// Random groups of random environments, with and without minimums: the batches have the same groups in the same order. Atropos forms all
-// batches that it can at once and serves the last one first, so those that can be formed at the same time are compared without their order.
+// Random groups of random environments, with and without minimums, give batches of the same groups in the same order. Atropos forms all
+// possible batches at once and serves the last one first, so batches that can be formed at the same time are compared regardless of order.
 func TestSameBatchesAsAtropos(t *testing.T) {
 	t.Parallel()
 	theirs := atroposserver.Start(t).URL
