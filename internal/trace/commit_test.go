@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sync waits for its interval while few records wait, and begins at once when there are enough for one.
+// A sync waits for its interval while few records wait, and begins at once when enough records wait.
 func TestSyncBeginsEarlyWithEnoughRecords(t *testing.T) {
 	t.Parallel()
 	for records, want := range map[int]time.Duration{1: syncInterval, enough - 1: syncInterval, enough: time.Millisecond} {

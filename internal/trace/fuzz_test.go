@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// Opening a segment of any content neither panics nor fails, what it then lists can be read, and a second opening finds
-// the same.
+// Opening a segment with any content neither panics nor fails. The listed records can be read, and opening the segment again gives the same
+// records.
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	s, err := trace.Open(dir, trace.Options{})

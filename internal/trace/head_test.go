@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A head is written as encoding/json writes it, whichever of its members it has: one that were left out would be lost without a word.
+// A head is written as encoding/json writes it, with any of its members. A member missing here would be lost without an error.
 func TestHeadIsWrittenAsByReflection(t *testing.T) {
 	t.Parallel()
 	full := &storedHead{}
@@ -28,7 +28,7 @@ func TestHeadIsWrittenAsByReflection(t *testing.T) {
 	}
 }
 
-// What has no JSON is refused, and so is what is not JSON where the text is not our own.
+// A value without a JSON form is refused, and so is invalid JSON in a raw member.
 func TestHeadWithoutJSON(t *testing.T) {
 	t.Parallel()
 	endless, broken := &storedHead{}, &storedHead{}
@@ -65,7 +65,7 @@ func byReflection(t *testing.T, h *storedHead) map[string]any {
 	return back
 }
 
-// fillIn gives a value, and all that is in it, something that is not zero.
+// fillIn sets a value and everything inside it to non-zero values.
 func fillIn(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Type() {

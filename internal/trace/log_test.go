@@ -46,7 +46,7 @@ func openStore(t *testing.T, dir string, o trace.Options) *trace.Store {
 	return s
 }
 
-// open is a log of a store of its own.
+// open returns a log in its own store.
 func open(t *testing.T) *trace.Log {
 	t.Helper()
 	return openStore(t, t.TempDir(), trace.Options{}).Log("k")
@@ -79,7 +79,7 @@ func TestWhatIsAppendedIsReadAfterReopening(t *testing.T) {
 	require.Zero(t, store.Damaged())
 }
 
-// The prompt's ids are kept once, and stand in the reply again when it is read.
+// The prompt's ids are stored once and inserted into the reply when it is read.
 func TestReplyIsKeptToTheByte(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{"[1,22,333]", "[1, 22, 333]", "[1 ,22,333 ]", "[]"} {
@@ -115,7 +115,7 @@ func TestFindKnowsWholeCallsOnly(t *testing.T) {
 	require.Equal(t, 2, e.Turn)
 }
 
-// Appends that wait for the disk together share a sync, whatever their routes.
+// Appends that wait for the disk at the same time share a sync, also across routes.
 func TestConcurrentAppendsShareASync(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -152,7 +152,7 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	require.Equal(t, int64(2), syncs.Load(), "one for the first, one for all that came meanwhile")
 }
 
-// There is a minimum time between syncs, in which the records of many calls gather; a record after a pause does not wait.
+// Syncs keep a minimum distance, so that the records of many calls share one. A record after a pause does not wait.
 func TestSyncsKeepADistance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

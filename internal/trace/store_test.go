@@ -29,24 +29,24 @@ func size(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// Wherever a crash cuts the file, what was whole before the cut is there for its own route, what was not is gone, and appending
-// goes on.
+// After a crash that cuts the file at any byte, the complete records before the cut are in their own logs, the incomplete one is gone, and
+// records can be appended.
 func TestCutAtEveryByte(t *testing.T) {
 	t.Parallel()
 	cutEverywhere(t, 1, func(i int) *trace.Record {
 		r := record(i+1, fmt.Sprint("call-", i))
-		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // every byte more is a round more
+		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // more bytes would need more rounds
 		return r
 	})
 }
 
-// So it is with records that are differences, at some of their many bytes.
+// The same holds for records stored as differences. The test cuts at a sample of their bytes.
 func TestCutAmongDifferences(t *testing.T) {
 	t.Parallel()
 	cutEverywhere(t, 997, func(i int) *trace.Record { return longRecord(i+1, i/2) })
 }
 
-// cutEverywhere cuts a file of alternating records of two routes, at every so many bytes.
+// cutEverywhere cuts a file with alternating records of two routes at every step-th byte.
 func cutEverywhere(t *testing.T, step int, newRecord func(i int) *trace.Record) {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func cutEverywhere(t *testing.T, step int, newRecord func(i int) *trace.Record) 
 
 func routeOf(i int) string { return fmt.Sprint("route-", i%2) }
 
-// checkReopened finds these records and no others, twice: as they were left, and after one more.
+// checkReopened requires exactly these records twice: after the cut, and after one more record was appended.
 func checkReopened(t *testing.T, dir string, want map[string][]*trace.Record, cut int) {
 	t.Helper()
 	next := record(9, "next")
@@ -105,8 +105,8 @@ func records(t *testing.T, l *trace.Log) []*trace.Record {
 	return all
 }
 
-// A bad byte in the middle costs its own record and those that were written as the difference to it, not those of others behind
-// it; even where it hides how long the record is.
+// A damaged byte in the middle loses its own record and the records stored as differences to it, but no other record after it, even if the
+// length of the record is damaged.
 func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int64{0, 4, 7, 8, 11, 12, 100, 5000} {
@@ -152,7 +152,7 @@ func TestOtherFilesAreNoSegments(t *testing.T) {
 	require.Len(t, openStore(t, dir, unsynced()).Log("k").Entries(), 2)
 }
 
-// A segment goes with the last log that has a record in it, and a log's records go with it, for good.
+// A segment is deleted when no log has a record in it any more. The records of a dropped log do not return.
 func TestSegmentsGoWithTheirLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -179,10 +179,10 @@ func TestSegmentsGoWithTheirLogs(t *testing.T) {
 	require.Empty(t, store.Log("b").Entries())
 }
 
-// What a request and its prompt have in common with the turn before is not written again, and is there when it is read.
+// The parts of a request and a prompt that equal the previous turn are not written again, and are present when the record is read.
 func TestTurnsAreWrittenAsDifferences(t *testing.T) {
 	t.Parallel()
-	const turns = 40 // more than a chain has
+	const turns = 40 // more than a chain of differences has
 	dir := t.TempDir()
 	store := openStore(t, dir, unsynced())
 	var want []*trace.Record
@@ -199,12 +199,12 @@ func TestTurnsAreWrittenAsDifferences(t *testing.T) {
 	require.Equal(t, want, records(t, openStore(t, dir, unsynced()).Log("k")))
 }
 
-// A reply is read with its prompt's ids where they stood, whatever its record was written as the difference to.
+// A reply is read with its prompt's ids at their original position, regardless of how its record is stored.
 func TestReplyOfADifference(t *testing.T) {
 	t.Parallel()
 	l := open(t)
 	for n := range 40 {
-		r := longRecord(n+1, n%20) // a prompt that is cut short and grows again
+		r := longRecord(n+1, n%20) // a prompt that is cut and grows again
 		r.Reply, r.PromptAt = rawjson.AppendIDs([]byte(`{"id":1,"prompt_token_ids":`), r.PromptTokenIDs, false), rawjson.Span{Start: 27}
 		r.PromptAt.End = len(r.Reply)
 		r.Reply = append(r.Reply, `,"choices":[]}`...)
@@ -217,7 +217,7 @@ func TestReplyOfADifference(t *testing.T) {
 	}
 }
 
-// longRecord is a turn of a conversation that grows: its request ends in tools that stay the same.
+// longRecord returns a turn of a growing conversation. Its request ends in tools that stay the same.
 func longRecord(turn, past int) *trace.Record {
 	r := record(turn, fmt.Sprint("call-", turn))
 	var messages bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The branches of the calls of a session with a title, a subagent and a summary.
+// The table has the branch of each call in a session with a title, a subagent and a summary.
 func TestBranches(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)
@@ -16,7 +16,7 @@ func TestBranches(t *testing.T) {
 		kind    rollout.TurnKind
 		lineage string
 		broken  string
-		lost    bool // the agent never got it
+		lost    bool // the agent did not receive the reply
 		want    rollout.Branch
 	}{
 		{rollout.KindTitle, "a", "", false, rollout.BranchAuxiliary},

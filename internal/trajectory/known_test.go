@@ -20,7 +20,7 @@ func transcript(parts ...string) rollout.Transcript {
 	}}
 }
 
-// A turn whose reply is not in the transcript was not made by the agent's session, whatever its headers are.
+// A turn whose reply is not in the transcript was not made by the agent's session, regardless of its headers.
 func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 	t.Parallel()
 	known := transcript(
@@ -68,7 +68,7 @@ func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 	}
 }
 
-// A broken line is an error, and no line is lost.
+// A broken line is an error. No valid line is lost.
 func TestCheckOfBrokenTraces(t *testing.T) {
 	t.Parallel()
 	said := trajectory.NewSaid(transcript(`{"type":"text","text":"a"}`))

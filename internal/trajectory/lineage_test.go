@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A prompt that does not begin with all earlier tokens of its lineage has a break with the position.
+// A prompt that does not begin with all earlier tokens of its lineage gets a prefix break with the position.
 func TestPrefixBreaks(t *testing.T) {
 	t.Parallel()
 	const hungUp = "whole, but the agent was gone"
@@ -26,16 +26,16 @@ func TestPrefixBreaks(t *testing.T) {
 	}
 	add(rollout.KindAgent, "a", "", []int32{1, 2}, []int32{3})
 	add(rollout.KindTitle, "a", "", []int32{90}, []int32{91})
-	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, []int32{5}) // goes on
-	add(rollout.KindSubagent, "a/b", "", []int32{1, 7}, []int32{8})  // begins
-	add(rollout.KindAgent, "a", "cut off", []int32{1}, nil)          // tells nothing
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, []int32{5}) // continues
+	add(rollout.KindSubagent, "a/b", "", []int32{1, 7}, []int32{8})  // a new lineage
+	add(rollout.KindAgent, "a", "cut off", []int32{1}, nil)          // ignored
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 6, 9}, []int32{10})
 	add(rollout.KindSubagent, "a/b", "", []int32{1, 7, 8, 9}, nil)
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3}, []int32{4}) // shorter
 	add(rollout.KindAgent, "a", "", nil, nil)                     // an engine that returned no ids
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, nil)
 	add(rollout.KindAgent, "a", hungUp, []int32{1, 2, 3, 4, 5}, []int32{6})
-	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 5}, []int32{7}) // asked again
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 5}, []int32{7}) // repeated
 	var got []*rollout.PrefixBreak
 	for _, turn := range turnsOf(t, l) {
 		got = append(got, turn.PrefixBreak)

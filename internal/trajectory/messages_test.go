@@ -38,8 +38,8 @@ func asJSON(t *testing.T, turn rollout.CompactTurn) (request, response map[strin
 	return both[0], both[1]
 }
 
-// A delta has each message once, and has what the trainers' filters need: the calls of a reply, and the system message by which they distinguish
-// an agent's turns from its titles.
+// A delta has each message once. It has what the filters of trainers need: the calls of a reply, and the system message by which they
+// distinguish an agent's turns from its titles.
 func TestMessagesAsDeltas(t *testing.T) {
 	t.Parallel()
 	var c trajectory.Compactor

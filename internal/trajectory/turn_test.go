@@ -50,7 +50,7 @@ func golden(t *testing.T, path string, got []byte) {
 	require.Equal(t, string(want), string(got))
 }
 
-// Bodies that are not JSON or not UTF-8 still give valid lines of the trace.
+// Bodies that are not JSON or not UTF-8 still result in valid lines of the trace.
 func TestExportIsAlwaysReadable(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)
@@ -61,7 +61,7 @@ func TestExportIsAlwaysReadable(t *testing.T) {
 	none := turnRecord(2, "b")
 	none.Request, none.Reply = []byte("no json\n"), []byte("data: nonsense\n\ndata: x\n\n")
 	require.NoError(t, l.Append(none))
-	deep := turnRecord(3, "c") // a tool's input is what the model has sampled, as deep as it likes
+	deep := turnRecord(3, "c") // a tool's input is sampled by the model and may have any depth
 	deep.API, deep.Reply = string(reply.Messages), []byte(`{"type":"message","content":[{"input":`+strings.Repeat("[", 9_990)+strings.Repeat("]", 9_990)+`}]}`)
 	require.NoError(t, l.Append(deep))
 

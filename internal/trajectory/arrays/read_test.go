@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
 )
 
-// A trace whose arrays exceed the bound is refused at once: the rest is not read.
+// A trace whose arrays exceed the bound is refused at once, without reading the rest.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
 	const line = `{"turn":1,"prompt_token_ids":[1,2,3],"completion_token_ids":[4,5],"per_token_logps":[-0.5,-1]}` + "\n"

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/atif"
 )
 
-// A call with the same messages as the one before it, as after an undelivered reply, adds no message twice.
+// A call with the same messages as the previous one, for instance after an undelivered reply, adds no message twice.
 func TestRepeatedCallAddsNoMessages(t *testing.T) {
 	t.Parallel()
 	const opening = `{"role":"system","content":"s"},{"role":"user","content":"u"}`

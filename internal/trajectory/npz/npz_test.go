@@ -40,7 +40,7 @@ func TestNumpyReadsAnArchive(t *testing.T) {
 	python.Run(t, "testdata/read.py", path)
 }
 
-// The values of each entry are aligned, however long the numbers in the header are.
+// The values of each entry are aligned, regardless of the length of the numbers in the header.
 func TestValuesAreAligned(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 9, 10, 99, 100, 12345, 1000000} {
@@ -59,7 +59,6 @@ func TestValuesAreAligned(t *testing.T) {
 	}
 }
 
-// A failed write is an error.
 func TestFailedWritesAreReported(t *testing.T) {
 	t.Parallel()
 	w := npz.NewWriter(full{})

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// piece is a token of the model's sequences, with the turn and the place in it that sampled it.
+// piece is a token of the model's sequences with its turn and its index among the turn's sampled tokens.
 type piece struct {
 	id       int32
 	turn, at int // -1: not trained on
@@ -65,7 +65,7 @@ func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 	received := [][]int32{nil}
 	for n := range 1 + r.IntN(12) {
 		before := received[len(received)-1-r.IntN(min(len(received), 3))]
-		before = before[:max(0, len(before)-r.IntN(2)*r.IntN(3))] // a template that drops the end of turn
+		before = before[:max(0, len(before)-r.IntN(2)*r.IntN(3))] // a template that omits the end of turn
 		t := rollout.Turn{
 			Turn: n + 1, Kind: kinds[r.IntN(len(kinds))], Lineage: []string{"a", "a", "b"}[r.IntN(3)], Delivered: r.IntN(8) > 0,
 			PromptTokenIDs: append(append([]int32{}, before...), tokens(r.IntN(4))...), CompletionTokenIDs: tokens(r.IntN(4)),

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
-// scored has one sequence: a prompt of two tokens, one sampled token, two of a tool, one sampled token.
+// scored returns a rollout with one sequence: a prompt of two tokens, one sampled token, two tokens of a tool result, and one sampled token.
 func scored() shapes.Scored {
 	reward, temperature := 0.25, 0.7
 	return shapes.Scored{RolloutID: "r", Reward: &reward, Trajectory: sequence.Trajectory{Sequences: []sequence.Sequence{{
@@ -67,7 +67,7 @@ func TestNoTrainingData(t *testing.T) {
 	}
 }
 
-// A sequence without a token to train on is left out; the others of its rollout are kept.
+// A sequence without a token to train on is left out. The other sequences of its rollout are kept.
 func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := scored()
