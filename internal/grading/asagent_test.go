@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/grading"
 )
 
-// Every program of a verify command runs as the agent's user, wherever it stands, but for judges and for what the author put
-// into the tests folder.
+// Every program in a verify command runs as the agent's user at any position, except judges and programs that the author put into the tests
+// folder.
 func TestCommandArgs(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
@@ -50,7 +50,7 @@ func TestCommandArgs(t *testing.T) {
 	require.Equal(t, []string{"-c", `exec run-as-agent bash --noprofile --norc -c "$1"`, "bash", "if then ("}, grading.CommandArgs("if then ("))
 }
 
-// A test that fails says what it compared; its exit code, and what other commands print, stay as they are.
+// A failed test prints its expanded arguments. Its exit code and the output of other commands are unchanged.
 func TestAFailedTestShowsItsExpansion(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
@@ -74,7 +74,7 @@ func TestAFailedTestShowsItsExpansion(t *testing.T) {
 	}
 }
 
-// Whatever an author writes, the rewritten command is the author's with prefixes inserted.
+// For any command, the rewritten command is the original with inserted prefixes.
 func FuzzCommandArgs(f *testing.F) {
 	for _, s := range []string{"a | b", "`a \\`b\\``", "x=$(a <<E\n$(b)\nE\n)", "((1)) && [[ a ]]", "case a in b) c;; esac", "\xff", "a\\\nb"} {
 		f.Add(s)

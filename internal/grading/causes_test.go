@@ -11,11 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// devour takes more memory than a sandbox has.
+// devour allocates more memory than a sandbox has.
 const devour = "x=x; while :; do x=$x$x; done"
 
-// A verifier that runs out of memory by itself gives no reward. One that the agent's work brings to that gives 0, and so does work that
-// fails beside it.
+// A verifier that runs out of memory by itself gives no reward. If the agent's work causes this, the script or the command counts as
+// failed.
 func TestVerifierRunsOut(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -15,7 +15,7 @@ import (
 // containerImage has this machine's programs and its Python.
 const containerImage = "python:1"
 
-// containers makes sandboxes of containerImage in a Docker daemon of the test's own.
+// containers creates sandboxes of containerImage in a Docker daemon that belongs to the test.
 func containers(t *testing.T, engine *dockertest.Engine) driver.Driver {
 	t.Helper()
 	root := t.TempDir()

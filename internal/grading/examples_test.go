@@ -11,12 +11,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// The verifiers of examples/ give honest work 1, and work that ends the judge's process nothing.
+// The verifiers of examples/ give honest work the reward 1, and work that ends the judge's process the reward 0.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
 	for name, c := range map[string]struct {
-		honest, cheat string // the agent, in bash
+		honest, cheat string // the agent's commands in bash
 	}{
 		"binary_search": {
 			honest: `cat > binary_search.py <<'E'
@@ -71,7 +71,7 @@ E`,
 	}
 }
 
-// writes is bash that writes the task's files.
+// writes returns bash commands that write the task's files.
 func writes(files map[string]string) string {
 	var all string
 	for name, text := range files {

@@ -16,15 +16,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// exhaustion is one way for an agent to use up what there is, as a command of its shell. It prints "up" when it is running.
+// exhaustion is a shell command that exhausts a resource. It prints "up" when it is running.
 type exhaustion struct {
 	name, script string
-	// needsCgroups is bounded by the cgroups alone: an ordinary user has none.
+	// needsCgroups is bounded only by cgroups, which an ordinary user does not have.
 	needsCgroups bool
 }
 
 func exhaustions() []exhaustion {
-	// python is a script that runs until it is killed.
+	// python returns a command that runs a script until it is killed.
 	python := func(lines ...string) string {
 		return "exec python3 -c '" + strings.Join(append([]string{"import os, socket, sys, threading, time"}, lines...), "\n") + "'"
 	}
@@ -67,13 +67,11 @@ func exhaustions() []exhaustion {
 	}
 }
 
-// serverMemory bounds what the process that serves all sandboxes takes, in bytes. The race detector
-// multiplies it.
+// serverMemory bounds the memory of the process that serves all sandboxes, in bytes. The race detector increases the use.
 const serverMemory = 1 << 30
 
-// One sandbox uses up whatever it can. Its neighbour runs commands, calls its model and is graded as ever; the greedy one answers
-// when its processes are killed, and earns 0. How much longer the neighbour takes is logged and not asserted: it is the
-// machine's as much as the bomb's.
+// One sandbox exhausts a resource. Its neighbour still runs commands, calls its model and is graded. The greedy sandbox responds after its
+// processes are killed, and its reward is 0. The neighbour's slowdown is logged and not asserted, because it depends on the machine.
 func TestExhaustion(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
@@ -99,7 +97,7 @@ func TestExhaustion(t *testing.T) {
 	}
 }
 
-// greedy makes a sandbox in which e is running.
+// greedy creates a sandbox in which e is running.
 func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Place {
 	t.Helper()
 	_, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
@@ -114,7 +112,7 @@ func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Pl
 	return p
 }
 
-// neighbour is a sandbox whose agent does its work.
+// neighbour is a sandbox whose agent works normally.
 type neighbour struct {
 	attacked *attacked
 	place    *sandboxtest.Place
@@ -136,7 +134,7 @@ func newNeighbour(t *testing.T, a *attacked) *neighbour {
 	return &neighbour{attacked: a, place: sandboxtest.Attach(t, a.backend, "neighbour.1")}
 }
 
-// round runs a command, calls the model and grades the work. It returns how long that took.
+// round runs a command, calls the model and grades the work. It returns the duration.
 func (n *neighbour) round(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -152,7 +150,7 @@ func (n *neighbour) round(t *testing.T) time.Duration {
 	return time.Since(began)
 }
 
-// peakMemory is the most that this process has held, in bytes.
+// peakMemory returns the maximum resident memory of this process in bytes.
 func peakMemory(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

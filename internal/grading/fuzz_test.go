@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A reward file gives a number in the range of the task or no reward, whatever its bytes.
+// For any bytes, a reward file gives a number in the task's range or no reward.
 func FuzzParseReward(f *testing.F) {
 	for _, text := range []string{"1", "0.5\n", "nan", "-inf", "1e999", "0x1p-2", "", "passed", "1_000", "\xff"} {
 		f.Add(text)

@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// asRoot makes sandboxes of an image for agents that are root in it, or another user of it.
+// asRoot creates sandboxes of an image for agents that are root or another user in it.
 type asRoot struct {
 	backend *sandbox.Backend
 	user    string
@@ -52,7 +52,7 @@ func (a asRoot) CreateControl(ctx context.Context, t rollout.Target, _ rollout.S
 	return a.create(ctx, t.ControlID(), driver.PurposeVerifier)
 }
 
-// rootImage is a store with an image that has no programs, bash apart, which comes from the host.
+// rootImage returns a store with an image without programs of its own except a tool; bash comes from the host.
 func rootImage(t *testing.T) *image.Store {
 	t.Helper()
 	folder := t.TempDir()
@@ -61,7 +61,7 @@ func rootImage(t *testing.T) *image.Store {
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 		require.NoError(t, os.Chmod(full, 0o755))
-		if os.Geteuid() == 0 { // a user of the image that owns them
+		if os.Geteuid() == 0 { // owned by a user of the image
 			require.NoError(t, errors.Join(os.Chown(full, 1001, 0), os.Chown(filepath.Dir(full), 1001, 0)))
 		}
 	}
@@ -72,8 +72,8 @@ func rootImage(t *testing.T) *image.Store {
 	return s
 }
 
-// What root of an image changes is graded where the task says so. It changes no program of the verifier, neither before grading nor while its work
-// runs there.
+// Changes by root of an image are graded in the paths that the task names. They change no program of the verifier, neither before grading
+// nor while the work runs during grading.
 func TestRootOfAnImageIsGraded(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -86,7 +86,7 @@ func TestRootOfAnImageIsGraded(t *testing.T) {
 		`[ "$(bash prog 2> /dev/null)" = 0 ] && [ -e /srv/late ]`)
 }
 
-// The same holds for a user of the image that has the verifier's usual id and owns programs of it.
+// The same holds for a user of the image with the verifier's usual id who owns programs of the image.
 func TestUserOfAnImageIsGraded(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -100,7 +100,7 @@ func TestUserOfAnImageIsGraded(t *testing.T) {
 		`[ "$(bash prog 2> /dev/null)" = 1001 ] && [ -e /srv/late ]`)
 }
 
-// gradeInImage grades what the script leaves, by commands that all succeed where it has not cheated.
+// gradeInImage grades the work of the script with commands that all succeed if the script has not cheated.
 func gradeInImage(t *testing.T, user, script, judge string) {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath, Images: rootImage(t), BridgeDir: t.TempDir()})
@@ -109,7 +109,7 @@ func gradeInImage(t *testing.T, user, script, judge string) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	a := asRoot{user: user, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
-		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
+		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // no worker renews it
 	}})}
 	target := rollout.Target{RolloutID: "image-user", Attempt: 1}
 	t.Cleanup(func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
-// machines makes sandboxes in machines of a service with E2B's API, with this machine's programs and its Python.
+// machines creates sandboxes in machines of a service with E2B's API. They have this machine's programs and its Python.
 func machines(t *testing.T) driver.Driver {
 	t.Helper()
 	service := e2btest.ForTest(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// sandboxdEnv names a built sandboxd, for the suite that runs again as an ordinary user.
+// sandboxdEnv is the environment variable with the path of a built sandboxd, for the suite that runs again as an ordinary user.
 const sandboxdEnv = "ROLLOUTD_TEST_SANDBOXD"
 
-// sandboxdPath is the binary that the sandboxes run, built once for the package.
+// sandboxdPath is the path of sandboxd, which is built once for the package.
 var sandboxdPath string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// fullAgent has an agent's sandbox whose home cannot be saved, which is known once the verifier's sandbox is there.
+// fullAgent has an agent's sandbox whose home cannot be saved. Attach fails once the verifier sandbox exists.
 type fullAgent struct {
 	grading.Sandboxes
 	made     chan struct{}
@@ -38,7 +38,7 @@ func (f *fullAgent) CreateVerifier(context.Context, rollout.Target, rollout.Sand
 	return nil, func() { f.released++ }, nil
 }
 
-// The verifier's sandbox is made while the home is saved, and its lease is released where the home cannot be.
+// The verifier sandbox is created while the home is saved. Its lease is released if the home cannot be saved.
 func TestSandboxIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	blobs, err := store.Open(t.Context(), t.TempDir())

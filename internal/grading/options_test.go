@@ -10,14 +10,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// File names that begin with "-" are no options of what a verifier runs on a pattern: they would run the agent's programs as the verifier.
+// File names that begin with "-" are not options of programs that a verifier runs on a pattern. As options they could run the agent's programs
+// as the verifier.
 func TestFileNamesAreNoOptions(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
 	if !a.separate {
 		t.Skip("an ordinary user's verifier has the agent's user")
 	}
-	// sed runs the command of -e, and sort gives its lines to the program that compresses them.
+	// sed runs the command of -e. sort passes its lines to the program of --compress-program.
 	a.agent(t, "work", cheat{agent: `cd workdir; mkdir sed sort other; cd sed; echo 'touch $VERIFIER_DIR/mine' > run; touch -- '-e1e sh run'; ` +
 		`cd ../sort; touch -- -S1k --compress-program=sh; yes 'touch $VERIFIER_DIR/mine; exit' | head -n 200000 > lines; ` +
 		`cd ../other; mkdir sub -- -d; touch -- a -d/-e sub/-e --help .hidden`})

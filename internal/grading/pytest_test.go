@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// available leaves out pytest where this machine has none.
+// available returns the styles without pytest if this machine does not have it.
 func available(t *testing.T) []style {
 	t.Helper()
 	return slices.DeleteFunc(styles(), func(s style) bool { return s.packages && pytestPackages(t) == nil })
@@ -29,7 +29,7 @@ print(py.__file__)`).Output()
 	return strings.Fields(string(out)), err
 })
 
-// pytestPackages is an archive of pytest as setup would have installed it for the user; nil where this machine has none.
+// pytestPackages returns an archive of pytest as if the setup had installed it for the user, or nil if this machine does not have it.
 func pytestPackages(t *testing.T) []byte {
 	t.Helper()
 	folders, err := findPytest()

@@ -23,14 +23,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// redteamEnv asks for every cheat against every verifier; without it one in eight is tried, against one of them. See make redteam.
+// redteamEnv enables all cheats against all verifiers. Without it, one of eight cheats runs against one verifier. See make redteam.
 const redteamEnv = "ROLLOUTD_REDTEAM"
 
-// style is one way to write a verifier for the task: hello.py prints Hello.
+// style is one way to write a verifier for the task that hello.py prints Hello.
 type style struct {
 	name     string
 	verifier rollout.Verifier
-	packages bool // it needs pytest, as if setup had installed it
+	packages bool // it needs pytest, as if the setup had installed it
 }
 
 func styles() []style {
@@ -57,18 +57,18 @@ python3 -P -m unittest discover -q -s "$TESTS_DIR" && echo 1 > "$VERIFIER_DIR/re
 	}
 }
 
-// attacked is what the suite attacks: real sandboxes on this machine.
+// attacked has the real sandboxes on this machine that the suite attacks.
 type attacked struct {
 	backend  *sandbox.Backend
 	store    *store.Store
 	grader   *grading.Grader
 	separate bool
-	sandbox  rollout.Sandbox // what each sandbox is
+	sandbox  rollout.Sandbox // the description of each sandbox
 }
 
 func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
 
-// newAttackedOf gives each sandbox that much memory, in MiB.
+// newAttackedOf gives each sandbox the given memory in MiB.
 func newAttackedOf(t *testing.T, memory int) *attacked {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
@@ -82,7 +82,7 @@ func newAttackedIn(t *testing.T, d driver.Driver, memory int, s rollout.Sandbox)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = blobs.Close() })
 	a := &attacked{store: blobs, sandbox: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
-		MemoryMiB: memory, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
+		MemoryMiB: memory, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // no worker renews it
 	}})}
 	t.Cleanup(a.destroyAll)
 	a.grader = &grading.Grader{Store: blobs, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
@@ -108,7 +108,7 @@ func (a *attacked) create(ctx context.Context, id, purpose string) (*sandbox.San
 	return sb, func() {}, err
 }
 
-// Attach implements grading.Sandboxes. Every attempt of a cheat is the same sandbox, graded in another style.
+// Attach implements grading.Sandboxes. All attempts of a cheat use the same sandbox, each graded in another style.
 func (a *attacked) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
 	cheat, _, _ := strings.Cut(id, ".")
 	sb, err := a.backend.Attach(ctx, cheat+".1")
@@ -126,7 +126,7 @@ func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollou
 	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
 }
 
-// agent does what an agent with that shell access does, and leaves it running.
+// agent runs the shell commands of a cheat and leaves its processes running.
 func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	t.Helper()
 	sb, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
@@ -141,7 +141,7 @@ func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	require.NoError(t, err)
 }
 
-// grade grades what the agent left, in the n-th style.
+// grade grades the agent's work as attempt n+1 in style s.
 func (a *attacked) grade(t *testing.T, id string, n int, s style, timeout time.Duration) grading.Record {
 	t.Helper()
 	target := rollout.Target{RolloutID: id, Attempt: n + 1}
@@ -155,13 +155,13 @@ func (a *attacked) grade(t *testing.T, id string, n int, s style, timeout time.D
 	return record
 }
 
-// No cheat earns more than honest work that failed, and none turns that 0 into null.
+// No cheat gets a higher reward than failed honest work, and no cheat turns the reward 0 into null.
 func TestRedteam(t *testing.T) {
 	t.Parallel()
 	newAttacked(t).redteam(t, 8)
 }
 
-// The same holds in containers, whose programs see each other's command lines: the text of a command is in none.
+// The same holds in containers, where programs can read each other's command lines. No command line has the text of a command.
 func TestRedteamInContainers(t *testing.T) {
 	t.Parallel()
 	a := newAttackedIn(t, containers(t, dockertest.ForTest(t)), 512, rollout.Sandbox{})
@@ -170,7 +170,7 @@ func TestRedteamInContainers(t *testing.T) {
 	a.redteam(t, 16)
 }
 
-// The same holds for an agent that is root of its image: beside the verifier its work has no capability.
+// The same holds for an agent that is root in its image, because its work has no capability during grading.
 func TestRedteamAsRoot(t *testing.T) {
 	t.Parallel()
 	d := containers(t, dockertest.RemappedForTest(t))
@@ -183,7 +183,7 @@ func TestRedteamInMachines(t *testing.T) {
 	newAttackedIn(t, machines(t), 512, rollout.Sandbox{}).redteam(t, 16)
 }
 
-// redteam tries every cheat, or one in so many of them unless redteamEnv is set.
+// redteam runs every cheat if redteamEnv is set, otherwise one in step.
 func (a *attacked) redteam(t *testing.T, step int) {
 	t.Helper()
 	all := cheats()
@@ -227,7 +227,7 @@ func (a *attacked) redteam(t *testing.T, step int) {
 	}
 }
 
-// As an ordinary user the same holds for all cheats but those that need the users of a sandbox to be separate.
+// As an ordinary user the same holds for all cheats except those that need separate users.
 func TestRedteamAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -255,7 +255,7 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// The verifier reads and changes what the agent made, whatever its mode; the agent's programs reach nothing of the verifier's.
+// The verifier reads and changes the agent's files regardless of their mode. The agent's programs have no access to the verifier's files.
 func TestUsersOfAGrading(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
@@ -283,7 +283,7 @@ func TestUsersOfAGrading(t *testing.T) {
 	require.InDelta(t, 1.0, *record.Reward, 0)
 }
 
-// What a repository's configuration has git run, git does not run for a verifier.
+// Git does not run commands from a repository's configuration for a verifier.
 func TestGitOfAVerifier(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Where the saved home has something else in the place of a folder of a fresh sandbox, the rest of the home is graded all the same.
+// If the saved home has something else in place of a folder of a fresh sandbox, the rest of the home is still graded.
 func TestHomeWithoutItsFolders(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
@@ -25,8 +25,8 @@ func TestHomeWithoutItsFolders(t *testing.T) {
 	}
 }
 
-// Work that a careless script runs as the verifier's user can make the script unreadable. The script is staged again before it is
-// parsed, so the work gets 0 and not null.
+// Work that a careless script runs as the verifier's user can make the script unreadable. The script is staged again before it is parsed, so
+// the reward is 0, not null.
 func TestScriptThatItsWorkBreaks(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
@@ -38,7 +38,8 @@ func TestScriptThatItsWorkBreaks(t *testing.T) {
 	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status, "%+v", record)
 }
 
-// A verify command that bash cannot parse fails for every work: no reward, with bash's words. One that turns patterns on for itself is parsed.
+// A verify command that bash cannot parse fails for any work. There is no reward, and the reason has bash's message. A command that enables
+// extended patterns itself is parsed.
 func TestCommandThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)

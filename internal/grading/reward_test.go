@@ -17,7 +17,7 @@ func TestParseReward(t *testing.T) {
 		file   string
 		bounds []float64
 		want   float64
-		says   string // of the problem; empty: there is none
+		says   string // part of the problem; empty: there is none
 	}{
 		{file: "0", want: 0}, {file: "1", want: 1}, {file: " 0.25\n", want: 0.25}, {file: "1e-05", want: 1e-05},
 		{file: ".33", want: 0.33}, {file: "1.", want: 1}, {file: "-0", want: 0}, {file: "0005e-1", want: 0.5},

@@ -121,7 +121,7 @@ func TestCall(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
-// Whatever the policy writes as arguments, the tool gets one valid object or the policy a message.
+// For any arguments, either the tool gets one valid object or the policy gets a message.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{`{"command":"ls"}`, `{"command":"\ud800"}`, "{\"command\":\"\xff\"}", `{"a":1e999}`, `{"command":"a","command":2}`} {
 		f.Add(seed)

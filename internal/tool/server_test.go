@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// source is a server whose tools return how often they were called.
+// source is a server whose tools return the number of calls so far.
 type source struct {
 	tools []tool.Definition
 	err   error
@@ -39,7 +39,7 @@ func define(names ...string) []tool.Definition {
 	return list
 }
 
-// memory is a Record as the store has it: in JSON.
+// memory is a Record that keeps JSON, as the store does.
 type memory struct {
 	mu    sync.Mutex
 	blobs map[string][]byte
@@ -109,7 +109,7 @@ func TestSelectOfServers(t *testing.T) {
 	}
 }
 
-// A server that fails concerns the rollouts that want its tools.
+// A failing server affects only rollouts that select its tools.
 func TestFailedServer(t *testing.T) {
 	t.Parallel()
 	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
@@ -122,7 +122,7 @@ func TestFailedServer(t *testing.T) {
 	require.EqualError(t, err, `toolset "down": connection refused`)
 }
 
-// Where the servers are asked later, one that fails or hangs concerns the calls that need it, until it is back.
+// If the servers are listed later, a failing or hanging server affects only the calls that need it, until it is available again.
 func TestBindLater(t *testing.T) {
 	t.Parallel()
 	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
@@ -188,7 +188,7 @@ func TestServerToolsOfOneName(t *testing.T) {
 	require.ErrorContains(t, err, "defined twice")
 }
 
-// After a crash the same tools are shown, byte for byte, and no call is made again.
+// After a crash, the same tools are shown byte for byte, and no call is repeated.
 func TestReplayOfServers(t *testing.T) {
 	t.Parallel()
 	s, record := &source{tools: define("a")}, &memory{blobs: map[string][]byte{}}

@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool/external"
 )
 
-// mcpScript is a server of the official SDK for Python.
+// mcpScript returns a server that uses the official SDK for Python.
 func mcpScript(t *testing.T) (python, script string) {
 	t.Helper()
 	script, err := filepath.Abs("testdata/server.py")
@@ -26,7 +26,7 @@ func mcpScript(t *testing.T) (python, script string) {
 	return pyclient.Interpreter(t, pyclient.Newest()).Path(), script
 }
 
-// options do not try a server again that was there.
+// options disables waiting for a server that is unavailable.
 func options() external.Options {
 	o := impatient()
 	o.Prefix = "py_"
@@ -57,7 +57,7 @@ func TestMCPCommand(t *testing.T) {
 func TestMCPOverHTTP(t *testing.T) {
 	t.Parallel()
 	python, script := mcpScript(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the port is the server's at once
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the server gets the port at once
 	require.NoError(t, err)
 	file, err := l.(*net.TCPListener).File()
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestMCPOverHTTP(t *testing.T) {
 	require.NoError(t, file.Close())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	o := options()
-	o.Patience = 5 * time.Minute // the server is starting
+	o.Patience = 5 * time.Minute // the server needs time to start
 	s := external.MCP(o, "http://"+l.Addr().String()+"/mcp", "secret")
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	exercise(t, s)
@@ -115,7 +115,7 @@ func TestMCPAnswerTooLarge(t *testing.T) {
 	require.Equal(t, "2", r.Content)
 }
 
-// A program that is not an MCP server, and one that does not exist.
+// A program that is not an MCP server, or that does not exist, makes the server unavailable.
 func TestMCPCommandIsNoServer(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{{"/bin/echo", "<html>"}, {"/nonexistent/program"}, {"/bin/true"}} {

@@ -21,7 +21,7 @@ import (
 
 const oneTool = `{"tools":[{"type":"function","function":{"name":"skills_list","description":"lists","parameters":{"type":"object","properties":{}}}}]}`
 
-// serve is a tool server whose tools and answers are given.
+// serve starts a tool server with the given tools and answers.
 func serve(t *testing.T, tools string, execute http.HandlerFunc) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -39,7 +39,7 @@ func says(status int, text string) http.HandlerFunc {
 	}
 }
 
-// impatient does not try a server again.
+// impatient disables waiting for a server that is unavailable.
 func impatient() external.Options {
 	return external.Options{Name: "s", Patience: time.Nanosecond, Timeout: 2 * time.Minute}
 }
@@ -56,7 +56,7 @@ func TestToolServer(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		_ = json.NewDecoder(r.Body).Decode(&got) // an empty request is not what the test wants
+		_ = json.NewDecoder(r.Body).Decode(&got) // the test detects an empty request
 		_, _ = io.WriteString(w, `{"success":true,"output":"three","error":"","metadata":{"n":3},"uniq_id":"r1.1/react-1-1-1"}`)
 	})
 	o := impatient()
@@ -76,7 +76,7 @@ func TestToolServer(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Unauthorized), "%v", err)
 }
 
-// What depends on the call is a result that the policy sees; all else is a failure of infrastructure.
+// A failure that depends on the call is a result for the policy. Any other failure is one of the infrastructure.
 func TestToolServerMisbehaves(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -124,14 +124,14 @@ func TestLongOutputIsCut(t *testing.T) {
 	require.Contains(t, r.Content, "é\n[... 70000 bytes left out ...]\né")
 }
 
-// A call of a tool that never answers ends with a result after its timeout; other calls continue.
+// A call of a tool that never answers ends with a result after its timeout. Other calls continue.
 func TestToolServerHangs(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})
 	t.Cleanup(func() { close(hung) })
 	url := serve(t, oneTool, func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Tool struct{ Name string } }
-		_ = json.NewDecoder(r.Body).Decode(&in) // an empty name does not hang
+		_ = json.NewDecoder(r.Body).Decode(&in) // a call with an empty name does not hang
 		if in.Tool.Name == "hangs" {
 			select {
 			case <-hung:
@@ -165,7 +165,7 @@ func TestToolServerHangs(t *testing.T) {
 	require.True(t, fault.Is(<-ended, fault.Unavailable))
 }
 
-// A server that comes back is used again, under the same id.
+// A call is repeated with the same id until the server is available again.
 func TestToolServerComesBack(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -206,7 +206,7 @@ func TestCallsAtOnceAreBounded(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int32(3))
 }
 
-// Tools that cannot be shown are left out; a list that cannot be read is a failure.
+// Invalid tools are omitted. A list that cannot be parsed is a failure.
 func TestBadLists(t *testing.T) {
 	t.Parallel()
 	var all []string

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// BenchmarkCalls measures calls of tools, and beside them the same command as a process of its own that is started and waited for.
+// BenchmarkCalls measures tool calls and, for comparison, starting the same command as a process and waiting for its end.
 func BenchmarkCalls(b *testing.B) {
 	x := newBox(b)
 	calls := map[string]string{

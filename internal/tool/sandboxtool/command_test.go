@@ -37,18 +37,18 @@ func TestCommands(t *testing.T) {
 	require.Equal(t, "kept\n", b.call("bash", map[string]any{"command": "cat f; echo $X"}).Content+"\n")
 }
 
-// The output up to a timeout is kept, and what the command started is dead.
+// The output before a timeout is kept, and the processes that the command started are killed.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4}) // bash has begun by then
+	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4}) // long enough for bash to begin
 	require.Equal(t, "before", r.Content)
 	require.Equal(t, "Command timed out after 4s", r.Message)
 	require.JSONEq(t, `{"exit_code":-1,"timeout":true,"sandboxed":true,"network_isolated":true}`, string(r.Data))
 	require.Equal(t, "0", b.bash("pgrep -c sleep || :"))
 }
 
-// A call made again under its id returns its first result, and runs nothing.
+// A call that is repeated under its id returns its first result and runs nothing.
 func TestCallTwice(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -67,7 +67,7 @@ func TestCallTwice(t *testing.T) {
 	require.Equal(t, "y\nx", b.bash("cat f"))
 }
 
-// However much a command writes, the result is bounded, says what is left out, and is valid text.
+// For any amount of output, the result is bounded, is valid text, and states how many bytes are left out.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -80,7 +80,7 @@ func TestOutputIsBounded(t *testing.T) {
 	require.Regexp(t, `\n\[\.\.\. 666\d+ bytes left out \.\.\.\]\n`, r.Content)
 }
 
-// A sandbox without its workdir, or one that is out of processes, is the policy's own doing.
+// A sandbox without its workdir is attributed to the policy, so the call returns a result.
 func TestBrokenByThePolicy(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -91,7 +91,7 @@ func TestBrokenByThePolicy(t *testing.T) {
 	require.Contains(t, r.Message, "/home/user/workdir")
 }
 
-// A slow call of one caller holds up no other.
+// A slow call does not block other calls.
 func TestCallsDoNotWait(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -121,7 +121,7 @@ func (r *records) Save(_ context.Context, key string, v any) error {
 	return err
 }
 
-// A command that is killed for memory says so, once, and says it again when the call is repeated by another worker.
+// A command that is killed for lack of memory reports this in its own result only, and again when another worker repeats the call.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -134,7 +134,7 @@ func TestOutOfMemory(t *testing.T) {
 	first := b.callAs("greedy", "bash", greedy)
 	require.Equal(t, "Exit code: 137; the sandbox ran out of memory (processes killed: 1)", first.Message)
 	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)
-	b.bind(tool.Env{Sandbox: b.sb, Record: kept}) // as a worker that takes over does
+	b.bind(tool.Env{Sandbox: b.sb, Record: kept}) // as a worker does in a takeover
 	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)
 	require.Equal(t, first, b.callAs("greedy", "bash", greedy))
 	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)

@@ -2,8 +2,8 @@ package sandboxtool
 
 import "github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 
-// Plain is what a terminal printed as text.
+// Plain exports plain.
 func Plain(raw string) string { return plain(raw) }
 
-// Shown is one stream as text.
+// Shown exports shown.
 func Shown(o wire.Output) string { return shown(o) }

@@ -66,7 +66,7 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, "b/\nb/f.txt  15\nb/link -> f.txt\n", b.call("list_files", args{"path": "a", "recursive": true}).Content)
 }
 
-// Long files and long lists are cut, and say so.
+// Long files and long lists are truncated, and the result states this.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)

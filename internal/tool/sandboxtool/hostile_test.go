@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the policy's processes do to its tools makes calls fail that the policy sees, or lets them succeed. An error would end the attempt as one of
-// infrastructure, which counts for nothing: callAs requires that there is none.
+// If the policy's processes break its tools, a call succeeds or fails with a result for the policy. An error would end the attempt as an
+// infrastructure failure without a reward, so callAs requires that there is none.
 func TestToolsThatThePolicyBreaks(t *testing.T) {
 	t.Parallel()
-	// beside leaves a process of another session, which is no descendant of the call that started it.
+	// beside starts a script in another session, so that it is not a descendant of the call that started it.
 	beside := func(script string) string { return "(setsid bash -c '" + script + "' > /dev/null 2>&1 < /dev/null &)" }
 	for name, command := range map[string]string{
 		"stops all":           beside("sleep 0.5; while :; do kill -STOP -1; done"),

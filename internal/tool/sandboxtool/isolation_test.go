@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ids of one sandbox's calls mean nothing in another: neither its results nor its shell can be reached.
+// A call id of one sandbox has no meaning in another: neither results nor the shell can be reached.
 func TestSandboxesAreApart(t *testing.T) {
 	t.Parallel()
 	a, b := newBox(t), newBox(t)
@@ -21,7 +21,7 @@ func TestSandboxesAreApart(t *testing.T) {
 	require.Equal(t, "File not found: bash", c.call("read_file", map[string]any{"path": "bash"}).Message)
 }
 
-// What a program in the sandbox prints or knows cannot end another's command early: a forged mark needs the secret of the session.
+// A program in the sandbox cannot end another command early by its output, because a forged mark needs the secret of the session.
 func TestForgedMarks(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)

@@ -69,7 +69,7 @@ func newBox(t testing.TB) *box {
 	return made
 }
 
-// bind ties all tools to the sandbox.
+// bind binds all tools to env.
 func (b *box) bind(env tool.Env) {
 	b.t.Helper()
 	registry, err := sandboxtool.NewRegistry()
@@ -80,7 +80,7 @@ func (b *box) bind(env tool.Env) {
 	require.NoError(b.t, err)
 }
 
-// call calls a tool under a fresh id.
+// call calls a tool under a new id.
 func (b *box) call(name string, arguments map[string]any) tool.Result {
 	b.t.Helper()
 	b.n++

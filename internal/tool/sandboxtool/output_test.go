@@ -27,7 +27,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Whatever the ends of a stream hold, the text is valid and names how much was dropped; no character is shown in half.
+// For any split of a stream, the text is valid and states how many bytes are left out. No character is shown in part.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("é€😀", 3)
@@ -41,7 +41,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, what is shown of it is valid text without control characters that a terminal would act on.
+// For any output of a program, the shown text is valid and has no control characters that affect a terminal.
 func FuzzShown(f *testing.F) {
 	f.Add("a\x1b[31", "m\xffb\r\b", int64(0))
 	f.Add("\x1b]x\x1b", "\xe2\x82", int64(9))

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// The shell keeps its state, and the end of a command is seen whatever the command ends in.
+// The shell keeps its state, and the end of a command is detected regardless of the command's last line.
 func TestStateful(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -49,7 +49,7 @@ func TestStateful(t *testing.T) {
 	require.JSONEq(t, `{"exit_code":7,"sandboxed":true,"network_isolated":true,"stateful":true}`, string(data))
 }
 
-// A command that changes the prompts, as a .bashrc does, hides neither the output nor the end nor the exit code of the next one.
+// A command that changes the prompts, as a .bashrc does, hides neither the output, the end nor the exit code of the next command.
 func TestStatefulPrompts(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
@@ -68,7 +68,7 @@ func TestStatefulPrompts(t *testing.T) {
 	}
 }
 
-// A command that runs out of time is stopped, its output is kept, and the shell lives on with its state.
+// A command that reaches its timeout is stopped and its output is kept. The shell continues with its state.
 func TestStatefulTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -84,7 +84,7 @@ func TestStatefulTimeout(t *testing.T) {
 	require.Empty(t, b.call("terminal_stateful", map[string]any{"command": "echo $X"}).Content)
 }
 
-// exit ends the shell, as it says; the next call has another one.
+// exit ends the shell, and the result states this. The next call starts another shell.
 func TestStatefulExit(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -95,7 +95,7 @@ func TestStatefulExit(t *testing.T) {
 	require.Equal(t, "new", b.call("terminal_stateful", map[string]any{"command": "echo new$X"}).Content)
 }
 
-// A call made again under its id types nothing twice.
+// A call that is repeated under its id does not type its keys twice.
 func TestStatefulTwice(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -134,7 +134,7 @@ func TestTmux(t *testing.T) {
 	screen := b.call("tmux", map[string]any{"action": "capture"}).Content
 	require.Contains(t, screen, "$ echo hello; stty size\nhello\n24 80\n")
 
-	// A program that has the whole screen, and a key that interrupts. The program draws the screen itself: an interrupt that reaches the
+	// A program uses the whole screen until a key interrupts it. The program draws the screen itself, because an interrupt that reaches the
 	// shell while it starts a program does not end that program.
 	keys([]string{`sh -c 'printf "\033[?1049h\033[2J\033[5;3Hmid"; exec cat'`, "Enter"}, false)
 	require.Eventually(t, func() bool {
@@ -159,8 +159,8 @@ func TestTmux(t *testing.T) {
 	require.Equal(t, "120 ok", b.call("terminal_stateful", map[string]any{"command": "echo $(stty size | cut -d' ' -f2) ok"}).Content)
 }
 
-// A program that asks the terminal for replies and reads none holds up nothing but itself: the timeout is the command's, and the screen
-// can be read meanwhile.
+// A program that requests terminal replies and does not read them blocks only itself: the command's timeout applies, and the screen can
+// still be read.
 func TestRepliesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
