@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// screen is an output that a test reads while it is written.
+// screen is an output that a test can read while a command writes to it.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// process is rolloutd-dev in this process.
+// process is a rolloutd-dev in the process of the test.
 type process struct {
 	out  *screen
 	data string
@@ -57,7 +57,7 @@ func launch(t *testing.T, data string, args ...string) *process {
 	return p
 }
 
-// environ has no variable of the caller except the path of sandboxd.
+// environ returns an environment with the path of sandboxd and no other variable of the test.
 func environ() config.Environ {
 	return config.Environ{sandboxdEnv: os.Getenv(sandboxdEnv)}
 }
@@ -74,7 +74,7 @@ telemetry: {listen: "127.0.0.1:0"}
 	return path
 }
 
-// address waits for the banner and returns the address of a name.
+// address waits for the banner and returns the address with the name.
 func (p *process) address(t *testing.T, name string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^  ` + name + ` +(\S+)`)
@@ -92,7 +92,7 @@ func (p *process) address(t *testing.T, name string) string {
 	return line.FindStringSubmatch(p.out.String())[1]
 }
 
-// end stops the process as a signal would.
+// end stops the process as a signal does and returns its error.
 func (p *process) end(t *testing.T) error {
 	t.Helper()
 	p.stop()
@@ -105,7 +105,8 @@ func (p *process) end(t *testing.T) error {
 	}
 }
 
-// Every address in the banner answers, a data folder has one owner, and the stop is clean.
+// Every address in the banner answers. A second process cannot use the data folder. The first process stops without an error and releases the
+// folder.
 func TestEverythingAnswersAfterTheBannerAndStopsCleanly(t *testing.T) {
 	t.Parallel()
 	p := launch(t, filepath.Join(t.TempDir(), "data"))
@@ -151,7 +152,7 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	input := history.History.Events[0].WorkflowExecutionStartedEventAttributes.Input
 	require.NotContains(t, plain(t, input), "a secret plan")
 	require.Contains(t, plain(t, post(t, server+"/codec/decode", string(input))), "a secret plan")
-	// The browser lets the UI's page read the answer, wherever the UI's port is, and no other page.
+	// Only pages of the UI may read decrypted payloads, whatever the UI's port is.
 	require.Equal(t, http.StatusOK, decodeFor(t, ui, server, string(input)))
 	require.Equal(t, http.StatusForbidden, decodeFor(t, "http://127.0.0.1:8233", server, string(input)))
 	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`)
@@ -159,7 +160,7 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	require.NoError(t, p.end(t))
 }
 
-// The embedded server runs without the roles.
+// The command temporal runs the embedded server without the roles.
 func TestTemporalAlone(t *testing.T) {
 	t.Parallel()
 	p := launch(t, t.TempDir(), "temporal", "--codec-endpoint", "http://127.0.0.1:1/codec")
@@ -192,7 +193,7 @@ func plain(t *testing.T, payloads []byte) string {
 	return out.String()
 }
 
-// decodeFor has payloads decrypted for a page of an origin, and returns the status.
+// decodeFor requests decrypted payloads as a page of an origin does, and returns the status.
 func decodeFor(t *testing.T, origin, server, payloads string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/codec/decode", strings.NewReader(payloads))

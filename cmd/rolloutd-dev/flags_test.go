@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// Wrong arguments are refused with the correct form before anything starts.
+// Wrong arguments cause an error that names the correct form, before anything starts.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -38,7 +38,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: unknown variable; did you mean ROLLOUTD_LISTEN?")
 }
 
-// One flag moves every port with a number; ports that are any free one stay so.
+// --port-offset moves every fixed port. Ports that the kernel chooses do not change.
 func TestPortOffset(t *testing.T) {
 	t.Parallel()
 	load := func(args ...string) (config.Config, *flags) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sandboxdEnv names the variable with the path of sandboxd.
+// sandboxdEnv is the environment variable with the path of sandboxd.
 const sandboxdEnv = "ROLLOUTD_SANDBOXD"
 
 // TestMain builds sandboxd once, for all tests that start the daemon.
@@ -29,7 +29,7 @@ func withSandboxd(m *testing.M) (int, error) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "sandboxd")
 	build := exec.Command("go", "build", "-o", path, "./cmd/sandboxd")
-	build.Dir = filepath.Join("..", "..") // its own module, which alone lists what sandboxd needs
+	build.Dir = filepath.Join("..", "..") // the module of sandboxd: only its go.mod lists the dependencies of sandboxd
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build sandboxd: %w\n%s", err, out)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
 )
 
-// A cluster of the compose file has the same dynamic configuration as the embedded server.
+// The Temporal cluster of the compose file has the same dynamic configuration as the embedded server.
 func TestClusterHasTheSameDynamicConfig(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../../deploy/temporal/dynamicconfig.yaml")

@@ -19,10 +19,10 @@ import (
 const (
 	namespace = "default"
 	queue     = "steps"
-	childEnv  = "DEVSERVER_TEST_CHILD" // the folder that a child process serves
+	childEnv  = "DEVSERVER_TEST_CHILD" // the data folder of the child process
 )
 
-// TestMain doubles as the program of a child process: a server with a worker that runs until it is killed.
+// TestMain is also the program of a child process: a server with a worker that runs until the test kills it.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		if err := child(dir); err != nil {
@@ -48,7 +48,7 @@ func child(dir string) error {
 		return err
 	}
 	fmt.Println(srv.Address())
-	select {} // until it is killed
+	select {} // until the test kills the process
 }
 
 func options(dir string) devserver.Options {

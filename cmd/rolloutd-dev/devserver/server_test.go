@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// A workflow runs, the server stops, and what it recorded is there after a start on the same folder with another port.
+// A server that starts on the data folder of a stopped server has its workflow history. The two servers use different ports.
 func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data with % and #")
@@ -46,8 +46,8 @@ func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
 }
 
-// Each write to the visibility table updates all its indexes. Indexes that rolloutd does not use are dropped, in a database of an earlier build,
-// too; queries by their attributes work as before.
+// Each write to the visibility table updates all its indexes. The server therefore drops the indexes that rolloutd does not use, also in a
+// database of an earlier build. Queries by the attributes of the dropped indexes still work.
 func TestUnusedIndexesAreDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func indexesOfTheList(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// kill -9 between two steps: the same run goes on in the next process, and the finished step is not run again.
+// The server is killed with kill -9 between two steps. The next process resumes the same run and does not repeat the finished step.
 func TestKilledServerResumesWhereItWas(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "steps")
@@ -97,7 +97,7 @@ func TestKilledServerResumesWhereItWas(t *testing.T) {
 	require.NoError(t, err)
 	awaitEvent(t, c, "killed", enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
 	require.NoError(t, child.Process.Kill())
-	_ = child.Wait() // it was killed
+	_ = child.Wait() // the error is that the process was killed
 	c.Close()
 
 	_, c = serve(t, dir)
@@ -107,7 +107,7 @@ func TestKilledServerResumesWhereItWas(t *testing.T) {
 	require.Equal(t, "first\nsecond\n", lines(file))
 }
 
-// The lock is the kernel's: a second process is refused while the first one lives.
+// The kernel holds the lock of the data folder. A second process cannot use the folder while the first one runs.
 func TestFolderOfALivingProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
 	stop(t, srv)
 }
 
-// A port may be taken by another process between its choice and Temporal's listening there.
+// Another process may take a port after the server has chosen it and before Temporal listens on it.
 func TestPortTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,7 +167,7 @@ func TestPortTakenMeanwhile(t *testing.T) {
 		return devserver.ChoosingPorts(options(t.TempDir()), func(front int, free func(int) ([4]int, error)) ([4]int, error) {
 			ports, err := free(front)
 			if tries++; tries <= upTo {
-				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port // another part's each time
+				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port // the port of another Temporal service in each attempt
 			}
 			return ports, err
 		})
@@ -185,7 +185,7 @@ func TestPortTakenMeanwhile(t *testing.T) {
 	require.Equal(t, 5, tries, "it gives up")
 }
 
-// serve starts a server with a worker; both end with the test.
+// serve starts a server with a worker. Both stop when the test ends.
 func serve(t *testing.T, dir string) (*devserver.Server, client.Client) {
 	t.Helper()
 	srv, err := devserver.Start(t.Context(), options(dir))
@@ -215,13 +215,14 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // both fail when the test ended it itself
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // both fail if the test has already killed the child
 	in := bufio.NewScanner(out)
 	require.True(t, in.Scan(), "the child says its address")
 	return cmd, in.Text()
 }
 
-// awaitEvent waits until the workflow's history has such an event: what an activity did is not yet what is known of it.
+// awaitEvent waits until the workflow's history has an event of the type. An activity can have its effect before the history records its
+// completion.
 func awaitEvent(t *testing.T, c client.Client, id string, want enumspb.EventType) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

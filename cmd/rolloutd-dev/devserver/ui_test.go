@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// The browser learns from the settings where payloads are decrypted, and reaches the server through the UI.
+// The UI's settings have the address of the codec endpoint, and the UI forwards API requests to the Temporal server.
 func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 	t.Parallel()
 	srv, _ := serve(t, t.TempDir())
@@ -38,7 +38,7 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 	require.Contains(t, string(get(t, ui.URL()+"/api/v1/namespaces")), `"default"`)
 	require.Contains(t, string(get(t, ui.URL()+"/")), "<html")
 
-	// A page whose name resolves to this machine must not end workflows through the UI.
+	// A web page whose host name resolves to this machine (DNS rebinding) must not terminate workflows through the UI.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ui.URL()+"/api/v1/namespaces", nil)
 	require.NoError(t, err)
 	req.Host = "evil.test:8233"

@@ -16,7 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// The base renders, each object has fields of its kind only, and what the containers get is a configuration of the roles.
+// The base renders, each object has only fields of its kind, and the configuration and environment of the containers are valid for their
+// roles.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../deploy/kubernetes")
@@ -65,7 +66,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The overlay of docs/deployment.md sets the image, the configuration and the number of hosts.
+// The overlay in docs/deployment.md sets the image, the configuration and the number of hosts.
 func TestDocumentedOverlay(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/deployment.md")

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// systemd accepts the units without a word. They name rolloutd where an operator installs it, so the test puts another program there.
+// systemd-analyze reports nothing about the units. They name the path at which an operator installs rolloutd, so the test replaces it with an
+// existing program.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
