@@ -23,7 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// benchScript is six model calls and five commands.
+// benchScript has six model calls with five commands for "bench", and a call without an answer for "wait".
 const benchScript = `
 - match: bench
   turns:
@@ -38,13 +38,14 @@ const benchScript = `
     - faults: [{hang: true}]
 `
 
-// BenchmarkRolloutOverBareAgent runs the same script by turns through the product (sandbox, capture, grading in a fresh
-// sandbox, result in the store) and by a bare `opencode run` with the same settings in the same kind of sandbox. It reports the
-// median of the ratios pair by pair. CPU is that of the sandboxes and, for the product, of rolloutd-dev with its Temporal
-// server; the model's is left out of both. first-call-s is from the request to the first model call. wall-ratio and cpu-ratio are over an
-// OpenCode as a user starts it, without rolloutd's options of its JavaScript engine; same-wall-ratio and same-cpu-ratio are over one with them.
+// BenchmarkRolloutOverBareAgent runs the same script alternately in two ways: as a rollout (sandbox, capture, grading in a fresh sandbox,
+// result in the store) and by a bare `opencode run` with the same settings in the same kind of sandbox. It reports the medians of the
+// pairwise ratios. The CPU time is that of the sandboxes and, for the rollout, of rolloutd-dev with its Temporal server. It excludes the CPU
+// time of the model. first-call-s is the time from the request to the first model call. wall-ratio and cpu-ratio are relative to OpenCode as
+// a user starts it, without rolloutd's options for its JavaScript engine. same-wall-ratio and same-cpu-ratio are relative to OpenCode with
+// these options.
 //
-// With warm sandboxes each rollout begins when one is ready, and its CPU includes that of the next one's start.
+// With warm sandboxes, each rollout begins when a sandbox is ready, and its CPU time includes the start of the next warm sandbox.
 //
 //	go test ./e2e -run '^$' -bench RolloutOverBareAgent -benchtime 10x
 func BenchmarkRolloutOverBareAgent(b *testing.B) {
@@ -77,7 +78,7 @@ func benchOverBare(b *testing.B, warm int) {
 			srv.waitForWarm(b, warm)
 		}
 	}
-	product() // both once, uncounted
+	product() // one unmeasured run of each
 	refill()
 	bare.run(b, false)
 	first = nil
@@ -100,8 +101,8 @@ func benchOverBare(b *testing.B, warm int) {
 	b.ReportMetric(medianOf(bareCPU), "bare-cpu-s")
 }
 
-// BenchmarkMemoryPerLiveRollout holds rollouts whose agents wait for their model and reports what each costs beside the
-// agent: in rolloutd-dev (all roles and Temporal), and in sandboxd and bwrap. One iteration is one more rollout.
+// BenchmarkMemoryPerLiveRollout holds rollouts whose agents wait for their model. It reports the memory per rollout without the agent: in
+// rolloutd-dev (all roles and Temporal) and in sandboxd. Each iteration adds one rollout.
 //
 //	go test ./e2e -run '^$' -bench MemoryPerLiveRollout -benchtime 8x
 func BenchmarkMemoryPerLiveRollout(b *testing.B) {
@@ -113,7 +114,7 @@ func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 		alive = append(alive, id)
 		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
 	}
-	live() // what comes with the first one is not a cost of each
+	live() // the first rollout includes one-time costs
 	before := memory(b, srv.cmd.Process.Pid, "Rss:")
 	var n float64
 	for b.Loop() {
@@ -123,7 +124,7 @@ func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric((memory(b, srv.cmd.Process.Pid, "Rss:")-before)/n/1024, "rolloutd-MiB/rollout")
 	b.ReportMetric(memoryOfAll(b, "sandboxd")/(n+1)/1024, "sandboxd-MiB/rollout")
-	for _, id := range alive { // their sandboxes would outlive the server, and be counted next time
+	for _, id := range alive { // their sandboxes outlive the server and would count in the next run
 		_, err := call(b.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
 		require.NoError(b, err)
 		finalize(b, srv.url, id)
@@ -153,7 +154,7 @@ func newBare(b *testing.B, modelURL string) *bare {
 	}
 }
 
-// run is one run of the agent, with or without rolloutd's options of its JavaScript engine.
+// run runs the agent once, with or without rolloutd's options for its JavaScript engine.
 func (r *bare) run(b *testing.B, options bool) {
 	b.Helper()
 	r.n++
@@ -177,7 +178,7 @@ func (r *bare) run(b *testing.B, options bool) {
 	require.Zero(b, st.ExitCode)
 }
 
-// sandboxesCPU tells the CPU seconds that all sandboxes of this machine have used, those that are gone included.
+// sandboxesCPU returns a function that reads the CPU seconds of all sandboxes of this machine, including ended ones.
 func sandboxesCPU(b *testing.B) func() float64 {
 	b.Helper()
 	read := func(path string) string {
@@ -196,7 +197,7 @@ func sandboxesCPU(b *testing.B) func() float64 {
 	}
 }
 
-// processCPU is the CPU seconds of a process, by /proc/PID/stat in ticks of 10 ms.
+// processCPU returns the CPU seconds of a process. /proc/PID/stat counts them in ticks of 10 ms.
 func processCPU(b *testing.B, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -205,7 +206,7 @@ func processCPU(b *testing.B, pid int) float64 {
 	return (number(b, f[11]) + number(b, f[12])) / 100
 }
 
-// memory is one field of a process's memory in KiB.
+// memory returns one field of /proc/PID/smaps_rollup in KiB.
 func memory(b *testing.B, pid int, field string) float64 {
 	b.Helper()
 	kib, err := memoryField(pid, field)
@@ -226,7 +227,7 @@ func memoryField(pid int, field string) (kib float64, err error) {
 	return 0, fmt.Errorf("no %s in smaps_rollup", field)
 }
 
-// memoryOfAll sums the proportional memory of the processes of that name, swapped out or not, in KiB.
+// memoryOfAll returns the total proportional memory (PSS) of all processes with the name in KiB, including swapped-out memory.
 func memoryOfAll(b *testing.B, name string) float64 {
 	b.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -240,7 +241,7 @@ func memoryOfAll(b *testing.B, name string) float64 {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(comm)))
 		require.NoError(b, err)
 		for _, field := range []string{"Pss:", "SwapPss:"} {
-			if kib, err := memoryField(pid, field); err == nil { // it may have ended: one of another user of this machine
+			if kib, err := memoryField(pid, field); err == nil { // a process of another user may have ended
 				sum += kib
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// A producer keeps the places of an endpoint busy whose latency is random, while sandboxes of running rollouts are killed, one for every 20 calls
-// of the model. The environment variable ROLLOUTD_BENCH_BUSY asks for it: it takes two to three minutes.
+// The test measures how busy a producer keeps an endpoint that has random latency and a fixed number of concurrent calls. The test kills one
+// sandbox of a running rollout for every 20 model calls. It takes two to three minutes and runs only if ROLLOUTD_BENCH_BUSY is set.
 func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_BUSY") == "" {
 		t.Skip("set ROLLOUTD_BENCH_BUSY=1, as make bench-producer does")
@@ -45,7 +45,7 @@ func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 			}, 10*time.Minute, 100*time.Millisecond)
 			lastStart := time.Now()
 			s = waitProducer(t, srv.url, "disk")
-			busy := e.share(begun, lastStart) // now that all calls have ended
+			busy := e.share(begun, lastStart) // all calls have ended
 			t.Logf("group size %2d: %.3f of %d places busy until the last start; %d calls, %d sandboxes killed, %d of %d groups delivered, %d rollouts replaced",
 				size, busy, places, e.calls, e.killed, s.Counts.Delivered, s.Counts.Started, s.Counts.Replaced)
 			require.NotZero(t, e.killed)
@@ -53,7 +53,7 @@ func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 	}
 }
 
-// busyScript is a rollout of three calls.
+// busyScript plays a rollout with three model calls.
 const busyScript = `
 - match: produce
   hermes: true
@@ -63,11 +63,11 @@ const busyScript = `
     - text: Done.
 `
 
-// places is an endpoint that answers so many calls at once; others wait.
+// places is an endpoint that answers a fixed number of calls at a time. Further calls wait.
 type places struct {
 	url  string
 	free chan struct{}
-	kill func() bool // kills the sandbox of a rollout; false: there was none
+	kill func() bool // kills the sandbox of a rollout; false if no sandbox runs
 
 	mu            sync.Mutex
 	calls, killed int
@@ -79,7 +79,7 @@ func startPlaces(t *testing.T, n int, latency time.Duration) *places {
 	play := scripted.New(scripted.Options{Scripts: scripts(t, busyScript)})
 	e := &places{free: make(chan struct{}, n)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isProbe(r) && strings.HasSuffix(r.URL.Path, "/completions") { // to tokenise takes no place
+		if !isProbe(r) && strings.HasSuffix(r.URL.Path, "/completions") { // calls to tokenize take no place
 			e.free <- struct{}{}
 			defer func() { <-e.free }()
 			defer e.serve(time.Now())
@@ -95,7 +95,7 @@ func startPlaces(t *testing.T, n int, latency time.Duration) *places {
 	return e
 }
 
-// serve notes a call that has held a place since a time. Every 20th one kills a sandbox.
+// serve records a call that has occupied a place since a time. Every 20th call kills a sandbox.
 func (e *places) serve(since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *places) serve(since time.Time) {
 	}
 }
 
-// share is the share of the places that was taken from the first call after begin until end. All calls have ended.
+// share returns the share of the places that was occupied from the first call after begin until end. All calls must have ended.
 func (e *places) share(begin, end time.Time) float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,7 +127,7 @@ func scripts(t *testing.T, text string) scripted.Scripts {
 	return s
 }
 
-// killSandbox kills the first process of a sandbox that runs, by its id.
+// killSandbox kills the first process of a random running sandbox. It returns false if no sandbox runs.
 func killSandbox(t *testing.T, data string) bool {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(data, "sandboxes", "*", "bwrap.json"))

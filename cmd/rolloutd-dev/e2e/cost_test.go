@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// BenchmarkControlPlanePerRollout runs rollouts of six calls, and reports the CPU seconds of each beside the agent's and the
-// verifier's: of rolloutd-dev (all roles and Temporal), and of the sandboxd of both sandboxes.
+// BenchmarkControlPlanePerRollout runs rollouts with six model calls. It reports the CPU seconds per rollout without those of the agent and
+// the verifier: of rolloutd-dev (all roles and Temporal), and of sandboxd in both sandboxes.
 //
 //	go test ./e2e -run '^$' -bench ControlPlanePerRollout -benchtime 10x
 func BenchmarkControlPlanePerRollout(b *testing.B) {
@@ -28,7 +28,7 @@ func BenchmarkControlPlanePerRollout(b *testing.B) {
 		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
 		require.Equal(b, rollout.Completed, r.Outcome)
 	}
-	one() // what comes with the first is not a cost of each
+	one() // the first rollout includes one-time costs
 	inside := watchCPU(b, "sandboxd")
 	dev, idle, begun := processCPU(b, srv.cmd.Process.Pid), 0.0, time.Now()
 	var n float64
@@ -39,7 +39,7 @@ func BenchmarkControlPlanePerRollout(b *testing.B) {
 	dev, took := processCPU(b, srv.cmd.Process.Pid)-dev, time.Since(begun)
 	sandboxd := inside.stop()
 	idle = processCPU(b, srv.cmd.Process.Pid)
-	time.Sleep(10 * time.Second) // what Temporal and the poll loops need when there is nothing to do
+	time.Sleep(10 * time.Second) // measures Temporal and the poll loops without rollouts
 	idle = (processCPU(b, srv.cmd.Process.Pid) - idle) * took.Seconds() / 10
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(dev/n, "rolloutd-s/rollout")
@@ -47,8 +47,9 @@ func BenchmarkControlPlanePerRollout(b *testing.B) {
 	b.ReportMetric(sandboxd/n, "sandboxd-s/rollout")
 }
 
-// BenchmarkCPUPerWaitingAgent holds eight rollouts, or ROLLOUTD_WAITING, whose agents wait for their model, and reports what each costs in percent
-// of a core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent; and the agent's memory (PSS, swapped out included).
+// BenchmarkCPUPerWaitingAgent holds eight rollouts, or ROLLOUTD_WAITING, whose agents wait for their model. It reports the CPU per agent in
+// percent of a core over 40 s: of rolloutd-dev (all roles and Temporal), of sandboxd, and of the agent. It also reports the agent's memory
+// (PSS, including swapped-out memory).
 //
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x -timeout 60m
 func BenchmarkCPUPerWaitingAgent(b *testing.B) {
@@ -63,13 +64,13 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted", "agent_timeout_s": 7200, "limits": args{"call_s": 3600}})
 	}
 	for _, id := range ids {
-		require.Eventually(b, func() bool { // many agents take long to start, and in no order
+		require.Eventually(b, func() bool { // many agents take long to start, and they start in any order
 			s, err := getState(b.Context(), srv.url, id)
 			return err == nil && s.SessionID != ""
 		}, time.Hour, time.Second, "agent at work")
 	}
 	for b.Loop() {
-		time.Sleep(10 * time.Second) // the starts are over
+		time.Sleep(10 * time.Second) // gives the startup work time to end
 		sandboxd, opencode := watchCPU(b, "sandboxd"), watchCPU(b, "opencode")
 		dev := processCPU(b, srv.cmd.Process.Pid)
 		time.Sleep(seconds * time.Second)
@@ -87,14 +88,14 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 		require.Equal(b, 1, s.Attempt, "%+v", s)
 	}
 	b.ReportMetric(0, "ns/op")
-	for _, id := range ids { // their sandboxes would outlive the server
+	for _, id := range ids { // their sandboxes outlive the server
 		_, err := call(b.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
 		require.NoError(b, err)
 		finalize(b, srv.url, id)
 	}
 }
 
-// waitForWarm waits until n warm sandboxes are ready, by the server's metrics.
+// waitForWarm waits until n warm sandboxes are ready according to the server's metrics.
 func (d *dev) waitForWarm(t testing.TB, n int) {
 	t.Helper()
 	line := fmt.Sprintf("rolloutd_warm_sandboxes{backend=\"local\"} %d\n", n)
@@ -109,7 +110,8 @@ func (d *dev) waitForWarm(t testing.TB, n int) {
 	}, 15*time.Minute, 50*time.Millisecond, line)
 }
 
-// cpuWatch sums the CPU time of the processes of a name, of those too that end meanwhile, as far as they were seen.
+// cpuWatch measures the total CPU time of the processes with a name. It samples them every 100 ms, so it misses the last CPU time of a
+// process that ends.
 type cpuWatch struct {
 	end     chan struct{}
 	watched sync.WaitGroup
@@ -138,7 +140,7 @@ func watchCPU(b *testing.B, name string) *cpuWatch {
 	return w
 }
 
-// stop returns the seconds used since watchCPU.
+// stop returns the CPU seconds used since watchCPU.
 func (w *cpuWatch) stop() (sum float64) {
 	close(w.end)
 	w.watched.Wait()

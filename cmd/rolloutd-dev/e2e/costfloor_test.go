@@ -16,14 +16,16 @@ import (
 const (
 	floorQueue      = "floor"
 	floorApartQueue = "floor-apart"
-	// floorRuns is how many workflows one measurement has, since the kernel counts the time of another process in 10 ms.
+	// floorRuns is the number of workflows per measurement. The kernel counts the CPU time of another process in ticks of 10 ms, so one
+	// workflow is not enough.
 	floorRuns = 10
-	// floorSteps is how many activities or signals a workflow has whose single ones are measured.
+	// floorSteps is the number of activities or signals in the workflows that measure the cost of a single one.
 	floorSteps = 12
 )
 
-// floorShapes have, among others, the activities and the workflow tasks of a rollout. `apart` are those of a rollout whose worker is in another process than
-// Temporal: its activities are in another queue than the workflow. In rolloutd-dev only the first is, CreateSandbox.
+// floorShapes returns the measured workflows. "react" and "opencode" have the activities and workflow tasks of a rollout in rolloutd-dev,
+// where only the first activity, CreateSandbox, is in another task queue than the workflow. "react-apart" is a rollout whose worker is in
+// another process than Temporal: all its activities are in another task queue than the workflow.
 func floorShapes() map[string]floorShape {
 	return map[string]floorShape{
 		"empty":       {},
@@ -36,16 +38,22 @@ func floorShapes() map[string]floorShape {
 	}
 }
 
-// BenchmarkTemporalFloor runs workflows that do nothing on the embedded Temporal server, with the stock worker of its SDK in the process of the
-// benchmark, and reports the CPU milliseconds of both processes: of a workflow with the activities and workflow tasks of a ReACT or an OpenCode
-// rollout; of an empty one, which has one workflow task; of one activity with the workflow task that follows, in the queue of the workflow and in another; and of one signal with its workflow task.
+// BenchmarkTemporalFloor runs workflows that do nothing on the embedded Temporal server. The worker is the unmodified worker of Temporal's
+// SDK and runs in the process of the benchmark. The benchmark reports the CPU milliseconds of both processes for:
+//
+//   - a workflow with the activities and workflow tasks of a ReACT or an OpenCode rollout
+//   - an empty workflow, which has one workflow task
+//   - one activity with the workflow task after it, in the workflow's task queue and in another
+//   - one signal with its workflow task
+//
+// Run it with:
 //
 //	go test ./e2e -run '^$' -bench 'ReactRollout|TemporalFloor' -benchtime 20x
 func BenchmarkTemporalFloor(b *testing.B) {
 	f := startFloor(b)
 	used := map[string]float64{}
 	for _, s := range floorShapes() {
-		f.run(b, s) // what comes with the first is not a cost of each
+		f.run(b, s) // the first run includes one-time costs
 	}
 	n := 0.0
 	for b.Loop() {
@@ -64,10 +72,11 @@ func BenchmarkTemporalFloor(b *testing.B) {
 	}
 }
 
-// floorShape is what a workflow that does nothing waits for: activities one after another, then signals. The first Apart activities are in another queue.
+// floorShape describes a workflow that runs activities one after another and then waits for signals. The first Apart activities are in
+// another task queue.
 type floorShape struct{ Activities, Apart, Signals int }
 
-// floor is an embedded Temporal server, and workers that run workflows which do nothing.
+// floor is an embedded Temporal server with workers for floorFlow.
 type floor struct {
 	server *process
 	client client.Client
@@ -95,7 +104,7 @@ func startFloor(b *testing.B) *floor {
 	return f
 }
 
-// cpuOf is the CPU seconds of a workflow of the shape.
+// cpuOf returns the CPU seconds per workflow of the shape.
 func (f *floor) cpuOf(b *testing.B, s floorShape) float64 {
 	b.Helper()
 	begun := f.cpu(b)
@@ -110,13 +119,13 @@ func (f *floor) run(b *testing.B, s floorShape) {
 	w, err := f.client.ExecuteWorkflow(b.Context(), client.StartWorkflowOptions{TaskQueue: floorQueue, EnableEagerStart: true}, floorFlow, s)
 	require.NoError(b, err)
 	for range s.Signals {
-		time.Sleep(15 * time.Millisecond) // one workflow task for each
+		time.Sleep(15 * time.Millisecond) // gives each signal its own workflow task
 		require.NoError(b, f.client.SignalWorkflow(b.Context(), w.GetID(), "", "next", nil))
 	}
 	require.NoError(b, w.Get(b.Context(), nil))
 }
 
-// cpu is what both processes have used.
+// cpu returns the CPU seconds that both processes have used.
 func (f *floor) cpu(b *testing.B) float64 {
 	b.Helper()
 	var own syscall.Rusage
@@ -124,7 +133,7 @@ func (f *floor) cpu(b *testing.B) float64 {
 	return processCPU(b, f.server.cmd.Process.Pid) + time.Duration(own.Utime.Nano()+own.Stime.Nano()).Seconds()
 }
 
-// floorFlow waits for what the shape says, with the timeouts of a rollout.
+// floorFlow runs the activities of the shape with the timeouts of a rollout, and then waits for its signals.
 func floorFlow(ctx workflow.Context, s floorShape) error {
 	for i := range s.Activities {
 		queue := floorQueue

@@ -26,8 +26,8 @@ const benchReactScript = `
     - text: Done.
 `
 
-// BenchmarkReactRollout runs ReACT rollouts of six turns and five tool calls, and reports the CPU seconds of each: of rolloutd-dev (all roles and
-// Temporal), and of the sandboxd of both sandboxes. The commands' own and the model's are left out.
+// BenchmarkReactRollout runs ReACT rollouts with six turns and five tool calls. It reports the CPU seconds per rollout: of rolloutd-dev (all
+// roles and Temporal), and of sandboxd in both sandboxes. It excludes the CPU time of the commands and of the model.
 //
 //	go test ./e2e -run '^$' -bench ReactRollout -benchtime 20x
 func BenchmarkReactRollout(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkReactRollout(b *testing.B) {
 		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "agent": "react", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
 		require.Equal(b, rollout.Completed, r.Outcome)
 	}
-	one() // what comes with the first is not a cost of each
+	one() // the first rollout includes one-time costs
 	inside := watchCPU(b, "sandboxd")
 	dev, n := processCPU(b, srv.cmd.Process.Pid), 0.0
 	for b.Loop() {
@@ -49,9 +49,9 @@ func BenchmarkReactRollout(b *testing.B) {
 	b.ReportMetric(inside.stop()/n, "sandboxd-s/rollout")
 }
 
-// BenchmarkEpisodeStep resets an episode over a WebSocket and makes steps of `bash -c true` in it, without warm sandboxes and with one, the default.
-// It reports medians: of a step, and of the time from reset to the answer of the first step. The bare command is `bash-ms` of BenchmarkCalls in
-// internal/tool/sandboxtool.
+// BenchmarkEpisodeStep resets an episode over a WebSocket and runs steps of `bash -c true` in it, without warm sandboxes and with one, which
+// is the default. It reports the median time of a step, and the median time from the reset to the answer of the first step. For comparison,
+// `bash-ms` of BenchmarkCalls in internal/tool/sandboxtool is the time of the command alone.
 //
 //	go test ./e2e -run '^$' -bench EpisodeStep -benchtime 20x
 func BenchmarkEpisodeStep(b *testing.B) {
@@ -59,7 +59,7 @@ func BenchmarkEpisodeStep(b *testing.B) {
 	b.Run("warm", func(b *testing.B) { benchEpisodes(b, 1) })
 }
 
-// benchEpisodes plays episodes one after another. Each begins once the one before has ended, and a warm sandbox waits.
+// benchEpisodes plays episodes one after another. Each episode begins when the previous one has ended and the warm sandbox, if any, is ready.
 func benchEpisodes(b *testing.B, warm int) {
 	srv := startDev(b, devOptions{script: benchReactScript, env: []string{"ROLLOUTD_SANDBOX_MEMORY_MIB=256", fmt.Sprint("ROLLOUTD_SANDBOX_WARM=", warm)}})
 	c, resp, err := websocket.DefaultDialer.DialContext(b.Context(), "ws"+strings.TrimPrefix(srv.url, "http")+"/env/tools/ws", http.Header{})
@@ -92,7 +92,7 @@ func benchEpisodes(b *testing.B, warm int) {
 			srv.waitForWarm(b, warm)
 		}
 	}
-	play() // the first brings the pool of warm sandboxes to life
+	play() // the first episode starts the pool of warm sandboxes
 	first, later = nil, nil
 	for b.Loop() {
 		play()

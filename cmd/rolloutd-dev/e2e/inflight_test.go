@@ -21,14 +21,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// slowModel is a scripted model that holds some calls until they are released: one by each value that release gives, and all once it is closed.
+// slowModel is a scripted model that holds some calls. Each value sent to release releases one call, and closing release releases all calls.
 type slowModel struct {
 	url     string
 	held    atomic.Int64
 	release chan struct{}
 }
 
-// startSlowModel starts a model that holds the calls with this text.
+// startSlowModel starts a model that holds the calls whose body contains a text.
 func startSlowModel(b *testing.B, script, holds string) *slowModel {
 	b.Helper()
 	to, err := url.Parse(strings.TrimSuffix(startModel(b, script).url, "/v1"))
@@ -53,7 +53,7 @@ func startSlowModel(b *testing.B, script, holds string) *slowModel {
 	return m
 }
 
-// countOf is the number in a variable of the environment.
+// countOf returns the number in an environment variable, or usual if the variable is not set.
 func countOf(b *testing.B, name string, usual int) int {
 	b.Helper()
 	text := os.Getenv(name)
@@ -65,10 +65,11 @@ func countOf(b *testing.B, name string, usual int) int {
 	return n
 }
 
-// BenchmarkReactInFlight holds ReACT rollouts, each in a sandbox that has run a tool call, while their model thinks; then lets them end, and
-// requires that all complete in their first attempt. It reports what each costs meanwhile: memory in KiB of worker, gateway and server (RSS) and of the
-// sandbox's processes (PSS), and CPU in percent of a core over 30 s; and how many begin and end in a second. Memory counts from processes that have
-// just started; "further" is without what the first rollout of a process takes, which has ended before: code, descriptors, caches.
+// BenchmarkReactInFlight holds ReACT rollouts at a model call, each in a sandbox that has run a tool call. It then releases the calls and
+// requires that all rollouts complete in their first attempt. It reports the costs per held rollout: memory in KiB of worker, gateway and
+// server (RSS) and of the sandbox's processes (PSS), and CPU in percent of a core over 30 s. It also reports how many rollouts begin and end
+// per second. Memory is the growth since the processes have started. "further" is the growth since the first rollout has ended, which
+// excludes what the first rollout of a process takes: code, descriptors, caches.
 //
 //	ROLLOUTD_IN_FLIGHT=1000 go test ./e2e -run '^$' -bench ReactInFlight -benchtime 1x -timeout 40m
 func BenchmarkReactInFlight(b *testing.B) {
@@ -94,14 +95,14 @@ const benchInFlightScript = `
     - text: Done.
 `
 
-// controlPlane are the processes beside the sandboxes, without Temporal.
+// controlPlane are the processes outside the sandboxes, without Temporal.
 var controlPlane = []string{"worker", "gateway", "serve"}
 
 func (a *apart) holdInFlight(b *testing.B, m *slowModel, n int) {
 	b.Helper()
 	before := a.resident(b)
 	finalize(b, a.url, start(b, a.url, args{"instruction": "once", "endpoint": "scripted", "agent": "react"}))
-	time.Sleep(20 * time.Second) // it has returned its memory
+	time.Sleep(20 * time.Second) // gives the processes time to return memory to the kernel
 	first := a.resident(b)
 	begun := time.Now()
 	ids := make([]string, n)
@@ -131,11 +132,12 @@ func (a *apart) holdInFlight(b *testing.B, m *slowModel, n int) {
 	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "ended/s")
 }
 
-// reportHeld reports what the control plane and the sandboxes cost while n rollouts wait, from the memory before, and after the first one.
+// reportHeld reports the costs of the control plane and of the sandboxes while n rollouts wait. before and first are the control plane's
+// memory before and after the first rollout.
 func (a *apart) reportHeld(b *testing.B, before, first map[string]float64, n float64) {
 	b.Helper()
 	const seconds = 30
-	time.Sleep(10 * time.Second) // the starts are over
+	time.Sleep(10 * time.Second) // gives the startup work time to end
 	cpu, inside := map[string]float64{}, watchCPU(b, "sandboxd")
 	for name, r := range a.roles {
 		cpu[name] = processCPU(b, r.cmd.Process.Pid)
@@ -148,7 +150,7 @@ func (a *apart) reportHeld(b *testing.B, before, first map[string]float64, n flo
 	b.ReportMetric(inside.stop()*100/seconds/n, "sandboxd-%/rollout")
 	after, sum, further := a.resident(b), 0.0, 0.0
 	for _, name := range controlPlane {
-		grown := max(after[name]-before[name], 0) / n // one that has shrunk makes up for no other
+		grown := max(after[name]-before[name], 0) / n // a process that has shrunk does not offset the growth of another
 		b.ReportMetric(grown, name+"-KiB/rollout")
 		sum += grown
 		further += max(after[name]-first[name], 0) / n
@@ -160,7 +162,7 @@ func (a *apart) reportHeld(b *testing.B, before, first map[string]float64, n flo
 	}
 }
 
-// resident is the resident memory of the control plane's processes in KiB.
+// resident returns the resident memory of the control plane's processes in KiB.
 func (a *apart) resident(b *testing.B) map[string]float64 {
 	b.Helper()
 	all := map[string]float64{}
@@ -170,7 +172,7 @@ func (a *apart) resident(b *testing.B) map[string]float64 {
 	return all
 }
 
-// each calls do for 0 to n-1, some at a time.
+// each calls do for 0 to n-1, up to 32 at a time.
 func each(b *testing.B, n int, do func(i int)) {
 	b.Helper()
 	var all errgroup.Group

@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// The agent of a rollout is stopped while it waits for a reply, and works on when the reply comes.
+// rolloutd stops the agent's processes while the agent waits for a reply, and continues them when the reply arrives.
 func TestAgentIsStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	gate := startGate(t, agesScript(1, 0))
@@ -54,10 +54,10 @@ func (d site) waitForStopped(t testing.TB, id string) {
 	}, 5*time.Minute, 100*time.Millisecond, "the agent is stopped")
 }
 
-// BenchmarkWaitingAgents has OpenCode rollouts, 24 or ROLLOUTD_WAITING, wait for the second reply of their model at once; then a few at a time get it, and all
-// must complete in their first attempt with reward 1. It reports what each costs while all wait: CPU in percent of a core over 40 s, memory
-// (PSS) in RAM and in swap, and by how much the memory of rolloutd-dev (RSS) grows for each of the second half. Sandboxes swap where the machine has
-// swap.
+// BenchmarkWaitingAgents makes 24 OpenCode rollouts, or ROLLOUTD_WAITING, wait for the second reply of their model at the same time. It then
+// releases a few replies at a time, and requires that all rollouts complete in their first attempt with reward 1. It reports the costs per
+// agent while all wait: CPU in percent of a core over 40 s, memory (PSS) in RAM and in swap, and the growth of rolloutd-dev's memory (RSS)
+// per agent of the second half. Sandboxes use swap if the machine has swap.
 //
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
 func BenchmarkWaitingAgents(b *testing.B) {
@@ -85,14 +85,14 @@ func BenchmarkWaitingAgents(b *testing.B) {
 		for range min(n, repliesAtOnce) {
 			model.release <- struct{}{}
 		}
-		var ends errgroup.Group // all are awaited at once: any of them may get the next reply
+		var ends errgroup.Group // waits for all at once, since any agent may get the next reply
 		for _, id := range ids {
 			ends.Go(func() error {
 				r := finalize(b, srv.url, id)
 				require.Equal(b, rollout.Completed, r.Outcome, deref(r.Error))
 				require.Len(b, r.Attempts, 1)
 				require.InDelta(b, 1.0, *r.Reward, 0)
-				model.release <- struct{}{} // for the next one
+				model.release <- struct{}{} // for the next agent
 				return nil
 			})
 		}
@@ -102,14 +102,14 @@ func BenchmarkWaitingAgents(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// repliesAtOnce is how many agents go on at a time: each reads its memory back.
+// repliesAtOnce is the number of agents that continue at a time. It is small because each agent reads its memory back from swap.
 const repliesAtOnce = 6
 
-// reportWaiting reports what each agent of these rollouts costs, which all wait.
+// reportWaiting reports the costs per agent of these rollouts while all of them wait.
 func (d *dev) reportWaiting(b *testing.B, ids []string) {
 	b.Helper()
 	const seconds = 40
-	time.Sleep(60 * time.Second) // the last one is stopped, and swapped out
+	time.Sleep(60 * time.Second) // gives the last agent time to be stopped and swapped out
 	n := float64(len(ids))
 	pids := map[string][]int{"opencode": inRollouts(b, "opencode", ids), "sandboxd": inRollouts(b, "sandboxd", ids), "rolloutd-dev": {d.cmd.Process.Pid}}
 	require.Len(b, pids["opencode"], len(ids))
@@ -134,7 +134,7 @@ func (d *dev) reportWaiting(b *testing.B, ids []string) {
 	b.ReportMetric(sum("opencode", func(pid int) float64 { return memory(b, pid, "SwapPss:") })/n/1024, "opencode-swapped-MiB/agent")
 }
 
-// inRollouts are the processes of a name in the sandboxes of the rollouts' first attempts.
+// inRollouts returns the processes with a name in the sandboxes of the rollouts' first attempts.
 func inRollouts(b *testing.B, name string, ids []string) (pids []int) {
 	b.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -162,7 +162,7 @@ func hasSwap(b *testing.B) bool {
 	return strings.Count(string(text), "\n") > 1
 }
 
-// awaitHeld waits until n agents wait for a reply.
+// awaitHeld waits until the model holds n calls.
 func (m *slowModel) awaitHeld(b *testing.B, n int) {
 	b.Helper()
 	begun := time.Now()
