@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
-// cluster is a deployment of several hosts: Temporal, servers, and hosts with a gateway, a worker and a data folder each. They share a bucket.
+// cluster is a deployment of several hosts: Temporal, servers, and hosts with a gateway, a worker and a data folder each. All share a bucket.
 type cluster struct {
 	t        *testing.T
 	temporal string
@@ -26,13 +26,13 @@ type cluster struct {
 	data     []string // all data folders
 }
 
-// fleetHost is one of the hosts; its worker has one slot, where a test does not say otherwise.
+// fleetHost is one of the hosts. Its worker has one slot unless a test sets another number.
 type fleetHost struct {
-	name            string // in the deployment
+	name            string // the host's name in the deployment
 	gateway, worker *role
 }
 
-// startCluster starts the roles of a cluster. Those of ours get the settings more, too.
+// startCluster starts the roles of a cluster. more is additional environment of all roles except Temporal.
 func startCluster(t *testing.T, hosts, servers int, modelURL string, more ...string) *cluster {
 	t.Helper()
 	f := &cluster{t: t, bucket: s3test.Start(t)}
@@ -72,14 +72,14 @@ func startCluster(t *testing.T, hosts, servers int, modelURL string, more ...str
 	return f
 }
 
-// folder is a fresh data folder.
+// folder returns a new data folder.
 func (f *cluster) folder() string {
 	dir := dataFolder(f.t)
 	f.data = append(f.data, dir)
 	return dir
 }
 
-// start starts a role and waits until it is up.
+// start starts a role and waits until it is ready.
 func (f *cluster) start(r *role) {
 	f.t.Helper()
 	r.process = startProcess(f.t, r.env, r.binary, r.args...)
@@ -87,7 +87,7 @@ func (f *cluster) start(r *role) {
 	r.ready(f.t, r.health)
 }
 
-// list has the hosts by their names, as a server lists them.
+// list returns the hosts that a server lists, by name.
 func (f *cluster) list(server string) map[string]fleet.Host {
 	f.t.Helper()
 	all := map[string]fleet.Host{}
@@ -97,7 +97,7 @@ func (f *cluster) list(server string) map[string]fleet.Host {
 	return all
 }
 
-// await waits until a server has an answer of a host that is as the test wants it.
+// await waits until a server lists the host without an error and ok accepts the host.
 func (f *cluster) await(server, host string, ok func(fleet.Host) bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -106,7 +106,7 @@ func (f *cluster) await(server, host string, ok func(fleet.Host) bool) {
 	}, 5*time.Minute, 50*time.Millisecond, "host %s", host)
 }
 
-// drain drains a host or resumes it, as an operator does, and waits until the host obeys.
+// drain drains or resumes a host, as an operator does, and waits until the host has the state.
 func (f *cluster) drain(server, host, what string, state fleet.State) {
 	f.t.Helper()
 	post(f.t, server+"/hosts/"+host+"/"+what, nil, "")
@@ -117,7 +117,7 @@ func inState(s fleet.State) func(fleet.Host) bool {
 	return func(h fleet.Host) bool { return h.State == s }
 }
 
-// hostOf is the host of the rollout's attempt.
+// hostOf returns the host of the rollout's attempt.
 func hostOf(t *testing.T, server, id string) string {
 	t.Helper()
 	s := decode[rollout.State](t, get(t, server+"/rollouts/"+id))
@@ -125,7 +125,7 @@ func hostOf(t *testing.T, server, id string) string {
 	return s.Host
 }
 
-// requireSecretsKept checks that no log, data folder or stored blob has the secret of the bucket.
+// requireSecretsKept checks that no log, data folder or stored blob contains the bucket's secret key.
 func (f *cluster) requireSecretsKept() {
 	f.t.Helper()
 	look := func(path string, text []byte) {
@@ -141,9 +141,9 @@ func (f *cluster) requireSecretsKept() {
 	}
 }
 
-// Three hosts of one slot each and two servers, with nothing shared but Temporal and a bucket. Episodes spread over the hosts and are
-// continued from the other server, also after a host's processes were killed; a drained host finishes what it has and takes nothing new,
-// also after its restart; a group of rollouts runs on the others.
+// Three hosts with one slot each and two servers share only Temporal and a bucket. Each host runs an episode, and clients continue the
+// episodes over the other server, also after the processes of a host were killed. A drained host finishes its episode and accepts nothing
+// new, also after its restart. A group of rollouts runs on the other hosts.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, 2, startModel(t, "").url)
@@ -202,7 +202,8 @@ func TestFleet(t *testing.T) {
 	f.requireSecretsKept()
 }
 
-// A host that is killed and stays away costs its rollout an attempt, and nothing else. It takes three minutes, most of them waiting.
+// A host is killed and not restarted. Its rollout loses one attempt and completes in the next. The test takes three minutes, mostly of
+// waiting.
 func TestFleetLosesAHost(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_FLEET") == "" {
 		t.Skip("ROLLOUTD_TEST_FLEET is not set")

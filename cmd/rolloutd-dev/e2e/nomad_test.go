@@ -11,14 +11,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// A pool grows with the rollouts that wait, is scaled 1 → 3 → 1 under load, and is taken down under load: no rollout loses an attempt, and
-// no deployment is made. Nomad's agent is killed and started again meanwhile.
+// A pool grows with the number of waiting rollouts, is scaled 1 → 3 → 1 under load, and is taken down under load. Nomad's agent is killed and
+// started again during the scaling. No rollout loses an attempt, and Nomad makes no deployment.
 func TestNomadPoolScales(t *testing.T) {
 	f := startNomadFleet(t, nomadFleetOptions{})
 	require.Contains(t, f.command("up", "p"), "1 to 4 hosts of 2 slots in Nomad job hosts")
 	f.await("one host", hostsRun(1))
 
-	all := []nomadEpisode{f.play(), f.play(), f.play()} // the third one needs a second host
+	all := []nomadEpisode{f.play(), f.play(), f.play()} // the third episode needs a second host
 	f.await("two hosts", hostsRun(2))
 	f.command("scale", "p", "3")
 	f.await("three hosts", hostsRun(3))
@@ -56,8 +56,9 @@ func TestNomadPoolScales(t *testing.T) {
 	f.awaitPurged()
 }
 
-// Operators change the job by hand: a job with another owner is left alone, one that was stopped stays stopped until the pool is started again, one that was
-// purged is made again. Then one allocation of a group under load has its worker killed, which costs nothing, and one is stopped, which costs its rollouts an attempt.
+// Operators change the job by hand. rolloutd does not change a job with another owner. A stopped job stays stopped until the pool is started
+// again. A purged job is created again. Under load, killing the worker of one allocation costs no attempt, and stopping another allocation
+// costs its rollouts one attempt.
 func TestNomadPoolByHand(t *testing.T) {
 	f := startNomadFleet(t, nomadFleetOptions{})
 	f.command("up", "p")

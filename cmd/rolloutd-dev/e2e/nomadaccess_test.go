@@ -16,16 +16,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
 )
 
-// The region and the namespace of a guarded Nomad. It has the namespace default too.
+// The region and the namespace of a Nomad with access control. This Nomad also has the namespace default.
 const (
 	nomadRegion    = "lab"
 	nomadNamespace = "train"
 )
 
-// nomadGuard makes a Nomad check tokens, and the certificates of all that call it.
+// nomadGuard makes a Nomad require tokens and the certificates of its clients.
 type nomadGuard struct {
 	ca    *certtest.Authority
-	admin string // a token that may do anything
+	admin string // a token with all rights
 }
 
 func newNomadGuard(t *testing.T) *nomadGuard {
@@ -38,7 +38,7 @@ func newNomadGuard(t *testing.T) *nomadGuard {
 	return &nomadGuard{ca: ca, admin: uuid.NewString()}
 }
 
-// agent is the guard's part of the agent's configuration.
+// agent returns the guard's part of the configuration of Nomad's agent.
 func (g *nomadGuard) agent() string {
 	return fmt.Sprintf(`
 region = %q
@@ -57,7 +57,7 @@ tls {
 `, nomadRegion, g.ca.File("ca.pem"), g.ca.File("agent.pem"), g.ca.File("agent.key"))
 }
 
-// client is how the test itself reaches Nomad.
+// client returns the configuration of the test's own client.
 func (g *nomadGuard) client(url string) *api.Config {
 	return &api.Config{
 		Address: url, Region: nomadRegion, Namespace: nomadNamespace, SecretID: g.admin,
@@ -65,11 +65,11 @@ func (g *nomadGuard) client(url string) *api.Config {
 	}
 }
 
-// open makes the admin's token and the namespace, once.
+// open creates the admin's token and the namespace, unless they exist.
 func (g *nomadGuard) open(t *testing.T, c *api.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, _, _ = c.ACLTokens().BootstrapOpts(g.admin, nil) // the agent may have no leader yet, or the token already
+		_, _, _ = c.ACLTokens().BootstrapOpts(g.admin, nil) // this fails while the agent has no leader, or if the token exists
 		_, _, err := c.ACLTokens().Self(nil)
 		return err == nil
 	}, 5*time.Minute, 100*time.Millisecond, "Nomad takes no token")
@@ -77,7 +77,7 @@ func (g *nomadGuard) open(t *testing.T, c *api.Client) {
 	require.NoError(t, err)
 }
 
-// token makes a token with the capabilities in a namespace.
+// token creates a token with the capabilities in a namespace.
 func (g *nomadGuard) token(t *testing.T, c *api.Client, namespace, capabilities string) string {
 	t.Helper()
 	name := uuid.NewString()
@@ -88,12 +88,12 @@ func (g *nomadGuard) token(t *testing.T, c *api.Client, namespace, capabilities 
 	return token.SecretID
 }
 
-// access is how a server reaches Nomad with a token and a certificate.
+// access returns the access of a server to Nomad with a token and a certificate.
 func (g *nomadGuard) access(token, cert string) nomad.Access {
 	return nomad.Access{Token: token, CACert: g.ca.File("ca.pem"), ClientCert: g.ca.File(cert + ".pem"), ClientKey: g.ca.File(cert + ".key")}
 }
 
-// env is the environment of such a server.
+// env returns the environment of a server with this access.
 func (g *nomadGuard) env(token, cert string) []string {
 	a := g.access(token, cert)
 	return []string{"NOMAD_TOKEN=" + a.Token, "NOMAD_CACERT=" + a.CACert, "NOMAD_CLIENT_CERT=" + a.ClientCert, "NOMAD_CLIENT_KEY=" + a.ClientKey}
@@ -101,8 +101,8 @@ func (g *nomadGuard) env(token, cert string) []string {
 
 const documentedRights = `"read-job", "submit-job"`
 
-// The rights that docs/deployment.md names are enough for a pool, and a token without one of them, an unknown one, another region, another
-// authority and an expired certificate are refused with the setting to change. Nothing is written then.
+// The rights in docs/deployment.md are enough for a pool. A token without one of them, an unknown token, another region, another certificate
+// authority and an expired certificate cause an error that names the setting to change. In these cases nothing is written.
 func TestNomadRights(t *testing.T) {
 	g := newNomadGuard(t)
 	a := startNomad(t, nomadOptions{guard: g})
@@ -169,8 +169,8 @@ func TestNomadRights(t *testing.T) {
 	require.Nil(t, a.job(t, nomadJob))
 }
 
-// A pool on a Nomad with tokens, mutual TLS, a region and a namespace. The server's token and certificate become wrong while hosts run: they
-// run on, the job stays as it is, and the status tells why. No log, data folder or stored object has a token.
+// A pool runs on a Nomad with tokens, mutual TLS, a region and a namespace. The server's token and certificate become invalid while hosts
+// run. The hosts keep running, the job does not change, and the status has the reason. No log, data folder or stored object contains a token.
 func TestNomadPoolGuarded(t *testing.T) {
 	g := newNomadGuard(t)
 	unknown := uuid.NewString()
@@ -205,7 +205,7 @@ func TestNomadPoolGuarded(t *testing.T) {
 	f.requireAbsent(token, unknown, g.admin)
 }
 
-// requireAbsent checks that no log, data folder or stored object has one of the secrets.
+// requireAbsent checks that no log, data folder or stored object contains one of the secrets.
 func (f *nomadFleet) requireAbsent(secrets ...string) {
 	f.t.Helper()
 	look := func(path string, text []byte) {

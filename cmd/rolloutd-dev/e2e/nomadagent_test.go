@@ -20,23 +20,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// nomadAgent is a real Nomad: a server and a client in one process, with a state that outlives it.
+// nomadAgent is a real Nomad: a server and a client in one process. Its state survives the process.
 type nomadAgent struct {
 	*process
 	url, config, data, driver string
 	client                    *api.Client
-	guard                     *nomadGuard // nil: none
+	guard                     *nomadGuard // nil: no access control
 }
 
-// nomadOptions are what a test changes of its Nomad.
+// nomadOptions are a test's changes to its Nomad.
 type nomadOptions struct {
 	driver string // empty: raw_exec
 	plugin string // configuration of the driver; empty: that of raw_exec
-	client string // more configuration of the client
+	client string // additional configuration of the client
 	guard  *nomadGuard
 }
 
-// startNomad starts the agent that ROLLOUTD_TEST_NOMAD names. The test is skipped where there is none.
+// startNomad starts the binary that ROLLOUTD_TEST_NOMAD names. It skips the test if the variable is not set or the test does not run as root.
 func startNomad(t *testing.T, o nomadOptions) *nomadAgent {
 	t.Helper()
 	if os.Getenv("ROLLOUTD_TEST_NOMAD") == "" {
@@ -105,7 +105,7 @@ func (a *nomadAgent) start(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 	p := &process{cmd: exec.Command(os.Getenv("ROLLOUTD_TEST_NOMAD"), "agent", "-config", a.config), done: make(chan struct{}), log: log.Name()}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(environ(), "NOMAD_TEST_DATA="+a.data+"/") // by which clean knows its children
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(environ(), "NOMAD_TEST_DATA="+a.data+"/") // clean finds its child processes by this variable
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends
@@ -125,7 +125,7 @@ func (a *nomadAgent) start(t *testing.T) {
 	}, 5*time.Minute, 100*time.Millisecond, "Nomad has no node that is ready")
 }
 
-// job is the pool's job; nil: there is none.
+// job returns the job with the id, or nil if there is none.
 func (a *nomadAgent) job(t *testing.T, id string) *api.Job {
 	t.Helper()
 	job, _, err := a.client.Jobs().Info(id, nil)
@@ -137,7 +137,7 @@ func (a *nomadAgent) job(t *testing.T, id string) *api.Job {
 	return job
 }
 
-// live are the allocations of the job that Nomad runs or is about to.
+// live returns the ids of the job's running and pending allocations.
 func (a *nomadAgent) live(t *testing.T, id string) (ids []string) {
 	t.Helper()
 	all, _, err := a.client.Jobs().Allocations(id, true, nil)
@@ -150,20 +150,21 @@ func (a *nomadAgent) live(t *testing.T, id string) (ids []string) {
 	return ids
 }
 
-// purge ends the job and waits until nothing of it runs, so that a failed test leaves nothing behind.
+// purge stops the job and waits until it has no live allocation, so that a failed test leaves no processes.
 func (a *nomadAgent) purge(t *testing.T, id string) {
 	if _, _, err := a.client.Jobs().Deregister(id, false, nil); err != nil {
-		return // the agent is gone, or the job
+		return // the agent or the job does not exist any more
 	}
 	require.Eventually(t, func() bool { return len(a.live(t, id)) == 0 }, 5*time.Minute, 100*time.Millisecond)
 }
 
-// clean ends what a killed agent left running, and unmounts the secrets folders of its allocations, which the agent leaves mounted.
+// clean kills the processes that a killed agent has not ended. It also unmounts the secrets folders of the allocations, which the agent does
+// not unmount.
 func (a *nomadAgent) clean(t *testing.T) {
 	all, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(t, err)
 	for _, proc := range all {
-		env, _ := os.ReadFile(filepath.Join(proc, "environ")) // it may have ended
+		env, _ := os.ReadFile(filepath.Join(proc, "environ")) // the process may have ended
 		args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && strings.Contains(string(env)+string(args), a.data+"/") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The wall time of 40 rollouts on a pool of four hosts with ten slots each, over that on four such hosts without Nomad. Both run on this
-// machine, in turns. It prints the median of the ratios, and fails only where a rollout does.
+// The test measures the wall time of 40 rollouts on a pool of four hosts with ten slots each, relative to four such hosts without Nomad. Both
+// run on this machine, alternately. The test logs the median of the ratios and fails only if a rollout fails.
 func TestNomadPoolOverBareHosts(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_NOMAD") == "" {
 		t.Skip("ROLLOUTD_BENCH_NOMAD is not set (make bench-nomad)")
@@ -38,7 +38,7 @@ func TestNomadPoolOverBareHosts(t *testing.T) {
 		return time.Since(begun)
 	}
 	sides := []string{f.url, bare.servers[0]}
-	for _, url := range sides { // the first rollouts of a host open its folders
+	for _, url := range sides { // the first rollouts of a host also open its folders
 		round(url)
 	}
 	var ratios []float64

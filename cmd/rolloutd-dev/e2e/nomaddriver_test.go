@@ -14,18 +14,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
-// The places of what a host needs in its root file system.
+// The paths of rolloutd's files in the root file system of a host.
 const (
 	hostBinary = "/usr/local/bin/rolloutd"
 	hostConfig = "/etc/rolloutd/host.yaml"
 	hostCerts  = "/etc/rolloutd/certs"
 )
 
-// hostRoot is a root file system with rolloutd and sandboxd, the certificates, and a configuration whose only backend is docker.
+// hostRoot creates a root file system with rolloutd and sandboxd, the certificates, and a configuration whose only backend is docker.
 func hostRoot(t *testing.T, certs string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o755)) // the driver exec runs hosts as an ordinary user
+	require.NoError(t, os.Chmod(dir, 0o755)) // the driver exec runs hosts as an unprivileged user
 	require.NoError(t, imagetest.Fill(dir, append(imagetest.Programs(), "rg")))
 	require.NoError(t, imagetest.Glibc(dir))
 	for at, from := range map[string]string{
@@ -36,7 +36,7 @@ func hostRoot(t *testing.T, certs string) string {
 		require.NoError(t, err)
 		writeHostFile(t, dir+at, text)
 	}
-	const authorities = "/etc/ssl/certs/ca-certificates.crt" // the tester's environment, which the driver exec passes on, may name it
+	const authorities = "/etc/ssl/certs/ca-certificates.crt" // the test's environment, which the driver exec passes to hosts, may name this file
 	if text, err := os.ReadFile(authorities); err == nil {
 		writeHostFile(t, dir+authorities, text)
 	}
@@ -51,8 +51,8 @@ func writeHostFile(t *testing.T, path string, text []byte) {
 	require.NoError(t, os.WriteFile(path, text, 0o755))
 }
 
-// Hosts that are containers or in a chroot of Nomad's, without privileges: their sandboxes are containers of a daemon that they reach by TLS.
-// A host with the backend local needs privileges there that not every machine has.
+// Hosts run without privileges, as containers or in a chroot of Nomad. Their sandboxes are containers of a daemon that they reach by TLS. The
+// test does not use the backend local, which needs privileges in such hosts that not every machine has.
 func TestNomadPoolDrivers(t *testing.T) {
 	engine := dockertest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1", "rg"))
@@ -83,7 +83,7 @@ func TestNomadPoolDrivers(t *testing.T) {
 	}
 }
 
-// chroot lets Nomad's client build the file system of its tasks from root.
+// chroot returns the configuration with which Nomad's client builds the file system of its tasks from root.
 func chroot(root string) string {
 	text := "chroot_env {\n"
 	for _, dir := range []string{"bin", "etc", "lib", "lib64", "usr"} {

@@ -34,17 +34,17 @@ type nomadFleet struct {
 	config string
 	data   []string // data folders of the roles that are not hosts
 	logs   []string
-	n      int // of the episodes begun
+	n      int // the number of episodes begun
 }
 
-// nomadFleetOptions are what a test changes of its fleet.
+// nomadFleetOptions are a test's changes to its fleet.
 type nomadFleetOptions struct {
 	nomad  nomadOptions
 	serve  []string       // environment of the server
 	pool   map[string]any // settings of the pool
-	env    map[string]any // of the hosts
-	config map[string]any // sections of the server's configuration, beside its pools
-	script string         // of the model; empty: the demo's
+	env    map[string]any // environment of the hosts
+	config map[string]any // additional sections of the server's configuration
+	script string         // script of the model; empty: the demo's
 }
 
 func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
@@ -88,7 +88,7 @@ func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
 	return f
 }
 
-// folder is a fresh data folder.
+// folder returns a new data folder.
 func (f *nomadFleet) folder() string {
 	dir := dataFolder(f.t)
 	f.data = append(f.data, dir)
@@ -102,7 +102,7 @@ func (f *nomadFleet) start(r *role, env ...string) {
 	r.ready(f.t, r.health)
 }
 
-// serve starts the server, or starts it again with another environment.
+// serve starts the server, or restarts it, with additional environment.
 func (f *nomadFleet) serve(env ...string) {
 	f.t.Helper()
 	if f.server.process != nil {
@@ -111,7 +111,7 @@ func (f *nomadFleet) serve(env ...string) {
 	f.start(f.server, env...)
 }
 
-// command runs `rolloutd pool`.
+// command runs `rolloutd pool` and returns its output.
 func (f *nomadFleet) command(args ...string) string {
 	f.t.Helper()
 	cmd := exec.CommandContext(f.t.Context(), filepath.Join(bin, "rolloutd"), append([]string{"pool"}, append(args, "--config", f.config)...)...)
@@ -121,7 +121,7 @@ func (f *nomadFleet) command(args ...string) string {
 	return string(out)
 }
 
-// await waits until the pool is as the test wants it.
+// await waits until ok accepts the pool's status, and returns this status.
 func (f *nomadFleet) await(what string, ok func(pool.Status) bool) pool.Status {
 	f.t.Helper()
 	f.t.Log("wait for", what)
@@ -142,7 +142,7 @@ func (f *nomadFleet) await(what string, ok func(pool.Status) bool) pool.Status {
 	return got.Status
 }
 
-// assertEventually waits for a condition in the caller's goroutine.
+// assertEventually waits for a condition in the caller's goroutine and reports whether the condition was met in time.
 func assertEventually(ok func() bool, bound, pause time.Duration) bool {
 	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(pause) {
 		if ok() {
@@ -162,7 +162,7 @@ func (f *nomadFleet) awaitPurged() {
 	require.True(f.t, assertEventually(func() bool { return f.nomad.job(f.t, nomadJob) == nil }, 5*time.Minute, 100*time.Millisecond), "the job is not purged")
 }
 
-// running counts the hosts that take rollouts.
+// running counts the hosts that accept rollouts.
 func running(s pool.Status) (n int) {
 	for _, h := range s.Hosts {
 		if h.State == fleet.Running {
@@ -176,7 +176,7 @@ func hostsRun(n int) func(pool.Status) bool {
 	return func(s pool.Status) bool { return s.Error == "" && running(s) == n && len(s.Hosts) == n }
 }
 
-// play begins an episode, which holds a slot until it is graded, and makes a step. It waits for a slot.
+// play waits for a slot, begins an episode and runs one step. The episode occupies the slot until it is graded.
 func (f *nomadFleet) play() nomadEpisode {
 	f.t.Helper()
 	f.t.Log("episode", f.n+1)
@@ -194,7 +194,7 @@ type nomadEpisode struct {
 	id string
 }
 
-// finish makes the last step, and checks that the episode lost nothing.
+// finish runs the last step, submits, and checks that the episode lost nothing.
 func (e nomadEpisode) finish() {
 	t := e.f.t
 	t.Helper()
@@ -206,7 +206,7 @@ func (e nomadEpisode) finish() {
 	require.Len(t, finalize(t, e.f.url, e.id).Attempts, 1)
 }
 
-// change changes the job as an operator does.
+// change registers a changed job, as an operator does by hand.
 func (f *nomadFleet) change(change func(*api.Job)) {
 	f.t.Helper()
 	job := f.nomad.job(f.t, nomadJob)

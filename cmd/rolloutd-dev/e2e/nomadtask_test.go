@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// One task file, by both agents, on a pool of two hosts: each host gives the result that a single machine gives. Then the allocation under a rollout of OpenCode
-// is stopped, and the rollout ends on another host.
+// Both agents run one task file on a pool of two hosts, and each host gives the same result as a single machine. Then the allocation that
+// runs a rollout of OpenCode is stopped, and the rollout ends on another host.
 func TestNomadPoolRunsATaskFile(t *testing.T) {
 	demo, err := os.ReadFile(filepath.Join("..", "..", "..", "internal", "scripted", "demo.yaml"))
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 	f.command("up", "p")
 	f.await("two hosts", hostsRun(2))
 	var ran []string
-	busy := f.play() // the one slot of a host: rollouts run on the other
+	busy := f.play() // this occupies the only slot of a host, so rollouts run on the other host
 	for range 2 {
 		holder := hostOf(t, f.url, busy.id)
 		for agent, want := range want {
@@ -70,7 +70,7 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 	require.Len(t, result.ProxyTurns, 4, "the turns of the second attempt alone")
 }
 
-// stopAllocation has Nomad stop the allocation that runs a host.
+// stopAllocation stops the allocation that runs a host.
 func (f *nomadFleet) stopAllocation(host string) {
 	f.t.Helper()
 	for _, id := range f.nomad.live(f.t, nomadJob) {

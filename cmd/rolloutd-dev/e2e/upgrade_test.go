@@ -19,7 +19,7 @@ import (
 // deployment is the name of the worker deployment of these tests.
 const deployment = "rolloutd"
 
-// buildAs builds rolloutd once more, as that version, and returns its name among the binaries.
+// buildAs builds rolloutd with the version and returns the name of the binary in bin.
 func buildAs(t *testing.T, version string) string {
 	t.Helper()
 	name := "rolloutd-" + version
@@ -31,7 +31,7 @@ func buildAs(t *testing.T, version string) string {
 	return name
 }
 
-// makeCurrent has new workflows begin on that build, once Temporal knows of it.
+// makeCurrent makes a build the current version, on which new workflows begin. It retries until Temporal has registered the build.
 func makeCurrent(t *testing.T, c client.Client, build string) {
 	t.Helper()
 	var err error
@@ -41,7 +41,7 @@ func makeCurrent(t *testing.T, c client.Client, build string) {
 	}, 5*time.Minute, 100*time.Millisecond, "build %s: %v", build, err)
 }
 
-// buildOf is the build that runs the workflow of a rollout.
+// buildOf returns the build that runs the workflow of a rollout.
 func buildOf(t *testing.T, c client.Client, id string) string {
 	t.Helper()
 	d, err := c.DescribeWorkflowExecution(t.Context(), rollout.WorkflowID(id), "")
@@ -51,7 +51,7 @@ func buildOf(t *testing.T, c client.Client, id string) string {
 	return version.GetBuildId()
 }
 
-// runningOn is how many workflows that build has.
+// runningOn returns the number of running workflows of a build.
 func runningOn(t *testing.T, c client.Client, build string) int64 {
 	t.Helper()
 	n, err := c.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
@@ -61,8 +61,8 @@ func runningOn(t *testing.T, c client.Client, build string) int64 {
 	return n.GetCount()
 }
 
-// A rollout stays on the build that began it. With the next build current, new ones begin there, the old host drains, and the old build
-// is stopped once it has no workflow any more.
+// A rollout stays on the build on which it began. After the next build becomes current, new rollouts begin on it and the old host drains. The
+// old build is stopped when it has no running workflow.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	next := buildAs(t, "next")
@@ -71,7 +71,7 @@ func TestRollingUpgrade(t *testing.T) {
 		"ROLLOUTD_STORE_URL=" + t.TempDir(), "ROLLOUTD_ENCRYPTION_KEY=" + strings.Repeat("1f", 32), "ROLLOUTD_WORKER_DEPLOYMENT=" + deployment,
 	}})
 	c := a.client(t)
-	makeCurrent(t, c, "dev") // what the version of a build without one is
+	makeCurrent(t, c, "dev") // the version of a build that sets none
 	old := player{a.url, "old"}
 	begun, err := old.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = a`}})
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestRollingUpgrade(t *testing.T) {
 	require.Equal(t, rollout.Completed, third.Outcome, deref(third.Error))
 }
 
-// startNextHost starts a gateway and a worker of that binary on a data folder of their own, and returns the host's name.
+// startNextHost starts a gateway and a worker of the binary on a new data folder, and returns the host's name.
 func startNextHost(t *testing.T, a *apart, binary string) string {
 	t.Helper()
 	p, data := freePorts(t, 3), dataFolder(t)
@@ -125,7 +125,7 @@ func startNextHost(t *testing.T, a *apart, binary string) string {
 	return strings.TrimSpace(string(id))
 }
 
-// withoutMetrics is the environment of another process, which listens elsewhere.
+// withoutMetrics returns the environment without the address of the metrics, since another process needs another address.
 func withoutMetrics(env []string) (rest []string) {
 	for _, pair := range env {
 		if !strings.HasPrefix(pair, "ROLLOUTD_METRICS_LISTEN=") {
