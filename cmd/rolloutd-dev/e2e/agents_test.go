@@ -11,9 +11,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Real command-line agents work on the demo task, each over its own model API: Codex over Responses, Claude Code over Messages, Qwen
-// Code over chat completions, Gemini CLI over Google's API. They are graded and their calls are captured as those of OpenCode. Translated into chat completions, the calls of all of them have
-// token ids and can be trained on.
+// Real command-line agents work on the demo task, each with its own model API: Codex with Responses, Claude Code with Messages, Qwen Code
+// with chat completions, Gemini CLI with Google's API. rolloutd grades them and captures their calls as it does for OpenCode. Calls that the
+// gateway translates to chat completions have token ids and can be trained on.
 func TestRolloutsOfCommandAgents(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -62,7 +62,8 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 	}
 }
 
-// An agent that the operator describes: it reads the instruction from a file, and a child of it calls the model.
+// The operator's configuration describes the agent. The agent reads its instruction from a file, and a child process of the agent calls the
+// model.
 func TestConfiguredAgent(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -7,30 +7,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 )
 
-// apart is rolloutd as four processes, on one host and one data folder.
+// apart is a rolloutd deployment of four processes on one host with one data folder.
 type apart struct {
 	site
-	t     testing.TB // whose end is theirs
+	t     testing.TB // the processes stop when this test ends
 	roles map[string]*role
-	links map[string]*deadpathtest.Link // of connections; none where they are not linked
+	links map[string]*deadpathtest.Link // by name of the connection; empty unless apartOptions.linked is set
 }
 
-// apartOptions say how the four differ from what an operator starts.
+// apartOptions are the differences from a deployment that an operator starts.
 type apartOptions struct {
-	modelURL string   // of endpoint "scripted"
-	linked   bool     // the connections between roles, and to the model, go over links that break
-	env      []string // more environment, of all
-	serveEnv []string // more environment, of serve alone
+	modelURL string   // URL of endpoint "scripted"
+	linked   bool     // connections between roles and to the model use links that the test can break
+	env      []string // additional environment of all processes
+	serveEnv []string // additional environment of serve only
 }
 
-// role is how one of them is started, and where it tells that it is up.
+// role is the command line, the environment and the health URL of one process.
 type role struct {
 	*process
 	binary string
 	args   []string
 	env    []string
 	health string
-	// metrics is what Prometheus scrapes; "": nothing.
+	// metrics is the URL that Prometheus scrapes; empty if the process has none.
 	metrics string
 }
 
@@ -53,7 +53,7 @@ func startApart(t testing.TB, o apartOptions) *apart {
 	env := func(metrics, temporal string) []string {
 		return append([]string{
 			"TEMPORAL_ADDRESS=" + temporal, "SCRIPTED_URL=" + modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics,
-			"ROLLOUTD_ALLOW_HOSTS=127.0.0.0/8", // clients of these tests have their models on this machine
+			"ROLLOUTD_ALLOW_HOSTS=127.0.0.0/8", // the models of these tests run on this machine
 			"ROLLOUTD_SANDBOX_WARM=0",
 		}, o.env...)
 	}
@@ -84,14 +84,14 @@ func startApart(t testing.TB, o apartOptions) *apart {
 	return a
 }
 
-// link is the address of a new link to an address.
+// link starts a link to an address and returns the address of the link.
 func (a *apart) link(name, address string) string {
 	l := deadpathtest.New(a.t, address)
 	a.links[name] = l
 	return l.Address()
 }
 
-// start starts one of the four and waits until it is up.
+// start starts a role and waits until it is ready.
 func (a *apart) start(name string) {
 	a.t.Helper()
 	r := a.roles[name]

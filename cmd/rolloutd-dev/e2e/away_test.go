@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// shortScript has OpenCode or the ReACT agent write one line.
+// shortScript makes OpenCode or the ReACT agent write one line.
 const shortScript = `
 - match: write a line with opencode
   turns:
@@ -33,10 +33,10 @@ const shortScript = `
 
 const (
 	shortLimit = 20 * time.Second
-	noWorker   = shortLimit + 4*time.Second // longer than the heartbeat timeout, too
+	noWorker   = shortLimit + 4*time.Second // also longer than the heartbeat timeout
 )
 
-// heldCall is a model whose first call after a tool's result waits for release. It closes reached when that call has come.
+// heldCall is a model that holds the first call after a tool result until release is closed. It closes reached when that call arrives.
 type heldCall struct {
 	url     string
 	reached chan struct{}
@@ -49,7 +49,7 @@ func startHeldCall(t *testing.T) heldCall {
 	require.NoError(t, err)
 	h := heldCall{reached: make(chan struct{}), release: make(chan struct{})}
 	model := httputil.NewSingleHostReverseProxy(to)
-	model.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // the caller is gone
+	model.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // the caller has disconnected
 	var came atomic.Bool
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -60,7 +60,7 @@ func startHeldCall(t *testing.T) heldCall {
 			close(h.reached)
 			select {
 			case <-h.release:
-			case <-r.Context().Done(): // of a killed worker
+			case <-r.Context().Done(): // the worker was killed
 				return
 			}
 		}
@@ -72,7 +72,8 @@ func startHeldCall(t *testing.T) heldCall {
 	return h
 }
 
-// An agent that runs in the worker has all of its time, though for longer than that no worker runs it: killed, or stopped and continued.
+// The time limit of an agent that runs in the worker does not include the time without a worker. The worker is killed, or stopped and
+// continued, and is absent for longer than the limit.
 func TestTimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ leave, back func(*apart) }{
@@ -89,7 +90,7 @@ func TestTimeWithoutAWorker(t *testing.T) {
 			t.Parallel()
 			model := startHeldCall(t)
 			set := startApart(t, apartOptions{modelURL: model.url})
-			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) }) // a stopped one would not end
+			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) }) // a stopped process does not handle the interrupt at the end of the test
 			id := start(t, set.url, args{
 				"instruction": "write a line", "endpoint": "scripted", "agent": "react", "react": args{"continuation": "messages"},
 				"agent_timeout_s": shortLimit.Seconds(), "limits": args{"attempts": 1}, "verify": []string{`test "$(cat log.txt)" = one`},
@@ -113,7 +114,7 @@ func TestTimeWithoutAWorker(t *testing.T) {
 	}
 }
 
-// OpenCode that ends in time while its worker is gone has completed its task, though the next worker comes after the end of its time.
+// OpenCode ends within its time limit while no worker runs. The rollout completes, although the next worker starts after the limit.
 func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	model := startHeldCall(t)
@@ -137,7 +138,6 @@ func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 	require.Len(t, result.Attempts, 1)
 }
 
-// signal sends a signal to a role.
 func (a *apart) signal(name string, s syscall.Signal) {
 	a.t.Helper()
 	require.NoError(a.t, a.roles[name].cmd.Process.Signal(s))

@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// In black_box mode the agent's calls take the same way to the model, and no turn is kept of them: the rollout is graded as
-// any other, and its result says which mode it was.
+// In black_box mode the gateway forwards the agent's calls in the same way but keeps no turns. The rollout is graded in the same way, and its
+// result has the mode.
 func TestBlackBox(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, `

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each place where a key might be is searched together with something that must be there: a search that reads nothing, or
-// what it cannot read, fails.
+// Each search for a key also searches for a control text that must be present. A search of empty or unreadable text therefore fails.
 
 func requireClean(t *testing.T, where string, text []byte, control string) {
 	t.Helper()
@@ -30,11 +29,11 @@ func requireNoCanary(t *testing.T, where string, text []byte) {
 	}
 }
 
-// holds tells whether the text has the key, as it is or as base64, in which JSON writes bytes.
+// holds reports whether the text contains the key, as plain text or as base64, which JSON uses for bytes.
 func holds(text []byte, key string) bool {
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + key))
-		whole := encoded[(shift*8+5)/6 : (shift+len(key))*8/6] // the characters that no neighbour changes
+		whole := encoded[(shift*8+5)/6 : (shift+len(key))*8/6] // the characters that do not depend on adjacent bytes
 		if bytes.Contains(text, []byte(whole)) {
 			return true
 		}
@@ -55,8 +54,8 @@ func TestSearchForKeysFinds(t *testing.T) {
 
 var sealedForm = regexp.MustCompile(`sealed\.v1\.[A-Za-z0-9+/_=-]+`)
 
-// requireCleanAtWork looks while a model call is held: at the processes of sandbox and host from outside, and at the gateway's
-// folder, whose journal has the key in the sealed form that the rollout brought.
+// requireCleanAtWork searches while a model call is held. It searches the processes of the sandbox and of the host, and the gateway's folder.
+// The gateway's journal must contain the sealed key of the rollout's input.
 func (s searched) requireCleanAtWork(t *testing.T, id, canary string) {
 	t.Helper()
 	_, plain := s.history(t, id)
@@ -90,7 +89,7 @@ func (s searched) requireCleanAnswers(t *testing.T, id string) {
 	}
 }
 
-// requireCleanRefusal looks at what is said of arguments that no rollout can be made of.
+// requireCleanRefusal searches the error for invalid arguments.
 func (s searched) requireCleanRefusal(t *testing.T, a args) {
 	t.Helper()
 	a["instruction"] = "never begun"
@@ -99,7 +98,7 @@ func (s searched) requireCleanRefusal(t *testing.T, a args) {
 	requireClean(t, "refusal", []byte(err.Error()), "base_url")
 }
 
-// requireCleanFolder looks at every file of the data folder, those of its parts once more by themselves.
+// requireCleanFolder searches every file of the data folder. It searches the store and Temporal's database again, each with a control text.
 func (s searched) requireCleanFolder(t *testing.T, id string) {
 	t.Helper()
 	requireClean(t, "store", allFiles(t, filepath.Join(s.data, "store")), "look for keys")
@@ -113,7 +112,7 @@ func (s searched) requireCleanFolder(t *testing.T, id string) {
 	requireClean(t, "Temporal's database", database, id)
 }
 
-// requireCleanSigns looks at what an operator's tools collect of all processes.
+// requireCleanSigns searches the logs, metrics and spans of all processes.
 func (s searched) requireCleanSigns(t *testing.T, spans *collector) {
 	t.Helper()
 	var logs, metrics []byte
@@ -126,13 +125,13 @@ func (s searched) requireCleanSigns(t *testing.T, spans *collector) {
 			metrics = append(metrics, get(t, r.metrics)...)
 		}
 	}
-	for _, control := range []string{"start-rollout.1", "rollout-start-rollout"} { // a sandbox, a workflow
+	for _, control := range []string{"start-rollout.1", "rollout-start-rollout"} { // a sandbox id, a workflow id
 		requireClean(t, "logs", logs, control)
 	}
 	for _, control := range []string{`rolloutd_envserver_tool_calls_total{outcome="ok",tool="start_rollout"}`, "rolloutd_gateway_", "temporal_"} {
 		requireClean(t, "metrics", metrics, control)
 	}
-	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} { // of serve, worker, gateway
+	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} { // a span of serve, of worker, of gateway
 		require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte(control)) }, 5*time.Minute, 50*time.Millisecond, control)
 	}
 	requireNoCanary(t, "spans", spans.all())

@@ -15,14 +15,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
-// Agents that work on their grade instead of the task get the grade that the task deserves, or 0 where they keep it from being graded.
-// Every verifier here grades what it finds at less than 1, and every agent is after 1.
+// Agents manipulate the grading instead of working on the task. They get the reward that their work earns, or 0 if they prevent grading.
+// Every verifier gives less than 1 for this work, and every agent tries to get 1.
 func TestCheats(t *testing.T) {
 	t.Parallel()
 	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{})
 }
 
-// The same holds in containers.
+// The cheats of TestCheats fail in containers, too.
 func TestCheatsInContainers(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
@@ -36,7 +36,7 @@ func TestCheatsInContainers(t *testing.T) {
 	cheat(t, o, "sandbox:\n  home_mib: 256\n  backends: {local: {}, docker: {}}\n", args{"backend": "docker", "image": "python:1"})
 }
 
-// cheat plays the cheats in sandboxes of a deployment with that configuration.
+// cheat runs all cheats against a rolloutd-dev with the options and the configuration, in sandboxes with the arguments.
 func cheat(t *testing.T, o devOptions, config string, sandbox args) {
 	t.Helper()
 	const (
@@ -47,7 +47,7 @@ func cheat(t *testing.T, o devOptions, config string, sandbox args) {
 	python := args{"verify": []string{"python3 -c 'raise SystemExit(1)'", "true"}}
 	cheats := []struct {
 		name    string
-		does    string // the agent, in bash
+		does    string // the agent's bash command
 		args    args
 		outcome rollout.Outcome
 		reward  any // float64, or nil

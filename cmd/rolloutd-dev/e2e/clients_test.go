@@ -17,12 +17,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// bearer is a client that has a token of a server.
+// bearer is a client with a token of a server.
 type bearer struct{ url, name string }
 
 func (c bearer) token() string { return "the-token-of-" + c.name }
 
-// rest asks with the client's token; target is a method and a path.
+// rest sends a request with the client's token. target is a method and a path.
 func (c bearer) rest(t *testing.T, target string, body any) (status int, out string) {
 	t.Helper()
 	method, path, _ := strings.Cut(target, " ")
@@ -52,7 +52,7 @@ func (c bearer) mcp(t *testing.T, tool string, a args) string {
 	return out
 }
 
-// socket calls a tool over a WebSocket of its own and returns the server's whole answer.
+// socket calls a tool over a new WebSocket and returns the server's whole answer.
 func (c bearer) socket(t *testing.T, tool string, a args) string {
 	t.Helper()
 	ws, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(c.url, "http")+"/ws", http.Header{"Authorization": {"Bearer " + c.token()}})
@@ -65,7 +65,7 @@ func (c bearer) socket(t *testing.T, tool string, a args) string {
 	return string(out)
 }
 
-// startShared starts a server of two clients and an operator, who have tokens.
+// startShared starts a server with tokens for two clients and an operator.
 func startShared(t *testing.T) (alice, bob, operator bearer) {
 	t.Helper()
 	var list strings.Builder
@@ -78,8 +78,8 @@ func startShared(t *testing.T) (alice, bob, operator bearer) {
 	return bearer{srv.url, "alice"}, bearer{srv.url, "bob"}, bearer{srv.url, "operator"}
 }
 
-// Of two clients with tokens of their own neither reads, follows, joins, aborts or gets in the way of what is the other's, over REST, a
-// WebSocket or MCP: the answers are those for ids that are not used. The operator sees all.
+// Two clients with different tokens use one server. Neither client can read, follow, join, abort or block the other's rollouts over REST, a
+// WebSocket or MCP. The answers are the same as for ids that are not used. The operator has access to all rollouts.
 func TestClientsOfOneServer(t *testing.T) {
 	t.Parallel()
 	alice, bob, operator := startShared(t)
@@ -127,7 +127,8 @@ func TestClientsOfOneServer(t *testing.T) {
 	require.Eventually(t, waitsFor, patienceS*1e9, 1e8)
 }
 
-// requireStranger checks that the client learns and changes nothing of another's rollout, and that its id is only taken.
+// requireStranger checks that the client can neither read nor change another client's rollout. Starting a rollout with the same id fails
+// because the id is taken.
 func (c bearer) requireStranger(t *testing.T, id string) {
 	t.Helper()
 	unused := strings.Repeat("x", len(id))

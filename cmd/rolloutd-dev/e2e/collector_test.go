@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector takes spans by OTLP over HTTP, as the real ones do.
+// collector receives spans by OTLP over HTTP, as a real collector does.
 type collector struct {
 	url   string
 	mu    sync.Mutex
-	raw   []byte // as it came
+	raw   []byte // all request bodies
 	spans map[string]*tracepb.Span
 }
 
@@ -53,19 +53,20 @@ func (c *collector) take(raw []byte, got *collectorpb.ExportTraceServiceRequest)
 	}
 }
 
-// env has a process send its spans here, and soon.
+// env returns the environment of a process that exports its spans to the collector every 200 ms.
 func (c *collector) env() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_BSP_SCHEDULE_DELAY=200"}
 }
 
-// all is everything that came, as it came.
+// all returns all request bodies received so far.
 func (c *collector) all() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.raw)
 }
 
-// way is the names from a span of the trace called name up to the span that the client said it was in; nil while some are missing.
+// way returns the span names of a trace from the span called name up to the client's span, which it excludes. It returns nil while a span is
+// missing.
 func (c *collector) way(trace, name, client string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

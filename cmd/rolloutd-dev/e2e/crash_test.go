@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// kill -9 of the whole process at each phase, start it again: the same rollout ends with the same result, nothing is lost,
-// nothing is done twice, nothing is left behind.
+// The whole process is killed with kill -9 in each phase and started again. The rollout has the same result in one attempt, the agent is
+// started once, and no sandbox or process remains.
 func TestKillAtEachPhase(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []rollout.Phase{
@@ -26,8 +26,8 @@ func TestKillAtEachPhase(t *testing.T) {
 				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
 				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 			})
-			// A phase of some milliseconds may be over before it is seen: then the kill strikes the next one, and after the
-			// last ones it shows that a rollout that is done stays done.
+			// A phase may last only milliseconds and end before the test observes it. The test then kills the process in a later phase, or
+			// after the rollout is done, when its result must not change.
 			waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool { return reached(s.Phase, phase) })
 			srv.kill()
 			srv = srv.restart(t)
@@ -45,7 +45,7 @@ func TestKillAtEachPhase(t *testing.T) {
 	}
 }
 
-// Killed in the middle of a model call: the call that had no answer is sent again and is one turn of the trace.
+// The process is killed during a model call. The gateway repeats the unanswered call, and the trace has one turn for it.
 func TestKillDuringAModelCall(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
@@ -64,14 +64,14 @@ func TestKillDuringAModelCall(t *testing.T) {
 	srv.requireTakenOver(t, id, away)
 }
 
-// Abort stops the model's generation at once, keeps what was produced, and gives no reward.
+// An abort stops the model's generation at once, keeps the files and the transcript, and gives no reward.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{modelURL: model.url})
 	id := start(t, srv.url, args{"instruction": "hang in the second turn", "endpoint": "scripted", "verify": []string{"true"}})
 	aborted := ""
-	follow(t, srv.url, id, "", func(e rollout.Event) { // ends with the rollout
+	follow(t, srv.url, id, "", func(e rollout.Event) { // returns when the rollout has ended
 		if e.Kind == rollout.EventToolEnd && aborted == "" {
 			var err error
 			aborted, err = call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
@@ -93,13 +93,13 @@ func TestAbort(t *testing.T) {
 	require.Contains(t, text, `"unknown"`)
 }
 
-// phases in the order a rollout passes them.
+// phases are the phases of a rollout in their order.
 var phases = []rollout.Phase{
 	rollout.PhaseQueued, rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup,
 	rollout.PhaseAgent, rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing, rollout.PhaseDone,
 }
 
-// reached says whether at is want or a later phase.
+// reached reports whether at is want or a later phase.
 func reached(at, want rollout.Phase) bool {
 	for _, p := range phases {
 		if p == want {
@@ -112,7 +112,7 @@ func reached(at, want rollout.Phase) bool {
 	return false
 }
 
-// slowScript gives a test time to strike: four turns, each thought about for a while.
+// slowScript has four turns with a delay before each, so that a test can kill a process between them.
 const slowScript = `
 - name: slow
   match: take your time

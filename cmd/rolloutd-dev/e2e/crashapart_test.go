@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The four processes apart, and each of them killed with -9 while the agent works.
+// Each of the four processes is killed with kill -9 while the agent works, and started again. The rollout completes in its first attempt.
 func TestFourProcessesApart(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
@@ -37,7 +37,7 @@ func TestFourProcessesApart(t *testing.T) {
 	}
 }
 
-// Two workers of one host would each take the other's steps for a dead one's.
+// A host accepts only one worker: each of two workers would take over the activities of the other as those of a dead worker.
 func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
 	t.Parallel()
 	set := startApart(t, apartOptions{})

@@ -20,12 +20,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// Hundreds of clients wait for one rollout of the real agent, and the socket of each is cut at another byte: of what it
-// sends (questions, a pong) or of what it gets (answers, a timeout's, pings, the result). Each comes again, and all get the one
-// result of one workflow, one sandbox and one agent.
+// Hundreds of clients wait for one rollout of the real agent. The socket of each client is cut after a different number of bytes: of those
+// that it sends (requests, a pong) or of those that it receives (answers, a timeout error, pings, the result). Each client connects again,
+// and all get the same result of one workflow, one sandbox and one agent.
 //
-// With the environment variable ROLLOUTD_LONG_CUT, a duration such as 10m, the rollout is a dozen slow turns that last so long, and
-// the cuts are spread over it; the test's own -timeout must leave room for that.
+// The environment variable ROLLOUTD_LONG_CUT may have a duration such as 10m. The rollout then has twelve slow turns that take this time
+// together, and the cuts are spread over it. The test's -timeout must be longer.
 func TestSocketCutAtAnyByte(t *testing.T) {
 	t.Parallel()
 	turns, span, pace := cutLength(t)
@@ -46,7 +46,7 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 			early.Add(1)
 		}
 		all.Go(func() {
-			// The first ones are those that wait longest; the others are spread over the rollout.
+			// The first clients wait for the whole rollout. The others connect at equal intervals during the rollout.
 			time.Sleep(span * time.Duration(i) / time.Duration(len(cuts)))
 			j := joiner{srv.url, fmt.Sprintf("ep-%04d", i+1), id, reading}
 			errs[i] = j.untilCut(t.Context(), c.send, c.receive)
@@ -61,10 +61,10 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 				question = j.finalize()
 			}
 			text, err := j.again(t.Context(), question)
-			results[i], errs[i] = unique.Make(text).Value(), err // one of them is enough to hold
+			results[i], errs[i] = unique.Make(text).Value(), err // equal results share memory
 		})
 	}
-	early.Wait() // cut while the rollout ran, as was planned
+	early.Wait() // all early cuts have happened while the rollout ran
 	gate.open()
 	all.Wait()
 
@@ -85,7 +85,7 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// cutLength is how many commands the agent works through, over which time the connections are cut, and how long a reply takes.
+// cutLength returns the number of the agent's commands, the time over which the connections are cut, and the delay of each model reply.
 func cutLength(t *testing.T) (turns int, span, pace time.Duration) {
 	t.Helper()
 	long := os.Getenv("ROLLOUTD_LONG_CUT")
@@ -95,17 +95,17 @@ func cutLength(t *testing.T) (turns int, span, pace time.Duration) {
 	span, err := time.ParseDuration(long)
 	require.NoError(t, err, "ROLLOUTD_LONG_CUT")
 	const dozen = 12
-	return dozen, span, span / (dozen + 2) // the agent's first look and its last word are turns, too
+	return dozen, span, span / (dozen + 2) // the agent's start and its final reply take time, too
 }
 
-// cut is where a connection ends: after so many bytes of one direction.
+// cut says after how many bytes of one direction a connection is cut.
 type cut struct {
 	send, receive int
-	early         bool // while the rollout runs
+	early         bool // the cut happens while the rollout runs
 }
 
-// cutPlan walks the bytes of a connection that resets, asks, gets a timeout, asks again, is pinged, and gets the result.
-// One client that is not cut shows how many there are. Those that come last in a connection come first in the plan.
+// cutPlan returns cuts at the bytes of a connection that resets, sends a request, gets a timeout error, sends the request again, gets a ping,
+// and gets the result. It measures the number of bytes with one client that is not cut. The cuts near the end of the connection come first.
 func cutPlan(t *testing.T, j joiner) []cut {
 	t.Helper()
 	const ping, pong = 2, 6
@@ -139,15 +139,15 @@ func cutPlan(t *testing.T, j joiner) []cut {
 	walk(sent+1, sent+pong+1, 1, sending)
 	walk(shakeReceived, received+1, 1, receiving)
 	walk(shakeSent, sent+1, 1, sending)
-	walk(0, shakeReceived, 16, receiving) // of HTTP's own part a sample
+	walk(0, shakeReceived, 16, receiving) // only every 16th byte of the HTTP handshake
 	walk(0, shakeSent, 16, sending)
 	return plan
 }
 
-// gate is a scripted model that keeps its last reply back until it is opened.
+// gate is a scripted model that holds its last reply until open is called.
 type gate struct {
 	url     string
-	reached <-chan struct{} // closed when the reply is kept back
+	reached <-chan struct{} // closed when the model holds the reply
 	open    func()
 }
 
@@ -178,7 +178,7 @@ func startGate(t *testing.T, script string) gate {
 	return gate{srv.URL + "/v1", reached, sync.OnceFunc(func() { close(opened) })}
 }
 
-// agesScript is an agent's work of so many commands; the last one comes to the gate.
+// agesScript makes the agent run a number of commands. The gate holds the model call that follows the last one.
 func agesScript(commands int, pace time.Duration) string {
 	text := fmt.Sprintf("- match: take ages\n  pace: {delay: %s}\n  turns:\n", pace)
 	for i := range commands {

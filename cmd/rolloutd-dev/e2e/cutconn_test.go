@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// errCut is what a cutConn's owner sees when it has used its bytes up.
+// errCut is the error of a cutConn that has used up its bytes.
 var errCut = errors.New("cut")
 
 // unbounded is the number of bytes of a direction that is never cut.
 const unbounded = -1
 
-// cutConn counts what goes over a connection, and closes it after so many bytes of one direction.
+// cutConn counts the bytes of a connection, and closes the connection after a number of bytes in one direction.
 type cutConn struct {
 	net.Conn
 	mu             sync.Mutex
@@ -47,7 +47,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take uses up to n bytes of what is left of a direction.
+// take subtracts up to n bytes from the remaining bytes of a direction and returns how many it has subtracted.
 func (c *cutConn) take(left, done *int, n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

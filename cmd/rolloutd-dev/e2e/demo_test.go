@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// What `make demo` runs: one command, the phases as they happen, the result, the addresses; it stays up until it is
-// interrupted, ends with status 0 and leaves no process behind.
+// The test runs the command of `make demo`. It prints the phases as they happen, the result and the addresses, and runs until it is
+// interrupted. It then exits with status 0 and leaves no process running.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{flags: []string{"--demo", filepath.Join("..", "..", "..", "examples", "binary_search.yaml")}})

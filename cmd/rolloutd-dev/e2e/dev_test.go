@@ -8,19 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// devOptions say how a rolloutd-dev differs from one that a user starts.
+// devOptions are the differences from a rolloutd-dev that a user starts.
 type devOptions struct {
-	script   string   // played by its own scripted model; empty: the demo's
-	modelURL string   // of endpoint "scripted", when it is not its own
-	env      []string // more environment
-	flags    []string // more flags
+	script   string   // of the built-in scripted model; empty: the demo's script
+	modelURL string   // of endpoint "scripted"; empty: the built-in model
+	env      []string // additional environment
+	flags    []string // additional flags
 }
 
 // dev is a running rolloutd-dev with a data folder of its own.
 type dev struct {
 	*process
 	site
-	metrics string // what Prometheus scrapes
+	metrics string // the URL that Prometheus scrapes
 	o       devOptions
 	env     []string
 	flags   []string
@@ -37,7 +37,7 @@ func startDev(t testing.TB, o devOptions) *dev {
 		"ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0",
 		"ROLLOUTD_MODEL_LISTEN=" + ports[3],
 		"ROLLOUTD_METRICS_LISTEN=" + ports[4],
-		"ROLLOUTD_SANDBOX_WARM=0", // a test that wants warm sandboxes says so
+		"ROLLOUTD_SANDBOX_WARM=0", // tests of warm sandboxes override it
 	}, o.env...)
 	if o.script != "" {
 		file := filepath.Join(t.TempDir(), "script.yaml")
@@ -51,7 +51,7 @@ func startDev(t testing.TB, o devOptions) *dev {
 	return d.restart(t)
 }
 
-// restart starts it again on the same data folder and ports.
+// restart starts rolloutd-dev on the data folder and ports of d.
 func (d *dev) restart(t testing.TB) *dev {
 	t.Helper()
 	again := *d

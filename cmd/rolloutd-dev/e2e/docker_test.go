@@ -10,8 +10,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
-// A rollout in containers: the worker is killed while the agent works, the next one attaches to the container, and the verifier grades in another.
-// None is left. An image that the daemon does not have is a failure of the setup, with the reason.
+// A rollout runs in containers. The worker is killed while the agent works, the next worker attaches to the agent's container, and the
+// verifier runs in another container. No container remains. If the daemon does not have the image, the rollout fails with the reason and
+// without a retry.
 func TestRolloutInContainers(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.ForTest(t)
@@ -49,7 +50,7 @@ func TestRolloutInContainers(t *testing.T) {
 	require.Empty(t, containers(t, engine))
 }
 
-// containers are the names of all containers of sandboxes.
+// containers returns the names of all sandbox containers.
 func containers(t *testing.T, engine *dockertest.Engine) []string {
 	t.Helper()
 	all, err := engine.Client.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox")})

@@ -23,8 +23,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Rollouts against a real vLLM, whose model has defaults of sampling as Qwen's have: each captured log probability is the one that the model
-// itself gives, ReACT's rollouts are one sequence, and an engine that dies costs nothing. `make test-engines` runs it.
+// The test runs rollouts with a real vLLM. Its model has default sampling parameters, as Qwen models have. Each captured log probability
+// equals that of the model, each ReACT rollout is one training sequence, and a rollout survives the death of the engine. `make test-engines`
+// runs it.
 func TestEngineVLLM(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_ENGINES") == "" {
 		t.Skip("set ROLLOUTD_TEST_ENGINES=1, as make test-engines does")
@@ -47,7 +48,7 @@ func TestEngineVLLM(t *testing.T) {
 
 const trainerToken = "trainer-token-of-this-test"
 
-// tiny is a small model of the Qwen family and what it has learnt.
+// tiny is a small model of the Qwen family with the conversation that it was trained on.
 type tiny struct {
 	python  pyclient.Python
 	folder  string
@@ -72,11 +73,11 @@ func makeTiny(t *testing.T, python pyclient.Python) *tiny {
 
 // engine is a vLLM that serves the model.
 type engine struct {
-	url  string // without the path of the API
+	url  string // without the API's path
 	cmd  *exec.Cmd
 	log  string
 	arg  []string
-	test *testing.T // that it is served for, to its end
+	test *testing.T // the engine runs until this test ends
 }
 
 func (m *tiny) serve(t *testing.T, flags ...string) *engine {
@@ -88,16 +89,16 @@ func (m *tiny) serve(t *testing.T, flags ...string) *engine {
 	return e
 }
 
-// start starts the engine, or starts it again, and waits until it serves.
+// start starts or restarts the engine and waits until it is healthy.
 func (e *engine) start(t *testing.T, python pyclient.Python) {
 	t.Helper()
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	defer log.Close()
 	cmd := python.Command(e.test, e.arg...)
-	cmd.Env = append(cmd.Env, "VLLM_RPC_BASE_PATH="+filepath.Dir(e.log)) // else its sockets stay behind in /tmp
+	cmd.Env = append(cmd.Env, "VLLM_RPC_BASE_PATH="+filepath.Dir(e.log)) // by default its sockets remain in /tmp
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the engine has processes of its own
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the engine has child processes, which kill must reach
 	require.NoError(t, cmd.Start())
 	e.cmd = cmd
 	ended := make(chan struct{})
@@ -117,10 +118,10 @@ func (e *engine) start(t *testing.T, python pyclient.Python) {
 	}, 10*time.Minute, time.Second, "vLLM does not serve")
 }
 
-// kill ends the engine and its processes at once.
+// kill kills the engine and its child processes.
 func (e *engine) kill() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) }
 
-// running is how many requests the engine works on.
+// running returns the number of requests that the engine processes, from its metrics.
 func (e *engine) running(t *testing.T) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^vllm:num_requests_running\{.*\} (\S+)$`).FindStringSubmatch(get(t, e.url+"/metrics"))
@@ -139,7 +140,7 @@ func (m *tiny) args(e *engine, more args) args {
 	return a
 }
 
-// sequences are the training sequences of a rollout, which are also appended to a file.
+// sequences returns the training sequences of a rollout and appends them to a file.
 func sequences(t *testing.T, srv *dev, id, file string) (all []sequence.Sequence) {
 	t.Helper()
 	lines := get(t, srv.url+"/rollouts/"+id+"/trajectory")
@@ -154,7 +155,7 @@ func sequences(t *testing.T, srv *dev, id, file string) (all []sequence.Sequence
 	return all
 }
 
-// Every way to call the engine, with replies as they are learnt, cut off, stopped by a text, and noise.
+// requireCapture runs rollouts with every way to call the engine. Their replies are as trained, truncated, stopped by a text, or random.
 func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 	file := filepath.Join(t.TempDir(), "sequences.jsonl")
 	react := func(more args) args {
@@ -168,8 +169,8 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 		name   string
 		more   args
 		reward float64
-		turns  int  // at least; whether the model looks at its file before it answers depends on the texts that it has learnt from
-		byChat bool // a template may show a turn otherwise than it was sampled, for instance without an empty thought
+		turns  int  // minimum; whether the model reads its file before it answers depends on its training texts
+		byChat bool // a chat template may render a turn differently from how it was sampled, for instance without empty reasoning
 	}{
 		{"as configured", nil, 1, 2, false},
 		{"temperature 1", args{"sampling": args{"temperature": 1}}, 1, 2, false},
@@ -204,20 +205,20 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 	m.rescore(t, file, m.folder)
 }
 
-// rescore compares captured sequences with the models themselves, each a folder or VERSION=FOLDER.
+// rescore compares the log probabilities of captured sequences with those of the models. Each model is a folder or VERSION=FOLDER.
 func (m *tiny) rescore(t *testing.T, sequences string, models ...string) {
 	t.Helper()
 	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), append([]string{sequences}, models...)...)
 }
 
-// An engine is started again with other weights under a long reply and between the turns of other rollouts. Each turn has the numbers of the weights that it names:
-// the reply was made again whole, the rollouts go on, and nothing else is lost.
+// requireReplaced restarts an engine with other weights, during a long reply and between the turns of other rollouts. Each turn has the log
+// probabilities of the weights that it names. The gateway repeats the interrupted reply in full, and the other rollouts continue.
 func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string) {
-	before, other := m.folder, filepath.Join(filepath.Dir(e.log), "other") // which later tests serve
+	before, other := m.folder, filepath.Join(filepath.Dir(e.log), "other") // later subtests use the other weights
 	m.python.Run(t, filepath.Join("testdata", "engines", "other_weights.py"), m.folder, other)
 	m.replace(t, trainer, e, "step-1", func() {})
 	var ids []string
-	for range 3 { // their first turns are over when the weights change
+	for range 3 { // their first turns end before the weights change
 		ids = append(ids, start(t, srv.url, m.args(e, args{"sampling": args{"temperature": 1}, "react": args{"system_prompt": m.System, "tool_delay_s": 15}})))
 	}
 	for _, id := range ids {
@@ -246,7 +247,7 @@ func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string
 	m.rescore(t, file, "step-1="+before, "step-2="+other)
 }
 
-// replace holds the calls to the engine, as a trainer does, while load runs. Turns are of that version from then on.
+// replace pauses the calls to the engine while load runs, as a trainer does. Later turns have the version.
 func (m *tiny) replace(t *testing.T, trainer string, e *engine, version string, load func()) {
 	t.Helper()
 	cmd := m.python.WithPackage(t).Command(t, filepath.Join("testdata", "engines", "replace_weights.py"), trainer, trainerToken, strings.TrimPrefix(e.url, "http://"), version)
@@ -264,7 +265,8 @@ func (m *tiny) replace(t *testing.T, trainer string, e *engine, version string, 
 	require.NoError(t, cmd.Wait())
 }
 
-// A reply that the engine holds and then goes on with names the weights of its beginning and of its end: those were named meanwhile.
+// requireMarked pauses the engine during a reply, sets a new version, and resumes the engine. The turn names the versions at its beginning
+// and at its end.
 func (m *tiny) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) {
 	id := m.startEndless(t, srv, e, 4_000)
 	post := func(url, body string) {
@@ -286,17 +288,17 @@ func (m *tiny) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) 
 	require.Len(t, result.ProxyTurns[0].CompletionTokenIDs, 4_000)
 }
 
-// startEndless starts a rollout whose reply goes on to its bound, and waits until the engine is at it.
+// startEndless starts a rollout whose reply reaches the token limit, and waits until the engine generates the reply.
 func (m *tiny) startEndless(t *testing.T, srv *dev, e *engine, tokens int) string {
 	t.Helper()
 	id := start(t, srv.url, m.args(e, args{"instruction": m.Endless.Asks, "sampling": args{"temperature": 0.1, "max_tokens": tokens}, "max_tokens_cap": tokens}))
 	waitFor(t, srv.url, id, "a reply under way", func(state) bool { return e.running(t) != "0.0" })
-	time.Sleep(time.Second) // the probe's own calls are over, and tokens have come
+	time.Sleep(time.Second) // the calls of the endpoint probe have ended, and the engine has generated tokens
 	require.Equal(t, "1.0", e.running(t))
 	return id
 }
 
-// An abort ends the generation in the engine.
+// requireAborted checks that an abort ends the generation in the engine.
 func (m *tiny) requireAborted(t *testing.T, srv *dev, e *engine) {
 	id := m.startEndless(t, srv, e, 30_000)
 	_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
@@ -305,7 +307,7 @@ func (m *tiny) requireAborted(t *testing.T, srv *dev, e *engine) {
 	require.Eventually(t, func() bool { return e.running(t) == "0.0" }, time.Minute, 100*time.Millisecond, "the engine still generates")
 }
 
-// An engine that is killed in the middle of a stream and started again costs a rollout nothing but time.
+// requireSurvives kills the engine during a stream and restarts it. The rollout completes in its first attempt.
 func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	id := m.startEndless(t, srv, e, 2_000)
 	e.kill()
@@ -321,13 +323,14 @@ func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	m.rescore(t, file, "step-3="+m.folder)
 }
 
-// Log probabilities before the temperature are found out: turns are not trained on, but at temperature 1, where both are the same.
+// requireRaw uses an engine that returns log probabilities from before the temperature is applied. rolloutd detects this. It marks turns for
+// training only at temperature 1, where the two kinds are equal.
 func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
 	for _, tc := range []struct {
 		temperature float64
 		train       bool
 	}{{0.7, false}, {1, true}} {
-		runRollout(t, srv.url, m.args(e, nil)) // after which the endpoint is known
+		runRollout(t, srv.url, m.args(e, nil)) // rolloutd detects the endpoint's log probabilities
 		id := start(t, srv.url, m.args(e, args{"sampling": args{"temperature": tc.temperature}}))
 		result := finalize(t, srv.url, id)
 		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
@@ -343,12 +346,13 @@ func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
 	}
 }
 
-// A prompt beyond the model's context ends the rollout at once with what was captured, by messages as by tokens: the first prompt, and that of a later turn.
+// requireTooLong checks that a prompt beyond the model's context ends the rollout at once and keeps the captured turns. The prompt is the
+// first one or that of a later turn, and the agent continues by messages or by tokens.
 func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 	for _, tc := range []struct {
 		name, continuation string
-		fits               bool // the first prompt
-		refused            int  // calls
+		fits               bool // the first prompt fits into the context
+		refused            int  // number of calls
 		want               string
 	}{
 		{"first prompt, messages", rollout.ContinueMessages, false, 1, "maximum context length is 1024 tokens"},
@@ -360,14 +364,14 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 			system := m.systemOf(t, e, 3000)
 			if tc.fits {
 				reply := m.tokens(t, e, args{"prompt": m.Replies[0]})
-				system = m.systemOf(t, e, 1024-reply-4) // room for the first reply, and for no results
+				system = m.systemOf(t, e, 1024-reply-4) // room for the first reply but not for tool results
 			}
 			id := start(t, srv.url, m.args(e, args{"react": args{"system_prompt": system, "continuation": tc.continuation}, "max_tokens_cap": 100}))
 			result := finalize(t, srv.url, id)
 			require.Equal(t, rollout.AgentFailed, result.Outcome, deref(result.Error))
 			require.Contains(t, deref(result.Error), tc.want)
 			require.Len(t, result.Attempts, 1)
-			require.NotNil(t, result.Reward) // a file that was written before counts
+			require.NotNil(t, result.Reward) // a file that was written before is graded
 			whole := result.ProxyTurns[:len(result.ProxyTurns)-tc.refused]
 			require.Equal(t, tc.fits, len(whole) > 0)
 			for _, turn := range whole {
@@ -381,7 +385,8 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 	}
 }
 
-// systemOf is the system prompt with further words, so that the conversation up to the first reply has so many tokens, or a few less.
+// systemOf returns the system prompt with additional words. The conversation up to the first reply has the number of tokens or slightly
+// fewer.
 func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
 	t.Helper()
 	size := func(words int) int {
@@ -392,7 +397,7 @@ func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
 	return m.System + strings.Repeat(" word", words-1)
 }
 
-// tokens is how many tokens a prompt or messages have.
+// tokens returns the number of tokens of a prompt or of messages.
 func (m *tiny) tokens(t *testing.T, e *engine, of args) int {
 	t.Helper()
 	of["model"] = "tiny"

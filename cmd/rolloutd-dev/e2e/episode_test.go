@@ -14,8 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The real OpenEnv clients of each release, the client of the Model Context Protocol, and an environment as TRL's environment_factory
-// has it.
+// The clients are the published OpenEnv client of each release, the MCP client, and an environment for TRL's environment_factory.
 func TestEpisodeClients(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -43,12 +42,12 @@ type stepReply struct {
 	Done   bool     `json:"done"`
 }
 
-// player is a client of an episode over HTTP, in a session of its own name.
+// player is an HTTP client of an episode with a session name.
 type player struct {
 	url, session string
 }
 
-// post fails where the server is not there.
+// post sends a request and decodes the answer. It returns an error if the server is not reachable.
 func (p player) post(path string, body any) (r stepReply, err error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -68,7 +67,7 @@ func (p player) post(path string, body any) (r stepReply, err error) {
 	return r, nil
 }
 
-// bash runs a command under the id of a request.
+// bash runs a command as the step with a request id.
 func (p player) bash(request, command string) (stepReply, error) {
 	return p.post("/step", args{"request_id": request, "action": args{"tool_name": "terminal", "arguments": args{"command": command}}})
 }
@@ -81,8 +80,8 @@ func (p player) mustBash(t *testing.T, request, command string) string {
 	return r.Observation.Result.Data
 }
 
-// kill -9 of the whole process between steps and in the middle of one: the client makes its last step again under the same request id,
-// and each side effect is there once. Files stay, and the grade is of them.
+// The whole process is killed with kill -9 between steps and during a step. The client repeats its last step with the same request id, and
+// each side effect happens once. The files remain, and the verifier grades them.
 func TestEpisodeKilled(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -124,7 +123,8 @@ func TestEpisodeKilled(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// Another client that takes the episode over has it; the first one gets an error. A client that closes its session ends the episode.
+// A second client attaches to an episode, and the first client then gets an error. The episode ends when the second client closes its
+// session.
 func TestEpisodeOfTwoClients(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// try makes a call in a trajectory of the client's.
+// try runs a tool call in a trajectory of the client.
 func (c bearer) try(t *testing.T, trajectory, id, tool string, arguments args) executed {
 	t.Helper()
 	status, out := c.rest(t, "POST /executor/execute", args{"trajectory_id": trajectory, "tool": args{"name": tool, "arguments": arguments, "uniq_id": id}})
@@ -27,7 +27,7 @@ func (c bearer) bash(t *testing.T, trajectory, id, command string) executed {
 	return c.try(t, trajectory, id, "bash", args{"command": command})
 }
 
-// rollouts are the ids of the client's rollouts.
+// rollouts returns the ids of the client's rollouts.
 func (c bearer) rollouts(t *testing.T) (ids []string) {
 	t.Helper()
 	status, out := c.rest(t, "GET /rollouts", nil)
@@ -46,9 +46,9 @@ func (c bearer) rollouts(t *testing.T) (ids []string) {
 
 const treasure = "alices-treasure-5f1c"
 
-// Two live episodes of two tokens on one host. Bob's, whose policy is hostile, sees, reaches and ends nothing of alice's: no file, process,
-// port, terminal or call, neither from inside his sandbox nor over the routes, whatever ids he guesses; and none of hers waits for his. The red team
-// takes more from the host.
+// Two clients with different tokens have an episode each on one host, and bob's policy is hostile. Bob cannot read, reach or end anything of
+// alice's: files, processes, ports, terminals or calls. He tries from inside his sandbox and over the routes with guessed ids. Alice's calls
+// do not wait for his. With ROLLOUTD_REDTEAM set, bob also exhausts resources of the host.
 func TestEpisodesAreApart(t *testing.T) {
 	t.Parallel()
 	alice, bob, _ := startShared(t)
@@ -75,7 +75,7 @@ func TestEpisodesAreApart(t *testing.T) {
 	}
 }
 
-// requireNothingInside looks for alice's from inside bob's sandbox.
+// requireNothingInside searches for alice's files, processes, ports and terminals from inside bob's sandbox.
 func requireNothingInside(t *testing.T, bob bearer) {
 	t.Helper()
 	port := bob.url[strings.LastIndex(bob.url, ":")+1:]
@@ -96,7 +96,7 @@ func requireNothingInside(t *testing.T, bob bearer) {
 	require.NotContains(t, bob.try(t, "t", "screen", "tmux", args{"action": "capture", "capture_entire": true}).Output, treasure)
 }
 
-// requireNothingOutside looks for alice's over the routes, by her ids and by links.
+// requireNothingOutside requests alice's files over the routes with her ids, and files of the host over symbolic links.
 func requireNothingOutside(t *testing.T, alice, bob bearer) {
 	t.Helper()
 	theirs := alice.rollouts(t)
@@ -108,7 +108,7 @@ func requireNothingOutside(t *testing.T, alice, bob bearer) {
 		}
 		status, out := bob.rest(t, "POST /executor/release", args{"trajectory_id": id})
 		require.Equal(t, http.StatusOK, status, out)
-		own := bob.bash(t, id, "u", "cat secret.txt") // of an episode of his own
+		own := bob.bash(t, id, "u", "cat secret.txt") // the id names an episode of bob's own
 		require.Contains(t, own.Error, "Exit code: 1", id)
 		require.NotContains(t, own.Output, treasure)
 		status, _ = bob.rest(t, "POST /executor/release", args{"trajectory_id": id})
@@ -130,7 +130,7 @@ func requireNothingOutside(t *testing.T, alice, bob bearer) {
 	}
 }
 
-// requireNoWait has bob's tools busy in all ways at once, and alice's answered before his have ended.
+// requireNoWait keeps bob's tools busy with CPU time and output, and requires that alice's calls return before bob's calls end.
 func requireNoWait(t *testing.T, alice, bob bearer) {
 	t.Helper()
 	busy := map[string]string{
@@ -164,7 +164,7 @@ func requireNoWait(t *testing.T, alice, bob bearer) {
 	require.Equal(t, http.StatusOK, status, out)
 }
 
-// attack takes what a sandbox can take, while alice's tools work on.
+// attack exhausts each resource of bob's sandbox. Alice's tools must still work afterwards.
 func attack(t *testing.T, bob bearer) {
 	t.Helper()
 	for i, command := range []string{

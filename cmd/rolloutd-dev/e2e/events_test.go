@@ -15,19 +15,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// events reads the events of a rollout after an id, until the stream ends.
+// events returns the events of a rollout after an id. It reads them until the stream ends.
 func events(t testing.TB, server, id, after string) []rollout.Event {
 	t.Helper()
 	var all []rollout.Event
 	follow(t, server, id, after, func(e rollout.Event) {
-		if e.ID > 0 { // others are not in the log
+		if e.ID > 0 { // events without an id are not in the log
 			all = append(all, e)
 		}
 	})
 	return all
 }
 
-// follow reads the events of a rollout after an id as they come, until the stream ends.
+// follow calls each for every event of a rollout after an id, as the event arrives, until the stream ends.
 func follow(t testing.TB, server, id, after string, each func(rollout.Event)) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/rollouts/"+id+"/events", http.NoBody)
@@ -55,7 +55,7 @@ func follow(t testing.TB, server, id, after string, each func(rollout.Event)) {
 	}
 }
 
-// BenchmarkEventLatency follows rollouts of two agents and tells how long after an event has happened its client reads it.
+// BenchmarkEventLatency follows rollouts of two agents and reports the time from an event until its client has read it.
 func BenchmarkEventLatency(b *testing.B) {
 	srv := startDev(b, devOptions{script: benchScript})
 	for _, agent := range []string{"opencode", "react"} {
@@ -81,8 +81,8 @@ func BenchmarkEventLatency(b *testing.B) {
 	}
 }
 
-// A client that follows a rollout sees all that happens in it, once and in order; one that comes later sees the same, from wherever it was.
-// Both agents tell what they say and do.
+// A client that follows a rollout receives each event once and in order. A client that connects later receives the same events, after the
+// event id that it gives. Both agents report their texts and tool calls.
 func TestEventsOfARollout(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -117,14 +117,14 @@ func TestEventsOfARollout(t *testing.T) {
 	}
 }
 
-// untimed takes the start out of phases: as long as no host has the rollout, it is by the workflow's clock.
+// untimed removes the start from phase events. While no host has the rollout, the start is a time of the workflow's clock.
 func untimed(t *testing.T, all []rollout.Event) []rollout.Event {
 	t.Helper()
 	for i, e := range all {
 		if e.Kind == rollout.EventPhase {
 			p := decode[rollout.PhaseEvent](t, string(e.Data))
 			p.Start = time.Time{}
-			all[i].Data, _ = json.Marshal(p) // made of plain values
+			all[i].Data, _ = json.Marshal(p) // plain values always encode
 		}
 	}
 	return all

@@ -30,7 +30,7 @@ const everywhereScript = `
     - text: Done.
 `
 
-// opencodeScript plays the same with the tools of OpenCode.
+// opencodeScript plays the same task with OpenCode's tools.
 const opencodeScript = `
 - match: put the words in order
   turns:
@@ -52,8 +52,8 @@ const appScript = `
     - text: Done.
 `
 
-// installScript plays an agent that is root of its image, with the tools of OpenCode: it installs a program and files of the system, changes users,
-// and makes something with the program in its workdir.
+// installScript plays an OpenCode agent that is root in its image. The agent installs a program and system files, changes users, and runs the
+// program to write a file in its workdir.
 const installScript = `
 - match: install the tool
   turns:
@@ -70,8 +70,8 @@ func outcomeIn(t *testing.T, url string, task, sandbox args) outcome {
 	return outcomeOf(t, runRollout(t, url, a))
 }
 
-// One task file has the same outcome, reward, test results, files and trajectory in the host's root file system, in an OCI image, in a container and in
-// a machine of E2B. One that uses folders of its image has the same in an OCI image and in a container.
+// A task file has the same outcome, reward, test results, files and trajectory in the host's root file system, in an OCI image, in a
+// container and in a machine of E2B. A task that uses folders of its image has the same results in an OCI image and in a container.
 func TestOneTaskEverywhere(t *testing.T) {
 	t.Parallel()
 	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
@@ -115,8 +115,8 @@ func TestOneTaskEverywhere(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// One task file whose agent is root of its image, or the user that the image names, has the same in an OCI image and in a container, with OpenCode and
-// with the agent react. What the agent installs is its own: the verifier has the image, and the folders that are graded.
+// A task whose agent is root in its image, or is the user that the image names, has the same results in an OCI image and in a container, with
+// OpenCode and with the agent react. The verifier does not get what the agent installs: it gets the image and the graded folders.
 func TestUsersOfAnImageEverywhere(t *testing.T) {
 	t.Parallel()
 	engine, folder := dockertest.RemappedForTest(t), t.TempDir()
@@ -158,7 +158,8 @@ func TestUsersOfAnImageEverywhere(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// sameInAContainer runs a task in an OCI image and in a container, and requires that what shows of the results is the same.
+// sameInAContainer runs a task in an OCI image and in a container, and requires that the results without times are equal. It returns the
+// result.
 func sameInAContainer(t *testing.T, url string, task, sandbox args) outcome {
 	t.Helper()
 	want := outcomeIn(t, url, task, sandbox).withoutTimes()
@@ -169,7 +170,7 @@ func sameInAContainer(t *testing.T, url string, task, sandbox args) outcome {
 	return want
 }
 
-// sameEverywhere runs a task on all backends and requires that what shows of their results is the same. It returns it.
+// sameEverywhere runs a task on all backends and requires that the results are equal after shown. It returns the result.
 func sameEverywhere(t *testing.T, url string, task args, shown func(outcome) outcome) outcome {
 	t.Helper()
 	want := shown(outcomeIn(t, url, task, args{}))

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// executed is an answer of the executor.
+// executed is an answer of the tool executor.
 type executed struct {
 	Success  bool           `json:"success"`
 	Output   string         `json:"output"`
@@ -25,7 +25,7 @@ type executed struct {
 	UniqID   any            `json:"uniq_id"`
 }
 
-// send posts to the server and decodes the answer.
+// send posts a JSON body, requires the status and decodes the answer.
 func send[T any](t *testing.T, url string, status int, body any) (answer T) {
 	t.Helper()
 	raw, err := json.Marshal(body)
@@ -44,7 +44,7 @@ func toolRequest(trajectory string, id any, command string) args {
 	return args{"trajectory_id": trajectory, "tool": args{"name": "bash", "arguments": args{"command": command}, "uniq_id": id}}
 }
 
-// The wire facts of AgentEnv's tool executor, without its weaknesses.
+// The executor has the wire format of AgentEnv's tool executor, without its weaknesses.
 func TestEpisodeExecutor(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -94,7 +94,7 @@ func TestEpisodeExecutor(t *testing.T) {
 	send[args](t, url+"/release", 200, args{"trajectory_id": "a b/ö"})
 }
 
-// No call waits for a call of another trajectory, or of its own: the slow calls end only once the fast ones have.
+// No call waits for a call of another trajectory or of its own: the slow calls end only after the fast calls.
 func TestEpisodeExecutorNoBarrier(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_SANDBOX_MEMORY_MIB=256"}})
@@ -121,7 +121,7 @@ func TestEpisodeExecutorNoBarrier(t *testing.T) {
 	}
 }
 
-// A client grades: it reads the work by the executor's tools, after a kill -9 too, and gives a score.
+// A client grades the rollout: it reads the work with the executor's tools, also after a kill -9, and sends a score.
 func TestEpisodeScored(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -143,7 +143,7 @@ func TestEpisodeScored(t *testing.T) {
 	require.Equal(t, rollout.Graded, result.Grading.Status)
 	require.Contains(t, strings.Join(mapKeys(result.Files), " "), "out.txt")
 	send[any](t, srv.url+"/rollouts/"+id+"/score", 409, args{"score": 1})
-	send[any](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": -0.5}) // a client whose first answer was lost
+	send[any](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": -0.5}) // a client repeats the score if the first answer was lost
 
 	late := start(t, srv.url, args{"instruction": "write", "agent": "nop", "verifier": args{"external": true}, "limits": args{"verifier_s": 1}})
 	lost := finalize(t, srv.url, late)

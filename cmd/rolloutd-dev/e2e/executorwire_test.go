@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onlyRedteam skips what `make redteam` runs alone.
+// onlyRedteam skips a test that only `make redteam` runs.
 func onlyRedteam(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
@@ -24,15 +24,16 @@ func onlyRedteam(t *testing.T) {
 	}
 }
 
-// wireCase is a request to the executor and the whole answer that AgentEnv's service gives to it, or that this one gives instead.
+// wireCase is a request to the executor and its whole answer. The answer is that of AgentEnv's service, except where rolloutd differs from
+// it.
 type wireCase struct {
 	name, route string
 	request     args
-	status      int    // 0: 200
-	want        string // JSON; "": any
+	status      int    // 0 means 200
+	want        string // JSON; empty: any answer
 }
 
-// tool is a request to /execute.
+// wireTool returns a request to /execute.
 func wireTool(name, id string, arguments args) args {
 	return args{"trajectory_id": "t", "tool": args{"name": name, "arguments": arguments, "uniq_id": id}}
 }
@@ -45,10 +46,10 @@ func wireArtifact(path string, more args) args {
 	return request
 }
 
-// ranIn is the metadata of a command.
+// ranIn is the metadata in the answer to a command.
 const ranIn = `"metadata":{"exit_code":%d,"sandboxed":true,"network_isolated":true}`
 
-// wireCases are made in order, in one trajectory.
+// wireCases returns the cases. The test sends them in order and in one trajectory.
 func wireCases() []wireCase {
 	ran := func(id, output string, code int) string {
 		failure := ""
@@ -146,7 +147,7 @@ func wireCases() []wireCase {
 	}
 }
 
-// The executor beside the wire facts of AgentEnv's service, member by member of each answer.
+// The test compares the executor's answers with those of AgentEnv's service, member by member.
 func TestExecutorWireFacts(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The trace of a rollout of the real agent is what a trainer's own libraries read: numpy, openenv and TRL's worker.
+// A trainer's own libraries (numpy, openenv and TRL's worker) read the trace of a rollout of the real agent.
 func TestTrainerReadsARealTrace(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

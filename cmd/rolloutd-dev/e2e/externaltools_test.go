@@ -16,7 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// externalScript is the smoke test of AgentEnv with a second call of the tool server: its tools, then one of the sandbox.
+// externalScript is AgentEnv's smoke test with a second call to the tool server. It calls tools of the tool server and then a tool of the
+// sandbox.
 const externalScript = `
 - name: external
   match: use the skills
@@ -29,10 +30,10 @@ const externalScript = `
     - text: ok
 `
 
-// skills is a tool server that holds the first call of skill_view until it is let go.
+// skills is a tool server that holds the first call of skill_view until release is closed.
 type skills struct {
 	url     string
-	arrived chan struct{} // closed with the first call of skill_view
+	arrived chan struct{} // closed at the first call of skill_view
 	release chan struct{}
 
 	mu  sync.Mutex
@@ -77,7 +78,8 @@ func (s *skills) execute(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"success": true, "output": fmt.Sprintf("%s: answer %d", in.Tool.Name, n), "uniq_id": in.Tool.UniqID})
 }
 
-// kill -9 within a call of a tool server: the call is made again under its id, earlier ones are not, and the prompts stay the same.
+// The process is killed with kill -9 during a call to a tool server. The next process repeats this call with the same id and does not repeat
+// earlier calls. The prompts do not change.
 func TestExternalToolsKilled(t *testing.T) {
 	t.Parallel()
 	s, model := startSkills(t), startModel(t, externalScript)
@@ -122,7 +124,7 @@ tool_server:
 	require.NotContains(t, full+get(t, srv.url+"/rollouts/"+id+"/trace"), "token-of-sixteen")
 	require.Equal(t, 5, last.Turn)
 
-	// The server that is down concerns the calls of its own tools alone.
+	// The server that is down affects only the calls of its own tools.
 	execute := func(name, arguments string) string {
 		body := fmt.Sprintf(`{"trajectory_id": "t", "tool": {"name": %q, "arguments": %s, "uniq_id": %[1]q}}`, name, arguments)
 		return post(t, srv.url+"/executor/execute", http.Header{}, body)

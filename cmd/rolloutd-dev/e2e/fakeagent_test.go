@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A policy that stops its agent and answers in its place has not completed its task, and what it answers does not fill the memory of
-// the server, which is worker and gateway here, too. Its work is graded as that of an agent that failed.
+// A policy stops its agent and answers on the agent's port instead. The outcome is agent_failed, and the work is graded. The policy's answers
+// do not fill the memory of the server, which is also worker and gateway here.
 func TestFakeAgentServer(t *testing.T) {
 	t.Parallel()
 	const agentIs = `real=$(pgrep -f 'serve --port 4096' | head -1); `
@@ -55,7 +55,7 @@ func TestFakeAgentServer(t *testing.T) {
 	require.Less(t, grew, 150<<10, "KiB")
 }
 
-// kib reads "123 kB".
+// kib parses a size such as "123 kB".
 func kib(t *testing.T, size string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSuffix(size, " kB"))
@@ -63,8 +63,8 @@ func kib(t *testing.T, size string) int {
 	return n
 }
 
-// fakeServer answers on the agent's port as soon as that is free: it is well, its session is idle, and its messages are 200 MB of
-// empty objects with an answer at the end.
+// fakeServer listens on the agent's port as soon as the port is free. It reports that it is healthy and that its session is idle. Its
+// messages are 200 MB of empty objects with an answer at the end.
 const fakeServer = `
 import http.server, socketserver, json, time
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -17,12 +17,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// work is a turn in which the agent works.
+// work is a turn with one command of the agent.
 const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
 
-// An endpoint that does not answer never looks like a policy that was slow: each of its faults ends as infra_failed, without a reward
-// that something could be trained on, and in another attempt while there is one. An agent that takes its own time is out of time, and
-// graded. All run at the same time, and no other test beside them: eighteen agents start at once. What an agent may take grows with what a
+// A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed without a reward, and the rollout
+// starts another attempt if its limit allows one. An agent that is slow itself ends as agent_timeout and is graded. All rollouts of the test
+// run at the same time, and no other test runs in parallel, since eighteen agents start at once. The time limits grow with the time that a
 // rollout takes on this machine.
 func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
@@ -32,8 +32,8 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
 		name  string
-		turns string // of the scripted model; "": the address has no listener
-		args  args   // besides the usual
+		turns string // of the scripted model; empty: the address has no listener
+		args  args   // they override the default arguments
 		want  ending
 	}{
 		{"refuses connections", "", nil, lost("connection refused")},
@@ -74,7 +74,7 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	}
 }
 
-// slowness is by how much a rollout takes longer than on an idle machine with two cores of today; at least 1.
+// slowness returns how many times longer a rollout takes than on an idle machine with two cores. It is at least 1.
 func slowness(t *testing.T, url string) float64 {
 	t.Helper()
 	const usualS = 6
@@ -84,11 +84,12 @@ func slowness(t *testing.T, url string) float64 {
 	return max(1, r.WallS/usualS)
 }
 
-// ending is how a rollout ends; says is a part of its error. All attempts but a last one that completed were lost to the endpoint.
+// ending is the expected end of a rollout. says is a part of its error. Each attempt except a completed last one must have failed because of
+// the endpoint.
 type ending struct {
 	outcome  rollout.Outcome
 	attempts int
-	reward   float64 // of an outcome that carries one
+	reward   float64 // if the outcome has a reward
 	says     string
 }
 
@@ -110,7 +111,7 @@ func (e ending) check(t *testing.T, got rollout.Result) {
 	require.InDelta(t, e.reward, *got.Reward, 0)
 }
 
-// faulty is the address of an endpoint that plays these turns.
+// faulty returns the URL of an endpoint that plays the turns, or of a port without a listener if turns is empty.
 func faulty(t *testing.T, turns string) string {
 	t.Helper()
 	if turns != "" {
@@ -122,7 +123,7 @@ func faulty(t *testing.T, turns string) string {
 	return "http://" + l.Addr().String() + "/v1"
 }
 
-// wellAgain is an endpoint that does not answer its first call, as if it had been lost, and then plays well.
+// wellAgain returns the URL of an endpoint that does not answer its first call and answers all later calls.
 func wellAgain(t *testing.T) string {
 	t.Helper()
 	well, err := url.Parse(startModel(t, "turns: ["+work+", {text: Done.}]").url)
@@ -130,7 +131,7 @@ func wellAgain(t *testing.T) string {
 	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: well.Scheme, Host: well.Host})
 	var calls atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isProbe(r) && calls.Add(1) == 1 { // the request is read: only then a server sees a client leave
+		if !isProbe(r) && calls.Add(1) == 1 { // isProbe has read the body: a server detects a disconnect only then
 			<-r.Context().Done()
 			return
 		}

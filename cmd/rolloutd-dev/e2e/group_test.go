@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A group of two real rollouts: both complete, and its training sequences have each sampled token of the agent's turns once.
+// A group of two real rollouts completes. Its training sequences contain each sampled token of the agent's turns once.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -75,7 +75,7 @@ func deliverGroup(t *testing.T, url, group, sink string) {
 	}, 4*time.Minute, 200*time.Millisecond)
 }
 
-// An abort of the group ends its rollouts, and no sandbox stays.
+// An abort of the group aborts all its rollouts.
 func TestGroupAborts(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -109,7 +109,7 @@ func postGroup(t *testing.T, url string, a args) rollout.GroupState {
 	return decode[rollout.GroupState](t, string(text))
 }
 
-// waitGroup asks until the group has ended.
+// waitGroup waits until the group has ended.
 func waitGroup(t *testing.T, url, id string) rollout.GroupState {
 	t.Helper()
 	var g rollout.GroupState
@@ -120,7 +120,7 @@ func waitGroup(t *testing.T, url, id string) rollout.GroupState {
 	return g
 }
 
-// trainedTokens counts the sampled tokens of a rollout's turns that are trained on.
+// trainedTokens counts the sampled tokens in a rollout's turns that are trained on.
 func trainedTokens(t *testing.T, url, id string) int {
 	t.Helper()
 	n := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The published client of OpenEnv's Harbor environment runs a folder of a Harbor task with the real OpenCode, from the Task API to the reward;
-// TRL's own worker takes the result, and leaves out a rollout that is lost.
+// The published client of OpenEnv's Harbor environment runs a Harbor task folder with the real OpenCode, from the Task API to the reward.
+// TRL's worker reads the result and skips a lost rollout.
 func TestHarborClient(t *testing.T) {
 	t.Parallel()
 	tasks := t.TempDir()

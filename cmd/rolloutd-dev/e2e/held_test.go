@@ -19,7 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldScript has the model work for 24 s, and for 52 s of the command agent. A turn is in the state of a rollout up to 6 s after it ended.
+// heldScript makes the model take 24 s in total, or 52 s with the command agent. A turn appears in the state of a rollout up to 6 s after it
+// has ended.
 const heldScript = `
 - match: take your time
   pace: {delay: 6s}
@@ -41,7 +42,7 @@ const heldScript = `
   turns: [{text: one}, {text: two}, {text: three}, {text: four}]
 `
 
-// asker is a command agent that asks its model four times.
+// asker configures a command agent that calls its model four times.
 const asker = `
 agents:
   - name: asker
@@ -65,10 +66,10 @@ agents:
 const (
 	heldLimit = 60 * time.Second
 	heldFor   = 70 * time.Second
-	awayFor   = 14 * time.Second // a call may take 59 s, all its tries and the pauses between them
+	awayFor   = 14 * time.Second // a call may take 59 s, including all retries and the pauses between them
 )
 
-// startHeld starts a rollout of the agent, and returns when it has a turn.
+// startHeld starts a rollout of the agent and waits until it has a turn.
 func (d *dev) startHeld(t *testing.T, agent string) (id string) {
 	t.Helper()
 	instruction := map[string]string{"opencode": "take your time", "react": "count to three", "asker": "ask four times"}[agent]
@@ -80,7 +81,7 @@ func (d *dev) startHeld(t *testing.T, agent string) (id string) {
 	return id
 }
 
-// requireHeld requires the full reward of a rollout whose model calls were held back for that long, which its limit has no time for.
+// requireHeld requires the full reward in the first attempt of a rollout whose model calls were held for longer than atLeast.
 func (d *dev) requireHeld(t *testing.T, id string, atLeast time.Duration) {
 	t.Helper()
 	result := finalize(t, d.url, id)
@@ -106,7 +107,7 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 	}
 }
 
-// A pause that is longer than the agent's limit does not take its time.
+// A pause of the endpoint does not count toward the agent's time limit, even if the pause is longer than the limit.
 func TestPauseDoesNotTakeTheAgentsTime(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []string{"opencode", "react"} {
@@ -124,7 +125,7 @@ func TestPauseDoesNotTakeTheAgentsTime(t *testing.T) {
 	}
 }
 
-// Nor does it when everything is killed at its end.
+// A pause of the endpoint does not count toward the agent's time limit if the whole process is killed at the end of the pause.
 func TestKillAfterAPauseOfTheAgent(t *testing.T) {
 	t.Parallel()
 	srv, upstream := startHolding(t, startModel(t, heldScript).url)
@@ -132,11 +133,11 @@ func TestKillAfterAPauseOfTheAgent(t *testing.T) {
 	upstream("pause", "scripted", "--for", "1h")
 	time.Sleep(heldFor)
 	srv.kill()
-	srv = srv.restart(t) // which knows of no pause
+	srv = srv.restart(t) // the new process does not have the pause
 	srv.requireHeld(t, id, heldLimit)
 }
 
-// Nor does an endpoint that is away and comes back.
+// The time in which the endpoint refuses connections does not count toward the agent's time limit.
 func TestEndpointThatIsAwayDoesNotTakeTheAgentsTime(t *testing.T) {
 	t.Parallel()
 	to, err := url.Parse(strings.TrimSuffix(startModel(t, heldScript).url, "/v1"))
@@ -151,7 +152,7 @@ func TestEndpointThatIsAwayDoesNotTakeTheAgentsTime(t *testing.T) {
 	srv.requireHeld(t, id, awayFor)
 }
 
-// doorway is an endpoint that can be taken away: connections are refused then.
+// doorway is an endpoint that can be closed and opened again. While it is closed, it refuses connections.
 type doorway struct {
 	address string
 	to      http.Handler

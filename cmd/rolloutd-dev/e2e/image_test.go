@@ -12,12 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
-// A rollout on an imported image: the solution and the verifier run in it, and each sees a fresh one. An image that no host can have is
-// refused when the rollout is submitted.
+// The solution and the verifier of a rollout run in an imported image, each in a fresh copy. A rollout with an image that no host can have is
+// refused when it is submitted.
 func TestRolloutOnAnImage(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
-	folder := t.TempDir() // of no program at all: bash comes from the host
+	folder := t.TempDir() // the image has no programs: bash comes from the host
 	require.NoError(t, os.MkdirAll(filepath.Join(folder, "srv"), 0o777))
 	require.NoError(t, os.Chmod(filepath.Join(folder, "srv"), 0o777))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "srv/answer"), []byte("42\n"), 0o600))
@@ -34,7 +34,8 @@ func TestRolloutOnAnImage(t *testing.T) {
 	require.NotNil(t, result.Reward)
 	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
 
-	// As root it changes what it likes. What the verifier gets of that is the workdir, here outside of the home, and the folders that the task names.
+	// As root, the solution may change all files of the image. The verifier gets only the workdir, here outside of the home, and the folders
+	// that the task names.
 	task["sandbox"] = args{"image": "answer:1", "user": "root", "workdir": "/app", "grade_paths": []string{"/srv"}}
 	task["solution"] = []string{"set -e; [ $UID = 0 ]; read a < /srv/answer; echo $a > answer.txt; echo $a > /srv/copy; echo x > /cheat; echo x > /opt/other"}
 	task["verify"] = []string{"read a < /app/answer.txt; read b < /srv/copy; [ $a = 42 ] && [ $b = 42 ]", "[ ! -e /cheat ] && [ ! -e /opt/other ]"}
@@ -43,7 +44,7 @@ func TestRolloutOnAnImage(t *testing.T) {
 	require.NotNil(t, result.Reward)
 	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
 
-	// As a user of the image by number, it has no right to the rest of it.
+	// A user of the image with a numeric id cannot change the rest of the image.
 	task["sandbox"] = args{"image": "answer:1", "user": "1500:7", "workdir": "/app"}
 	task["solution"] = []string{"set -e; [ $UID = 1500 ]; read a < /srv/answer; echo $a > answer.txt; ! echo x > /cheat"}
 	task["verify"] = []string{"read a < /app/answer.txt; [ $a = 42 ] && [ ! -e /cheat ]"}
@@ -61,11 +62,11 @@ func TestRolloutOnAnImage(t *testing.T) {
 	require.ErrorContains(t, err, `sandbox.image: image: "missing:1" is not on this host`)
 }
 
-// rootsEnv names the folder that deploy/roots.sh has made.
+// rootsEnv is the environment variable with the folder that deploy/roots.sh creates.
 const rootsEnv = "SANDBOX_TEST_ROOTS"
 
-// OpenCode, setup and grading run in a Debian without anything of ours, and where the only C library is musl; as the sandbox's user, as a user of the
-// image, and as root, which installs packages; and the same in containers.
+// OpenCode, setup and grading run in a plain Debian and in a system whose only C library is musl. They run as the sandbox's user, as a user
+// of the image, and as root, which installs packages. All of this also runs in containers.
 func TestRolloutOnOtherSystems(t *testing.T) {
 	t.Parallel()
 	roots := os.Getenv(rootsEnv)

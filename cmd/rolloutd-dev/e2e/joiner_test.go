@@ -16,18 +16,18 @@ import (
 // joiner is a client of one rollout over /ws, whose connections can be cut.
 type joiner struct {
 	url, episode, rollout string
-	// reading has room for the clients that may read a message at a time, so that the test does not hold hundreds of results itself.
+	// reading limits how many clients read a message at the same time, so that the test does not hold hundreds of results in memory.
 	reading chan struct{}
 }
 
-// joined is one connection of a joiner's.
+// joined is one connection of a joiner.
 type joined struct {
 	*websocket.Conn
 	bytes   *cutConn
 	reading chan struct{}
 }
 
-// dial connects; the connection is cut after so many bytes sent or received, the handshake's among them.
+// dial connects. The connection is cut after send bytes sent or receive bytes received, including the bytes of the handshake.
 func (j joiner) dial(ctx context.Context, send, receive int) (*joined, error) {
 	cut := &cutConn{send: send, receive: receive}
 	d := websocket.Dialer{NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -43,7 +43,8 @@ func (j joiner) dial(ctx context.Context, send, receive int) (*joined, error) {
 	return &joined{c, cut, j.reading}, nil
 }
 
-// untilCut asks for the rollout's result as a client does whose first call times out, on a connection that does not last.
+// untilCut requests the rollout's result over a connection that is cut. The first request times out. It returns an error if the connection is
+// not cut.
 func (j joiner) untilCut(ctx context.Context, send, receive int) error {
 	c, err := j.dial(ctx, send, receive)
 	if err != nil {
@@ -57,8 +58,8 @@ func (j joiner) untilCut(ctx context.Context, send, receive int) error {
 	return nil
 }
 
-// askTwice resets, asks with a second's patience and then with more, and returns the result. asked is called when the
-// second question is sent.
+// askTwice resets, requests the result with a timeout of one second and then with a long timeout, and returns the result. It calls asked
+// after it has sent the second request.
 func (j joiner) askTwice(c *joined, asked func()) (string, error) {
 	if _, err := c.ask(j.reset(false)); err != nil {
 		return "", err
@@ -73,7 +74,8 @@ func (j joiner) askTwice(c *joined, asked func()) (string, error) {
 	return c.read()
 }
 
-// again comes back after a cut, to its episode where the server knows it already, and returns the tool's text.
+// again connects after a cut, sends the question and returns the text of the tool result. It attaches to its episode if the server has the
+// episode.
 func (j joiner) again(ctx context.Context, question any) (string, error) {
 	c, err := j.dial(ctx, unbounded, unbounded)
 	if err != nil {
@@ -101,7 +103,7 @@ func (j joiner) again(ctx context.Context, question any) (string, error) {
 	return text, err
 }
 
-// patienceS is a timeout_s that no rollout of these tests outlasts.
+// patienceS is a timeout_s that is longer than any rollout of these tests.
 const patienceS = 900
 
 func (j joiner) reset(attach bool) args {
@@ -144,7 +146,7 @@ func (c *joined) read() (string, error) {
 	return text.String(), err
 }
 
-// resultOf is the text of a tool's result over /ws.
+// resultOf returns the text of a tool result from a reply over /ws.
 func resultOf(reply string) (string, error) {
 	var frame struct {
 		Data struct {

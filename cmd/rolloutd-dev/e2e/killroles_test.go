@@ -10,14 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// strike kills a role with -9 and starts it again.
+// strike kills a role with kill -9 and starts it again.
 func (a *apart) strike(name string) {
 	a.t.Helper()
 	a.roles[name].kill()
 	a.start(name)
 }
 
-// reactStruck runs a ReACT rollout and kills a role after its nth event; false: the rollout ended before.
+// reactStruck runs a ReACT rollout and kills a role after the rollout's nth event. It returns false if the rollout ended before.
 func (a *apart) reactStruck(t *testing.T, role string, n int) bool {
 	t.Helper()
 	id := start(t, a.url, reactArgs())
@@ -29,14 +29,14 @@ func (a *apart) reactStruck(t *testing.T, role string, n int) bool {
 	return struck
 }
 
-// episodeStruck plays an episode and kills a role; see requireEpisode.
+// episodeStruck plays an episode and kills a role at position n; see requireEpisode.
 func (a *apart) episodeStruck(t *testing.T, role string, n int) bool {
 	t.Helper()
 	return player{a.url, fmt.Sprint(role, "-", n)}.requireEpisode(t, n, func() { a.strike(role) })
 }
 
-// groupStruck runs a group of ReACT rollouts and kills a role after the nth event of the first; false: that one ended before. No rollout of the
-// group is lost or replaced.
+// groupStruck runs a group of ReACT rollouts and kills a role after the nth event of the first rollout. It returns false if that rollout
+// ended before. No rollout of the group may be lost or replaced.
 func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 	t.Helper()
 	const siblings = 3
@@ -61,7 +61,8 @@ func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 	return struck
 }
 
-// One role of three is killed with -9 while a ReACT rollout or an episode runs; the others go on. TestKillWalkOfRoles has all positions.
+// One of three roles is killed with kill -9 while a ReACT rollout or an episode runs. The other roles keep running. TestKillWalkOfRoles tests
+// all positions.
 func TestRolesKilled(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, reactScript)
@@ -78,8 +79,9 @@ func TestRolesKilled(t *testing.T) {
 	require.Empty(t, set.sandboxes(t))
 }
 
-// The whole walk: each role after each event of a ReACT rollout, and of the first rollout of a group, and while each step of an episode is on
-// its way and after each event of its grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a part.
+// Each role is killed after each event of a ReACT rollout, after each event of the first rollout of a group, during each step of an episode,
+// and after each event of the episode's grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a
+// part.
 func TestKillWalkOfRoles(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
@@ -94,9 +96,10 @@ func TestKillWalkOfRoles(t *testing.T) {
 	}
 }
 
-// walk strikes at each position from first on, until what runs ends before the position is reached, which it may not do before atLeast.
+// walk kills the role at each position, beginning at first, until a run ends before it reaches the position. A run must not end before
+// position atLeast.
 func (a *apart) walk(t *testing.T, role string, first, atLeast int, struckAt func(*testing.T, string, int) bool) {
-	const more = 500 // positions than anything here has: -run may select none at which it ends
+	const more = 500 // more positions than any run has, in case -run skips the position at which a run ends
 	ended := false
 	for n := first; n < more && !ended; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

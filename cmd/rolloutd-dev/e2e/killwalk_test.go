@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killAfter kills the whole process once the rollout has had n events, and starts it again. It is false, and kills nothing, where the rollout
-// ends before.
+// killAfter kills the whole process after the rollout's nth event and starts the process again. If the rollout ends before, it returns false
+// and kills nothing.
 func (d *dev) killAfter(t *testing.T, id string, n int) (*dev, bool) {
 	t.Helper()
 	if !awaitEvents(t, d.url, id, n) {
@@ -22,7 +22,7 @@ func (d *dev) killAfter(t *testing.T, id string, n int) (*dev, bool) {
 	return d.restart(t), true
 }
 
-// awaitEvents returns once the rollout has had n events; false: it ended before.
+// awaitEvents waits for the rollout's nth event. It returns false if the rollout ended before.
 func awaitEvents(t *testing.T, url, id string, n int) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/rollouts/"+id+"/events", http.NoBody)
@@ -43,7 +43,8 @@ func awaitEvents(t *testing.T, url, id string, n int) bool {
 	return false
 }
 
-// kill -9 of the whole process after each event of a ReACT rollout, one after another; TestReactKilled has some of the positions: each side effect is there once, no turn is doubled.
+// The whole process is killed with kill -9 after each event of a ReACT rollout, one position for each rollout. Each side effect happens once,
+// and no turn is repeated. TestReactKilled tests some of the positions.
 func TestKillWalkOfReact(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
@@ -60,8 +61,8 @@ func TestKillWalkOfReact(t *testing.T) {
 	t.Logf("%d kills", positions-1)
 }
 
-// The same for an episode: while each of its steps is on its way, and after each event of its grading. The client makes a step again under
-// its id until it is answered. TestEpisodeKilled has some of the positions.
+// The whole process is killed with kill -9 during each step of an episode, and after each event of its grading. The client repeats a step
+// with the same id until it gets an answer. TestEpisodeKilled tests some of the positions.
 func TestKillWalkOfAnEpisode(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
@@ -79,8 +80,8 @@ func TestKillWalkOfAnEpisode(t *testing.T) {
 	t.Logf("%d kills", kills-1)
 }
 
-// requireEpisode plays an episode and strikes once: while step n is on its way, or beyond them after the nth event. Each side effect is there
-// once. False: the episode ended before.
+// requireEpisode plays an episode and calls strike once: during step n, or after the nth event if the episode has no step n. Each side effect
+// must happen once. It returns false if the episode ended before.
 func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool) {
 	t.Helper()
 	begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
@@ -110,15 +111,15 @@ func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool)
 	return struck
 }
 
-// episodeSteps are those of play.
+// episodeSteps is the number of steps of play.
 const episodeSteps = 4
 
-// play makes steps and submits, each until it is answered, and reports each before it is sent. After step hold, where it is one before the last, it
-// waits for over: grading must not begin before the kill.
+// play runs the steps and submits, and repeats each request until it gets an answer. It sends the number of each step to sent before it sends
+// the request. After step hold, unless that is the last step, it waits for over, so that grading does not begin before the kill.
 func (p player) play(sent chan<- int, hold int, over <-chan struct{}) stepReply {
 	answered := func(step int, body args) stepReply {
 		sent <- step
-		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) { // the server is being started again
+		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) { // the server may be restarting
 			r, err := p.post("/step", body)
 			if err == nil && (r.Observation.Result != nil || r.Done) || time.Since(begun) > 4*time.Minute {
 				return r

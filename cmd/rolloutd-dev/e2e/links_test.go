@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// linkScript plays three turns of ReACT; the gate keeps the last one back.
+// linkScript plays three turns of the ReACT agent. The gate holds the last one.
 const linkScript = `
 - name: links
   match: cross every link
@@ -20,8 +20,9 @@ const linkScript = `
     - text: Done.
 `
 
-// Each connection between the roles, and to the model, breaks while a model call of a rollout and a step of an episode are under way: those of one link
-// after another are cut, and then those of all links lose their packets without an end. Nothing is lost and nothing is done twice.
+// Each connection between roles and to the model breaks during a model call of a rollout and a step of an episode. The connections of one
+// link after another are cut. Then the connections of all links lose all packets and are not closed. Nothing is lost and nothing is done
+// twice.
 func TestLinksBreak(t *testing.T) {
 	t.Parallel()
 	gate := startGate(t, linkScript)
@@ -40,7 +41,7 @@ func TestLinksBreak(t *testing.T) {
 		require.FailNow(t, "no model call is under way")
 	}
 	step := make(chan stepReply, 1)
-	go func() { // ends with the step, or with the server
+	go func() { // ends when the step or the server ends
 		const command = "echo 1 >> log; until test -e go; do sleep 0.1; done; echo 2 >> log; cat log"
 		call := args{"tool_name": "terminal", "arguments": args{"command": command, "timeout": 600}}
 		r, _ := p.post("/step", args{"request_id": "slow", "action": call})
@@ -66,7 +67,7 @@ func TestLinksBreak(t *testing.T) {
 		require.NoError(t, failed)
 	}
 	gate.open()
-	p.mustBash(t, "go", "touch go") // its request meets dead connections, too
+	p.mustBash(t, "go", "touch go") // this request uses the dead connections, too
 	var slow stepReply
 	select {
 	case slow = <-step:
@@ -87,7 +88,7 @@ func TestLinksBreak(t *testing.T) {
 	require.Empty(t, set.sandboxes(t))
 }
 
-// requireOneAttempt checks that a rollout was completed in its first attempt.
+// requireOneAttempt checks that a rollout completed with reward 1 in its first attempt.
 func requireOneAttempt(t *testing.T, result rollout.Result) {
 	t.Helper()
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))

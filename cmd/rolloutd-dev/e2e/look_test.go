@@ -24,8 +24,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// site is where one running rolloutd, of however many processes, can be looked at, as an operator would: its server, Temporal,
-// the data folder.
+// site is a running rolloutd of one or more processes, as an operator reaches it: its server, Temporal and its data folder.
 type site struct {
 	url      string // OpenEnv server
 	temporal string // gRPC address
@@ -40,7 +39,7 @@ func (d site) client(t testing.TB) client.Client {
 	return c
 }
 
-// activityNames are the activities of a rollout's history, in the order they were scheduled.
+// activityNames returns the names of the activities in a rollout's history, in the order in which they were scheduled.
 func (d site) activityNames(t testing.TB, id string) []string {
 	t.Helper()
 	var names []string
@@ -55,7 +54,7 @@ func (d site) activityNames(t testing.TB, id string) []string {
 	return names
 }
 
-// missedHeartbeats are the activities of a rollout that were retried because their worker did not heartbeat for too long.
+// missedHeartbeats returns the event ids of a rollout's activities that were retried after a heartbeat timeout.
 func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
 	t.Helper()
 	var missed []int64
@@ -71,8 +70,8 @@ func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
 	return missed
 }
 
-// requireTakenOver checks that the next worker took over at once. One that starts so slowly that heartbeats are due before it is there
-// shows nothing about that.
+// requireTakenOver checks that the next worker took over at once, without a heartbeat timeout. It checks nothing if the worker was away for
+// four seconds or longer, since a heartbeat may then time out before the worker has started.
 func (d site) requireTakenOver(t testing.TB, id string, away time.Duration) {
 	t.Helper()
 	if missed := d.missedHeartbeats(t, id); away < 4*time.Second {
@@ -80,7 +79,8 @@ func (d site) requireTakenOver(t testing.TB, id string, away time.Duration) {
 	}
 }
 
-// history is a rollout's history with what Temporal tells of its open activities, as stored, and all payloads of it decrypted.
+// history returns a rollout's history and Temporal's description of its pending activities. raw is as stored, and plain has all payloads
+// decrypted.
 func (d site) history(t testing.TB, id string) (raw, plain []byte) {
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
@@ -122,7 +122,7 @@ func opened(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*c
 	return payloads, nil
 }
 
-// workflows are the ids of all workflows there ever were.
+// workflows returns the ids of all rollout workflows, open and closed.
 func (d site) workflows(t testing.TB) []string {
 	t.Helper()
 	list, err := d.client(t).ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
@@ -136,7 +136,7 @@ func (d site) workflows(t testing.TB) []string {
 	return ids
 }
 
-// sandboxes lists what is left of sandboxes in the data folder, without the warm ones.
+// sandboxes returns the control sockets of the sandboxes in the data folder, without those of warm sandboxes.
 func (d site) sandboxes(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "*", "control.sock"))
@@ -149,7 +149,7 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if path != dir && errors.Is(err, fs.ErrNotExist) {
-			return nil // a sandbox that was closed meanwhile
+			return nil // a sandbox was closed during the walk
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -163,7 +163,7 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 	}))
 }
 
-// agentStarts counts how often an agent process came up, by its own log.
+// agentStarts returns how often the process of the agent has started, according to its log.
 func (d site) agentStarts(t testing.TB, result rollout.Result) int {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(d.data, "store", result.Links["opencode"]))

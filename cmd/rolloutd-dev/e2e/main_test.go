@@ -1,5 +1,5 @@
-// Package e2e runs the built binaries as a user would: a real Temporal server, real sandboxes, the real OpenCode binary.
-// Only the model is scripted.
+// Package e2e tests the built binaries as a user runs them: with a real Temporal server, real sandboxes and the real OpenCode binary. Only
+// the model is scripted.
 package e2e
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// bin is where the binaries under test lie; agents is a folder of installed agents shared by all tests of this user, so
-// that OpenCode is fetched once.
+// bin is the folder of the binaries under test. agents is a folder of installed agents that all tests of this user share, so that OpenCode is
+// downloaded once.
 var bin, agents string
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// agentsFolder is the tests' own cache of agent binaries.
+// agentsFolder returns the folder in which the tests cache agent binaries.
 func agentsFolder() (string, error) {
 	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {
 		return dir, nil

@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Rollouts that are submitted at once, many more than the machine has cores, all complete in their first attempt, and no agent is started
-// twice: a host starts only as many agents at a time as its cores can bring up.
+// Many more rollouts than the machine has cores are submitted at once. All complete in their first attempt, and no agent is started twice: a
+// host limits the number of agents that start at the same time by the number of its cores.
 //
-// The environment variable ROLLOUTD_MANY says how many; without it the test is skipped. Two hundred take ten minutes and more on two
-// cores, and the test's own -timeout must leave room for that.
+// The environment variable ROLLOUTD_MANY is the number of rollouts. Without it the test is skipped. Two hundred rollouts take ten minutes or
+// more on two cores, and the test's -timeout must be longer.
 func TestManyRolloutsAtOnce(t *testing.T) {
 	many := os.Getenv("ROLLOUTD_MANY")
 	if many == "" {
@@ -41,7 +41,7 @@ func TestManyRolloutsAtOnce(t *testing.T) {
 		n, submitted.Seconds(), time.Since(began).Seconds(), srv.peakMemory(t))
 }
 
-// relaunches are the lines of the log that say why an agent was launched again.
+// relaunches returns the log lines that say why an agent was launched again.
 func (d *dev) relaunches(t *testing.T) (lines []string) {
 	t.Helper()
 	log, err := os.ReadFile(d.log)

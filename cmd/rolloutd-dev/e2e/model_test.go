@@ -17,14 +17,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// model is a scripted model outside the process under test, so that it outlives its crashes and can be asked what it saw.
+// model is a scripted model in the process of the test. It survives crashes of the process under test and logs its replies.
 type model struct {
 	url  string
-	sent string // its own log of what it sent
+	sent string // the file in which it logs its replies
 	busy atomic.Int64
 }
 
-// startModel plays script, or the demo's when it is empty.
+// startModel starts a model that plays script, or the demo's script if script is empty.
 func startModel(t testing.TB, script string) *model {
 	t.Helper()
 	var scripts scripted.Scripts
@@ -47,13 +47,13 @@ func startModel(t testing.TB, script string) *model {
 	return m
 }
 
-// requireIdle checks that no call is being answered any more.
+// requireIdle waits until no model call is in progress.
 func (m *model) requireIdle(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return m.busy.Load() == 0 }, 5*time.Minute, 10*time.Millisecond, "the model is still generating")
 }
 
-// isProbe says whether a request is one of the gateway's own, and not of an agent. It reads the request, which can be read again.
+// isProbe reports whether a request is a probe of the gateway and not a call of an agent. It reads the body and makes it readable again.
 func isProbe(r *http.Request) bool {
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

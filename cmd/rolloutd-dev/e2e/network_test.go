@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fetchScript asks the proxy of the environment for a page with nothing but bash, and prints the first line of the answer.
+// fetchScript requests a page through http_proxy with bash alone, and prints the first line of the answer.
 const fetchScript = `at=${http_proxy#http://}
 exec 3<>"/dev/tcp/${at%:*}/${at#*:}" || exit 1
 printf 'GET http://%s/ HTTP/1.1\r\nHost: x\r\n\r\n' "$1" >&3
@@ -42,7 +42,7 @@ func page(t *testing.T) (hostport string) {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Setup and agent reach the hosts of their phase and no others, the verifier none, with the real agent and with react alike.
+// Setup and agent can reach only the hosts of their phase, and the verifier can reach none. The test runs OpenCode and the agent react.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	model, a, b := startModel(t, networkScript), page(t), page(t)
@@ -85,7 +85,7 @@ func TestNetwork(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// What the operator does not allow is refused at submit.
+// A task that asks for more network access than the operator allows is refused at submission.
 func TestNetworkOfTheOperator(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

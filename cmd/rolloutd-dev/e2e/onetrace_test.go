@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A client's trace goes on, by each transport, through the workflow and its activities to the model calls of its agent, every
-// span below the one that caused it.
+// A client's trace continues through the workflow and its activities to the agent's model calls, over each transport. Each span is a child of
+// the span that caused it.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	spans := startCollector(t)
@@ -74,8 +74,7 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// What a scrape shows is named and typed as Prometheus' own linter wants it, Temporal's and Go's metrics apart, and has what an
-// operator asks for first.
+// The names and types of rolloutd's metrics pass Prometheus' own linter. The metrics that an operator needs first are present.
 func TestMetricsAreWellNamed(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

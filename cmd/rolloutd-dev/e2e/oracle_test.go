@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The agents for authors of tasks: the task's solution earns the full reward and doing nothing earns none. Neither needs a model.
+// The agents oracle and nop help authors of tasks: the task's solution earns the full reward and doing nothing earns none. Neither agent
+// needs a model.
 func TestOracleAndNop(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -28,7 +29,7 @@ func TestOracleAndNop(t *testing.T) {
 	}
 }
 
-// A solution that fails is a failure of the agent, and its message says which command it was.
+// A failed command of the solution ends the rollout as agent_failed, and the error names the command.
 func TestFailingSolution(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

@@ -25,7 +25,7 @@ const outageScript = `
     - text: Done.
 `
 
-// heldModel is a scripted model that answers the agent only once release is called; called is closed at the agent's first call.
+// heldModel starts a scripted model that answers the agent only after release is called. called is closed at the agent's first call.
 func heldModel(t *testing.T, script string) (url string, called <-chan struct{}, release func()) {
 	t.Helper()
 	play, first, open := scripted.New(scripted.Options{Scripts: scripts(t, script)}), make(chan struct{}), make(chan struct{})
@@ -45,8 +45,8 @@ func heldModel(t *testing.T, script string) (url string, called <-chan struct{},
 	return srv.URL + "/v1", first, release
 }
 
-// duringOutage starts a rollout with these limits, and takes its bucket away while the agent works. It returns the rollout's id when the bucket has
-// been missed in the phase.
+// duringOutage starts a rollout with the limits and makes the bucket fail while the agent works. It returns when the bucket has refused a
+// request in the phase.
 func duringOutage(t *testing.T, limits args, phase rollout.Phase) (srv *dev, bucket *s3test.Server, id string) {
 	t.Helper()
 	bucket = s3test.Start(t)
@@ -66,7 +66,7 @@ func duringOutage(t *testing.T, limits args, phase rollout.Phase) (srv *dev, buc
 	return srv, bucket, id
 }
 
-// A bucket that is away while a rollout runs, and comes back in time, costs nothing but time.
+// The bucket fails during a rollout and recovers in time. The rollout completes in its first attempt.
 func TestBucketOutage(t *testing.T) {
 	t.Parallel()
 	srv, bucket, id := duringOutage(t, args{"attempts": 1}, rollout.PhaseVerifying)
@@ -80,7 +80,8 @@ func TestBucketOutage(t *testing.T) {
 	require.FileExists(t, filepath.Join(bucket.Dir, s3test.Bucket, "rollouts", id, "result.json"))
 }
 
-// One that stays away for longer than grading may take costs the attempt, and never gives a reward. The result is stored when the bucket is back.
+// The bucket fails for longer than grading may take. The attempt fails, and the rollout gets no reward. The result is stored when the bucket
+// has recovered.
 func TestLongBucketOutage(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {

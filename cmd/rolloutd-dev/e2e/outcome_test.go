@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// outcome is what of a result must not depend on where the rollout ran.
+// outcome is the part of a result that must not depend on where the rollout ran.
 type outcome struct {
 	Outcome rollout.Outcome
 	Error   string
@@ -70,8 +70,8 @@ func digest(values ...any) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, values...)))
 }
 
-// withoutTimes leaves out the texts that differ between two runs of the same rollout: OpenCode writes the date and its folder into prompts, and a
-// verifier may print how long it took.
+// withoutTimes removes the texts that differ between two runs of the same rollout: OpenCode writes the date and its folder into prompts, and
+// a verifier may print how long it took.
 func (o outcome) withoutTimes() outcome {
 	for n := range o.Turns {
 		o.Turns[n].Asked, o.Turns[n].Prompt = nil, ""

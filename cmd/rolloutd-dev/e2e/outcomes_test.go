@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Whatever goes wrong, the outcome says what, and a number is a reward only where the policy earned it.
+// Each outcome names what went wrong, and a rollout has a reward only if the policy earned it.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{script: outcomesScript})
@@ -119,7 +119,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Bad input is refused before a rollout, and so a sandbox, exists; the message names the argument.
+// Bad input is refused before a rollout or a sandbox exists, and the message names the argument.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// Our own package for Python against a real server: rollouts, groups, events, producers, deliveries, episodes, the adapters for TRL and
+// rolloutd's Python package works with a real server: rollouts, groups, events, producers, deliveries, episodes, the adapters for TRL and
 // Atropos, and the replacement of weights.
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,8 @@ tools:
 	})
 }
 
-// TRL's trainer takes steps on rollouts and episodes of a real server, whose processes are killed once while the rollouts run. `make test-trl` runs it: its libraries are 6 GB on disk.
+// TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the rollouts run. `make test-trl` runs
+// the test. Its libraries are 6 GB on disk.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")

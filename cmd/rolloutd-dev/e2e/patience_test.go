@@ -14,7 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The real clients with their default settings wait for rollouts of ten minutes, all at once. `make test-patience` runs it: it takes as long.
+// The published clients with their default settings wait for rollouts that take ten minutes, all at the same time. `make test-patience` runs
+// the test.
 func TestClientsWaitAsLongAsRolloutsTake(t *testing.T) {
 	wait, err := time.ParseDuration(os.Getenv("ROLLOUTD_TEST_PATIENCE"))
 	if err != nil {

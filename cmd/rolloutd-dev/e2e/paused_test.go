@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// A dozen rollouts wait for a paused endpoint on a host with room for four. One for another endpoint runs meanwhile; two of the
-// dozen that are aborted end, wherever they wait; the others run when the pause is over, each in its first attempt.
+// Twelve rollouts wait for a paused endpoint on a host with four slots. A rollout for another endpoint runs during the pause. Two of the
+// twelve are aborted and end, one in a slot and one that Temporal will retry. The others run after the pause, each in its first attempt.
 func TestPausedEndpoint(t *testing.T) {
 	t.Parallel()
 	srv, upstream := startPaused(t)
@@ -38,7 +38,7 @@ func TestPausedEndpoint(t *testing.T) {
 		require.Equal(t, rollout.Aborted, finalize(t, srv.url, id).Outcome)
 		ids = slices.DeleteFunc(ids, func(other string) bool { return other == id })
 	}
-	if asked, onWorker := srv.cancelled(t, inTemporal); asked.Before(next) { // a slow machine may ask only when it is tried again
+	if asked, onWorker := srv.cancelled(t, inTemporal); asked.Before(next) { // on a slow machine the request may come after the retry
 		require.False(t, onWorker, "its end waited for its next try")
 	}
 	for _, id := range ids {
@@ -51,7 +51,7 @@ func TestPausedEndpoint(t *testing.T) {
 	srv.requireLoggedOnce(t, ids)
 }
 
-// Those that wait when everything is killed go on at the next start, which knows of no pause.
+// The process is killed while rollouts wait for a paused endpoint. The next process does not have the pause, and the rollouts complete.
 func TestKillWhileTheEndpointIsPaused(t *testing.T) {
 	t.Parallel()
 	srv, _ := startPaused(t)
@@ -60,7 +60,7 @@ func TestKillWhileTheEndpointIsPaused(t *testing.T) {
 	srv.restart(t).requireAllComplete(t, ids)
 }
 
-// startPaused is a host with room for four sandboxes, whose endpoint "scripted" is paused, and `rolloutd upstream` for it.
+// startPaused starts a host with four slots and pauses its endpoint "scripted". upstream runs `rolloutd upstream` for the host.
 func startPaused(t *testing.T) (srv *dev, upstream func(...string)) {
 	t.Helper()
 	trainer := "ROLLOUTD_TRAINER_LISTEN=" + freePorts(t, 1)[0]
@@ -76,7 +76,7 @@ func startPaused(t *testing.T) (srv *dev, upstream func(...string)) {
 	return srv, upstream
 }
 
-// startWaiting starts n rollouts for the paused endpoint; each says that it waits, and why.
+// startWaiting starts n rollouts for the paused endpoint and waits until the state of each names the reason for the wait.
 func (d *dev) startWaiting(t *testing.T, n int) (ids []string) {
 	t.Helper()
 	for range n {
@@ -90,7 +90,7 @@ func (d *dev) startWaiting(t *testing.T, n int) (ids []string) {
 	return ids
 }
 
-// requireAllComplete waits for the results: nothing of the wait counts as a loss.
+// requireAllComplete requires that all rollouts complete in their first attempt: a wait is not a failure.
 func (d *dev) requireAllComplete(t *testing.T, ids []string) {
 	t.Helper()
 	for _, id := range ids {
@@ -101,18 +101,18 @@ func (d *dev) requireAllComplete(t *testing.T, ids []string) {
 	}
 }
 
-// waitsInASlot finds a rollout that waits on the host.
+// waitsInASlot finds a rollout that waits in a slot of the host.
 func (d *dev) waitsInASlot(t *testing.T, ids []string) string {
 	t.Helper()
 	id, _ := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
 		since := time.Since(step.GetLastStartedTime().AsTime())
-		return step.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && since > 3*time.Second // it is not about to return
+		return step.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && since > 3*time.Second // the activity is not about to return
 	})
 	return id
 }
 
-// waitsInTemporal finds a rollout whose next try Temporal keeps for several seconds yet, which Temporal's page of it explains, and when
-// that try is due.
+// waitsInTemporal finds a rollout whose activity Temporal will retry in more than 5 s, and returns the time of the retry. The failure that
+// Temporal shows for the activity must name the reason.
 func (d *dev) waitsInTemporal(t *testing.T, ids []string) (id string, next time.Time) {
 	t.Helper()
 	id, step := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
@@ -126,7 +126,8 @@ func (d *dev) waitsInTemporal(t *testing.T, ids []string) (id string, next time.
 	return id, step.GetNextAttemptScheduleTime().AsTime()
 }
 
-// cancelled says when the rollout's first step was asked to end, and whether a worker was at it when it did.
+// cancelled returns when the cancellation of the rollout's activity was requested, and whether a worker ran the activity when the activity
+// ended.
 func (d *dev) cancelled(t *testing.T, id string) (asked time.Time, onWorker bool) {
 	t.Helper()
 	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -144,7 +145,7 @@ func (d *dev) cancelled(t *testing.T, id string) (asked time.Time, onWorker bool
 	return asked, true
 }
 
-// pending finds a rollout whose open step is as wanted.
+// pending finds a rollout whose only pending activity is accepted by want.
 func (d *dev) pending(t *testing.T, ids []string, want func(*workflowpb.PendingActivityInfo) bool) (found string, step *workflowpb.PendingActivityInfo) {
 	t.Helper()
 	c := d.client(t)
@@ -161,7 +162,7 @@ func (d *dev) pending(t *testing.T, ids []string, want func(*workflowpb.PendingA
 	return found, step
 }
 
-// requireLoggedOnce checks what an operator's log holds of the wait: one line for each rollout.
+// requireLoggedOnce checks that the log has one line about the wait for each rollout, not counting debug lines.
 func (d *dev) requireLoggedOnce(t *testing.T, ids []string) {
 	t.Helper()
 	log, err := os.ReadFile(d.log)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proc reads a file of /proc about the process.
+// proc reads a file in the process's folder of /proc.
 func (p *process) proc(t testing.TB, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file))
@@ -20,7 +20,7 @@ func (p *process) proc(t testing.TB, file string) []byte {
 	return text
 }
 
-// remembers says whether the key is in the process's memory, wherever the process can write.
+// remembers reports whether the key is in the writable memory of the process.
 func (p *process) remembers(t testing.TB, key string) bool {
 	t.Helper()
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.cmd.Process.Pid))
@@ -38,8 +38,8 @@ func (p *process) remembers(t testing.TB, key string) bool {
 	return false
 }
 
-// pieceHolds reads a piece of memory bit by bit, with an overlap that no key is longer than. What was unmapped meanwhile cannot be
-// read, and is gone.
+// pieceHolds searches a piece of memory in blocks that overlap by more than the length of a key. A read error means that the memory was
+// unmapped, so it does not hold the key any more.
 func pieceHolds(t testing.TB, piece io.Reader, key string) bool {
 	t.Helper()
 	const overlap = 256
@@ -56,8 +56,8 @@ func pieceHolds(t testing.TB, piece io.Reader, key string) bool {
 	}
 }
 
-// processesNaming lists the running processes whose command line has the text: a data folder, or a rollout's id, which the first
-// process of each of its sandboxes names, and with which all others of the sandbox end.
+// processesNaming returns the command lines of running processes that contain a text: a data folder or a rollout's id. The command line of
+// the first process in each sandbox contains the rollout's id, and all other processes of the sandbox end with the first one.
 func processesNaming(t testing.TB, name string) []string {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -65,15 +65,15 @@ func processesNaming(t testing.TB, name string) []string {
 	var found []string
 	for _, line := range lines {
 		text, err := os.ReadFile(line)
-		if err == nil && strings.Contains(string(text), name) { // gone meanwhile: not running
+		if err == nil && strings.Contains(string(text), name) { // an error means that the process has ended
 			found = append(found, strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}
 	return found
 }
 
-// sandboxProcesses is what the kernel tells of the processes that name the sandbox, and of all below them: command lines and
-// environments.
+// sandboxProcesses returns the command lines and environments of the processes whose command line contains the sandbox's id, and of all their
+// descendants.
 func sandboxProcesses(t testing.TB, id string) []byte {
 	t.Helper()
 	command, parent := map[string][]byte{}, map[string]string{}
@@ -82,7 +82,7 @@ func sandboxProcesses(t testing.TB, id string) []byte {
 	for _, f := range folders {
 		stat, err := os.ReadFile(filepath.Join(f, "stat"))
 		if err != nil {
-			continue // gone meanwhile
+			continue // the process has ended
 		}
 		command[f], _ = os.ReadFile(filepath.Join(f, "cmdline"))
 		parent[f] = "/proc/" + strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1]

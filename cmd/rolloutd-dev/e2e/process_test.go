@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// process is one running binary of ours. It is ended, by its id, with the test.
+// process is one running binary of rolloutd. It is stopped when the test ends.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -47,12 +47,12 @@ func startProcess(t testing.TB, env []string, name string, arg ...string) *proce
 	return p
 }
 
-// environ is the tester's environment without what is meant for a rolloutd of his, or for the tests.
+// environ returns the test's environment without the ROLLOUTD_ variables. They configure the tests, or a rolloutd of the developer.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ROLLOUTD_") })
 }
 
-// stop asks the process to end, as Ctrl-C does, and does so less kindly when it will not.
+// stop interrupts the process, as Ctrl-C does. If the process does not end within five minutes, stop kills it and fails the test.
 func (p *process) stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(os.Interrupt)
@@ -64,7 +64,8 @@ func (p *process) stop(t testing.TB) {
 	}
 }
 
-// requireSoundWorkflows requires that no workflow has panicked or left its history: Temporal tries such a task again and again, and it may pass in the end.
+// requireSoundWorkflows requires that no workflow has panicked or was nondeterministic. Temporal retries such a workflow task, so the
+// workflow may still complete.
 func (p *process) requireSoundWorkflows(t testing.TB) {
 	t.Helper()
 	f, err := os.Open(p.log)
@@ -73,7 +74,7 @@ func (p *process) requireSoundWorkflows(t testing.TB) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
-		for _, mark := range []string{"Workflow panic", "[TMPRL1100]"} { // the second is Temporal's code of a nondeterministic workflow
+		for _, mark := range []string{"Workflow panic", "[TMPRL1100]"} { // the second is Temporal's code for a nondeterministic workflow
 			if strings.Contains(lines.Text(), mark) {
 				t.Errorf("%s: %s", p.cmd.Path, lines.Text())
 			}
@@ -82,13 +83,13 @@ func (p *process) requireSoundWorkflows(t testing.TB) {
 	require.NoError(t, lines.Err())
 }
 
-// kill is kill -9.
+// kill sends SIGKILL and waits until the process has ended.
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// peakMemory is the most that the process has held resident so far, as the kernel writes it.
+// peakMemory returns the peak of the process's resident memory, as the kernel formats it.
 func (p *process) peakMemory(t testing.TB) string {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -99,7 +100,7 @@ func (p *process) peakMemory(t testing.TB) string {
 	return strings.TrimSpace(peak)
 }
 
-// ready waits until url answers 200, or the process has died.
+// ready waits until url answers 200. It fails the test if the process ends before.
 func (p *process) ready(t testing.TB, url string) {
 	t.Helper()
 	require.Eventuallyf(t, func() bool {
@@ -117,7 +118,7 @@ func (p *process) ready(t testing.TB, url string) {
 	}, 5*time.Minute, 20*time.Millisecond, "%s does not answer", url)
 }
 
-// tail is the end of a log, for people.
+// tail returns the end of a log for a failure message.
 func tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -131,15 +132,15 @@ func tail(path string) string {
 	return string(text)
 }
 
-// lastPort is the port that freePorts gave last: two tests that run at once must not be given the same.
+// lastPort is the last port that freePorts has returned, so that parallel tests get different ports.
 var lastPort atomic.Int32
 
-// freePorts returns n addresses on loopback without a listener. A process started again after a kill must come back at
-// the same address, so the kernel cannot choose: it would choose among the ports that it also gives to outgoing connections, and
-// one of those may have it by the time that the process is back.
+// freePorts returns n loopback addresses without a listener. A process that is restarted after a kill must listen on the same address, so the
+// kernel must not choose the port: it chooses from the ports that it also uses for outgoing connections, and such a connection may have the
+// port when the process restarts.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	const lowest, highest = 15000, 32000 // Linux gives outgoing connections the ports from 32768 on
+	const lowest, highest = 15000, 32000 // Linux uses the ports from 32768 on for outgoing connections
 	lastPort.CompareAndSwap(0, int32(lowest+rand.IntN(highest-lowest)))
 	var addrs []string
 	for range highest - lowest {
@@ -165,7 +166,7 @@ func portOf(t testing.TB, addr string) string {
 	return port
 }
 
-// dataFolder is a fresh data folder that shares the tests' agent binaries.
+// dataFolder returns a new data folder that shares the tests' agent binaries.
 func dataFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

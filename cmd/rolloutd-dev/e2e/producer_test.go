@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Two producers, one to files and one to a trainer, while the whole process is killed: in the middle of production, and after a batch was
-// served that the trainer has not acknowledged. Each group arrives once.
+// Two producers run, one for files and one for a trainer. The whole process is killed during production, and again after it has served a
+// batch that the trainer has not acknowledged. Each group arrives once.
 func TestProducersKilled(t *testing.T) {
 	t.Parallel()
 	const tasks, groupSize = 5, 2
@@ -61,11 +61,11 @@ trainer_api: {listen: %q}
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// consumer is a trainer that takes batches of one group. It knows which it had last, as a trainer does by its checkpoint.
+// consumer is a trainer that takes batches of one group each. It stores its last batch id, as a trainer does in its checkpoint.
 type consumer struct {
 	url    string
 	last   int
-	groups []string // ids, in the order of service
+	groups []string // ids, in the order in which they were served
 }
 
 type servedBatch struct {
@@ -77,7 +77,7 @@ type servedBatch struct {
 	} `json:"batch"`
 }
 
-// step takes the next batch, trains on it and acknowledges it.
+// step takes the next batch, records its group and acknowledges it.
 func (c *consumer) step(t *testing.T) {
 	t.Helper()
 	var b servedBatch
@@ -95,7 +95,7 @@ func (c *consumer) take(t *testing.T) servedBatch {
 	return decode[servedBatch](t, c.call(t, "GET", "/batch?ack=explicit", ""))
 }
 
-// call repeats a request until it is answered: the server may be about to listen.
+// call repeats a request until it succeeds, since the server may not listen yet.
 func (c *consumer) call(t *testing.T, method, path, body string) string {
 	t.Helper()
 	var text []byte
@@ -139,7 +139,7 @@ func postProducer(t *testing.T, url string, a args) {
 	require.Equal(t, http.StatusAccepted, resp.StatusCode, "%s", text)
 }
 
-// waitProducer asks until the producer has ended.
+// waitProducer waits until the producer has ended.
 func waitProducer(t *testing.T, url, id string) rollout.ProducerState {
 	t.Helper()
 	var s rollout.ProducerState
@@ -150,7 +150,7 @@ func waitProducer(t *testing.T, url, id string) rollout.ProducerState {
 	return s
 }
 
-// groupIDs are the groups of a producer's tasks, one for each.
+// groupIDs returns the ids of a producer's groups, one for each task.
 func groupIDs(producer string, tasks int) (ids []string) {
 	for i := range tasks {
 		ids = append(ids, rollout.ProducedGroupID(producer, rollout.Cursor{Number: int64(i)}))
@@ -158,7 +158,7 @@ func groupIDs(producer string, tasks int) (ids []string) {
 	return ids
 }
 
-// rolloutsOf is one sequence of each rollout of a producer.
+// rolloutsOf returns a count of one sequence for each rollout of a producer.
 func rolloutsOf(producer string, tasks, groupSize int) map[string]int {
 	all := map[string]int{}
 	for _, id := range groupIDs(producer, tasks) {

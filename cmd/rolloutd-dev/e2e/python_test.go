@@ -7,9 +7,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// A server started by its binary and the real Python clients, of each release: the tool client in both modes, the generic
-// and the synchronous one, and the one of the Model Context Protocol itself, each with real rollouts; and the validator. The
-// scripts are those that the edge's own tests run against an engine in memory.
+// The published Python clients of each release run real rollouts on a server: the tool client in both modes, the generic and the synchronous
+// client, and the MCP client. The validator checks the server, too. The scripts are those that the tests of the edge run against an engine in
+// memory.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, clientScript)
@@ -49,13 +49,13 @@ func TestPythonClients(t *testing.T) {
 	})
 }
 
-// preloaded is an interpreter that has imported the clients of OpenEnv.
+// preloaded returns an interpreter that has imported the OpenEnv clients.
 func preloaded(t *testing.T, release pyclient.Requirements) pyclient.Python {
 	t.Helper()
 	return pyclient.Interpreter(t, release).Preloaded(t, "openenv.cli.__main__", "openenv.core.mcp_client", "openenv.core.generic_client", "openapi_spec_validator")
 }
 
-// clientScript does what the clients' scripts ask for.
+// clientScript plays the tasks of the clients' scripts.
 const clientScript = `
 - match: write a file
   turns:

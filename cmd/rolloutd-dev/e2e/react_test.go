@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// reactScript plays four turns, the first three with side effects that a repetition would show.
+// reactScript plays four turns. Its commands have side effects that show whether a command was repeated.
 const reactScript = `
 - name: react
   match: count to three
@@ -37,7 +37,7 @@ func reactArgs() args {
 	}
 }
 
-// requireReact checks the result of reactScript: each side effect once, each turn once.
+// requireReact checks the result of reactScript: each side effect and each turn must occur once.
 func requireReact(t *testing.T, result rollout.Result) {
 	t.Helper()
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
@@ -54,7 +54,7 @@ func requireReact(t *testing.T, result rollout.Result) {
 	require.Contains(t, result.AgentLogTail, "terminal")
 }
 
-// wholeTurns are the turns of a result that have a reply.
+// wholeTurns returns the turns of a result that have a complete reply.
 func wholeTurns(result rollout.Result) []rollout.CompactTurn {
 	return slices.DeleteFunc(slices.Clone(result.ProxyTurns), func(turn rollout.CompactTurn) bool { return turn.Broken != "" })
 }
@@ -83,7 +83,7 @@ func TestReact(t *testing.T) {
 	}
 }
 
-// kill -9 of the whole process after each turn: each side effect is there once, and no turn is doubled.
+// The whole process is killed with kill -9 after each turn. Each side effect happens once, and no turn is repeated.
 func TestReactKilled(t *testing.T) {
 	t.Parallel()
 	for turns := range 4 {
@@ -103,7 +103,7 @@ func TestReactKilled(t *testing.T) {
 	}
 }
 
-// kill -9 of the whole process while the rollout is collected or closed: the next process does the rest.
+// The whole process is killed with kill -9 while artifacts are collected or the sandbox is closed. The next process finishes the rollout.
 func TestReactKilledAtItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, reached := range map[string]func(data, id string) bool{

@@ -16,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The lines of README that lead from a task set to a trainer, word for word but for the addresses. Every role is killed when the trainer has
-// taken its first step. Each group is trained on once.
+// The test runs the lines of README that lead from a task set to a trainer, and changes only the addresses. All roles are killed after the
+// trainer's first step. The trainer trains on each group once.
 func TestReadmeTrains(t *testing.T) {
 	t.Parallel()
 	lines := readmeLines(t)
@@ -45,7 +45,7 @@ func TestReadmeTrains(t *testing.T) {
 	for i, s := range steps {
 		require.Equal(t, fmt.Sprint(i), s[1])
 		require.Contains(t, want, s[2])
-		delete(want, s[2]) // it is trained on once
+		delete(want, s[2]) // each group is trained on once
 		require.NotEqual(t, "0", s[3], "there are tokens to train on")
 	}
 	s := waitProducer(t, srv.url, "readme")
@@ -54,7 +54,7 @@ func TestReadmeTrains(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// readme has the lines of README that are run.
+// readme has the lines of README that the test runs.
 type readme struct{ config, produce, trainer string }
 
 func readmeLines(t *testing.T) (r readme) {
@@ -72,7 +72,7 @@ func readmeLines(t *testing.T) (r readme) {
 	return r
 }
 
-// shell is a command line that runs in the root of the repository, with srv as its server.
+// shell returns a command that runs a line in the root of the repository, with srv as its server.
 func shell(t *testing.T, srv *dev, line string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "exec "+line)
@@ -81,7 +81,7 @@ func shell(t *testing.T, srv *dev, line string) *exec.Cmd {
 	return cmd
 }
 
-// startTrainer starts the example of a trainer, which ends by itself.
+// startTrainer starts the example trainer, which exits by itself.
 func startTrainer(t *testing.T, srv *dev, line string) *trainerProcess {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -103,7 +103,7 @@ type trainerProcess struct{ *process }
 
 var stepLine = regexp.MustCompile(`(?m)^step (\d+): (\S+)-[0-9a-f]{12}: advantages .*, (\d+) tokens to train on$`)
 
-// steps are what it has printed: whole line, step, group, tokens.
+// steps returns the steps that the trainer has printed: whole line, step, group, tokens.
 func (p *trainerProcess) steps(t *testing.T) (all [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(p.log)

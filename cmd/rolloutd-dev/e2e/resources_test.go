@@ -15,14 +15,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
-// exhaustion is one way to reach a bound of a sandbox, in bash.
+// exhaustion is a bash command that reaches a resource limit of a sandbox.
 type exhaustion struct {
 	name     string
 	cause    rollout.Cause
 	sandbox  args
 	solution string
 	folders  []string
-	counted  bool // by cgroups, which a worker that is not root does not have
+	counted  bool // by cgroups, which only a worker with root rights has
 }
 
 func exhaustions() []exhaustion {
@@ -33,7 +33,7 @@ func exhaustions() []exhaustion {
 	}
 }
 
-// The result that a client gets names what ran out in the agent's sandbox, and so does the command line.
+// The result names the exhausted resource of the agent's sandbox, both over the API and on the command line.
 func TestResultsNameWhatRanOut(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -55,7 +55,7 @@ func TestResultsNameWhatRanOut(t *testing.T) {
 	}
 }
 
-// Results of containers and of machines of E2B name the same.
+// Results of containers and of machines of E2B name the same resources.
 func TestResultsNameWhatRanOutEverywhere(t *testing.T) {
 	t.Parallel()
 	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
@@ -71,7 +71,7 @@ func TestResultsNameWhatRanOutEverywhere(t *testing.T) {
 	}
 }
 
-// exhaust runs a rollout whose agent reaches a bound of its sandbox.
+// exhaust runs a rollout whose agent reaches a limit of its sandbox.
 func exhaust(t *testing.T, url string, e exhaustion, sandbox args) rollout.Result {
 	t.Helper()
 	maps.Copy(sandbox, e.sandbox)
@@ -82,7 +82,7 @@ func exhaust(t *testing.T, url string, e exhaustion, sandbox args) rollout.Resul
 	return result
 }
 
-// requireCause requires that the agent's sandbox reached one bound and no other.
+// requireCause requires that the agent's sandbox reached this limit and no other.
 func requireCause(t *testing.T, result rollout.Result, cause rollout.Cause, folders []string) {
 	t.Helper()
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))

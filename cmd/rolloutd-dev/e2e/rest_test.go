@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Rollouts as people and scripts see them: in the list by what they filter for, with result, trace and events.
+// The REST API lists rollouts by filter and serves their results, traces and events.
 func TestRolloutsOverREST(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -48,7 +48,7 @@ func TestRolloutsOverREST(t *testing.T) {
 	require.Contains(t, get(t, srv.url+"/rollouts/"+result.ID+"/events"), "event: done")
 }
 
-// listed are the ids of one page of the list.
+// listed returns the ids on the first page of the list.
 func listed(t *testing.T, server, query string) []string {
 	t.Helper()
 	var page struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// One rollout of the demo task, with the real agent in a real sandbox, ends with the full reward, and what the operator and the
-// trainer look at is there: the seven activities by name, every turn with ids and log-probabilities, the files, no leftovers.
+// A rollout of the demo task with the real agent in a real sandbox gets the full reward. Its history has the seven activities, its turns have
+// token ids and log probabilities, its result has the files, and no sandbox remains.
 func TestRolloutOfTheDemoTask(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, "")
@@ -39,7 +39,7 @@ func TestRolloutOfTheDemoTask(t *testing.T) {
 	require.Equal(t, result, again, "the same id gives the same result")
 }
 
-// The other examples that newcomers meet first.
+// The other introductory examples get the full reward.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -54,7 +54,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// requireWholeTurns checks that every turn carries ids and log-probabilities of equal length.
+// requireWholeTurns checks that every turn has token ids, and a log probability for each sampled token.
 func requireWholeTurns(t *testing.T, result rollout.Result) {
 	t.Helper()
 	require.NotEmpty(t, result.ProxyTurns)
@@ -68,8 +68,8 @@ func requireWholeTurns(t *testing.T, result rollout.Result) {
 	}
 }
 
-// requireTraceEqualsSent holds the captured tokens and log-probabilities against the scripted model's own log of what it
-// sent: each turn is one whole reply of the model's, and each whole reply is one turn.
+// requireTraceEqualsSent compares the captured tokens and log probabilities with the scripted model's log. Each turn must be one complete
+// reply of the model, and each complete reply one turn.
 func requireTraceEqualsSent(t *testing.T, sentLog string, result rollout.Result) {
 	t.Helper()
 	f, err := os.Open(sentLog)
@@ -94,7 +94,7 @@ func requireTraceEqualsSent(t *testing.T, sentLog string, result rollout.Result)
 	require.Equal(t, sent, captured)
 }
 
-// exampleArgs are the tool arguments of a task file of examples/.
+// exampleArgs returns the tool arguments of a task file in examples/.
 func exampleArgs(t *testing.T, name string) args {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "..", "examples", name+".yaml"))

@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Every call of the real agent is made with the rollout's parameters, and the result says what it may be used for.
+// Every model call of the real agent has the rollout's sampling parameters. The result says whether the rollout is for training or
+// evaluation.
 func TestSamplingOfARollout(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})

@@ -7,19 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// searched is a rolloutd in which keys are looked for.
+// searched is a rolloutd that the test searches for keys.
 type searched struct {
 	site
 	roles map[string]searchedRole
 }
 
-// searchedRole is one of its processes. The process that takes a client's call has the key in memory, and the process that makes the model call.
+// searchedRole is one process of a searched rolloutd. Only the process that receives a client's call and the process that makes the model
+// call may have the key in memory.
 type searchedRole struct {
 	*process
-	metrics string // what Prometheus scrapes; "": nothing
-	given   bool   // it was started with the server's own key in its environment
+	metrics string // the URL that Prometheus scrapes; empty if the process has none
+	given   bool   // its environment has the server's own key
 	calls   bool   // it makes the model calls
-	takes   bool   // it takes the clients' calls
+	takes   bool   // it receives the clients' calls
 }
 
 func searchedDev(t *testing.T, model keyedModel, spans *collector) searched {
@@ -40,7 +41,8 @@ func searchedApart(t *testing.T, model keyedModel, spans *collector) searched {
 	return s
 }
 
-// requireClean looks at the process as the kernel shows it, while it, or another one, makes a call with the key.
+// requireClean searches the environment, the command line and the memory of the process while this or another process makes a model call with
+// the key.
 func (r searchedRole) requireClean(t *testing.T, name, canary string) {
 	t.Helper()
 	environ := r.proc(t, "environ")

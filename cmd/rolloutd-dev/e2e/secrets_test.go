@@ -15,16 +15,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// canaries are keys that must be found nowhere but at the model endpoint: one that a client gives, one of the server's own.
+// The canaries are keys that only the model endpoint may receive: one of a client and one of the server.
 const (
 	clientCanary = "sk-canary-of-the-client-4f1d9a"
 	serverCanary = "sk-canary-of-the-server-77c0be"
 )
 
-// A key opens the model endpoint, which even repeats it in an error, and is found nowhere else: not in Temporal's history, not in
-// the data folder (database, journal, store, traces), not in logs, metrics and spans, not in what the API tells, not in the
-// sandbox's files and environments, as the agent sees them and as the host does, nor in those of rolloutd's processes, nor in the
-// memory of those that have no business with it.
+// The model endpoint receives the key and even repeats it in an error. The key is in no other place: not in Temporal's history, the data
+// folder (database, journal, store, traces), the logs, metrics and spans, or the API's answers; not in the sandbox's files and environments,
+// as the agent and as the host see them; not in the environments of rolloutd's processes, except where the test puts the server's own key;
+// and not in the memory of the processes that do not use it.
 func TestKeysAreFoundNowhere(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T, keyedModel, *collector) searched{
@@ -43,7 +43,8 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 	}
 }
 
-// requireCleanRollout runs a rollout with the key, and searches while a model call with it is held, and at the end.
+// requireCleanRollout runs a rollout with the key. It searches while a model call with the key is held, and again after the end of the
+// rollout.
 func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
 	t.Helper()
 	id := strings.ReplaceAll(tool, "_", "-")
@@ -69,7 +70,7 @@ func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, cana
 	s.requireCleanFolder(t, id)
 }
 
-// requireAgentSees shows that the agent's search would find a key: a marker that setup plants in a file.
+// requireAgentSees checks that the agent's search can find a key: it must find a marker that setup writes to a file.
 func requireAgentSees(t *testing.T, s site) {
 	t.Helper()
 	planted := runRollout(t, s.url, args{
@@ -79,7 +80,7 @@ func requireAgentSees(t *testing.T, s site) {
 	require.InDelta(t, 1.0, *planted.Reward, 0, "the search is blind: %s", planted.Files["/home/user/workdir/found.txt"])
 }
 
-// keyedModel is a scripted model that holds each key's calls until its door is opened.
+// keyedModel is a scripted model that holds the calls with a key until the door of this key is opened.
 type keyedModel struct {
 	url   string
 	doors map[string]door
@@ -110,7 +111,7 @@ func startKeyedModel(t *testing.T) keyedModel {
 func (d door) pass(ctx context.Context) {
 	select {
 	case d.asked <- struct{}{}:
-	default: // one is enough
+	default: // an earlier call was reported
 	}
 	select {
 	case <-d.open:
@@ -128,8 +129,8 @@ func (m keyedModel) awaitCall(t *testing.T, canary string) {
 	}
 }
 
-// searchScript has the agent look for keys wherever it can read. The pattern is put together at run time, or the agent would
-// find its own command.
+// searchScript makes the agent search for keys wherever it can read. The command builds the pattern at run time, so that the search does not
+// find the command itself.
 const searchScript = `
 - match: look for keys
   turns:

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A call that outlasts the server's limit for steps is answered with the way to its result, which is there later; and the rollout's
-// verifier log tells what its commands did.
+// A call that takes longer than the server's step timeout is answered with the way to get its result, and the result is available later. The
+// rollout's verifier log has the output of its commands.
 func TestALongCallIsAnsweredInTime(t *testing.T) {
 	t.Parallel()
 	gate := startGate(t, agesScript(1, 0))

@@ -10,14 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/store/azuretest"
-	_ "github.com/rolloutd/rolloutd/internal/store/cloud" // the drivers of buckets
+	_ "github.com/rolloutd/rolloutd/internal/store/cloud" // registers the bucket drivers
 	"github.com/rolloutd/rolloutd/internal/store/emulator"
 	"github.com/rolloutd/rolloutd/internal/store/gcstest"
 )
 
-// A rollout of OpenCode whose store is a bucket of GCS or a container of Azure: the server is killed while the agent works, and connections to the
-// bucket break. The bucket has the result and all that belongs to it, and none of that is in the data folder. Not parallel: the test reads the bucket
-// with the variables that the server has.
+// The store of an OpenCode rollout is a bucket of GCS or a container of Azure. The server is killed while the agent works, and connections to
+// the bucket break. The bucket then has the result and all artifacts of the rollout, and the data folder has none of them. The test is not
+// parallel, since it sets the server's variables in its own environment to read the bucket.
 func TestRolloutOnOtherStores(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_STORES") == "" {
 		t.Skip("set ROLLOUTD_TEST_STORES=1, or run make test-stores")
@@ -60,7 +60,7 @@ func TestRolloutOnOtherStores(t *testing.T) {
 	}
 }
 
-// requireStored requires that the store has a rollout's result, trace, home and grading.
+// requireStored requires that the store has a rollout's result, trace, home, grading, agent output and transcript.
 func requireStored(t *testing.T, url string, result rollout.Result) {
 	t.Helper()
 	s, err := store.Open(t.Context(), url)

@@ -82,7 +82,7 @@ func start(t testing.TB, url string, a args) string {
 	return started.ID
 }
 
-// state is what get_state tells.
+// state is the answer of get_state.
 type state struct {
 	Status    string          `json:"status"`
 	Phase     rollout.Phase   `json:"phase"`
@@ -102,7 +102,7 @@ func getState(ctx context.Context, url, id string) (state, error) {
 	return s, json.Unmarshal([]byte(text), &s)
 }
 
-// waitFor polls the rollout's state until ok holds; the server may be away in between.
+// waitFor polls the rollout's state until ok accepts it. The server may be unreachable in between.
 func waitFor(t testing.TB, url, id, what string, ok func(state) bool) state {
 	t.Helper()
 	var last state

@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A large file beside a task file is sent by the command, is in the sandbox before the agent, and where it lies below the tests folder
-// only when grading begins.
+// The command uploads the large files of a task file. The sandbox has an uploaded file before the agent starts, except that a file below the
+// tests folder arrives only when grading begins.
 func TestLargeUploads(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -49,7 +49,7 @@ verify:
 	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
 }
 
-// writeRandom writes a file that does not compress, and returns its SHA-256 in hex.
+// writeRandom writes an incompressible file and returns its SHA-256 in hex.
 func writeRandom(t *testing.T, path string, size int64) string {
 	t.Helper()
 	file, err := os.Create(path)

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// warmOnes are the folders of the warm sandboxes.
+// warmOnes returns the folders of the warm sandboxes.
 func (d site) warmOnes(t testing.TB) []string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "warm-*"))
@@ -18,8 +18,8 @@ func (d site) warmOnes(t testing.TB) []string {
 	return folders
 }
 
-// Rollouts after the first begin in a sandbox that waits for them. A killed server's successor takes the waiting one over, each goes to
-// one rollout, no rollout sees another's files, and a server that stops leaves none.
+// Rollouts after the first one begin in a warm sandbox. A server that starts after a kill takes over the ready warm sandbox. One rollout uses
+// each warm sandbox, no rollout sees the files of another, and a server that stops leaves no warm sandbox.
 func TestWarmRollouts(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
@@ -47,7 +47,7 @@ func TestWarmRollouts(t *testing.T) {
 	srv.waitForWarm(t, 1)
 	require.Equal(t, waiting, srv.warmOnes(t), "it was taken over")
 
-	// Two at once and one that waits: one of them gets it. The server is killed while they work.
+	// Two rollouts start at once with one warm sandbox ready, and one of them gets it. The server is killed while they run.
 	ids := []string{start(t, srv.url, job), start(t, srv.url, job)}
 	for _, id := range ids {
 		waitFor(t, srv.url, id, "agent at work", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
