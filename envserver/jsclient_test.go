@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsclient"
 )
 
-// TestTypeScriptClient runs the published TypeScript clients of the Model Context Protocol, of both generations.
+// TestTypeScriptClient runs the published TypeScript clients of the Model Context Protocol, versions 1 and 2.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	for pkg, script := range map[string]string{jsclient.MCP: "mcp_client.mjs", jsclient.MCP2: "mcp2_client.mjs"} {

@@ -17,7 +17,7 @@ import (
 type fakeDeliveries struct {
 	mu     sync.Mutex
 	all    []rollout.Delivery
-	owners map[string]string // of groups
+	owners map[string]string // by group id
 }
 
 func (f *fakeDeliveries) Deliver(_ context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {

@@ -27,7 +27,7 @@ type wireCase struct {
 	Headers                  map[string]string
 	Want                     json.RawMessage
 	HTTPOnly                 bool   `json:"http_only"`
-	WS                       string // the error's message over a WebSocket, where it differs
+	WS                       string // the error's message over a WebSocket, if it differs
 	Differs                  string // why the reference server answers differently, if it does
 }
 

@@ -248,7 +248,7 @@ func TestRolesRefuseABadConfiguration(t *testing.T) {
 	}
 }
 
-// A misspelled variable would be ignored silently.
+// A misspelled variable is refused, because it would be ignored silently.
 func TestMisspeltVariablesAreRefused(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"ROLLOUTD_DTAA": "/nowhere", "ROLLOUTD_SERVR": "http://127.0.0.1:1"}

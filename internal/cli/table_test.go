@@ -73,7 +73,7 @@ func TestTableNamesTheFirstFiles(t *testing.T) {
 	require.Contains(t, table(rollout.Result{WorkdirFiles: files, FilesExtra: []string{"x"}}), "files     a, b, c, d, e, f, g, h, and 3 more\n")
 }
 
-// Scripts rely on the codes.
+// Scripts rely on the exit codes, so the codes must not change.
 func TestExitCodesDifferByOutcome(t *testing.T) {
 	t.Parallel()
 	want := map[rollout.Outcome]int{

@@ -59,7 +59,7 @@ func TestVariablesOfAService(t *testing.T) {
 	require.Error(t, config.Environ{"ROLLOUTD_PORT": "8000"}.Check())
 }
 
-// A bound of a misspelled endpoint would have no effect.
+// A bound of a misspelled endpoint is refused, because it would have no effect.
 func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -64,7 +64,7 @@ func TestRoom(t *testing.T) {
 	require.Nil(t, room.TryReserveSlot(nil), "what cannot be counted is full")
 }
 
-// A worker that waits for room continues when a sandbox ends or a slot is released, and stops waiting when its context ends.
+// A worker that waits for a slot continues when a sandbox ends or a slot is released, and stops waiting when its context ends.
 func TestRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, makeRoom := range map[string]func(*living, *host.Capacity){

@@ -65,7 +65,7 @@ func TestChangesAreMadeOneAtATime(t *testing.T) {
 	first := a.begin(http.MethodPut, "/v1/files", file, body)
 	_, err := feed.Write([]byte("half"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // it is running
+	require.Eventually(t, func() bool { // the first request is running
 		left, _ := filepath.Glob(filepath.Join(dir, "w", "*"))
 		hidden, _ := filepath.Glob(filepath.Join(dir, "w", ".*"))
 		return len(left)+len(hidden) > 0

@@ -24,7 +24,7 @@ type cloud struct {
 // bucketServer is a server of buckets behind a listener that can fail.
 type bucketServer struct {
 	*emulator.Front
-	url func(bucket string) string // for open
+	url func(bucket string) string // the URL that open takes
 }
 
 // allClouds enables the tests with servers that take a minute to build and install.

@@ -41,7 +41,7 @@ func runOne(t *testing.T, heartbeat time.Duration, run func(context.Context) err
 func TestHeartbeatsWhileRunning(t *testing.T) {
 	t.Parallel()
 	beat := make(chan struct{}, 1)
-	// Long enough for a busy machine: the test environment enforces the timeout.
+	// Long enough for a slow machine: the test environment enforces the timeout.
 	require.NoError(t, runOne(t, 3*time.Second, func(ctx context.Context) error {
 		for range 2 {
 			select {

@@ -36,7 +36,7 @@ func names(t *testing.T, p *play.Player) (all []string) {
 	return all
 }
 
-// Listing that fails is tried again after a pause. A cached list is refreshed when it is old, and kept if that fails.
+// A failed listing is retried after a pause. A cached list is refreshed when it is old, and kept if that fails.
 func TestToolsAreListedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (l long) answer(frame []byte) wsio.Answer {
 	}}
 }
 
-// A client that sends its next request while one is unanswered has given up on it: it never gets the late answer.
+// A client that sends its next request while a request is unanswered has given up on that request and never gets its late answer.
 func TestClientThatGaveUp(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
@@ -86,7 +86,7 @@ func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	}
 }
 
-// Where replies name their requests, the next request is answered at once, and the late reply is sent when it is ready.
+// If replies name their requests, the next request is answered at once, and the late reply is sent when it is ready.
 func TestNamedReplyMayComeLate(t *testing.T) {
 	t.Parallel()
 	l := long{release: make(chan struct{}), ended: make(chan error, 1), named: true}

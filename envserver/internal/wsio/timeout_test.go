@@ -42,7 +42,7 @@ func TestMessageThatStalls(t *testing.T) {
 	c, over := serve(t, wsio.Options{MessageTimeout: time.Millisecond}, mixed(nil))
 	w, err := c.NextWriter(websocket.TextMessage)
 	require.NoError(t, err)
-	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // no last frame follows
+	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // the final frame is never sent
 	require.NoError(t, err)
 	_, _, err = c.ReadMessage()
 	require.True(t, websocket.IsCloseError(err, websocket.ClosePolicyViolation), "%v", err)

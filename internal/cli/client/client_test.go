@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// seen is the request that a server got.
+// seen is the request that a server received.
 type seen struct{ path, auth, body string }
 
 func serve(t *testing.T, status int, body string, ask *seen) *client.Client {

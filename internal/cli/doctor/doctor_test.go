@@ -61,7 +61,7 @@ func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 	require.Contains(t, got[0].Detail, "is already running")
 }
 
-// Without npm the agent must be there already. Not parallel: PATH belongs to the process.
+// Without npm the agent must be installed already. The test is not parallel, because PATH is global to the process.
 func TestAgentNeedsNpmOnlyToBeFetched(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	dir := t.TempDir()

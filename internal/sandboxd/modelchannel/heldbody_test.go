@@ -40,7 +40,7 @@ func TestCallsAtATime(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler), callers)
 	server := httptest.NewUnstartedServer(m)
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateActive { // its header has arrived
+		if s == http.StateActive { // the request's header has arrived
 			connected.Add(1)
 		}
 	}

@@ -139,7 +139,7 @@ func TestListByLabels(t *testing.T) {
 	}
 }
 
-// If the newest attempt has stored nothing, the one before it is read.
+// If the newest attempt has stored nothing, the attempt before it is read.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
