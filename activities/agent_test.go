@@ -74,7 +74,7 @@ func TestAgentsProgressIsReported(t *testing.T) {
 	require.Equal(t, rollout.Completed, out.Outcome)
 }
 
-// Long or invented output of an agent must not exceed the limit of the workflow's history: the rollout would fail as infra_failed.
+// Long or invalid output of an agent must not exceed the limit of the workflow's history, because the rollout would fail as infra_failed.
 func TestAgentsWordsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)

@@ -87,7 +87,6 @@ func TestNoScore(t *testing.T) {
 	require.Contains(t, sum.Error, "no score came within 1h0m0s")
 }
 
-// An abort ends the wait for a score.
 func TestAbortWhileScoring(t *testing.T) {
 	t.Parallel()
 	w, s := scored(t)

@@ -196,7 +196,7 @@ func TestListOfDeliveries(t *testing.T) {
 		if i > 2 {
 			r.sink.err = fault.New(fault.Unavailable, "away")
 		}
-		_, _ = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g" + strconv.Itoa(9-i), Sink: "s"}) // the states are compared below
+		_, _ = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g" + strconv.Itoa(9-i), Sink: "s"}) // an error shows in the states, which are compared below
 	}
 	want := []string{"g6 pending", "g5 pending", "g9 delivered", "g8 delivered", "g7 delivered"}
 	all, _ := r.list(t, rollout.DeliveryFilter{})

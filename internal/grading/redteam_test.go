@@ -95,7 +95,6 @@ func newAttackedIn(t *testing.T, d driver.Driver, memory int, s rollout.Sandbox)
 	return a
 }
 
-// destroyAll destroys every sandbox of the test.
 func (a *attacked) destroyAll() {
 	all, _ := a.backend.List(context.Background())
 	for _, sb := range all {

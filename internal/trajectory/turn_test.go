@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// The trace is a wire format: trainers read it.
+// Trainers read the trace, so a change of its format must be deliberate.
 func TestExportGolden(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)

@@ -19,7 +19,7 @@ type recorder struct {
 
 	mu  sync.Mutex
 	all []*exchange
-	log bytes.Buffer // of scripted.Sent
+	log bytes.Buffer // entries of scripted.Sent
 }
 
 type exchange struct{ request, reply []byte }

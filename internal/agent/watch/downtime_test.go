@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// called is a State of an agent that was launched a minute before its first call. The first call is 15 minutes ago by default.
+// called returns the State of an agent that was launched a minute before its first call. The first call is 15 minutes ago by default.
 func called(now time.Time, route gateway.RouteStatus) watch.State {
 	if route.FirstCallAt.IsZero() {
 		route.FirstCallAt = now.Add(-15 * minute)

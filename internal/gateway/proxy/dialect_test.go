@@ -237,7 +237,7 @@ func TestWhatCannotBeCaptured(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// Titles, summaries and subagents have their kind in every API.
+// The kinds of titles and summaries are detected in every API.
 func TestKindsInOtherAPIs(t *testing.T) {
 	t.Parallel()
 	const title = "You are a title generator. You"

@@ -30,7 +30,7 @@ import (
 // canary is a model key that must appear only in the Authorization header of upstream requests.
 const canary = "sk-canary-0123456789abcdef"
 
-// loopback allows the endpoints of tests.
+// loopback returns a policy that permits the endpoints of the tests.
 func loopback() egress.Policy {
 	p, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
 	if err != nil {

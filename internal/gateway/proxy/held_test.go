@@ -174,7 +174,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 	t.Parallel()
 	const away = time.Second
 	for name, c := range map[string]struct {
-		step  http.HandlerFunc // nil: no call is under way
+		step  http.HandlerFunc // nil: no call is in progress
 		holds bool
 	}{
 		"calls are held back": {answers(503, "{}", "Retry-After", "60"), true},

@@ -125,7 +125,7 @@ func TestMemoryOfReplies(t *testing.T) {
 	}
 }
 
-// gauge reads a metric.
+// gauge returns the value of a gauge or a counter.
 func gauge(t *testing.T, r *prometheus.Registry, name string) float64 {
 	t.Helper()
 	all, err := r.Gather()

@@ -93,7 +93,7 @@ func (c translated) stream() (path, body string) {
 	return c.path, c.ask + `,"stream":true}`
 }
 
-// translatedRoute is a route whose calls go upstream as chat completions.
+// translatedRoute returns a route whose calls go upstream as chat completions.
 func (h *host) translatedRoute(upstream string) gateway.Route {
 	r := h.route(upstream)
 	r.Model.Translate = rollout.TranslateChat

@@ -94,7 +94,8 @@ func randomTurns(r *rand.Rand) (turns []rollout.Turn) {
 	return turns
 }
 
-// In random traces every sampled token to train on is in exactly one sequence, at its position, with its own log probability; no other token is trained on.
+// In random traces, every sampled token to train on is in exactly one sequence, at its position, with its own log probability. No other
+// token is trained on.
 func TestSameAsTheRules(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5_000) {
