@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// read is an attribute of spans of requests that are recognised as reads after their start.
+// read is an attribute of spans of requests that are recognized as reads after their start.
 var read = attribute.Bool("rolloutd.read", true)
 
 // Context is ctx with a parent that is not sampled, so that no span is recorded below it.
