@@ -1,7 +1,6 @@
 package wsio_test
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -96,17 +95,7 @@ func TestFullQueueBehindALongAnswer(t *testing.T) {
 func TestClientDisconnectsWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	begun, cause := make(chan struct{}), make(chan error, 1)
-	c, over := serve(t, wsio.Options{PingEvery: time.Second}, func(frame []byte) wsio.Answer {
-		if string(frame) != "work" {
-			return wsio.Answer{Reply: [][]byte{frame}}
-		}
-		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
-			close(begun)
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			return wsio.Answer{}
-		}}
-	})
+	c, over := serve(t, wsio.Options{PingEvery: time.Second}, untilCanceled(begun, cause))
 	send(t, c, "work")
 	for range 100 {
 		send(t, c, "more")

@@ -176,18 +176,26 @@ func TestFrameTooLargeIsAnswered(t *testing.T) {
 	}
 }
 
-// A client that disconnects ends the context of its answer.
-func TestDisconnectCancelsTheAnswer(t *testing.T) {
-	t.Parallel()
-	begun, cause := make(chan struct{}), make(chan error, 1)
-	c, over := serve(t, wsio.Options{}, func([]byte) wsio.Answer {
+// untilCanceled answers "work" when the context of the answer ends, whose cause it sends, and echoes every other frame.
+func untilCanceled(begun chan<- struct{}, cause chan<- error) wsio.Handler {
+	return func(frame []byte) wsio.Answer {
+		if string(frame) != "work" {
+			return wsio.Answer{Reply: [][]byte{frame}}
+		}
 		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			close(begun)
 			<-ctx.Done()
 			cause <- context.Cause(ctx)
 			return wsio.Answer{}
 		}}
-	})
+	}
+}
+
+// A client that disconnects ends the context of its answer.
+func TestDisconnectCancelsTheAnswer(t *testing.T) {
+	t.Parallel()
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	c, over := serve(t, wsio.Options{}, untilCanceled(begun, cause))
 	send(t, c, "work")
 	<-begun
 	require.NoError(t, c.NetConn().Close())
