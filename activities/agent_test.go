@@ -75,7 +75,7 @@ func TestAgentsProgressIsReported(t *testing.T) {
 }
 
 // Long or invalid output of an agent must not exceed the limit of the workflow's history, because the rollout would fail as infra_failed.
-func TestAgentsWordsAreBounded(t *testing.T) {
+func TestAgentOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
 	h.sandbox(t)
@@ -134,7 +134,7 @@ func TestAgentIsAttachedTo(t *testing.T) {
 }
 
 // A step of the host's clock does not change the time that the agent has left.
-func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
+func TestClockStepDoesNotChangeAgentTime(t *testing.T) {
 	t.Parallel()
 	h := working(t, 3)
 	b := h.sandbox(t)
@@ -143,7 +143,7 @@ func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
 		if wait > 1 {
 			return status(launch, wait)
 		}
-		b.see(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-24 * time.Hour) })
+		b.locked(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-24 * time.Hour) })
 		return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
 	}
 	_, err := h.RunAgent(t.Context(), agentInput())
@@ -161,7 +161,7 @@ func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	in := agentInput()
 	h.coder.status = func(_, wait int) (agent.Status, error) {
 		if wait == 2 { // make the launch and the first call older than the limit
-			b.see(func() { b.procs["agent-1"].Age = in.Limits.Agent })
+			b.locked(func() { b.procs["agent-1"].Age = in.Limits.Agent })
 			h.gate.mu.Lock()
 			h.gate.status.FirstCallAt = time.Now().Add(-in.Limits.Agent)
 			h.gate.mu.Unlock()
@@ -238,7 +238,7 @@ func TestModelEndpointFails(t *testing.T) {
 }
 
 // A restart of the gateway has no effect. A gateway without the route ends the attempt.
-func TestGatewayAway(t *testing.T) {
+func TestGatewayUnavailable(t *testing.T) {
 	t.Parallel()
 	h := working(t, 5)
 	h.sandbox(t)

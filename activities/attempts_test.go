@@ -17,7 +17,7 @@ import (
 
 const solution = "/home/user/workdir/hello.py"
 
-// stall blocks a request of a box until it is released. The box still serves requests that do not change it.
+// stall blocks a request of a sandbox until it is released. The sandbox still serves requests that do not change it.
 type stall struct {
 	held, free chan struct{}
 	once       sync.Once
@@ -25,7 +25,7 @@ type stall struct {
 
 func newStall() *stall { return &stall{held: make(chan struct{}), free: make(chan struct{})} }
 
-func (s *stall) wait(b *box) {
+func (s *stall) wait(b *fakeSandbox) {
 	s.once.Do(func() { close(s.held) })
 	b.mu.Unlock()
 	<-s.free
@@ -35,15 +35,15 @@ func (s *stall) wait(b *box) {
 // When Temporal retries an activity while its previous attempt runs, for instance after an outage of Temporal, the previous attempt must
 // not restore the workspace in which the new one already grades: the verifier would find no work, and the reward would be 0. A request of the
 // previous attempt to the sandbox continues after the attempt has ended.
-func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
+func TestRetryWaitsForPreviousAttempt(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	agents := h.sandbox(t)
-	agents.see(func() { agents.files[solution] = "print('hi')" })
+	agents.locked(func() { agents.files[solution] = "print('hi')" })
 	restoring := newStall() // blocks the first attempt while it restores the home
 	goOn := sync.OnceFunc(func() { close(restoring.free) })
 	defer goOn()
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 		reward := "0"
 		if b.files[solution] != "" {
 			reward = "1"
@@ -83,7 +83,7 @@ func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 }
 
 // A cancelled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox that nothing closes.
-func TestClosingWaitsForTheStepThatWasDropped(t *testing.T) {
+func TestCloseWaitsForCanceledActivity(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)

@@ -13,21 +13,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// overTime returns a host whose agent exceeded its time limit 2 minutes ago. The agent is done at the nth status check.
-func overTime(t *testing.T, n int) (*host, *activities.AgentInput) {
+// hostPastTimeLimit returns a host whose agent exceeded its time limit 2 minutes ago. The agent is done at the nth status check.
+func hostPastTimeLimit(t *testing.T, n int) (*host, *activities.AgentInput) {
 	t.Helper()
 	h, in := working(t, n), agentInput()
 	since := in.Limits.Agent + 2*time.Minute
 	h.gate.status.FirstCallAt = time.Now().Add(-time.Hour) // the agent's time counts from the launch
 	b := h.sandbox(t)
-	b.see(func() {
+	b.locked(func() {
 		b.procs[agent.ProcessName(1)] = &wire.Status{Name: agent.ProcessName(1), Running: true, StartedAt: time.Now().Add(-since), Age: since}
 	})
 	return h, in
 }
 
-// tryAgent runs RunAgent as a worker does. ran is when the previous attempt last recorded that the agent ran; zero means no record.
-func (h *host) tryAgent(t *testing.T, in *activities.AgentInput, ran time.Time) (out activities.AgentResult, err error) {
+// runAgentOnce runs RunAgent as a worker does. ran is when the previous attempt last recorded that the agent ran; zero means no record.
+func (h *host) runAgentOnce(t *testing.T, in *activities.AgentInput, ran time.Time) (out activities.AgentResult, err error) {
 	t.Helper()
 	env := suite().NewTestActivityEnvironment()
 	env.SetWorkerOptions(workerOptions())
@@ -59,13 +59,13 @@ func TestAgentsTimeWithoutAWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, in := overTime(t, 3)
+			h, in := hostPastTimeLimit(t, 3)
 			in.Agent = c.agent
 			var ran time.Time
 			if c.away >= 0 {
 				ran = time.Now().Add(-c.away)
 			}
-			out, err := h.tryAgent(t, in, ran)
+			out, err := h.runAgentOnce(t, in, ran)
 			require.NoError(t, err)
 			require.Equal(t, c.want, out.Outcome, out.Error)
 			require.InDelta(t, c.held, out.Held, float64(30*time.Second))
@@ -74,9 +74,9 @@ func TestAgentsTimeWithoutAWorker(t *testing.T) {
 }
 
 // Temporal retries the activity after missed heartbeats. The agent ran in this process during that time, so it gets no extra time.
-func TestTryThatFollowsInTheSameProcess(t *testing.T) {
+func TestRetryInTheSameProcess(t *testing.T) {
 	t.Parallel()
-	h, in := overTime(t, 1000)
+	h, in := hostPastTimeLimit(t, 1000)
 	in.Agent = rollout.AgentReact
 	h.coder.status = func(_, look int) (agent.Status, error) {
 		if look == 1 {
@@ -85,12 +85,12 @@ func TestTryThatFollowsInTheSameProcess(t *testing.T) {
 		return agent.Status{SessionID: "ses"}, nil
 	}
 	recorded := time.Now().Add(-3 * time.Minute)
-	_, err := h.tryAgent(t, in, recorded)
+	_, err := h.runAgentOnce(t, in, recorded)
 	require.Error(t, err)
 	b, ok := h.provider.box("r.1")
 	require.True(t, ok)
-	b.see(func() { b.procs[agent.ProcessName(1)].Age += 2 * time.Minute }) // the agent ran during these minutes
-	out, err := h.tryAgent(t, in, recorded)
+	b.locked(func() { b.procs[agent.ProcessName(1)].Age += 2 * time.Minute }) // the agent ran during these minutes
+	out, err := h.runAgentOnce(t, in, recorded)
 	require.NoError(t, err)
 	require.Equal(t, rollout.AgentTimeout, out.Outcome)
 	require.InDelta(t, 3*time.Minute, out.Held, float64(30*time.Second))

@@ -19,7 +19,7 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier try has stored the log, and a new one would replace it
+	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier createOnce has stored the log, and a new one would replace it
 		a.phase(in.Target, rollout.PhaseClosing)
 	}
 	return errors.Join(

@@ -57,7 +57,7 @@ func TestCollect(t *testing.T) {
 	h := working(t, 1)
 	b := h.sandbox(t)
 	h.gate.trace = traceOf
-	h.provider.exec = func(_ *box, name string, _ wire.Process) exec {
+	h.provider.exec = func(_ *fakeSandbox, name string, _ wire.Process) exec {
 		switch name {
 		case "setup-1":
 			return exec{stdout: "ready"}
@@ -71,7 +71,7 @@ func TestCollect(t *testing.T) {
 	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute}))
 	_, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
-	b.see(func() { b.files["/home/user/workdir/hello.py"] = "print('hi')" })
+	b.locked(func() { b.files["/home/user/workdir/hello.py"] = "print('hi')" })
 	_, err = h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", Commands: []string{"check"}}))
 	require.NoError(t, err)
 
@@ -131,7 +131,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 // In the result of a rollout that never got a host, lists and maps are empty instead of null, so that clients can iterate over them.
-func TestComposeWithNothing(t *testing.T) {
+func TestComposeWithoutHostHasEmptyLists(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	_, err := h.ComposeResult(t.Context(), activities.CollectInput{
@@ -212,7 +212,7 @@ func TestFilesOfTheWorkdir(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	b.see(func() {
+	b.locked(func() {
 		b.files["/home/user/workdir/long.txt"] = strings.Repeat("é", 9000)
 		b.files["/home/user/workdir/binary"] = "a\x00b"
 		b.files["/home/user/workdir/latin1"] = "caf\xe9"

@@ -40,9 +40,9 @@ func workerOptions() worker.Options {
 	return worker.Options{DeadlockDetectionTimeout: 10 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
 }
 
-// try runs CreateSandbox once, as a worker does. If seen is not nil, it holds what earlier attempts reported about their waiting; try
-// replaces it with what this attempt reports.
-func (h *host) try(t *testing.T, in activities.CreateSandboxInput, seen *rollout.Waiting) (activities.Place, error) {
+// createOnce runs CreateSandbox once, as a worker does. If seen is not nil, it holds what earlier attempts reported about their
+// waiting; createOnce replaces it with what this attempt reports.
+func (h *host) createOnce(t *testing.T, in activities.CreateSandboxInput, seen *rollout.Waiting) (activities.Place, error) {
 	t.Helper()
 	env := suite().NewTestActivityEnvironment()
 	if seen != nil && *seen != (rollout.Waiting{}) {
@@ -95,7 +95,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	t.Parallel()
 	h := newHost(t) // it has 4 slots
 	var resumed atomic.Bool
-	h.gate.look = func(upstream string) error {
+	h.gate.checkReady = func(upstream string) error {
 		if upstream == "slow" && !resumed.Load() {
 			return paused
 		}
@@ -107,7 +107,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	seen := make([]rollout.Waiting, all)
 	for i := range all {
 		waits.Go(func() {
-			_, err := h.try(t, waiter(i, "slow"), &seen[i])
+			_, err := h.createOnce(t, waiter(i, "slow"), &seen[i])
 			back <- err
 		})
 	}
@@ -116,7 +116,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	for range all - stay {
 		require.Positive(t, returned(t, <-back))
 	}
-	_, err := h.try(t, waiter(all, "well"), nil)
+	_, err := h.createOnce(t, waiter(all, "well"), nil)
 	require.NoError(t, err)
 	require.Empty(t, back, "these hold the other half")
 
@@ -127,7 +127,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	waits.Wait()
 	for i, w := range seen {
 		if w.Returns == 1 {
-			_, err := h.try(t, waiter(i, "slow"), &seen[i])
+			_, err := h.createOnce(t, waiter(i, "slow"), &seen[i])
 			require.NoError(t, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 	t.Helper()
 	leave := make(chan struct{})
-	h.gate.look = func(upstream string) error {
+	h.gate.checkReady = func(upstream string) error {
 		if upstream != "occupied" {
 			return look(upstream)
 		}
@@ -167,7 +167,7 @@ func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 }
 
 // Activities that release their slot retry with growing, spread delays.
-func TestReturnsGrowRare(t *testing.T) {
+func TestWaitingRetriesBackOff(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.occupy(t, func(string) error { return paused })
@@ -175,7 +175,7 @@ func TestReturnsGrowRare(t *testing.T) {
 		0: 2 * time.Second, 1: 4 * time.Second, 2: 8 * time.Second, 3: 10 * time.Second, 4: 10 * time.Second, 1 << 20: 10 * time.Second,
 	} {
 		seen := rollout.Waiting{Returns: returns}
-		_, err := h.try(t, waiter(1, "slow"), &seen)
+		_, err := h.createOnce(t, waiter(1, "slow"), &seen)
 		pause := returned(t, err)
 		require.GreaterOrEqual(t, pause, least)
 		require.Less(t, pause, 2*least)
@@ -185,88 +185,88 @@ func TestReturnsGrowRare(t *testing.T) {
 }
 
 // If very many activities wait for an endpoint, each retries less often; those for other endpoints do not.
-func TestManyReturnsAreSpread(t *testing.T) {
+func TestManyWaitingRetriesAreSpread(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.occupy(t, func(string) error { return paused })
 	var pause time.Duration
 	for i := range 200 {
-		_, err := h.try(t, waiter(i, "slow"), &rollout.Waiting{})
+		_, err := h.createOnce(t, waiter(i, "slow"), &rollout.Waiting{})
 		pause = max(pause, returned(t, err))
 	}
 	require.Greater(t, pause, 20*time.Second)
-	_, err := h.try(t, waiter(1, "quick"), &rollout.Waiting{})
+	_, err := h.createOnce(t, waiter(1, "quick"), &rollout.Waiting{})
 	require.Less(t, returned(t, err), 4*time.Second)
 }
 
 // An error that ends the wait in a slot, such as the worker's exit or an outage of Temporal, does not count as a failure. An error after
 // the wait counts as a failure and is not reported as waiting.
-func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
+func TestErrorThatEndsWaitIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		looks, then := 0, func() error { panic("killed") }
-		h.gate.look = func(string) error {
+		h.gate.checkReady = func(string) error {
 			if looks++; looks == 1 {
 				return paused
 			}
 			return then()
 		}
 		var seen rollout.Waiting
-		_, err := h.try(t, waiter(1, "slow"), &seen)
+		_, err := h.createOnce(t, waiter(1, "slow"), &seen)
 		require.ErrorContains(t, err, "killed")
 		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, seen)
 
 		looks, then = 0, func() error { return fault.New(fault.Unavailable, "connection refused") }
-		_, err = h.try(t, waiter(1, "slow"), &seen)
+		_, err = h.createOnce(t, waiter(1, "slow"), &seen)
 		require.ErrorContains(t, err, "connection refused")
 		require.Equal(t, rollout.Waiting{Returns: 1}, seen)
 	})
 }
 
 // An activity whose endpoint is ready again clears its waiting state at once, so that later errors are not attributed to the endpoint.
-func TestWaitIsOver(t *testing.T) {
+func TestReadyEndpointClearsWaiting(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	seen := rollout.Waiting{Why: "it is paused", Returns: 3}
-	_, err := h.try(t, waiter(1, "slow"), &seen)
+	_, err := h.createOnce(t, waiter(1, "slow"), &seen)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Waiting{Returns: 3}, seen)
 }
 
 // The cause of a wait may be on this host, for instance a gateway that cannot record. Therefore the wait in a slot is bounded.
-func TestAWaitInASlotIsShort(t *testing.T) {
+func TestWaitInSlotIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
-		h.gate.look = func(string) error { return paused }
+		h.gate.checkReady = func(string) error { return paused }
 		seen := rollout.Waiting{Returns: 9}
-		_, err := h.try(t, waiter(1, "slow"), &seen)
+		_, err := h.createOnce(t, waiter(1, "slow"), &seen)
 		require.Less(t, returned(t, err), 4*time.Second, "it did not come too soon")
 		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 10}, seen, "one return")
 	})
 }
 
 // A host's only slot is not held while waiting, because no slot would be left for other endpoints.
-func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
+func TestOnlySlotIsNotHeldWhileWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostOf(t, 1)
-		h.gate.look = func(string) error { return paused }
+		h.gate.checkReady = func(string) error { return paused }
 		began := time.Now()
-		_, err := h.try(t, waiter(1, "slow"), nil)
+		_, err := h.createOnce(t, waiter(1, "slow"), nil)
 		require.Positive(t, returned(t, err))
 		require.Zero(t, time.Since(began))
 	})
 }
 
 // With any number of waiting activities, each retries before its own deadline.
-func TestReturnsAreInTime(t *testing.T) {
+func TestWaitingRetriesComeBeforeDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.occupy(t, func(string) error { return paused })
 	for i := range 100 {
-		_, err := h.try(t, waiter(i, "slow"), nil)
+		_, err := h.createOnce(t, waiter(i, "slow"), nil)
 		require.Positive(t, returned(t, err))
 	}
 	err := h.within(t, waiter(100, "slow"), 2*time.Minute+5*time.Second, 1)
@@ -274,7 +274,7 @@ func TestReturnsAreInTime(t *testing.T) {
 }
 
 // With a workflow of an earlier build, Temporal counts returns as failures, so the activity waits in its slot.
-func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
+func TestActivityOfEarlierBuildWaitsInSlot(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	looks := 0
@@ -286,7 +286,7 @@ func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
 	})
 	in := waiter(1, "slow")
 	in.Tries = 0
-	_, err := h.try(t, in, nil)
+	_, err := h.createOnce(t, in, nil)
 	require.NoError(t, err)
 }
 
@@ -315,7 +315,7 @@ func (h *host) within(t *testing.T, in activities.CreateSandboxInput, bound time
 }
 
 // Returns from waiting do not count toward the maximum number of failures.
-func TestReturnsAreNoTries(t *testing.T) {
+func TestWaitingRetriesAreNoFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		failures int
@@ -354,21 +354,21 @@ func TestReturnsAreNoTries(t *testing.T) {
 }
 
 // An attempt whose worker died counts as a failure, so the activity is not retried without end.
-func TestKilledWorkersAreTries(t *testing.T) {
+func TestKilledWorkerCountsAsFailure(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	in := waiter(1, "")
 	in.Tries = 1
-	_, err := h.try(t, in, &rollout.Waiting{Returns: -1}) // one attempt more than the environment counts
+	_, err := h.createOnce(t, in, &rollout.Waiting{Returns: -1}) // one attempt more than the environment counts
 	require.ErrorContains(t, err, "the worker was lost")
 	require.Empty(t, h.provider.made)
 }
 
 // The wait ends when too little time is left to create a sandbox; that is not reported as a failure of the endpoint.
-func TestWaitingEndsWithTheStepsTime(t *testing.T) {
+func TestWaitEndsBeforeActivityTimeout(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.gate.look = func(string) error { return paused }
+	h.gate.checkReady = func(string) error { return paused }
 	err := h.retried(t, waiter(1, "slow"), time.Minute)
 	require.Equal(t, fault.Exhausted, fault.KindOf(failure.FromTemporal(err)))
 	require.ErrorContains(t, err, "it is paused")

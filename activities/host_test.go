@@ -53,8 +53,8 @@ func (s *signals) all() []rollout.Progress {
 type host struct {
 	*activities.Activities
 	provider *provider
-	gate     *gate
-	coder    *coder
+	gate     *fakeGateway
+	coder    *fakeAgent
 	signals  *signals
 	store    *store.Store
 	log      *bytes.Buffer // read it only while no activity runs
@@ -74,15 +74,17 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	st, err := store.Open(t.Context(), dir, options...)
 	require.NoError(t, err)
 	h := &host{
-		provider: &provider{boxes: map[string]*box{}, specs: map[string]driver.Spec{}},
-		gate:     &gate{status: gateway.RouteStatus{Attached: true}},
-		coder:    &coder{transcript: rollout.Transcript{SessionID: "ses"}},
+		provider: &provider{boxes: map[string]*fakeSandbox{}, specs: map[string]driver.Spec{}},
+		gate:     &fakeGateway{status: gateway.RouteStatus{Attached: true}},
+		coder:    &fakeAgent{transcript: rollout.Transcript{SessionID: "ses"}},
 		signals:  &signals{},
 		store:    st,
 		log:      &bytes.Buffer{},
 		dir:      dir,
 	}
-	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
+	h.provider.exec = func(_ *fakeSandbox, name string, _ wire.Process) exec {
+		return exec{hang: strings.HasPrefix(name, "agent-")}
+	}
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
@@ -116,8 +118,8 @@ func must[T any](v T, err error) T {
 
 func target() activities.Target { return activities.Target{RolloutID: "r", Attempt: 1} }
 
-// sandbox creates the attempt's sandbox and returns its box.
-func (h *host) sandbox(t *testing.T) *box {
+// sandbox creates the attempt's sandbox and returns its fake.
+func (h *host) sandbox(t *testing.T) *fakeSandbox {
 	t.Helper()
 	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target()})
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func TestStartProxyProbesTheEndpoint(t *testing.T) {
 }
 
 // The endpoint of an agent without model calls is not probed, because it may not exist and the rollout would wait for it.
-func TestEndpointOfNoCallsIsNotProbed(t *testing.T) {
+func TestEndpointWithoutCallsIsNotProbed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)

@@ -15,14 +15,14 @@ import (
 // provider is a driver whose sandboxes are boxes.
 type provider struct {
 	mu    sync.Mutex
-	boxes map[string]*box
+	boxes map[string]*fakeSandbox
 	specs map[string]driver.Spec
 	made  []string // ids in the order of creation
-	exec  func(b *box, name string, p wire.Process) exec
-	ooms  int          // OOM kills of each sandbox
-	ended []string     // sandboxes whose sandboxd the kernel killed
-	onBox func(b *box) // called for each new box
-	full  error        // returned by Create; nil: there is capacity
+	exec  func(b *fakeSandbox, name string, p wire.Process) exec
+	ooms  int                  // OOM kills of each sandbox
+	ended []string             // sandboxes whose sandboxd the kernel killed
+	onBox func(b *fakeSandbox) // called for each new sandbox
+	full  error                // returned by Create; nil: there is capacity
 }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
@@ -32,7 +32,7 @@ func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error 
 		return p.full
 	}
 	if _, ok := p.boxes[id]; !ok {
-		p.boxes[id] = newBox(id, func(b *box, name string, pr wire.Process) exec { return p.exec(b, name, pr) })
+		p.boxes[id] = newFakeSandbox(id, func(b *fakeSandbox, name string, pr wire.Process) exec { return p.exec(b, name, pr) })
 		if p.onBox != nil {
 			p.onBox(p.boxes[id])
 		}
@@ -82,7 +82,7 @@ func (p *provider) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	return driver.Usage{OOMKills: p.ooms}, nil
 }
 
-func (p *provider) box(id string) (*box, bool) {
+func (p *provider) box(id string) (*fakeSandbox, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, ok := p.boxes[id]

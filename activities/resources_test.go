@@ -44,7 +44,7 @@ func TestCausesOfFailedSetup(t *testing.T) {
 	h := working(t, 1)
 	h.sandbox(t)
 	h.provider.ooms = 1
-	h.provider.exec = func(*box, string, wire.Process) exec { return exec{exit: 1} }
+	h.provider.exec = func(*fakeSandbox, string, wire.Process) exec { return exec{exit: 1} }
 	err := h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute})
 	require.Equal(t, fault.SetupFailed, fault.KindOf(err))
 	require.ErrorContains(t, err, "the sandbox ran out of memory")

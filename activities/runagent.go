@@ -54,7 +54,7 @@ func (a *Activities) lostToMemory(ctx context.Context, t Target, err error) (*Ag
 		return nil, err
 	}
 	route, statusErr := a.o.Gateway.Status(ctx, t.SandboxID())
-	if fault.Is(statusErr, fault.Unavailable) { // the next try of the activity asks again
+	if fault.Is(statusErr, fault.Unavailable) { // the next createOnce of the activity asks again
 		return nil, statusErr
 	}
 	if statusErr != nil || route.Turns == 0 {

@@ -55,7 +55,7 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 		full := fault.New(fault.Exhausted, "40 calls wait for it")
 		h.gate.ready = []error{full, full, full}
 		began := time.Now()
-		place, err := h.try(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
+		place, err := h.createOnce(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
 		require.NoError(t, err)
 		require.Empty(t, h.gate.ready)
 		require.GreaterOrEqual(t, place.StartedAt.Sub(began), 3*time.Second)
@@ -64,11 +64,11 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 }
 
 // If the gateway does not answer, Temporal retries the activity: the gateway of another host may answer.
-func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
+func TestCreateSandboxNeedsGatewayReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.gate.ready = []error{fault.New(fault.Unavailable, "connection refused")}
-	_, err := h.try(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
+	_, err := h.createOnce(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
 	require.Equal(t, fault.Unavailable, fault.KindOf(failure.FromTemporal(err)))
 	require.Empty(t, h.provider.made)
 }
@@ -79,12 +79,12 @@ func TestCreateSandboxWaitsForTheStore(t *testing.T) {
 	h := newHostOf(t, 4, store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
 	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
 	var waiting rollout.Waiting
-	_, err := h.try(t, in, &waiting)
+	_, err := h.createOnce(t, in, &waiting)
 	require.ErrorContains(t, err, "store.min_free_mib")
 	require.Contains(t, waiting.Why, "store is full", "clients see why it waits")
 	require.Empty(t, h.provider.made)
 	in.Attempt = 2
-	_, err = h.try(t, in, nil)
+	_, err = h.createOnce(t, in, nil)
 	require.NoError(t, err)
 }
 
@@ -94,7 +94,7 @@ func TestCreateSandboxLargerThanTheHost(t *testing.T) {
 	h := newHost(t)
 	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{MemoryMiB: hostMiB + 1}, Tries: 20}
 	var waiting rollout.Waiting
-	_, err := h.try(t, in, &waiting)
+	_, err := h.createOnce(t, in, &waiting)
 	require.ErrorContains(t, err, "more than this host has")
 	require.Equal(t, 1, waiting.Returns, "it was no failure")
 	require.Empty(t, h.provider.made)
@@ -107,12 +107,12 @@ func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
 	h.provider.full = fault.New(fault.Exhausted, "the quota is used up")
 	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
 	var waiting rollout.Waiting
-	_, err := h.try(t, in, &waiting)
+	_, err := h.createOnce(t, in, &waiting)
 	require.ErrorContains(t, err, "the quota is used up")
 	require.Equal(t, 1, waiting.Returns, "it was no failure")
 	require.Contains(t, waiting.Why, "the quota is used up", "clients see why it waits")
 	h.provider.full = nil
-	_, err = h.try(t, in, &waiting)
+	_, err = h.createOnce(t, in, &waiting)
 	require.NoError(t, err)
 }
 
@@ -180,7 +180,7 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 }
 
 // If the sandbox dies while the gateway connects to it, the activity returns before its timeout.
-func TestStartProxySeesTheSandboxDie(t *testing.T) {
+func TestStartProxyDetectsSandboxDeath(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
@@ -195,12 +195,14 @@ func TestSetup(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	h.provider.exec = func(_ *box, _ string, p wire.Process) exec { return exec{stdout: "ran " + p.Argv[len(p.Argv)-1]} }
+	h.provider.exec = func(_ *fakeSandbox, _ string, p wire.Process) exec {
+		return exec{stdout: "ran " + p.Argv[len(p.Argv)-1]}
+	}
 	in := activities.SetupInput{
 		Target: target(), Files: map[string]string{"a.txt": "A", "/home/user/run.sh": "#!/bin/sh\n"}, Commands: []string{"one", "two"}, Timeout: time.Minute,
 	}
 	require.NoError(t, h.RunSetup(t.Context(), in))
-	b.see(func() {
+	b.locked(func() {
 		require.Equal(t, "A", b.files["/home/user/workdir/a.txt"])
 		require.Equal(t, []string{"setup-1", "setup-2"}, b.order)
 		p := b.specs["setup-1"]
@@ -212,7 +214,7 @@ func TestSetup(t *testing.T) {
 	require.Contains(t, h.stored(t, store.Setup), `"stdout":"ran two"`)
 
 	require.NoError(t, h.RunSetup(t.Context(), in), "a second time")
-	b.see(func() {
+	b.locked(func() {
 		require.Len(t, b.order, 2, "nothing runs twice")
 		require.Equal(t, "changed by a command", b.files["/home/user/workdir/a.txt"], "nor is staged twice")
 	})
@@ -227,7 +229,7 @@ func TestSetupStagesStoredFiles(t *testing.T) {
 	require.NoError(t, err)
 	in := activities.SetupInput{Target: target(), FilesRef: &ref, Timeout: time.Minute}
 	require.NoError(t, h.RunSetup(t.Context(), in))
-	b.see(func() {
+	b.locked(func() {
 		require.Equal(t, "A", b.files["/home/user/workdir/a.txt"])
 		require.Equal(t, "#!/bin/sh\n", b.files["/home/user/run.sh"])
 	})
@@ -248,7 +250,7 @@ func TestSetupEndsAtTheFirstFailure(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			b := h.sandbox(t)
-			h.provider.exec = func(_ *box, name string, _ wire.Process) exec {
+			h.provider.exec = func(_ *fakeSandbox, name string, _ wire.Process) exec {
 				if name == "setup-2" {
 					return c.second
 				}

@@ -23,21 +23,21 @@ func verifyInput(v rollout.Verifier) activities.VerifyInput {
 }
 
 // verifier returns the given result for each verifier process by name; processes without a result exit with code 0.
-func verifier(answers map[string]exec) func(*box, string, wire.Process) exec {
-	return func(_ *box, name string, _ wire.Process) exec { return answers[name] }
+func verifier(answers map[string]exec) func(*fakeSandbox, string, wire.Process) exec {
+	return func(_ *fakeSandbox, name string, _ wire.Process) exec { return answers[name] }
 }
 
 func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	b.see(func() {
+	b.locked(func() {
 		b.files["/home/user/workdir/hello.py"] = "print('hi')"
 		b.files[rollout.RewardFile] = "1.0" // written by the agent
 		b.files[rollout.TestScript] = "exit 0"
 		b.files[rollout.TestsDir+"/extra"] = "by the agent"
 	})
-	h.provider.exec = func(b *box, name string, p wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, name string, p wire.Process) exec {
 		require.Equal(t, "r.1.v", b.id)
 		require.Equal(t, "print('hi')", b.files["/home/user/workdir/hello.py"], "the workspace is restored")
 		require.NotContains(t, b.files, rollout.RewardFile, "what the agent wrote does not count")
@@ -85,11 +85,11 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 				c.setup.Timeout = time.Minute
 				require.NoError(t, h.RunSetup(t.Context(), c.setup))
 			}
-			b.see(func() { b.files[own], b.files[site] = "by the agent", "by the agent" })
+			b.locked(func() { b.files[own], b.files[site] = "by the agent", "by the agent" })
 			if len(c.setup.Files)+len(c.setup.Commands) > 0 {
 				require.NoError(t, h.RunSetup(t.Context(), c.setup), "a run that was given up comes late")
 			}
-			h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+			h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 				for _, file := range []string{own, site} {
 					require.Equal(t, c.want[file], b.files[file], file)
 				}
@@ -103,21 +103,21 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 
 // A workflow that is reset starts its attempt again under the same keys. The second run uses neither the workspace nor the grade of the
 // first.
-func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
+func TestRestartedAttemptIsGradedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec { return rewards(b.files[solution]) }
+	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec { return rewards(b.files[solution]) }
 	in := verifyInput(rollout.Verifier{Script: "x"})
 	for _, reward := range []string{"1", "0.25"} {
 		b := h.sandbox(t)
-		b.see(func() { b.files[solution] = reward })
+		b.locked(func() { b.files[solution] = reward })
 		grade, err := h.RunVerifier(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, reward, strconv.FormatFloat(grade.Reward, 'g', -1, 64))
 		_, err = h.store.PutBytes(t.Context(), store.ResultKey("r"), []byte("{}"))
 		require.NoError(t, err)
-		b.see(func() { b.began = b.began.Add(-time.Minute) }) // the clock of a file system is coarse
-		h.sandbox(t)                                          // the sandbox exists, so its records stay
+		b.locked(func() { b.began = b.began.Add(-time.Minute) }) // the clock of a file system is coarse
+		h.sandbox(t)                                             // the sandbox exists, so its records stay
 		require.Contains(t, h.stored(t, store.Grading), reward)
 		require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
 	}
@@ -210,7 +210,7 @@ func TestRewardRules(t *testing.T) {
 }
 
 // If the agent's work prevents grading, the reward is 0, not null. If the cause lies elsewhere, the activity returns an error.
-func TestWhoseFaultAGradingIs(t *testing.T) {
+func TestCauseOfGradingFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		box, method, path string
@@ -230,7 +230,7 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			h.sandbox(t)
-			h.provider.onBox = func(b *box) {
+			h.provider.onBox = func(b *fakeSandbox) {
 				made := false
 				b.refuse = func(method, path string, q map[string][]string) error {
 					if b.id == "r.1.v" && !made { // allow creating the folders of a new sandbox
@@ -244,7 +244,7 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 				}
 			}
 			b, _ := h.provider.box("r.1")
-			b.see(func() { h.provider.onBox(b) })
+			b.locked(func() { h.provider.onBox(b) })
 			h.provider.exec = verifier(map[string]exec{"verify-script": rewards("1")})
 			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x"}))
 			if c.kind != "" {
@@ -260,7 +260,7 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 
 // A sandbox that ended because it ran out of memory counts like a process killed at its memory limit. Any other loss is retried or is an
 // infrastructure error, even if processes were killed before.
-func TestSandboxThatItsMemoryEnds(t *testing.T) {
+func TestSandboxRunsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	const work, graded, control = "r.1", "r.1.v", "r.1.c"
 	for name, c := range map[string]struct {
@@ -281,9 +281,9 @@ func TestSandboxThatItsMemoryEnds(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			b := h.sandbox(t)
-			b.see(func() { b.files["/home/user/workdir/a"] = "by the agent" })
+			b.locked(func() { b.files["/home/user/workdir/a"] = "by the agent" })
 			h.provider.ooms, h.provider.ended = c.killed, c.ended
-			losing := func(b *box) {
+			losing := func(b *fakeSandbox) {
 				b.refuse = func(method, path string, _ map[string][]string) error {
 					if slices.Contains(c.lost, b.id) && (method == http.MethodGet && path == "/v1/tar" || strings.HasSuffix(path, "/verify-1")) {
 						return fault.New(fault.SandboxLost, "gone")
@@ -291,7 +291,7 @@ func TestSandboxThatItsMemoryEnds(t *testing.T) {
 					return nil
 				}
 			}
-			b.see(func() { losing(b) })
+			b.locked(func() { losing(b) })
 			h.provider.onBox = losing
 			h.provider.exec = verifier(nil)
 			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
@@ -318,7 +318,7 @@ func TestVerifierThatDoesNotFit(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			h.sandbox(t)
-			h.provider.onBox = func(b *box) {
+			h.provider.onBox = func(b *fakeSandbox) {
 				b.refuse = func(method, path string, q map[string][]string) error {
 					if slices.Contains(c.full, b.id) && method == http.MethodPut && path == "/v1/tar" && q["path"][0] == wire.VerifierTests {
 						return fault.New(fault.OutOfDisk, "full")
@@ -339,11 +339,11 @@ func TestVerifierThatDoesNotFit(t *testing.T) {
 
 // A script that runs the work as the verifier lets the work close the script's folder. The folder was staged before, so a failure to stage
 // it again is attributed to the work.
-func TestTestsThatTheWorkCloses(t *testing.T) {
+func TestWorkMakesScriptFolderUnreadable(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 		b.refuse = func(method, path string, q map[string][]string) error {
 			if method == http.MethodPut && path == "/v1/tar" && q["path"][0] == wire.VerifierTests {
 				return fault.New(fault.Invalid, "permission denied")
@@ -359,14 +359,14 @@ func TestTestsThatTheWorkCloses(t *testing.T) {
 }
 
 // If the work delays the start of a command, the delay is charged to the verifier's time, not to the activity's.
-func TestStartsThatTheWorkDelays(t *testing.T) {
+func TestDelayedStartIsVerifierTime(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
 	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
 	in.Timeout = 100 * time.Millisecond
 	refused := 0
-	h.provider.onBox = func(b *box) {
+	h.provider.onBox = func(b *fakeSandbox) {
 		b.refuse = func(method, path string, _ map[string][]string) error {
 			if refused > 0 || method != http.MethodPut || !strings.HasSuffix(path, "/verify-1") {
 				return nil
@@ -390,9 +390,9 @@ func TestVerifierIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	b.see(func() { b.files["/home/user/workdir/a"] = "by the agent" })
+	b.locked(func() { b.files["/home/user/workdir/a"] = "by the agent" })
 	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
-	h.provider.exec = func(b *box, name string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, name string, _ wire.Process) exec {
 		if name == "verify-2" && len(b.order) == 2 {
 			b.refuse = func(string, string, map[string][]string) error {
 				return fault.New(fault.Unavailable, "the worker died")
@@ -404,7 +404,7 @@ func TestVerifierIsAttachedTo(t *testing.T) {
 	require.Error(t, err)
 
 	v, _ := h.provider.box("r.1.v")
-	v.see(func() { v.refuse = nil })
+	v.locked(func() { v.refuse = nil })
 	grade, err := h.RunVerifier(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, 1.0, grade.Reward)
@@ -418,7 +418,7 @@ func TestConnectionToARunningCommandBreaks(t *testing.T) {
 	h := newHost(t)
 	h.sandbox(t)
 	in := verifyInput(rollout.Verifier{Commands: []string{"one"}})
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 		broken := false
 		b.refuse = func(method, path string, _ map[string][]string) error {
 			if broken || method != http.MethodGet || !strings.HasSuffix(path, "/verify-1") {
@@ -433,7 +433,7 @@ func TestConnectionToARunningCommandBreaks(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 
 	v, _ := h.provider.box("r.1.v")
-	v.see(func() { v.procs["verify-1"].Running = false })
+	v.locked(func() { v.procs["verify-1"].Running = false })
 	grade, err := h.RunVerifier(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, 1.0, grade.Reward)
@@ -446,7 +446,7 @@ func TestVerifiersSandboxIsLost(t *testing.T) {
 	h := newHost(t)
 	h.sandbox(t)
 	in := verifyInput(rollout.Verifier{Commands: []string{"one"}})
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 		b.refuse = func(string, string, map[string][]string) error { return fault.New(fault.SandboxLost, "gone") }
 		return exec{}
 	}
@@ -465,7 +465,7 @@ func TestVerifierInTheSameSandbox(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	b.see(func() { b.files[wire.VerifierLogs+"/reward.txt"] = "1.0" })
+	b.locked(func() { b.files[wire.VerifierLogs+"/reward.txt"] = "1.0" })
 	h.provider.exec = verifier(map[string]exec{"verify-1": {exit: 1}})
 	grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}, SameSandbox: true}))
 	require.NoError(t, err)
@@ -498,13 +498,13 @@ func TestVerifierOutputIsKept(t *testing.T) {
 }
 
 // Only the time in which its commands run counts toward the verifier's limit. Time without a worker between two commands does not count.
-func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
+func TestVerifierTimeCountsOnlyCommands(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
 	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
 	dies := true
-	h.provider.exec = func(b *box, name string, _ wire.Process) exec {
+	h.provider.exec = func(b *fakeSandbox, name string, _ wire.Process) exec {
 		b.refuse = func(method, path string, _ map[string][]string) error {
 			if dies && method == http.MethodPut && strings.HasSuffix(path, "/verify-2") {
 				return fault.New(fault.Unavailable, "the worker died")
@@ -517,7 +517,7 @@ func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
 	require.Error(t, err)
 
 	v, _ := h.provider.box("r.1.v")
-	v.see(func() {
+	v.locked(func() {
 		dies = false
 		first := v.procs["verify-1"] // it ran for 30 s while the clock was set forward by an hour
 		first.StartedAt, first.Ran = first.EndedAt.Add(-time.Hour), 30*time.Second
@@ -536,8 +536,8 @@ func TestAgentsSandboxIsKeptWhileGrading(t *testing.T) {
 	_, err := h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.Home), tarOf(nil, rollout.Home))
 	require.NoError(t, err)
 	before := 0
-	b.see(func() { before = b.renewals })
+	b.locked(func() { before = b.renewals })
 	_, err = h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
 	require.NoError(t, err)
-	b.see(func() { require.Greater(t, b.renewals, before) })
+	b.locked(func() { require.Greater(t, b.renewals, before) })
 }

@@ -26,18 +26,18 @@ type exec struct {
 	exit           int
 	signal         string // the signal that ended it
 	hang           bool
-	busy           bool         // it runs until the test ends it, and ignores its time limit
-	effect         func(b *box) // on the files; called with the box locked
+	busy           bool                 // it runs until the test ends it, and ignores its time limit
+	effect         func(b *fakeSandbox) // on the files; called with the sandbox locked
 }
 
-// box implements sandboxd's protocol in memory.
-type box struct {
+// fakeSandbox implements sandboxd's protocol in memory.
+type fakeSandbox struct {
 	id    string
 	srv   *httptest.Server
 	began time.Time
-	run   func(b *box, name string, p wire.Process) exec
+	run   func(b *fakeSandbox, name string, p wire.Process) exec
 
-	turn     sync.Mutex // held by a request that changes the box; locked before mu
+	turn     sync.Mutex // held by a request that changes the sandbox; locked before mu
 	mu       sync.Mutex
 	files    map[string]string // regular files by absolute path
 	procs    map[string]*wire.Status
@@ -50,8 +50,8 @@ type box struct {
 	refuse func(method, path string, q map[string][]string) error
 }
 
-func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box {
-	b := &box{id: id, began: time.Now(), run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
+func newFakeSandbox(id string, run func(b *fakeSandbox, name string, p wire.Process) exec) *fakeSandbox {
+	b := &fakeSandbox{id: id, began: time.Now(), run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id, StartedAt: b.began}) })
 	mux.HandleFunc("POST /v1/lease", func(http.ResponseWriter, *http.Request) { b.renewals++ })
@@ -96,7 +96,7 @@ func fail(w http.ResponseWriter, err error) {
 	reply(w, wire.Error{Kind: string(k), Message: err.Error()})
 }
 
-func (b *box) start(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) start(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if st, ok := b.procs[name]; ok {
 		reply(w, st)
@@ -125,7 +125,7 @@ func (b *box) start(w http.ResponseWriter, r *http.Request) {
 	reply(w, st)
 }
 
-func (b *box) status(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) status(w http.ResponseWriter, r *http.Request) {
 	if st, ok := b.procs[r.PathValue("name")]; ok {
 		reply(w, st)
 		return
@@ -133,7 +133,7 @@ func (b *box) status(w http.ResponseWriter, r *http.Request) {
 	fail(w, fault.New(fault.NotFound, "no process %s", r.PathValue("name")))
 }
 
-func (b *box) log(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) log(w http.ResponseWriter, r *http.Request) {
 	e, ok := b.logs[r.PathValue("name")]
 	if !ok {
 		fail(w, fault.New(fault.NotFound, "no process"))
@@ -149,30 +149,30 @@ func (b *box) log(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text[min(offset, len(text)):])
 }
 
-func (b *box) kill(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) kill(w http.ResponseWriter, r *http.Request) {
 	b.end(r.PathValue("name"))
 	b.status(w, r)
 }
 
-func (b *box) end(name string) {
+func (b *fakeSandbox) end(name string) {
 	if st, ok := b.procs[name]; ok && st.Running {
 		st.Running, st.ExitCode, st.Signal, st.EndedAt = false, 137, "killed", time.Now()
 	}
 }
 
-func (b *box) killAll(http.ResponseWriter, *http.Request) {
+func (b *fakeSandbox) killAll(http.ResponseWriter, *http.Request) {
 	b.killAlls++
 	for name := range b.procs {
 		b.end(name)
 	}
 }
 
-func (b *box) putFile(_ http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) putFile(_ http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	b.files[r.FormValue("path")] = string(data)
 }
 
-func (b *box) getFile(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) getFile(w http.ResponseWriter, r *http.Request) {
 	data, ok := b.files[r.FormValue("path")]
 	if !ok {
 		fail(w, fault.New(fault.NotFound, "no file %s", r.FormValue("path")))
@@ -181,12 +181,12 @@ func (b *box) getFile(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, data)
 }
 
-func (b *box) deleteFile(_ http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) deleteFile(_ http.ResponseWriter, r *http.Request) {
 	p := r.FormValue("path")
 	maps.DeleteFunc(b.files, func(name, _ string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 }
 
-func (b *box) putTar(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) putTar(w http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	for tr := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := tr.Next()
@@ -204,7 +204,7 @@ func (b *box) putTar(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (b *box) getTar(w http.ResponseWriter, r *http.Request) {
+func (b *fakeSandbox) getTar(w http.ResponseWriter, r *http.Request) {
 	dir := r.FormValue("path")
 	there := func(name string) bool { return strings.HasPrefix(name, dir+"/") }
 	if dir != rollout.Home && !slices.ContainsFunc(slices.Collect(maps.Keys(b.files)), there) {
@@ -228,8 +228,8 @@ func tarOf(files map[string]string, dir string) []byte {
 	return buf.Bytes()
 }
 
-// see calls f with the box locked, between requests.
-func (b *box) see(f func()) {
+// locked calls f with the sandbox locked, between requests.
+func (b *fakeSandbox) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
@@ -237,7 +237,7 @@ func (b *box) see(f func()) {
 
 // write returns an exec that writes a file.
 func write(name, text string) exec {
-	return exec{effect: func(b *box) { b.files[name] = text }}
+	return exec{effect: func(b *fakeSandbox) { b.files[name] = text }}
 }
 
 // rewards returns an exec of a verifier that writes the reward file.

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// gate is a fake gateway with one route.
-type gate struct {
+// fakeGateway is a fake gateway with one route.
+type fakeGateway struct {
 	mu       sync.Mutex
 	opened   []gateway.Route
 	status   gateway.RouteStatus
@@ -31,12 +31,12 @@ type gate struct {
 	polls      int
 	onPoll     func(n int, s *gateway.RouteStatus) // called before each reply of Status
 	ready      []error                             // one result for each call of Ready, then nil
-	look       func(upstream string) error         // replaces ready
+	checkReady func(upstream string) error         // replaces ready
 }
 
-func (g *gate) Ready(_ context.Context, upstream string) error {
-	if g.look != nil {
-		return g.look(upstream)
+func (g *fakeGateway) Ready(_ context.Context, upstream string) error {
+	if g.checkReady != nil {
+		return g.checkReady(upstream)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,14 +48,14 @@ func (g *gate) Ready(_ context.Context, upstream string) error {
 	return err
 }
 
-func (g *gate) Open(_ context.Context, r gateway.Route) error {
+func (g *fakeGateway) Open(_ context.Context, r gateway.Route) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.opened = append(g.opened, r)
 	return nil
 }
 
-func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
+func (g *fakeGateway) Status(context.Context, string) (gateway.RouteStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.polls++
@@ -66,7 +66,7 @@ func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
 }
 
 // Watch sends the status repeatedly, as if the route always changed.
-func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.Change, func()) {
+func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.Change, func()) {
 	changes, stopped, over := make(chan *gateway.Change), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -83,18 +83,18 @@ func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.C
 	return changes, func() { close(stopped); <-over }
 }
 
-func (g *gate) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
+func (g *fakeGateway) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
 
-func (g *gate) AddSessions(_ context.Context, _ string, sessions ...string) error {
+func (g *fakeGateway) AddSessions(_ context.Context, _ string, sessions ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions = append(g.sessions, sessions...)
 	return nil
 }
 
-func (g *gate) Probe(context.Context, string) error { return g.probe }
+func (g *fakeGateway) Probe(context.Context, string) error { return g.probe }
 
-func (g *gate) End(_ context.Context, _, reason string) error {
+func (g *fakeGateway) End(_ context.Context, _, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ends = append(g.ends, reason)
@@ -104,23 +104,23 @@ func (g *gate) End(_ context.Context, _, reason string) error {
 	return nil
 }
 
-func (g *gate) Trace(context.Context, string) (io.ReadCloser, error) {
+func (g *fakeGateway) Trace(context.Context, string) (io.ReadCloser, error) {
 	if g.reader != nil {
 		return io.NopCloser(g.reader), g.traces
 	}
 	return io.NopCloser(strings.NewReader(g.trace)), g.traces
 }
 
-func (g *gate) Close(_ context.Context, id string) error {
+func (g *fakeGateway) Close(_ context.Context, id string) error {
 	g.closed = append(g.closed, id)
 	return nil
 }
 
-func (g *gate) Inspect(_ context.Context, _ string, wait time.Duration) (rollout.EndpointReport, error) {
+func (g *fakeGateway) Inspect(_ context.Context, _ string, wait time.Duration) (rollout.EndpointReport, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inspected = append(g.inspected, wait)
 	return g.report, g.inspectErr
 }
 
-func (g *gate) Model(string) *gateway.Model { return nil }
+func (g *fakeGateway) Model(string) *gateway.Model { return nil }
