@@ -158,7 +158,7 @@ func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status,
 		how = fmt.Sprintf("%s was killed by signal %s", name, st.Signal)
 	}
 	if text := strings.TrimSpace(string(text)); text != "" {
-		how += "; its last words: " + text
+		how += "; its stderr ends with: " + text
 	}
 	code := st.ExitCode
 	if code == 0 {

@@ -74,7 +74,7 @@ func (r *Registry) Names() []string {
 func (r *Registry) Get(name string) (Kind, error) {
 	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {
-		return Kind{}, fault.Field("agent", "unknown agent %q, want one of %s", name, strings.Join(r.Names(), ", "))
+		return Kind{}, fault.Field("agent", "unknown agent %q: must be one of %s", name, strings.Join(r.Names(), ", "))
 	}
 	return r.kinds[i], nil
 }

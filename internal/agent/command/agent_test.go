@@ -128,7 +128,7 @@ func TestEnds(t *testing.T) {
 	const failure, result = `"is_error": ?true`, `"type":"result"`
 	for name, c := range map[string]struct{ does, wrong string }{
 		"well":               {`echo '{"type":"result","is_error":false}'`, ""},
-		"with an exit code":  {`echo '{"type":"result"}'; echo broken >&2; exit 7`, "shell exited with code 7; its last words: broken"},
+		"with an exit code":  {`echo '{"type":"result"}'; echo broken >&2; exit 7`, "shell exited with code 7; its stderr ends with: broken"},
 		"killed":             {`kill -9 $$`, "shell was killed by signal"},
 		"with a failure":     {`echo '{"type":"result","is_error": true}'`, `shell reported a failure: {"type":"result","is_error": true}`},
 		"without its result": {`echo '{"type":"hello"}'`, "shell ended without a result in its output"},

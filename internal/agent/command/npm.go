@@ -37,8 +37,8 @@ func (a *Agent) npmInstall(ctx context.Context, dir string) error {
 
 // verify compares the integrity hash of the installed package with the pinned one.
 func (a *Agent) verify(dir string) error {
-	want := a.integrity()
-	if want == "" {
+	pinned := a.integrity()
+	if pinned == "" {
 		return nil
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
@@ -52,8 +52,8 @@ func (a *Agent) verify(dir string) error {
 		return fault.Wrap(fault.Internal, err, "npm's lock file")
 	}
 	name := a.Package[:strings.LastIndex(a.Package, "@")]
-	if got := lock.Packages["node_modules/"+name].Integrity; got != want {
-		return fault.New(fault.Conflict, "%s is not the pinned package: integrity %q, want %q", a.Package, got, want)
+	if got := lock.Packages["node_modules/"+name].Integrity; got != pinned {
+		return fault.New(fault.Conflict, "%s is not the pinned package: its integrity must be %q, got %q", a.Package, pinned, got)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (a *Agent) process(ctx context.Context, sb agent.Sandbox, job agent.Job) (w
 		return wire.Process{}, fault.New(fault.NotFound, "%s is not in the sandbox: Install comes before Open", a.Name)
 	}
 	if a.uses("{instruction}") && len(job.Instruction) > maxArgument {
-		return wire.Process{}, fault.Field("instruction", "agent %s takes the instruction as an argument of at most %d bytes; got %d", a.Name, maxArgument, len(job.Instruction))
+		return wire.Process{}, fault.Field("instruction", "must be at most %d bytes for agent %s, which takes it as an argument; got %d", maxArgument, a.Name, len(job.Instruction))
 	}
 	fill := a.filler(dir, job)
 	if err := a.writeFiles(ctx, sb, job, fill); err != nil {

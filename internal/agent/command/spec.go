@@ -4,6 +4,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,26 +56,26 @@ func (s Spec) Validate() error {
 	_, failure := regexp.Compile(s.Failure)
 	_, result := regexp.Compile(s.Result)
 	for _, c := range []struct {
-		ok          bool
-		field, want string
+		ok             bool
+		field, problem string
 	}{
-		{namePattern.MatchString(s.Name), "name", "want lower-case letters, digits, '_' and '-', beginning with a letter, at most 32"},
-		{s.Package == "" || s.Folder == "", "folder", "want package or folder, not both"},
-		{s.Package == "" || packagePattern.MatchString(s.Package), "package", `want a package with its exact version such as "@scope/name@1.2.3"`},
-		{s.Folder == "" || filepath.IsAbs(s.Folder), "folder", "want an absolute path"},
-		{len(s.Command) > 0 && s.Command[0] != "", "command", "want a command line"},
-		{s.Output == "" || filepath.IsAbs(s.Output), "output", "want an absolute path in the sandbox, or nothing for stdout"},
-		{failure == nil, "failure", "want a regular expression"},
-		{result == nil, "result", "want a regular expression"},
+		{namePattern.MatchString(s.Name), "name", "must be at most 32 lower-case letters, digits, '_' and '-', beginning with a letter"},
+		{s.Package == "" || s.Folder == "", "folder", "must be empty if the agent has a package"},
+		{s.Package == "" || packagePattern.MatchString(s.Package), "package", fmt.Sprintf(`must have an exact version such as "@scope/name@1.2.3", got %q`, s.Package)},
+		{s.Folder == "" || filepath.IsAbs(s.Folder), "folder", "must be an absolute path"},
+		{len(s.Command) > 0 && s.Command[0] != "", "command", "must begin with the program to run"},
+		{s.Output == "" || filepath.IsAbs(s.Output), "output", "must be an absolute path in the sandbox, or empty for stdout"},
+		{failure == nil, "failure", fmt.Sprintf("must be a regular expression: %v", failure)},
+		{result == nil, "result", fmt.Sprintf("must be a regular expression: %v", result)},
 		{s.Package != "" || s.Folder != "" || !s.uses("{dir}"), "command", "{dir} needs a package or a folder"},
 	} {
 		if !c.ok {
-			return fault.Field(c.field, "agent %q: %s: %s", s.Name, c.field, c.want)
+			return fmt.Errorf("agent %q: %w", s.Name, fault.Field(c.field, "%s", c.problem))
 		}
 	}
 	for path := range s.Files {
 		if !filepath.IsAbs(path) {
-			return fault.Field("files", "agent %q: files: want absolute paths, got %q", s.Name, path)
+			return fmt.Errorf("agent %q: %w", s.Name, fault.Field("files", "must have absolute paths, got %q", path))
 		}
 	}
 	return nil

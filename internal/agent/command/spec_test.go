@@ -18,6 +18,9 @@ func TestSpecIsChecked(t *testing.T) {
 	for _, p := range command.Presets() {
 		require.NoError(t, p.Validate(), p.Name)
 	}
+	unversioned := good()
+	unversioned.Package = "p@latest"
+	require.EqualError(t, unversioned.Validate(), `agent "a": package: must have an exact version such as "@scope/name@1.2.3", got "p@latest"`)
 	for name, c := range map[string]struct {
 		change func(*command.Spec)
 		field  string

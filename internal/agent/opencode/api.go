@@ -54,7 +54,7 @@ func (c api) each(ctx context.Context, path string, limits jsonlimit.Limits, ele
 	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
 		d := json.NewDecoder(jsonlimit.NewReader(body, limits))
 		if open, err := d.Token(); err != nil || open != json.Delim('[') {
-			return errors.Join(errors.New("want an array"), err)
+			return errors.Join(errors.New("must be a JSON array"), err)
 		}
 		for d.More() {
 			if err := d.Decode(element); err != nil {

@@ -274,7 +274,7 @@ func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
 		st := next(t, r)
 		require.True(t, st.Done)
 		require.Equal(t, 137, st.ExitCode)
-		require.Equal(t, "opencode was killed by signal killed; its last words: Segmentation fault at 0xdead", st.Error)
+		require.Equal(t, "opencode was killed by signal killed; its stderr ends with: Segmentation fault at 0xdead", st.Error)
 	}
 	require.Len(t, b.started, 1)
 }

@@ -55,8 +55,8 @@ func verify(dir string, rel release) error {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 	if sum != rel.sha256 {
-		return fault.New(fault.Conflict, "opencode %s at %s is not the pinned file (sha256 %s, want %s); remove it to fetch it again",
-			rel.version, path, sum, rel.sha256)
+		return fault.New(fault.Conflict, "opencode %s at %s is not the pinned file: its sha256 must be %s, got %s; remove it to fetch it again",
+			rel.version, path, rel.sha256, sum)
 	}
 	if err := os.Chmod(path, 0o755); err != nil {
 		return fmt.Errorf("verify opencode: %w", err)

@@ -62,7 +62,7 @@ func TestSolution(t *testing.T) {
 	require.NoError(t, err)
 	st := agenttest.Finish(t, r)
 	require.Equal(t, 1, st.ExitCode)
-	require.Contains(t, st.Error, "oracle exited with code 1; its last words: solution command 3 failed")
+	require.Contains(t, st.Error, "oracle exited with code 1; its stderr ends with: solution command 3 failed")
 	out, err := p.ReadFile(t.Context(), rollout.Workdir+"/out", 1000)
 	require.NoError(t, err)
 	require.Equal(t, "one\ntwo\n", string(out))

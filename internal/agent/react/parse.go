@@ -92,7 +92,7 @@ func parseCall(body string, closed bool) (c call, ok bool) {
 		}
 		return call{Name: named[1], Arguments: arguments}, true
 	default:
-		return call{Malformed: `want one JSON object such as {"name": "…", "arguments": {…}}`}, true
+		return call{Malformed: `the block must be one JSON object such as {"name": "…", "arguments": {…}}`}, true
 	}
 }
 
