@@ -89,10 +89,10 @@ redteam-sandbox:
 # Memory of the largest requests to every route, and of the replies of hostile endpoints; cheats and outcomes with the real agent; episodes beside each other; the
 # executor's answers; a kill at each event of a rollout and of an episode.
 redteam-server:
-	go test -count=1 -timeout 10m ./envserver -run 'Memory|Crowd|Dropped'
+	go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'
 	go test -count=1 -timeout 10m ./internal/gateway/proxy -run Memory
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
-	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts|KillWalk|CheatsInContainers'
+	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreIsolated|ExecutorAnswersAsAgentEnv|KilledAtEachEvent|CheatsInContainers'
 
 # Every decoder of untrusted input.
 redteam-fuzz:

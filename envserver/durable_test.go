@@ -94,7 +94,7 @@ func TestReattachAfterADrop(t *testing.T) {
 }
 
 // Each client that attaches continues from the state of the client before it, even while earlier connections are still open.
-func TestAttachGoesOnFromTheLatest(t *testing.T) {
+func TestAttachContinuesFromTheLatestState(t *testing.T) {
 	t.Parallel()
 	for name, elsewhere := range map[string]bool{"same replica": false, "another replica": true} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotChangeIsNotWritten(t *testing.T) {
+func TestUnchangedSessionsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	a, _, kept := replicas(t)
 	c := a.dial("/ws")

@@ -177,7 +177,7 @@ func TestHeadersTooLarge(t *testing.T) {
 }
 
 // A client that sends its body byte by byte gets 408, and its connection is closed.
-func TestASlowBodyIsNotWaitedFor(t *testing.T) {
+func TestSlowRequestBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 100 * time.Millisecond })
 	const proper = "/mcp HTTP/1.1\r\nAccept: application/json, text/event-stream"
@@ -303,7 +303,7 @@ func TestMetricsAndSpans(t *testing.T) {
 }
 
 // The spans of a tool call and of the engine belong to the client's trace, over HTTP by request and over a WebSocket by connection.
-func TestATraceGoesOn(t *testing.T) {
+func TestTraceContextIsPropagated(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()
 	r := start(t, func(o *envserver.Options) {

@@ -226,7 +226,7 @@ func TestHarborWithoutAModel(t *testing.T) {
 }
 
 // A trainer keeps 128 rollouts in flight, each with its own connection. None is refused, even if other environments have few sessions.
-func TestHarborQueuesACrowd(t *testing.T) {
+func TestHarborQueuesManyRollouts(t *testing.T) {
 	t.Parallel()
 	const crowd = 160
 	r := start(t, withHarbor(t), func(o *envserver.Options) { o.MaxSessions = 1 })

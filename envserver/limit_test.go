@@ -35,7 +35,7 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 }
 
 // The time limit applies to every way to call a tool with JSON-RPC. A limit in the call overrides the server's.
-func TestACallsOwnTimeoutWinsOverMCP(t *testing.T) {
+func TestCallTimeoutOverridesTheServersOverMCP(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	own := map[string]any{"timeout_s": 1.5}

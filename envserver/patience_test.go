@@ -35,7 +35,7 @@ func TestLateReplyOfAnMCPSocket(t *testing.T) {
 
 // A client that gave up is still connected: its rollout continues even with on_disconnect "abort", and is aborted when the connection
 // closes.
-func TestGivingUpIsNotLeaving(t *testing.T) {
+func TestGivingUpIsNotDisconnecting(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
 	c := r.dial("/ws")
@@ -48,7 +48,7 @@ func TestGivingUpIsNotLeaving(t *testing.T) {
 }
 
 // While a call over HTTP waits, the server sends blanks. The reply follows, and is valid JSON with the blanks in front.
-func TestBlanksBeforeALongAnswer(t *testing.T) {
+func TestBlanksKeepALongCallAlive(t *testing.T) {
 	t.Parallel()
 	const args = `{"endpoint":"vllm","instruction":"wait","rollout_id":"r"}`
 	for path, tc := range map[string]struct{ body, accept, has string }{

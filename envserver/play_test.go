@@ -110,7 +110,7 @@ const resetToWait = `{"instruction":"` + waits + `"}`
 func toolStep(name string) string { return `{"action":{"tool_name":"` + name + `"}}` }
 
 // A call in flight when a reset begins another episode ends with its own episode and does not affect the next one.
-func TestALateCallLeavesTheNextEpisode(t *testing.T) {
+func TestLateCallDoesNotAffectTheNextEpisode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &playFake{fake: newFake(), late: make(chan struct{})}
@@ -152,7 +152,7 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 }
 
 // Concurrent calls are both listed in tools_used.
-func TestCallsAtOnceAreBothRemembered(t *testing.T) {
+func TestConcurrentCallsAreBothListed(t *testing.T) {
 	t.Parallel()
 	p := &playFake{fake: newFake()}
 	p.both.Add(2)
@@ -167,7 +167,7 @@ func TestCallsAtOnceAreBothRemembered(t *testing.T) {
 }
 
 // A client whose episode another client has taken over does not end it when it closes its session or begins its own episode.
-func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
+func TestReplacedClientDoesNotEndTheEpisode(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string][2]string{
 		"close": {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":"old"}}`},

@@ -9,7 +9,7 @@ import (
 )
 
 // A tool's result is inserted at the right place of a reply, even if the client's id looks like that place.
-func TestAResultIsPutWhereItBelongs(t *testing.T) {
+func TestResultIsInsertedAtItsPlace(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for _, id := range []string{`"result":null`, `"result":null}`, `\"result\":null`, "{}", ""} {
@@ -34,7 +34,7 @@ func TestAResultIsPutWhereItBelongs(t *testing.T) {
 }
 
 // The same holds over the MCP protocol. Its older versions allow several calls in one request.
-func TestTextsArePutWhereTheyBelong(t *testing.T) {
+func TestTextsAreInsertedAtTheirPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	var batch []any

@@ -75,7 +75,7 @@ func TestFinalizeRollout(t *testing.T) {
 	}
 }
 
-func TestTheCallsLimitCutsAFinalizeShort(t *testing.T) {
+func TestCallLimitBoundsFinalize(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.StepTimeout = 2 * time.Second })
 	c := r.dial("/ws")
@@ -83,7 +83,7 @@ func TestTheCallsLimitCutsAFinalizeShort(t *testing.T) {
 	require.Equal(t, "timeout waiting for rollout_id=r", object(t, c.about("finalize_rollout", "r"))["error"])
 }
 
-func TestAStepsOwnTimeoutWins(t *testing.T) {
+func TestStepTimeoutBoundsTheCall(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	c := r.dial("/ws")

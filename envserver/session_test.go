@@ -38,7 +38,7 @@ func TestCapacityIsReportedOverEveryTransport(t *testing.T) {
 	require.NotEmpty(t, dig(t, r.rpc("tools/list", nil), "result", "tools"))
 }
 
-func TestRefusedSocketIsClosedInTheEnd(t *testing.T) {
+func TestRefusedSocketIsClosed(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.Linger = 1, 20*time.Millisecond })
 	r.session()

@@ -64,7 +64,7 @@ func TestRepliesComeInTheOrderOfTheRequests(t *testing.T) {
 	require.Equal(t, "mcp", object(t, c.read())["type"])
 }
 
-func TestClientThatLeaves(t *testing.T) {
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		tool    string
@@ -113,7 +113,7 @@ func TestADeliveredRolloutIsNotAborted(t *testing.T) {
 	require.False(t, r.fake.aborted("r"))
 }
 
-func TestClientOfAnHTTPCallThatLeaves(t *testing.T) {
+func TestClientOfAnHTTPCallDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/mcp", "/mcp proper", "/step"} {
 		for _, fate := range []string{"abort", "continue"} {
@@ -176,7 +176,7 @@ func TestFrameTooLarge(t *testing.T) {
 	}
 }
 
-func TestSilentClientIsCutOff(t *testing.T) {
+func TestSilentClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	c := start(t, func(o *envserver.Options) { o.PingInterval = 200 * time.Millisecond }).dial("/ws")
 	c.SetPingHandler(func(string) error { return nil }) // send no pong
@@ -188,7 +188,7 @@ func TestSilentClientIsCutOff(t *testing.T) {
 }
 
 // A client that stops answering pings during a step is disconnected, and its step is canceled.
-func TestSilenceDuringAStepEndsIt(t *testing.T) {
+func TestSilenceDuringAStepCancelsIt(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.PingInterval = 4 * time.Second })
 	c := r.dial("/ws")
@@ -236,7 +236,7 @@ func TestHandshakeRefusals(t *testing.T) {
 }
 
 // An invalid handshake is refused with the reason, like any other request.
-func TestAnOddHandshakeGetsTheReason(t *testing.T) {
+func TestInvalidHandshakeGetsTheReason(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	status, headers, body := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "12", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
@@ -283,7 +283,7 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 }
 
-func TestShutdownSaysWhenItCannotWait(t *testing.T) {
+func TestShutdownReturnsTheCauseOfItsContext(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.dial("/ws")

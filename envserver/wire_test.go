@@ -178,7 +178,7 @@ func TestRPCWire(t *testing.T) {
 }
 
 // A WebSocket handshake at any other path is refused, whether or not a route exists there.
-func TestHandshakesElsewhereAreRefused(t *testing.T) {
+func TestHandshakesAtOtherPathsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for _, path := range []string{"/nope", "/ws/", "/foo/ws", "/ws/ui", "/health", "/reset"} {

@@ -51,7 +51,7 @@ func TestUpstream(t *testing.T) {
 }
 
 // A command with the data folder of another gateway fails with the reason and creates nothing.
-func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
+func TestUpstreamWithoutTheKeyFails(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)

@@ -79,7 +79,7 @@ func TestRoleRefusesAnInvalidScript(t *testing.T) {
 	require.ErrorContains(t, tier.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), c.Model.Script)
 }
 
-func TestPortInUseSaysWhichSettingMovesIt(t *testing.T) {
+func TestPortInUseErrorNamesTheSetting(t *testing.T) {
 	t.Parallel()
 	l, _ := listener(t)
 	defer l.Close()

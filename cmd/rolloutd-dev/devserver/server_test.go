@@ -87,7 +87,7 @@ func indexesOfTheList(t *testing.T, dir string) (n int) {
 }
 
 // The server is killed with kill -9 between two steps. The next process resumes the same run and does not repeat the finished step.
-func TestKilledServerResumesWhereItWas(t *testing.T) {
+func TestKilledServerResumesItsRun(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "steps")
 	child, addr := startChild(t, dir)
@@ -108,7 +108,7 @@ func TestKilledServerResumesWhereItWas(t *testing.T) {
 }
 
 // The kernel holds the lock of the data folder. A second process cannot use the folder while the first one runs.
-func TestFolderOfALivingProcessIsRefused(t *testing.T) {
+func TestLockedFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	child, _ := startChild(t, dir)
@@ -125,7 +125,7 @@ func TestFolderOfALivingProcessIsRefused(t *testing.T) {
 	stop(t, srv)
 }
 
-func TestNewerSchemaIsRefusedAndLeftAlone(t *testing.T) {
+func TestNewerSchemaIsRefusedUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal-0.99.db"), []byte("future"), 0o600))
@@ -137,7 +137,7 @@ func TestNewerSchemaIsRefusedAndLeftAlone(t *testing.T) {
 	require.NoFileExists(t, devserver.DatabaseFile(dir))
 }
 
-func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
+func TestPortInUseErrorNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
 }
 
 // Another process may take a port after the server has chosen it and before Temporal listens on it.
-func TestPortTakenMeanwhile(t *testing.T) {
+func TestPortTakenAfterItWasChosen(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
-func TestUIPortInUseIsAnErrorAndNotTheEnd(t *testing.T) {
+func TestUIPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func holds(text []byte, key string) bool {
 	return bytes.Contains(text, []byte(key))
 }
 
-func TestSearchForKeysFinds(t *testing.T) {
+func TestSearchFindsKeys(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"", "a", "ab", "abc"} {
 		text, err := json.Marshal([]byte(before + clientCanary + "z"))

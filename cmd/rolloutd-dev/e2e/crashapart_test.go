@@ -10,7 +10,7 @@ import (
 )
 
 // Each of the four processes is killed with kill -9 while the agent works, and started again. The rollout completes in its first attempt.
-func TestFourProcessesApart(t *testing.T) {
+func TestEachOfFourProcessesIsKilled(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
 	set := startApart(t, apartOptions{modelURL: model.url})

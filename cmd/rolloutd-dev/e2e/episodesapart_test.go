@@ -49,7 +49,7 @@ const treasure = "alices-treasure-5f1c"
 // Two clients with different tokens have an episode each on one host, and bob's policy is hostile. Bob cannot read, reach or end anything of
 // alice's: files, processes, ports, terminals or calls. He tries from inside his sandbox and over the routes with guessed ids. Alice's calls
 // do not wait for his. With ROLLOUTD_REDTEAM set, bob also exhausts resources of the host.
-func TestEpisodesAreApart(t *testing.T) {
+func TestEpisodesAreIsolated(t *testing.T) {
 	t.Parallel()
 	alice, bob, _ := startShared(t)
 	setUp := alice.bash(t, "t", "u", "echo "+treasure+" | tee secret.txt > /tmp/secret.txt; touch alive; sh -c 'while test -e alive; do sleep 1; done; : "+treasure+"' > /dev/null 2>&1 & "+

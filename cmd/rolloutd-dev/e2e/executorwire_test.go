@@ -148,7 +148,7 @@ func wireCases() []wireCase {
 }
 
 // The test compares the executor's answers with those of AgentEnv's service, member by member.
-func TestExecutorWireFacts(t *testing.T) {
+func TestExecutorAnswersAsAgentEnv(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	srv := startDev(t, devOptions{})

@@ -108,7 +108,7 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 }
 
 // A pause of the endpoint does not count toward the agent's time limit, even if the pause is longer than the limit.
-func TestPauseDoesNotTakeTheAgentsTime(t *testing.T) {
+func TestPauseIsNotAgentTime(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []string{"opencode", "react"} {
 		t.Run(agent, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestPauseDoesNotTakeTheAgentsTime(t *testing.T) {
 }
 
 // A pause of the endpoint does not count toward the agent's time limit if the whole process is killed at the end of the pause.
-func TestKillAfterAPauseOfTheAgent(t *testing.T) {
+func TestKillAtTheEndOfAPause(t *testing.T) {
 	t.Parallel()
 	srv, upstream := startHolding(t, startModel(t, heldScript).url)
 	id := srv.startHeld(t, "opencode")
@@ -138,7 +138,7 @@ func TestKillAfterAPauseOfTheAgent(t *testing.T) {
 }
 
 // The time in which the endpoint refuses connections does not count toward the agent's time limit.
-func TestEndpointThatIsAwayDoesNotTakeTheAgentsTime(t *testing.T) {
+func TestUnreachableEndpointIsNotAgentTime(t *testing.T) {
 	t.Parallel()
 	to, err := url.Parse(strings.TrimSuffix(startModel(t, heldScript).url, "/v1"))
 	require.NoError(t, err)

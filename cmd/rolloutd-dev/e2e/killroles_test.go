@@ -61,7 +61,7 @@ func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 	return struck
 }
 
-// One of three roles is killed with kill -9 while a ReACT rollout or an episode runs. The other roles keep running. TestKillWalkOfRoles tests
+// One of three roles is killed with kill -9 while a ReACT rollout or an episode runs. The other roles keep running. TestRolesKilledAtEachEvent tests
 // all positions.
 func TestRolesKilled(t *testing.T) {
 	t.Parallel()
@@ -80,9 +80,9 @@ func TestRolesKilled(t *testing.T) {
 }
 
 // Each role is killed after each event of a ReACT rollout, after each event of the first rollout of a group, during each step of an episode,
-// and after each event of the episode's grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a
+// and after each event of the episode's grading. Each position is a subtest, so `-run 'TestRolesKilledAtEachEvent/serve/rollout/^1[0-9]$'` selects a
 // part.
-func TestKillWalkOfRoles(t *testing.T) {
+func TestRolesKilledAtEachEvent(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))

@@ -171,7 +171,7 @@ func TestNomadRights(t *testing.T) {
 
 // A pool runs on a Nomad with tokens, mutual TLS, a region and a namespace. The server's token and certificate become invalid while hosts
 // run. The hosts keep running, the job does not change, and the status has the reason. No log, data folder or stored object contains a token.
-func TestNomadPoolGuarded(t *testing.T) {
+func TestNomadPoolWithAccessControl(t *testing.T) {
 	g := newNomadGuard(t)
 	unknown := uuid.NewString()
 	f := startNomadFleet(t, nomadFleetOptions{

@@ -34,7 +34,7 @@ func exhaustions() []exhaustion {
 }
 
 // The result names the exhausted resource of the agent's sandbox, both over the API and on the command line.
-func TestResultsNameWhatRanOut(t *testing.T) {
+func TestResultsNameTheExhaustedResource(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
 	for _, e := range exhaustions() {
@@ -56,7 +56,7 @@ func TestResultsNameWhatRanOut(t *testing.T) {
 }
 
 // Results of containers and of machines of E2B name the same resources.
-func TestResultsNameWhatRanOutEverywhere(t *testing.T) {
+func TestResultsNameTheExhaustedResourceOnAllBackends(t *testing.T) {
 	t.Parallel()
 	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1"))

@@ -30,7 +30,7 @@ func newSet(o session.Options) (*session.Set, *endedSessions) {
 	return session.NewSet(o), e
 }
 
-func TestIdleTimeStartsAnewWithEveryUse(t *testing.T) {
+func TestEachUseRestartsTheIdleTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		set, ended := newSet(session.Options{Max: 1, Idle: time.Minute})

@@ -82,7 +82,7 @@ func TestDefaults(t *testing.T) {
 	}, s)
 }
 
-func TestFirstGeneration(t *testing.T) {
+func TestArgumentsOfTheFirstGeneration(t *testing.T) {
 	t.Parallel()
 	s, err := begin(t, `{"instruction":"i","model_key":"vllm://org/repo","vllm_url":"http://v:1","thinking":true,"test_script":"echo 1","setup_shell":"a",
 		"upload_files":{"x.txt":"X"},"task_id":"t","max_tokens_cap":0,"agent_timeout_s":60.5}`)
@@ -96,7 +96,7 @@ func TestFirstGeneration(t *testing.T) {
 	require.NoError(t, s.Limits.Validate(), "the other bounds follow the agent's")
 }
 
-func TestSecondGeneration(t *testing.T) {
+func TestArgumentsOfTheSecondGeneration(t *testing.T) {
 	t.Parallel()
 	s, err := begin(t, `{"instruction":"i","base_url":"http://m/v1","api_key":"sk-1","model":"m","disable_thinking":true,"setup":["a","b"],"verify":["c"],
 		"mode":"black_box","top_logprobs":2,"template":"img","rollout_id":"mine","group_id":"g","agent":"opencode"}`)

@@ -72,7 +72,7 @@ func outcomeIn(t *testing.T, url string, task, sandbox args) outcome {
 
 // A task file has the same outcome, reward, test results, files and trajectory in the host's root file system, in an OCI image, in a
 // container and in a machine of E2B. A task that uses folders of its image has the same results in an OCI image and in a container.
-func TestOneTaskEverywhere(t *testing.T) {
+func TestOneTaskOnAllBackends(t *testing.T) {
 	t.Parallel()
 	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
 	folder := t.TempDir()
@@ -117,7 +117,7 @@ func TestOneTaskEverywhere(t *testing.T) {
 
 // A task whose agent is root in its image, or is the user that the image names, has the same results in an OCI image and in a container, with
 // OpenCode and with the agent react. The verifier does not get what the agent installs: it gets the image and the graded folders.
-func TestUsersOfAnImageEverywhere(t *testing.T) {
+func TestUsersOfAnImageOnBothBackends(t *testing.T) {
 	t.Parallel()
 	engine, folder := dockertest.RemappedForTest(t), t.TempDir()
 	require.NoError(t, errors.Join(sandboxtest.FillUsersImage(folder), imagetest.Fill(folder, []string{"rg"})))

@@ -45,7 +45,7 @@ func awaitEvents(t *testing.T, url, id string, n int) bool {
 
 // The whole process is killed with kill -9 after each event of a ReACT rollout, one position for each rollout. Each side effect happens once,
 // and no turn is repeated. TestReactKilled tests some of the positions.
-func TestKillWalkOfReact(t *testing.T) {
+func TestReactKilledAtEachEvent(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
@@ -63,7 +63,7 @@ func TestKillWalkOfReact(t *testing.T) {
 
 // The whole process is killed with kill -9 during each step of an episode, and after each event of its grading. The client repeats a step
 // with the same id until it gets an answer. TestEpisodeKilled tests some of the positions.
-func TestKillWalkOfAnEpisode(t *testing.T) {
+func TestEpisodeKilledAtEachEvent(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	srv := startDev(t, devOptions{})
