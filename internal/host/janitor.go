@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,7 +131,8 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	return err == nil && !claimed, err
 }
 
-// claimed reports whether the rollout's workflow is running in the attempt of that sandbox.
+// claimed reports whether the rollout's workflow is running in the attempt of that sandbox, or has not reached it: the sandbox of the next attempt
+// exists before the workflow records it, for as long as Temporal or the host's worker is away.
 func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
 	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
 	switch {
@@ -145,5 +147,13 @@ func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (boo
 	if !ok {
 		return true, nil // it is in its first attempt, or the cluster has no search attributes
 	}
-	return sandboxID == current || strings.HasPrefix(sandboxID, current+"."), nil
+	return attemptOf(sandboxID) >= attemptOf(current), nil
+}
+
+// attemptOf is the attempt in the id of a sandbox or a route.
+func attemptOf(id string) int {
+	_, rest, _ := strings.Cut(id, ".")
+	number, _, _ := strings.Cut(rest, ".")
+	n, _ := strconv.Atoi(number)
+	return n
 }

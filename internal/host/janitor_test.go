@@ -95,22 +95,23 @@ func TestSweep(t *testing.T) {
 	}}
 	y.add("open.2", "open", "agent", time.Hour)
 	y.add("open.2.v", "open", "verifier", time.Hour)
+	y.add("open.10", "open", "agent", time.Hour) // of a later attempt, which the workflow has not recorded
 	y.add("new.1", "new", "agent", time.Hour)
 	y.add("unsure.1", "unsure", "agent", time.Hour)
 	y.add("young.1", "young", "agent", 9*time.Minute)
 	y.add("foreign", "", "", time.Hour)
 	kept := len(y.infos)
 	y.add("open.1", "open", "agent", time.Hour) // of an earlier attempt
-	y.add("open.20", "open", "agent", time.Hour)
+	y.add("open.1.v", "open", "verifier", time.Hour)
 	y.add("closed.1", "closed", "agent", time.Hour)
 	y.add("closed.1.v", "closed", "verifier", time.Hour)
 	y.add("never.1", "never", "agent", time.Hour)
 
 	destroyed, err := y.janitor().Sweep(t.Context())
 	require.Error(t, err, "it returns what it could not decide")
-	require.Equal(t, []string{"open.1", "open.20", "closed.1", "closed.1.v", "never.1"}, destroyed)
+	require.Equal(t, []string{"open.1", "open.1.v", "closed.1", "closed.1.v", "never.1"}, destroyed)
 	require.Len(t, y.infos, kept)
-	require.Equal(t, []string{"open.1", "open.20", "closed.1", "never.1"}, y.routes, "the verifier's has none")
+	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes, "the verifier's has none")
 }
 
 // A route whose sandbox ended by itself is closed once its workflow has closed or runs a later attempt.
@@ -121,7 +122,7 @@ func TestSweepRoutes(t *testing.T) {
 		"rollout-new":    description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, ""),
 		"rollout-closed": description(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "closed.1"),
 	}}
-	y.open = []string{"open.1", "open.2", "new.1", "closed.1", "never.1", "unsure.1"}
+	y.open = []string{"open.1", "open.2", "open.3", "new.1", "closed.1", "never.1", "unsure.1"}
 	_, err := y.janitor().Sweep(t.Context())
 	require.Error(t, err, "it returns what it could not decide")
 	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes)
