@@ -42,7 +42,7 @@ func Decide(s State) Decision {
 	case !s.Away.IsZero(): // the status of the route is not current
 		return Decision{}
 	case s.Route.Ended != "":
-		return routeEnded(s.Route.Ended)
+		return s.routeEnded()
 	case s.Route.Failure != nil && !s.Agent.Answered():
 		return s.endpointFailed()
 	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
@@ -170,12 +170,18 @@ const EndedPrefix = "agent phase over: "
 // reason is the reason with which the route is ended. It contains the outcome, so that a watch after a crash returns the same.
 func (d Decision) reason() string { return EndedPrefix + string(d.Outcome) + ": " + d.Text }
 
-// routeEnded decides on a route that an earlier watch of this agent or an abort has ended.
-func routeEnded(reason string) Decision {
-	own, ok := strings.CutPrefix(reason, EndedPrefix)
+// routeEnded decides on a route that an earlier watch of this agent or an abort has ended. After an earlier watch it first waits for the agent's
+// status, which has the session and the exit code of the result.
+func (s *State) routeEnded() Decision {
+	own, ok := strings.CutPrefix(s.Route.Ended, EndedPrefix)
 	if !ok {
-		return Decision{Action: End, Outcome: rollout.Aborted, Text: reason}
+		return Decision{Action: End, Outcome: rollout.Aborted, Text: s.Route.Ended}
 	}
 	outcome, text, _ := strings.Cut(own, ": ")
-	return Decision{Action: End, Outcome: rollout.Outcome(outcome), Text: text}
+	d := Decision{Action: End, Outcome: rollout.Outcome(outcome), Text: text}
+	ended := d.Outcome == rollout.Completed || d.Outcome == rollout.AgentFailed // by itself, as a rule
+	if known := s.Agent.Done || s.Agent.Ready && !ended; !known && s.Now.Sub(s.Attached) < attachGrace {
+		return Decision{}
+	}
+	return d
 }

@@ -53,14 +53,12 @@ func (s *State) resume(now time.Time, c checkpoint) {
 	s.addDowntime(c.Ran, later(s.began(), s.Route.LastCallAt), now, c.Held)
 }
 
-// addSuspension adds that this process was suspended for d until now. An agent in this process did not run either; another agent was not
-// observed.
+// addSuspension adds that this process was suspended for d until now. An agent in this process did not run either. No agent was observed.
 func (s *State) addSuspension(now time.Time, d time.Duration, inWorker bool) {
 	if from := now.Add(-d); inWorker {
 		s.addDowntime(from, s.began(), now, s.heldAt(from))
-	} else {
-		s.Attached, s.Seen = now, false
 	}
+	s.Attached = now
 	for _, t := range []*time.Time{&s.Alive, &s.Progress, &s.Spent, &s.Away} {
 		if !t.IsZero() {
 			*t = earlier(t.Add(d), now)

@@ -24,7 +24,8 @@ const gatewayPatience = 3 * time.Minute
 // startGrace is the longest time between an agent's first launch and the begin of its time.
 const startGrace = 5 * time.Minute
 
-// attachGrace is how long a watch that attaches to an agent waits at most for its status. It covers a poll of OpenCode.
+// attachGrace is how long a watch that attaches to an agent whose time or route has ended waits at most for the status of its end. It covers a poll
+// of OpenCode and a replay of ReACT.
 const attachGrace = 15 * time.Second
 
 // State is the latest observation of an agent and its route. Times are by this process's clock.
@@ -40,7 +41,6 @@ type State struct {
 	sampled  time.Time     // when CPU was measured
 
 	Attached time.Time // when this watch attached to the launch, or was last suspended; zero: it began the launch
-	Seen     bool      // a status was read since
 
 	Alive time.Time // when something last changed
 	Spent time.Time // when the budget was first observed as spent; zero: it is not
@@ -67,7 +67,7 @@ func (s *State) observeLaunch(l agent.Launch) {
 
 // observeAttach records that the launch was not watched until now, so its earlier progress is unknown.
 func (s *State) observeAttach(now time.Time) {
-	s.Attached, s.Seen, s.Progress, s.sampled = now, false, now, now
+	s.Attached, s.Progress, s.sampled = now, now, now
 }
 
 // observeAgent records a status of the agent.
@@ -82,7 +82,6 @@ func (s *State) observeAgent(now time.Time, st agent.Status) {
 	if st.Ready && !s.Agent.Ready {
 		s.Progress = now
 	}
-	s.Seen = s.Seen || st.Ready || st.Done
 	s.Now, s.Agent = now, st
 }
 
@@ -127,9 +126,9 @@ func (s *State) observeCPU(now time.Time, used time.Duration, share float64) {
 // end is when the agent's time is up.
 func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
 
-// timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time waits for it first.
+// timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time first waits for the agent's end.
 func (s *State) timeUp() bool {
-	return !s.Now.Before(s.end()) && !(s.attachedLate() && !s.Seen && s.Now.Sub(s.Attached) < attachGrace)
+	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
 }
 
 // endedLate reports whether an agent that was not watched at the end of its time ran or called its model after that. The times of sandboxd and
