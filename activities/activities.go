@@ -154,7 +154,7 @@ func backendName(t Target) string { return cmp.Or(t.Backend, rollout.DefaultBack
 
 // env is the environment of the attempt's agent.
 func (a *Activities) env(sb *sandbox.Sandbox, t Target) agent.Env {
-	return agent.Env{Sandbox: sb, Model: a.o.Gateway.Model(t.SandboxID())}
+	return agent.Env{Sandbox: sb, Model: a.o.Gateway.Model(t.SandboxID()), Suspended: a.o.Suspended}
 }
 
 // attach finds the sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.

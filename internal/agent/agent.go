@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -26,6 +27,8 @@ type Env struct {
 	Events *Reporter
 	// Episode receives the client's calls, for the agent "interactive"; nil if the agent is not going to run.
 	Episode *live.Episode
+	// Suspended measures how long the worker was suspended, for the idle time of an episode; nil: not measured.
+	Suspended *clock.SuspendMonitor
 }
 
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.

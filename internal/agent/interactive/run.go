@@ -22,6 +22,9 @@ type run struct {
 	episode *live.Episode
 	idle    time.Duration
 	ready   bool // the first status was returned
+
+	suspended time.Duration // total that was seen of env.Suspended
+	resumed   time.Time     // when it was seen to grow
 }
 
 var _ agent.Run = (*run)(nil)
@@ -62,13 +65,16 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	return agent.Status{Ready: true, LastSign: time.Now()}, err // idle time has its own limit
 }
 
-// left is the time until the episode has been idle for too long.
+// left is the time until the episode has been idle for too long. A suspended worker takes no calls, so the idle time starts again after it.
 func (r *run) left() time.Duration {
 	since := r.episode.IdleSince()
 	if since.IsZero() {
 		return r.idle
 	}
-	return time.Until(since.Add(r.idle))
+	if now, total := r.env.Suspended.Read(); total != r.suspended {
+		r.suspended, r.resumed = total, now
+	}
+	return max(time.Until(since.Add(r.idle)), time.Until(r.resumed.Add(r.idle)))
 }
 
 // ended is the status of an episode that has ended.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/interactive"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -51,10 +52,16 @@ func (slow) Call(context.Context, tool.Call) (tool.Result, error) {
 // play opens an episode with slow calls and returns it with the agent's run.
 func play(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
 	t.Helper()
+	return playIn(t, config, agent.Env{})
+}
+
+func playIn(t *testing.T, config rollout.Episode, env agent.Env) (*live.Episode, agent.Run) {
+	t.Helper()
 	open, closeIt, err := live.NewTable(t.TempDir()).Open(live.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, closeIt()) })
-	run, err := interactive.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Episode: open}, agent.Job{Instruction: "go", Episode: &config})
+	env.Sandbox, env.Episode = &box{marks: map[string]wire.Status{}}, open
+	run, err := interactive.Agent{}.Open(t.Context(), env, agent.Job{Instruction: "go", Episode: &config})
 	require.NoError(t, err)
 	return open, run
 }
@@ -76,6 +83,29 @@ func step(t *testing.T, e *live.Episode, id string) episode.Answer {
 	a, err := e.Call(t.Context(), episode.Call{ID: id, Tool: "wait", Arguments: json.RawMessage("{}")})
 	require.NoError(t, err)
 	return a
+}
+
+// A worker that was suspended for longer than the idle time does not end the episode.
+func TestIdleAfterASuspension(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var suspended clock.SuspendMonitor
+		suspended.Read()
+		_, run := playIn(t, rollout.Episode{Idle: 5 * time.Minute}, agent.Env{Suspended: &suspended})
+		st, err := run.Next(t.Context())
+		require.NoError(t, err)
+		require.False(t, st.Done)
+		time.Sleep(time.Hour) // nothing reads the clock meanwhile
+		st, err = run.Next(t.Context())
+		require.NoError(t, err)
+		require.False(t, st.Done)
+		resumed := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = suspended.Run(ctx) }()
+		require.True(t, end(t, run).Left)
+		require.InDelta(t, 5*time.Minute, time.Since(resumed), float64(20*time.Second))
+	})
 }
 
 // An episode ends after its idle time without a call. A running call does not count as idle.
