@@ -80,6 +80,20 @@ func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	require.NotNil(t, h.status(t, r.ID).Failure)
 }
 
+// Failed foreign calls do not delay new rollouts of the endpoint.
+func TestForeignFailuresAreNotTheEndpoints(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(503, ""))
+	r := h.route(e.URL)
+	r.Origin, r.Model.Endpoint = "agent.1", "vllm"
+	url := h.open(t, r)
+	call := later(t, url, "", streamed, wire.OriginHeader, "shell")
+	require.Eventually(t, func() bool { return len(e.requests()) > 4 }, patience, pollStep)
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+	await(t, call)
+}
+
 // Each call that reaches the endpoint counts as a turn, including foreign calls, calls that look like titles, and abandoned calls.
 func TestEveryCallCountsForTheBudget(t *testing.T) {
 	t.Parallel()

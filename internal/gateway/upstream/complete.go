@@ -139,7 +139,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		f.Progress.waits(f.Admission, wait{since: began, failed: true})
 	}
 	if ctx.Err() == nil {
-		res.report(f.Admission)
+		res.report(f.Admission, f.Request.Kind)
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
 	return res, nil
@@ -157,12 +157,16 @@ func (f *retryState) paused(try context.Context, res *Result, began time.Time) b
 	}
 }
 
-// report tells admission whether the endpoint answers, and when it asks for requests again.
-func (r *Result) report(a *limits.Admission) {
+// report tells admission whether the endpoint answers, and when it asks for requests again. A failed foreign call does not count, because any
+// program of a sandbox can make one that always fails.
+func (r *Result) report(a *limits.Admission, kind rollout.TurnKind) {
 	switch p := r.Problem; {
 	case p != nil && errors.Is(p.Cause, errNoMemory): // says nothing about the endpoint
 	case p != nil && p.Class == Retry:
-		a.Fails(p.Text, p.after)
+		a.HoldBack(p.after)
+		if kind != rollout.KindForeign {
+			a.Fails(p.Text)
+		}
 	default:
 		a.Answered()
 	}

@@ -114,17 +114,22 @@ func (a *Admission) Answered() {
 	a.failing = 0
 }
 
-// Fails records a failed request that may be retried, and for how long the endpoint asks for no requests. It logs the start of a run of
-// failures, since agents may wait for minutes.
-func (a *Admission) Fails(why string, after time.Duration) {
+// Fails records a failed request that may be retried. It logs the start of a run of failures, since agents may wait for minutes.
+func (a *Admission) Fails(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
 	a.failing++
-	a.failed, a.why = now, why
+	a.failed, a.why = time.Now(), why
 	if a.failing == ailing {
 		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing, "error", why)
 	}
+}
+
+// HoldBack records for how long the endpoint asks for no requests.
+func (a *Admission) HoldBack(after time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
 	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.held) {
 		a.held = until
 		a.shut.note(now, latest(a.paused, a.held))
