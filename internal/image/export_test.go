@@ -6,6 +6,8 @@ import (
 	"os"
 )
 
+var LockOpened, ErrHeld = lockOpened, errHeld
+
 // Unpack is exported for the fuzz test, which has a layer without an image.
 func Unpack(ctx context.Context, r io.Reader, dir string, l Limits) error {
 	root, err := os.OpenRoot(dir)

@@ -14,7 +14,7 @@ import (
 // lockStep is the time between two tries to lock.
 const lockStep = 50 * time.Millisecond
 
-// errHeld means that another process or goroutine holds the lock.
+// errHeld means that another process or goroutine holds the lock, or removes or replaces the file.
 var errHeld = errors.New("in use")
 
 // tryLock opens the file at path and locks it, unix.LOCK_SH or unix.LOCK_EX. The lock ends when the file is closed.
@@ -23,15 +23,30 @@ func tryLock(path string, flags, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
+	if err := lockOpened(f, how); err != nil {
+		_ = f.Close()
+		return nil, err
 	}
-	_ = f.Close()
+	return f, nil
+}
+
+// lockOpened locks a file that was opened by its path. The lock of a file that is no longer at its path would protect nothing.
+func lockOpened(f *os.File, how int) error {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errHeld
+		return errHeld
 	}
-	return nil, err
+	if err != nil {
+		return err
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(f.Name()); err != nil || !os.SameFile(opened, now) {
+		return errHeld
+	}
+	return nil
 }
 
 // lock waits for the lock of a file that is never removed, which it creates.

@@ -245,7 +245,7 @@ func (s *Store) use(image string) (*Use, error) {
 		return nil, err
 	}
 	u := &Use{Lock: held}
-	if err := readJSON(path, &u.Image); err != nil { // read by path: the locked file may have been removed before
+	if err := readJSON(path, &u.Image); err != nil {
 		return nil, errors.Join(notHere(image), held.Close())
 	}
 	u.Image.UsedAt = time.Now()

@@ -257,6 +257,25 @@ func TestConcurrentAdd(t *testing.T) {
 	require.NoError(t, s.Remove(t.Context(), "app"))
 }
 
+// A record that is removed, or removed and added again, between its opening and its lock is not held. A lock of the old file would not keep the
+// image.
+func TestRecordReplacedBeforeItsLock(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "images")
+	s := open(t, image.Options{Dir: folder})
+	path := archive(t, imageOf(t, []entry{file("a", "1")}))
+	added, err := s.Import(t.Context(), path, "app")
+	require.NoError(t, err)
+	record, err := os.Open(filepath.Join(folder, "images", strings.TrimPrefix(added.ID, "sha256:")+".json"))
+	require.NoError(t, err)
+	defer record.Close()
+	require.NoError(t, s.Remove(t.Context(), "app"))
+	require.ErrorIs(t, image.LockOpened(record, unix.LOCK_SH), image.ErrHeld)
+	_, err = s.Import(t.Context(), path, "app")
+	require.NoError(t, err)
+	require.ErrorIs(t, image.LockOpened(record, unix.LOCK_SH), image.ErrHeld)
+}
+
 // The next process removes what a crash left.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
