@@ -11,6 +11,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/delivery/files"
@@ -151,4 +152,56 @@ func TestFolderInTheWay(t *testing.T) {
 	require.NoError(t, os.Remove(blocked))
 	require.NoError(t, sink.Deliver(ctx, sinktest.Group(2)))
 	require.Equal(t, []float64{1, 2}, firsts(t, lines(t, folder)))
+}
+
+// A sink that was killed while it closed a file completes the file. It does not write a file again that was renamed before, and that its reader
+// has moved away.
+func TestKilledWhileAFileIsClosed(t *testing.T) {
+	t.Parallel()
+	const name, temporary = "shard-000001.jsonl", ".shard-000001.jsonl.tmp"
+	for title, c := range map[string]struct {
+		written string
+		left    string // the temporary file
+		want    []float64
+	}{
+		"before it was complete":  {"", "half a li", []float64{1, 2}},
+		"before it was renamed":   {name, "", []float64{1, 2}},
+		"after it was moved away": {name, "none", []float64{2}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			o := files.Options{Folder: t.TempDir(), Format: files.JSONLines, Groups: 2, Age: time.Hour}
+			require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(1)))
+			path := filepath.Join(o.Folder, temporary)
+			switch c.left {
+			case "none":
+			case "":
+				whole := files.Options{Folder: t.TempDir(), Format: files.JSONLines}
+				require.NoError(t, files.New(whole).Deliver(t.Context(), sinktest.Group(1)))
+				require.NoError(t, os.Rename(filepath.Join(whole.Folder, name), path))
+			default:
+				require.NoError(t, os.WriteFile(path, []byte(c.left), 0o600))
+			}
+			closing(t, o.Folder, c.written)
+			o.Groups = 1
+			require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(2)))
+			require.Equal(t, c.want, firsts(t, lines(t, o.Folder)))
+			require.FileExists(t, filepath.Join(o.Folder, "shard-000002.jsonl"))
+		})
+	}
+}
+
+// closing changes the database of a folder to the state in which the file of its first group is being closed.
+func closing(t *testing.T, folder, written string) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(folder, ".rolloutd.db"), 0o600, &bbolt.Options{Timeout: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		state, err := json.Marshal(map[string]any{"files": 0, "closing": 1, "written": written})
+		if err != nil {
+			return err
+		}
+		return tx.Bucket([]byte("about")).Put([]byte("present"), state)
+	}))
+	require.NoError(t, db.Close())
 }

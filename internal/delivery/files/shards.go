@@ -3,7 +3,9 @@ package files
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,6 +30,7 @@ type state struct {
 	Files   int       `json:"files"`             // closed files
 	Since   time.Time `json:"since"`             // arrival of the first staged group
 	Closing uint64    `json:"closing,omitempty"` // the last group of the file that is being closed; 0: none
+	Written string    `json:"written,omitempty"` // name of that file, once it is complete under its temporary name
 }
 
 // stage stores a group until its file is closed. It does nothing for a known key.
@@ -144,14 +147,30 @@ func first(c *bbolt.Cursor) []byte {
 	return k
 }
 
-// recover writes the file that is being closed, if any, and then removes its groups.
+// recover writes the file that is being closed, if any, and then removes its groups. The rename removes the temporary name, so a complete file
+// without it was renamed before a crash. It is not written again, because a reader may have moved it away.
 func (s *shards) recover(o Options) error {
 	_, st, err := s.waiting(0)
 	if err != nil || st.Closing == 0 {
 		return err
 	}
-	path := filepath.Join(o.Folder, fmt.Sprintf("shard-%06d.%s", st.Files+1, o.Format))
-	if err := s.db.View(func(tx *bbolt.Tx) error { return writeFile(path, o.Format, groups(tx, st.Closing)) }); err != nil {
+	if st.Written == "" {
+		st.Written = fmt.Sprintf("shard-%06d.%s", st.Files+1, o.Format)
+		if err := s.db.View(func(tx *bbolt.Tx) error {
+			return writeFile(temporary(o.Folder, st.Written), o.Format, groups(tx, st.Closing))
+		}); err != nil {
+			return err
+		}
+		if err := s.db.Update(func(tx *bbolt.Tx) error {
+			return change(tx, func(now *state) { now.Written = st.Written })
+		}); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(temporary(o.Folder, st.Written), filepath.Join(o.Folder, st.Written)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.SyncFolder(o.Folder); err != nil {
 		return err
 	}
 	return s.db.Update(func(tx *bbolt.Tx) error {
@@ -161,9 +180,11 @@ func (s *shards) recover(o Options) error {
 				return err
 			}
 		}
-		return change(tx, func(st *state) { st.Files, st.Closing, st.Since = st.Files+1, 0, time.Now() })
+		return change(tx, func(st *state) { st.Files, st.Closing, st.Written, st.Since = st.Files+1, 0, "", time.Now() })
 	})
 }
+
+func temporary(folder, name string) string { return filepath.Join(folder, "."+name+".tmp") }
 
 // groups calls each with the lines of every staged group up to last.
 func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error {
@@ -178,9 +199,9 @@ func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error
 	}
 }
 
-// writeFile writes a temporary file, syncs and renames it.
+// writeFile writes a file and syncs it with its name.
 func writeFile(path string, format Format, all func(func([]byte) error) error) (err error) {
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -192,9 +213,6 @@ func writeFile(path string, format Format, all func(func([]byte) error) error) (
 		err = e
 	}
 	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
 	return durable.SyncFolder(filepath.Dir(path))
