@@ -76,20 +76,20 @@ func startHeldCall(t *testing.T) heldCall {
 // continued, and is absent for longer than the limit.
 func TestTimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ leave, back func(*apart) }{
+	for name, c := range map[string]struct{ leave, back func(*fourProcesses) }{
 		"killed": {
-			func(a *apart) { a.roles["worker"].kill() },
-			func(a *apart) { a.start("worker") },
+			func(a *fourProcesses) { a.roles["worker"].kill() },
+			func(a *fourProcesses) { a.start("worker") },
 		},
 		"stopped": {
-			func(a *apart) { a.signal("worker", syscall.SIGSTOP) },
-			func(a *apart) { a.signal("worker", syscall.SIGCONT) },
+			func(a *fourProcesses) { a.signal("worker", syscall.SIGSTOP) },
+			func(a *fourProcesses) { a.signal("worker", syscall.SIGCONT) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := startHeldCall(t)
-			set := startApart(t, apartOptions{modelURL: model.url})
+			set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
 			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) }) // a stopped process does not handle the interrupt at the end of the test
 			id := start(t, set.url, args{
 				"instruction": "write a line", "endpoint": "scripted", "agent": "react", "react": args{"continuation": "messages"},
@@ -118,7 +118,7 @@ func TestTimeWithoutAWorker(t *testing.T) {
 func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	model := startHeldCall(t)
-	set := startApart(t, apartOptions{modelURL: model.url})
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
 	id := start(t, set.url, args{
 		"instruction": "write a line with opencode", "endpoint": "scripted", "agent_timeout_s": shortLimit.Seconds(),
 		"limits": args{"attempts": 1}, "on_timeout": "null", "verify": []string{`test "$(cat log.txt)" = one`},
@@ -138,7 +138,7 @@ func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 	require.Len(t, result.Attempts, 1)
 }
 
-func (a *apart) signal(name string, s syscall.Signal) {
+func (a *fourProcesses) signal(name string, s syscall.Signal) {
 	a.t.Helper()
 	require.NoError(a.t, a.roles[name].cmd.Process.Signal(s))
 }

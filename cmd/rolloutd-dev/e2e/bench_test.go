@@ -56,7 +56,7 @@ func BenchmarkRolloutOverBareAgent(b *testing.B) {
 func benchOverBare(b *testing.B, warm int) {
 	model := startModel(b, benchScript)
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{fmt.Sprintf("ROLLOUTD_SANDBOX_WARM=%d", warm)}})
-	bare := newBare(b, model.url)
+	bare := newBareAgent(b, model.url)
 	cgroup := sandboxesCPU(b)
 	measure := func(run func(), settle func()) (wall, cpu float64) {
 		begin, boxes, dev := time.Now(), cgroup(), processCPU(b, srv.cmd.Process.Pid)
@@ -131,15 +131,15 @@ func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 	}
 }
 
-// bare runs OpenCode without rolloutd.
-type bare struct {
+// bareAgent runs OpenCode without rolloutd.
+type bareAgent struct {
 	backend *sandbox.Backend
 	agent   *opencode.Agent
 	model   *httputil.ReverseProxy
 	n       int
 }
 
-func newBare(b *testing.B, modelURL string) *bare {
+func newBareAgent(b *testing.B, modelURL string) *bareAgent {
 	b.Helper()
 	driver, err := local.New(local.Options{
 		Dir: b.TempDir(), AgentsDir: agents, SandboxdPath: filepath.Join(bin, "sandboxd"), Logger: slog.New(slog.DiscardHandler),
@@ -147,7 +147,7 @@ func newBare(b *testing.B, modelURL string) *bare {
 	require.NoError(b, err)
 	to, err := url.Parse(strings.TrimSuffix(modelURL, "/v1"))
 	require.NoError(b, err)
-	return &bare{
+	return &bareAgent{
 		backend: sandbox.New(driver, sandbox.Options{}),
 		agent:   opencode.New(opencode.Options{AgentsDir: agents}),
 		model:   httputil.NewSingleHostReverseProxy(to),
@@ -155,7 +155,7 @@ func newBare(b *testing.B, modelURL string) *bare {
 }
 
 // run runs the agent once, with or without rolloutd's options for its JavaScript engine.
-func (r *bare) run(b *testing.B, options bool) {
+func (r *bareAgent) run(b *testing.B, options bool) {
 	b.Helper()
 	r.n++
 	id := fmt.Sprintf("bare-%d", r.n)

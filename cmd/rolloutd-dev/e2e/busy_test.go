@@ -29,7 +29,7 @@ func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 	const places, rollouts, latency = 8, 64, 3 * time.Second
 	for _, size := range []int{4, 8, 16} {
 		t.Run(fmt.Sprint("group size ", size), func(t *testing.T) {
-			e := startPlaces(t, places, latency)
+			e := startBoundedModel(t, places, latency)
 			srv := startDev(t, devOptions{modelURL: e.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}, flags: []string{
 				"--config", configFile(t, fmt.Sprintf("sinks:\n  disk: {kind: files, path: %s}\n", t.TempDir())),
 			}})
@@ -63,8 +63,8 @@ const busyScript = `
     - text: Done.
 `
 
-// places is an endpoint that answers a fixed number of calls at a time. Further calls wait.
-type places struct {
+// boundedModel is an endpoint that answers a fixed number of calls at a time. Further calls wait.
+type boundedModel struct {
 	url  string
 	free chan struct{}
 	kill func() bool // kills the sandbox of a rollout; false if no sandbox runs
@@ -74,12 +74,12 @@ type places struct {
 	taken         [][2]time.Time
 }
 
-func startPlaces(t *testing.T, n int, latency time.Duration) *places {
+func startBoundedModel(t *testing.T, n int, latency time.Duration) *boundedModel {
 	t.Helper()
 	play := scripted.New(scripted.Options{Scripts: scripts(t, busyScript)})
-	e := &places{free: make(chan struct{}, n)}
+	e := &boundedModel{free: make(chan struct{}, n)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isProbe(r) && strings.HasSuffix(r.URL.Path, "/completions") { // calls to tokenize take no place
+		if !isProbe(r) && strings.HasSuffix(r.URL.Path, "/completions") { // calls to tokenize are not limited
 			e.free <- struct{}{}
 			defer func() { <-e.free }()
 			defer e.serve(time.Now())
@@ -95,8 +95,8 @@ func startPlaces(t *testing.T, n int, latency time.Duration) *places {
 	return e
 }
 
-// serve records a call that has occupied a place since a time. Every 20th call kills a sandbox.
-func (e *places) serve(since time.Time) {
+// serve records a call that began at since. Every 20th call kills a sandbox.
+func (e *boundedModel) serve(since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.taken = append(e.taken, [2]time.Time{since, time.Now()})
@@ -105,8 +105,8 @@ func (e *places) serve(since time.Time) {
 	}
 }
 
-// share returns the share of the places that was occupied from the first call after begin until end. All calls must have ended.
-func (e *places) share(begin, end time.Time) float64 {
+// share returns the share of the allowed concurrent calls that were in use from the first call after begin until end. All calls must have ended.
+func (e *boundedModel) share(begin, end time.Time) float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var sum time.Duration

@@ -25,12 +25,12 @@ func requireClean(t *testing.T, where string, text []byte, control string) {
 func requireNoCanary(t *testing.T, where string, text []byte) {
 	t.Helper()
 	for _, canary := range []string{clientCanary, serverCanary} {
-		require.Falsef(t, holds(text, canary), "%s holds %s", where, canary)
+		require.Falsef(t, containsKey(text, canary), "%s holds %s", where, canary)
 	}
 }
 
-// holds reports whether the text contains the key, as plain text or as base64, which JSON uses for bytes.
-func holds(text []byte, key string) bool {
+// containsKey reports whether the text contains the key, as plain text or as base64, which JSON uses for bytes.
+func containsKey(text []byte, key string) bool {
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + key))
 		whole := encoded[(shift*8+5)/6 : (shift+len(key))*8/6] // the characters that do not depend on adjacent bytes
@@ -46,9 +46,9 @@ func TestSearchFindsKeys(t *testing.T) {
 	for _, before := range []string{"", "a", "ab", "abc"} {
 		text, err := json.Marshal([]byte(before + clientCanary + "z"))
 		require.NoError(t, err)
-		require.True(t, holds(text, clientCanary), "base64 after %q", before)
-		require.True(t, holds([]byte(before+clientCanary), clientCanary))
-		require.False(t, holds(text, serverCanary))
+		require.True(t, containsKey(text, clientCanary), "base64 after %q", before)
+		require.True(t, containsKey([]byte(before+clientCanary), clientCanary))
+		require.False(t, containsKey(text, serverCanary))
 	}
 }
 
@@ -56,7 +56,7 @@ var sealedForm = regexp.MustCompile(`sealed\.v1\.[A-Za-z0-9+/_=-]+`)
 
 // requireCleanAtWork searches while a model call is held. It searches the processes of the sandbox and of the host, and the gateway's folder.
 // The gateway's journal must contain the sealed key of the rollout's input.
-func (s searched) requireCleanAtWork(t *testing.T, id, canary string) {
+func (s keySearch) requireCleanAtWork(t *testing.T, id, canary string) {
 	t.Helper()
 	_, plain := s.history(t, id)
 	sealed := sealedForm.Find(plain)
@@ -71,7 +71,7 @@ func (s searched) requireCleanAtWork(t *testing.T, id, canary string) {
 	}
 }
 
-func (s searched) requireCleanHistory(t *testing.T, id string) {
+func (s keySearch) requireCleanHistory(t *testing.T, id string) {
 	t.Helper()
 	raw, plain := s.history(t, id)
 	requireClean(t, "history", raw, id)
@@ -79,7 +79,7 @@ func (s searched) requireCleanHistory(t *testing.T, id string) {
 	requireClean(t, "history, decrypted", plain, "look for keys")
 }
 
-func (s searched) requireCleanAnswers(t *testing.T, id string) {
+func (s keySearch) requireCleanAnswers(t *testing.T, id string) {
 	t.Helper()
 	for path, control := range map[string]string{
 		"": id, "/result": id, "/trace": "look for keys", "/messages": "look for keys", "/events": "event: done",
@@ -90,7 +90,7 @@ func (s searched) requireCleanAnswers(t *testing.T, id string) {
 }
 
 // requireCleanRefusal searches the error for invalid arguments.
-func (s searched) requireCleanRefusal(t *testing.T, a args) {
+func (s keySearch) requireCleanRefusal(t *testing.T, a args) {
 	t.Helper()
 	a["instruction"] = "never begun"
 	_, err := call(t.Context(), s.url, "start_rollout", a)
@@ -99,7 +99,7 @@ func (s searched) requireCleanRefusal(t *testing.T, a args) {
 }
 
 // requireCleanFolder searches every file of the data folder. It searches the store and Temporal's database again, each with a control text.
-func (s searched) requireCleanFolder(t *testing.T, id string) {
+func (s keySearch) requireCleanFolder(t *testing.T, id string) {
 	t.Helper()
 	requireClean(t, "store", allFiles(t, filepath.Join(s.data, "store")), "look for keys")
 	var database []byte
@@ -112,8 +112,8 @@ func (s searched) requireCleanFolder(t *testing.T, id string) {
 	requireClean(t, "Temporal's database", database, id)
 }
 
-// requireCleanSigns searches the logs, metrics and spans of all processes.
-func (s searched) requireCleanSigns(t *testing.T, spans *collector) {
+// requireCleanTelemetry searches the logs, metrics and spans of all processes.
+func (s keySearch) requireCleanTelemetry(t *testing.T, spans *collector) {
 	t.Helper()
 	var logs, metrics []byte
 	for name, r := range s.roles {

@@ -94,7 +94,7 @@ func TestClientsOfOneServer(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, out)
 
 	for _, id := range []string{"alice-d", "alice-r", rollout.MemberID("alice-g", 0, 0)} {
-		bob.requireStranger(t, id)
+		bob.requireNoAccess(t, id)
 	}
 	for _, at := range []string{"GET /groups/alice-g", "GET /groups/alice-g/trajectory", "POST /groups/alice-g/abort"} {
 		status, out := bob.rest(t, at, nil)
@@ -127,9 +127,9 @@ func TestClientsOfOneServer(t *testing.T) {
 	require.Eventually(t, waitsFor, patienceS*1e9, 1e8)
 }
 
-// requireStranger checks that the client can neither read nor change another client's rollout. Starting a rollout with the same id fails
+// requireNoAccess checks that the client can neither read nor change another client's rollout. Starting a rollout with the same id fails
 // because the id is taken.
-func (c bearer) requireStranger(t *testing.T, id string) {
+func (c bearer) requireNoAccess(t *testing.T, id string) {
 	t.Helper()
 	unused := strings.Repeat("x", len(id))
 	same := func(what, of, ofNone string) {

@@ -65,9 +65,9 @@ func (c *collector) all() []byte {
 	return slices.Clone(c.raw)
 }
 
-// way returns the span names of a trace from the span called name up to the client's span, which it excludes. It returns nil while a span is
+// spanPath returns the span names of a trace from the span called name up to the client's span, which it excludes. It returns nil while a span is
 // missing.
-func (c *collector) way(trace, name, client string) []string {
+func (c *collector) spanPath(trace, name, client string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, span := range c.spans {

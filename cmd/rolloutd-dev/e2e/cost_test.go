@@ -123,7 +123,7 @@ type cpuWatch struct {
 func watchCPU(b *testing.B, name string) *cpuWatch {
 	b.Helper()
 	w := &cpuWatch{end: make(chan struct{}), name: name, first: map[int]float64{}, last: map[int]float64{}}
-	w.look()
+	w.sample()
 	for pid, used := range w.last {
 		w.first[pid] = used
 	}
@@ -133,7 +133,7 @@ func watchCPU(b *testing.B, name string) *cpuWatch {
 			case <-w.end:
 				return
 			case <-time.After(100 * time.Millisecond):
-				w.look()
+				w.sample()
 			}
 		}
 	})
@@ -144,14 +144,14 @@ func watchCPU(b *testing.B, name string) *cpuWatch {
 func (w *cpuWatch) stop() (sum float64) {
 	close(w.end)
 	w.watched.Wait()
-	w.look()
+	w.sample()
 	for pid, used := range w.last {
 		sum += used - w.first[pid]
 	}
 	return sum
 }
 
-func (w *cpuWatch) look() {
+func (w *cpuWatch) sample() {
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range names {
 		text, err := os.ReadFile(file)

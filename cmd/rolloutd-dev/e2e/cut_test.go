@@ -29,14 +29,14 @@ import (
 func TestSocketCutAtAnyByte(t *testing.T) {
 	t.Parallel()
 	turns, span, pace := cutLength(t)
-	gate := startGate(t, agesScript(turns, pace))
+	gate := startGate(t, longScript(turns, pace))
 	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"MAX_CONCURRENT_ENVS=4000"}})
 	id := start(t, srv.url, args{
 		"instruction": "take ages", "endpoint": "scripted", "rollout_id": "cut", "agent_timeout_s": patienceS,
 		"verify": []string{"test $(wc -l < log.txt) -eq " + fmt.Sprint(turns)},
 	})
 	reading := make(chan struct{}, 8)
-	cuts := cutPlan(t, joiner{srv.url, "ep-0000", id, reading})
+	cuts := cutPlan(t, rolloutClient{srv.url, "ep-0000", id, reading})
 
 	var early, all sync.WaitGroup
 	results := make([]string, len(cuts))
@@ -48,7 +48,7 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 		all.Go(func() {
 			// The first clients wait for the whole rollout. The others connect at equal intervals during the rollout.
 			time.Sleep(span * time.Duration(i) / time.Duration(len(cuts)))
-			j := joiner{srv.url, fmt.Sprintf("ep-%04d", i+1), id, reading}
+			j := rolloutClient{srv.url, fmt.Sprintf("ep-%04d", i+1), id, reading}
 			errs[i] = j.untilCut(t.Context(), c.send, c.receive)
 			if c.early {
 				early.Done()
@@ -60,7 +60,7 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 			if i%2 == 1 {
 				question = j.finalize()
 			}
-			text, err := j.again(t.Context(), question)
+			text, err := j.reconnect(t.Context(), question)
 			results[i], errs[i] = unique.Make(text).Value(), err // equal results share memory
 		})
 	}
@@ -106,7 +106,7 @@ type cut struct {
 
 // cutPlan returns cuts at the bytes of a connection that resets, sends a request, gets a timeout error, sends the request again, gets a ping,
 // and gets the result. It measures the number of bytes with one client that is not cut. The cuts near the end of the connection come first.
-func cutPlan(t *testing.T, j joiner) []cut {
+func cutPlan(t *testing.T, j rolloutClient) []cut {
 	t.Helper()
 	const ping, pong = 2, 6
 	c, err := j.dial(t.Context(), unbounded, unbounded)
@@ -178,8 +178,8 @@ func startGate(t *testing.T, script string) gate {
 	return gate{srv.URL + "/v1", reached, sync.OnceFunc(func() { close(opened) })}
 }
 
-// agesScript makes the agent run a number of commands. The gate holds the model call that follows the last one.
-func agesScript(commands int, pace time.Duration) string {
+// longScript makes the agent run a number of commands. The gate holds the model call that follows the last one.
+func longScript(commands int, pace time.Duration) string {
 	text := fmt.Sprintf("- match: take ages\n  pace: {delay: %s}\n  turns:\n", pace)
 	for i := range commands {
 		say := fmt.Sprintf("step-%d", i)

@@ -19,7 +19,7 @@ type devOptions struct {
 // dev is a running rolloutd-dev with a data folder of its own.
 type dev struct {
 	*process
-	site
+	instance
 	metrics string // the URL that Prometheus scrapes
 	o       devOptions
 	env     []string
@@ -29,8 +29,8 @@ type dev struct {
 func startDev(t testing.TB, o devOptions) *dev {
 	t.Helper()
 	ports := freePorts(t, 6)
-	at := site{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t)}
-	d := &dev{site: at, metrics: "http://" + ports[4] + "/metrics", o: o}
+	at := instance{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t)}
+	d := &dev{instance: at, metrics: "http://" + ports[4] + "/metrics", o: o}
 	d.env = append([]string{
 		"ROLLOUTD_LISTEN=" + ports[0],
 		"ROLLOUTD_GATEWAY_LISTEN=" + ports[2],

@@ -31,7 +31,7 @@ func TestEngineVLLM(t *testing.T) {
 		t.Skip("set ROLLOUTD_TEST_ENGINES=1, as make test-engines does")
 	}
 	python := pyclient.Interpreter(t, pyclient.VLLM())
-	m := makeTiny(t, python)
+	m := makeTinyModel(t, python)
 	e := m.serve(t, "--logprobs-mode", "processed_logprobs", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
 	trainer := freePorts(t, 1)[0]
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_TRAINER_LISTEN=" + trainer, "ROLLOUTD_TRAINER_TOKENS=" + trainerToken}})
@@ -42,14 +42,14 @@ func TestEngineVLLM(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { m.requireSurvives(t, srv, e) })
 	e.kill()
 	raw := m.serve(t, "--max-model-len", "1024", "--return-tokens-as-token-ids")
-	t.Run("raw log probabilities", func(t *testing.T) { m.requireRaw(t, srv, raw) })
+	t.Run("raw log probabilities", func(t *testing.T) { m.requireRawLogprobs(t, srv, raw) })
 	t.Run("too long a prompt", func(t *testing.T) { m.requireTooLong(t, srv, raw) })
 }
 
 const trainerToken = "trainer-token-of-this-test"
 
-// tiny is a small model of the Qwen family with the conversation that it was trained on.
-type tiny struct {
+// tinyModel is a small model of the Qwen family with the conversation that it was trained on.
+type tinyModel struct {
 	python  pyclient.Python
 	folder  string
 	System  string   `json:"system"`
@@ -60,9 +60,9 @@ type tiny struct {
 	} `json:"endless"`
 }
 
-func makeTiny(t *testing.T, python pyclient.Python) *tiny {
+func makeTinyModel(t *testing.T, python pyclient.Python) *tinyModel {
 	t.Helper()
-	m := &tiny{python: python, folder: t.TempDir()}
+	m := &tinyModel{python: python, folder: t.TempDir()}
 	learnt := filepath.Join("testdata", "engines", "conversation.json")
 	raw, err := os.ReadFile(learnt)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ type engine struct {
 	test *testing.T // the engine runs until this test ends
 }
 
-func (m *tiny) serve(t *testing.T, flags ...string) *engine {
+func (m *tinyModel) serve(t *testing.T, flags ...string) *engine {
 	t.Helper()
 	address := freePorts(t, 1)[0]
 	script := filepath.Join("testdata", "engines", "serve.py")
@@ -129,7 +129,7 @@ func (e *engine) running(t *testing.T) string {
 	return found[1]
 }
 
-func (m *tiny) args(e *engine, more args) args {
+func (m *tinyModel) args(e *engine, more args) args {
 	a := args{
 		"instruction": m.Asks, "base_url": e.url + "/v1", "model": "tiny", "agent": "react",
 		"react": args{"system_prompt": m.System}, "verify": []string{`test "$(python3 hello.py)" = Hello`},
@@ -156,7 +156,7 @@ func sequences(t *testing.T, srv *dev, id, file string) (all []sequence.Sequence
 }
 
 // requireCapture runs rollouts with every way to call the engine. Their replies are as trained, truncated, stopped by a text, or random.
-func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
+func (m *tinyModel) requireCapture(t *testing.T, srv *dev, e *engine) {
 	file := filepath.Join(t.TempDir(), "sequences.jsonl")
 	react := func(more args) args {
 		out := args{"system_prompt": m.System}
@@ -206,14 +206,14 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 }
 
 // rescore compares the log probabilities of captured sequences with those of the models. Each model is a folder or VERSION=FOLDER.
-func (m *tiny) rescore(t *testing.T, sequences string, models ...string) {
+func (m *tinyModel) rescore(t *testing.T, sequences string, models ...string) {
 	t.Helper()
 	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), append([]string{sequences}, models...)...)
 }
 
 // requireReplaced restarts an engine with other weights, during a long reply and between the turns of other rollouts. Each turn has the log
 // probabilities of the weights that it names. The gateway repeats the interrupted reply in full, and the other rollouts continue.
-func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string) {
+func (m *tinyModel) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string) {
 	before, other := m.folder, filepath.Join(filepath.Dir(e.log), "other") // later subtests use the other weights
 	m.python.Run(t, filepath.Join("testdata", "engines", "other_weights.py"), m.folder, other)
 	m.replace(t, trainer, e, "step-1", func() {})
@@ -248,7 +248,7 @@ func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string
 }
 
 // replace pauses the calls to the engine while load runs, as a trainer does. Later turns have the version.
-func (m *tiny) replace(t *testing.T, trainer string, e *engine, version string, load func()) {
+func (m *tinyModel) replace(t *testing.T, trainer string, e *engine, version string, load func()) {
 	t.Helper()
 	cmd := m.python.WithPackage(t).Command(t, filepath.Join("testdata", "engines", "replace_weights.py"), trainer, trainerToken, strings.TrimPrefix(e.url, "http://"), version)
 	hold, err := cmd.StdinPipe()
@@ -267,7 +267,7 @@ func (m *tiny) replace(t *testing.T, trainer string, e *engine, version string, 
 
 // requireMarked pauses the engine during a reply, sets a new version, and resumes the engine. The turn names the versions at its beginning
 // and at its end.
-func (m *tiny) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) {
+func (m *tinyModel) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) {
 	id := m.startEndless(t, srv, e, 4_000)
 	post := func(url, body string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -289,7 +289,7 @@ func (m *tiny) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) 
 }
 
 // startEndless starts a rollout whose reply reaches the token limit, and waits until the engine generates the reply.
-func (m *tiny) startEndless(t *testing.T, srv *dev, e *engine, tokens int) string {
+func (m *tinyModel) startEndless(t *testing.T, srv *dev, e *engine, tokens int) string {
 	t.Helper()
 	id := start(t, srv.url, m.args(e, args{"instruction": m.Endless.Asks, "sampling": args{"temperature": 0.1, "max_tokens": tokens}, "max_tokens_cap": tokens}))
 	waitFor(t, srv.url, id, "a reply under way", func(state) bool { return e.running(t) != "0.0" })
@@ -299,7 +299,7 @@ func (m *tiny) startEndless(t *testing.T, srv *dev, e *engine, tokens int) strin
 }
 
 // requireAborted checks that an abort ends the generation in the engine.
-func (m *tiny) requireAborted(t *testing.T, srv *dev, e *engine) {
+func (m *tinyModel) requireAborted(t *testing.T, srv *dev, e *engine) {
 	id := m.startEndless(t, srv, e, 30_000)
 	_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
 	require.NoError(t, err)
@@ -308,7 +308,7 @@ func (m *tiny) requireAborted(t *testing.T, srv *dev, e *engine) {
 }
 
 // requireSurvives kills the engine during a stream and restarts it. The rollout completes in its first attempt.
-func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
+func (m *tinyModel) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	id := m.startEndless(t, srv, e, 2_000)
 	e.kill()
 	e.start(t, m.python)
@@ -323,9 +323,9 @@ func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	m.rescore(t, file, "step-3="+m.folder)
 }
 
-// requireRaw uses an engine that returns log probabilities from before the temperature is applied. rolloutd detects this. It marks turns for
+// requireRawLogprobs uses an engine that returns log probabilities from before the temperature is applied. rolloutd detects this. It marks turns for
 // training only at temperature 1, where the two kinds are equal.
-func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
+func (m *tinyModel) requireRawLogprobs(t *testing.T, srv *dev, e *engine) {
 	for _, tc := range []struct {
 		temperature float64
 		train       bool
@@ -348,7 +348,7 @@ func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
 
 // requireTooLong checks that a prompt beyond the model's context ends the rollout at once and keeps the captured turns. The prompt is the
 // first one or that of a later turn, and the agent continues by messages or by tokens.
-func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
+func (m *tinyModel) requireTooLong(t *testing.T, srv *dev, e *engine) {
 	for _, tc := range []struct {
 		name, continuation string
 		fits               bool // the first prompt fits into the context
@@ -387,7 +387,7 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 
 // systemOf returns the system prompt with additional words. The conversation up to the first reply has the number of tokens or slightly
 // fewer.
-func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
+func (m *tinyModel) systemOf(t *testing.T, e *engine, tokens int) string {
 	t.Helper()
 	size := func(words int) int {
 		system := m.System + strings.Repeat(" word", words)
@@ -398,7 +398,7 @@ func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
 }
 
 // tokens returns the number of tokens of a prompt or of messages.
-func (m *tiny) tokens(t *testing.T, e *engine, of args) int {
+func (m *tinyModel) tokens(t *testing.T, e *engine, of args) int {
 	t.Helper()
 	of["model"] = "tiny"
 	body, err := json.Marshal(of)

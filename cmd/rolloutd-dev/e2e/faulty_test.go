@@ -49,7 +49,7 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, nil, lost("model endpoint")},
 		{"garbage", `[{faults: [{garbage: true}]}]`, nil, lost("model endpoint")},
 		{"another service's JSON", `[{faults: [{not_sse: true}]}]`, nil, lost("model endpoint")},
-		{"is well again in the second attempt", `[` + work + `, {text: Done., faults: [{hang: true}]}]`, args{"base_url": wellAgain(t)},
+		{"is well again in the second attempt", `[` + work + `, {text: Done., faults: [{hang: true}]}]`, args{"base_url": recoveringEndpoint(t)},
 			ending{outcome: rollout.Completed, attempts: 2, reward: 0.5}},
 		{"less time than the agent's start takes", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
 			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}}, late},
@@ -123,8 +123,8 @@ func faulty(t *testing.T, turns string) string {
 	return "http://" + l.Addr().String() + "/v1"
 }
 
-// wellAgain returns the URL of an endpoint that does not answer its first call and answers all later calls.
-func wellAgain(t *testing.T) string {
+// recoveringEndpoint returns the URL of an endpoint that does not answer its first call and answers all later calls.
+func recoveringEndpoint(t *testing.T) string {
 	t.Helper()
 	well, err := url.Parse(startModel(t, "turns: ["+work+", {text: Done.}]").url)
 	require.NoError(t, err)

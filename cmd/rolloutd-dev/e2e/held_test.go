@@ -142,7 +142,7 @@ func TestUnreachableEndpointIsNotAgentTime(t *testing.T) {
 	t.Parallel()
 	to, err := url.Parse(strings.TrimSuffix(startModel(t, heldScript).url, "/v1"))
 	require.NoError(t, err)
-	at := &doorway{address: freePorts(t, 1)[0], to: httputil.NewSingleHostReverseProxy(to)}
+	at := &closableEndpoint{address: freePorts(t, 1)[0], to: httputil.NewSingleHostReverseProxy(to)}
 	at.open(t)
 	srv, _ := startHolding(t, "http://"+at.address+"/v1")
 	id := srv.startHeld(t, "asker")
@@ -152,14 +152,14 @@ func TestUnreachableEndpointIsNotAgentTime(t *testing.T) {
 	srv.requireHeld(t, id, awayFor)
 }
 
-// doorway is an endpoint that can be closed and opened again. While it is closed, it refuses connections.
-type doorway struct {
+// closableEndpoint is an endpoint that can be closed and opened again. While it is closed, it refuses connections.
+type closableEndpoint struct {
 	address string
 	to      http.Handler
 	close   func()
 }
 
-func (d *doorway) open(t *testing.T) {
+func (d *closableEndpoint) open(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", d.address)
 	require.NoError(t, err)

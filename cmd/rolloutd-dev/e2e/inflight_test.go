@@ -75,7 +75,7 @@ func countOf(b *testing.B, name string, usual int) int {
 func BenchmarkReactInFlight(b *testing.B) {
 	n := countOf(b, "ROLLOUTD_IN_FLIGHT", 100)
 	model := startSlowModel(b, benchInFlightScript, "<tool_response>")
-	set := startApart(b, apartOptions{modelURL: model.url, env: []string{
+	set := startFourProcesses(b, fourProcessesOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8),
 	}})
 	for b.Loop() {
@@ -98,7 +98,7 @@ const benchInFlightScript = `
 // controlPlane are the processes outside the sandboxes, without Temporal.
 var controlPlane = []string{"worker", "gateway", "serve"}
 
-func (a *apart) holdInFlight(b *testing.B, m *slowModel, n int) {
+func (a *fourProcesses) holdInFlight(b *testing.B, m *slowModel, n int) {
 	b.Helper()
 	before := a.resident(b)
 	finalize(b, a.url, start(b, a.url, args{"instruction": "once", "endpoint": "scripted", "agent": "react"}))
@@ -134,7 +134,7 @@ func (a *apart) holdInFlight(b *testing.B, m *slowModel, n int) {
 
 // reportHeld reports the costs of the control plane and of the sandboxes while n rollouts wait. before and first are the control plane's
 // memory before and after the first rollout.
-func (a *apart) reportHeld(b *testing.B, before, first map[string]float64, n float64) {
+func (a *fourProcesses) reportHeld(b *testing.B, before, first map[string]float64, n float64) {
 	b.Helper()
 	const seconds = 30
 	time.Sleep(10 * time.Second) // gives the startup work time to end
@@ -163,7 +163,7 @@ func (a *apart) reportHeld(b *testing.B, before, first map[string]float64, n flo
 }
 
 // resident returns the resident memory of the control plane's processes in KiB.
-func (a *apart) resident(b *testing.B) map[string]float64 {
+func (a *fourProcesses) resident(b *testing.B) map[string]float64 {
 	b.Helper()
 	all := map[string]float64{}
 	for _, name := range controlPlane {

@@ -51,9 +51,9 @@ func TestReactKilledAtEachEvent(t *testing.T) {
 	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
 	srv := startDev(t, devOptions{modelURL: model.url})
 	positions := 0
-	for struck := true; struck; positions++ {
+	for killed := true; killed; positions++ {
 		id := start(t, srv.url, reactArgs())
-		srv, struck = srv.killAfter(t, id, positions+1)
+		srv, killed = srv.killAfter(t, id, positions+1)
 		requireReact(t, finalize(t, srv.url, id))
 		require.Empty(t, srv.sandboxes(t))
 	}
@@ -67,10 +67,10 @@ func TestEpisodeKilledAtEachEvent(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	srv := startDev(t, devOptions{})
-	struck, kills := true, 0
-	for ; struck; kills++ {
+	killed, kills := true, 0
+	for ; killed; kills++ {
 		p := player{srv.url, fmt.Sprint("walk-", kills)}
-		struck = p.requireEpisode(t, kills, func() {
+		killed = p.requireEpisode(t, kills, func() {
 			srv.kill()
 			srv = srv.restart(t)
 		})
@@ -80,9 +80,9 @@ func TestEpisodeKilledAtEachEvent(t *testing.T) {
 	t.Logf("%d kills", kills-1)
 }
 
-// requireEpisode plays an episode and calls strike once: during step n, or after the nth event if the episode has no step n. Each side effect
+// requireEpisode plays an episode and calls kill once: during step n, or after the nth event if the episode has no step n. Each side effect
 // must happen once. It returns false if the episode ended before.
-func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool) {
+func (p player) requireEpisode(t *testing.T, n int, kill func()) (killed bool) {
 	t.Helper()
 	begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
 	require.NoError(t, err)
@@ -92,14 +92,14 @@ func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool)
 	go func() { played <- p.play(sent, n, over) }()
 	if n < episodeSteps {
 		for step := range sent {
-			if struck = step == n; struck {
-				strike()
+			if killed = step == n; killed {
+				kill()
 				close(over)
 				break
 			}
 		}
-	} else if struck = awaitEvents(t, p.url, id, n); struck {
-		strike()
+	} else if killed = awaitEvents(t, p.url, id, n); killed {
+		kill()
 	}
 	end := <-played
 	require.True(t, end.Done)
@@ -108,7 +108,7 @@ func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool)
 	result := finalize(t, p.url, id)
 	require.Len(t, result.Attempts, 1)
 	require.Equal(t, 3, strings.Count(result.AgentLogTail, "echo "), result.AgentLogTail)
-	return struck
+	return killed
 }
 
 // episodeSteps is the number of steps of play.

@@ -10,34 +10,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// strike kills a role with kill -9 and starts it again.
-func (a *apart) strike(name string) {
+// killAndRestart kills a role with kill -9 and starts it again.
+func (a *fourProcesses) killAndRestart(name string) {
 	a.t.Helper()
 	a.roles[name].kill()
 	a.start(name)
 }
 
-// reactStruck runs a ReACT rollout and kills a role after the rollout's nth event. It returns false if the rollout ended before.
-func (a *apart) reactStruck(t *testing.T, role string, n int) bool {
+// killDuringReact runs a ReACT rollout and kills a role after the rollout's nth event. It returns false if the rollout ended before.
+func (a *fourProcesses) killDuringReact(t *testing.T, role string, n int) bool {
 	t.Helper()
 	id := start(t, a.url, reactArgs())
-	struck := awaitEvents(t, a.url, id, n)
-	if struck {
-		a.strike(role)
+	killed := awaitEvents(t, a.url, id, n)
+	if killed {
+		a.killAndRestart(role)
 	}
 	requireReact(t, finalize(t, a.url, id))
-	return struck
+	return killed
 }
 
-// episodeStruck plays an episode and kills a role at position n; see requireEpisode.
-func (a *apart) episodeStruck(t *testing.T, role string, n int) bool {
+// killDuringEpisode plays an episode and kills a role at position n; see requireEpisode.
+func (a *fourProcesses) killDuringEpisode(t *testing.T, role string, n int) bool {
 	t.Helper()
-	return player{a.url, fmt.Sprint(role, "-", n)}.requireEpisode(t, n, func() { a.strike(role) })
+	return player{a.url, fmt.Sprint(role, "-", n)}.requireEpisode(t, n, func() { a.killAndRestart(role) })
 }
 
-// groupStruck runs a group of ReACT rollouts and kills a role after the nth event of the first rollout. It returns false if that rollout
+// killDuringGroup runs a group of ReACT rollouts and kills a role after the nth event of the first rollout. It returns false if that rollout
 // ended before. No rollout of the group may be lost or replaced.
-func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
+func (a *fourProcesses) killDuringGroup(t *testing.T, role string, n int) bool {
 	t.Helper()
 	const siblings = 3
 	group := fmt.Sprint(role, "-", n)
@@ -46,9 +46,9 @@ func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 	postGroup(t, a.url, of)
 	first := rollout.MemberID(group, 0, 0)
 	waitFor(t, a.url, first, "begun", func(s state) bool { return s.Phase != "" })
-	struck := awaitEvents(t, a.url, first, n)
-	if struck {
-		a.strike(role)
+	killed := awaitEvents(t, a.url, first, n)
+	if killed {
+		a.killAndRestart(role)
 	}
 	ended := waitGroup(t, a.url, group)
 	require.Equal(t, rollout.GroupComplete, ended.Outcome, ended.Error)
@@ -58,7 +58,7 @@ func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 		require.Equal(t, rollout.MemberID(group, i, 0), m.RolloutID)
 		requireReact(t, finalize(t, a.url, m.RolloutID))
 	}
-	return struck
+	return killed
 }
 
 // One of three roles is killed with kill -9 while a ReACT rollout or an episode runs. The other roles keep running. TestRolesKilledAtEachEvent tests
@@ -66,15 +66,15 @@ func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
 func TestRolesKilled(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, reactScript)
-	set := startApart(t, apartOptions{modelURL: model.url})
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
 	for _, at := range []struct {
 		role     string
 		position int
 	}{{"worker", 8}, {"gateway", 12}, {"serve", 15}} {
-		require.True(t, set.reactStruck(t, at.role, at.position), "%+v", at)
+		require.True(t, set.killDuringReact(t, at.role, at.position), "%+v", at)
 	}
 	for step, role := range []string{"worker", "serve"} {
-		require.True(t, set.episodeStruck(t, role, step), role)
+		require.True(t, set.killDuringEpisode(t, role, step), role)
 	}
 	require.Empty(t, set.sandboxes(t))
 }
@@ -88,22 +88,22 @@ func TestRolesKilledAtEachEvent(t *testing.T) {
 	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
 	for _, role := range []string{"serve", "gateway", "worker"} {
 		t.Run(role, func(t *testing.T) {
-			set := startApart(t, apartOptions{modelURL: model.url})
-			t.Run("rollout", func(t *testing.T) { set.walk(t, role, 1, 20, set.reactStruck) })
-			t.Run("episode", func(t *testing.T) { set.walk(t, role, 0, 2*episodeSteps, set.episodeStruck) })
-			t.Run("group", func(t *testing.T) { set.walk(t, role, 1, 20, set.groupStruck) })
+			set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
+			t.Run("rollout", func(t *testing.T) { set.killAtEachPosition(t, role, 1, 20, set.killDuringReact) })
+			t.Run("episode", func(t *testing.T) { set.killAtEachPosition(t, role, 0, 2*episodeSteps, set.killDuringEpisode) })
+			t.Run("group", func(t *testing.T) { set.killAtEachPosition(t, role, 1, 20, set.killDuringGroup) })
 		})
 	}
 }
 
-// walk kills the role at each position, beginning at first, until a run ends before it reaches the position. A run must not end before
+// killAtEachPosition kills the role at each position, beginning at first, until a run ends before it reaches the position. A run must not end before
 // position atLeast.
-func (a *apart) walk(t *testing.T, role string, first, atLeast int, struckAt func(*testing.T, string, int) bool) {
+func (a *fourProcesses) killAtEachPosition(t *testing.T, role string, first, atLeast int, killAt func(*testing.T, string, int) bool) {
 	const more = 500 // more positions than any run has, in case -run skips the position at which a run ends
 	ended := false
 	for n := first; n < more && !ended; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			ended = !struckAt(t, role, n)
+			ended = !killAt(t, role, n)
 			require.Empty(t, a.sandboxes(t))
 			require.False(t, ended && n < atLeast, "it ended before position %d", n)
 		})

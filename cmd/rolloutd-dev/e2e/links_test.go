@@ -26,7 +26,7 @@ const linkScript = `
 func TestLinksBreak(t *testing.T) {
 	t.Parallel()
 	gate := startGate(t, linkScript)
-	set := startApart(t, apartOptions{modelURL: gate.url, linked: true})
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: gate.url, linked: true})
 	p := player{set.url, "links"}
 	begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
 	require.NoError(t, err)

@@ -22,24 +22,24 @@ const (
 	nomadNamespace = "train"
 )
 
-// nomadGuard makes a Nomad require tokens and the certificates of its clients.
-type nomadGuard struct {
+// nomadAccess makes a Nomad require tokens and the certificates of its clients.
+type nomadAccess struct {
 	ca    *certtest.Authority
 	admin string // a token with all rights
 }
 
-func newNomadGuard(t *testing.T) *nomadGuard {
+func newNomadGuard(t *testing.T) *nomadAccess {
 	t.Helper()
 	ca, err := certtest.New(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, ca.Issue("agent.pem", "agent.key", "server."+nomadRegion+".nomad", "client."+nomadRegion+".nomad"))
 	require.NoError(t, ca.Issue("serve.pem", "serve.key"))
 	require.NoError(t, ca.IssueExpired("old.pem", "old.key"))
-	return &nomadGuard{ca: ca, admin: uuid.NewString()}
+	return &nomadAccess{ca: ca, admin: uuid.NewString()}
 }
 
 // agent returns the guard's part of the configuration of Nomad's agent.
-func (g *nomadGuard) agent() string {
+func (g *nomadAccess) agent() string {
 	return fmt.Sprintf(`
 region = %q
 acl { 
@@ -58,7 +58,7 @@ tls {
 }
 
 // client returns the configuration of the test's own client.
-func (g *nomadGuard) client(url string) *api.Config {
+func (g *nomadAccess) client(url string) *api.Config {
 	return &api.Config{
 		Address: url, Region: nomadRegion, Namespace: nomadNamespace, SecretID: g.admin,
 		TLSConfig: &api.TLSConfig{CACert: g.ca.File("ca.pem"), ClientCert: g.ca.File("serve.pem"), ClientKey: g.ca.File("serve.key")},
@@ -66,7 +66,7 @@ func (g *nomadGuard) client(url string) *api.Config {
 }
 
 // open creates the admin's token and the namespace, unless they exist.
-func (g *nomadGuard) open(t *testing.T, c *api.Client) {
+func (g *nomadAccess) open(t *testing.T, c *api.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		_, _, _ = c.ACLTokens().BootstrapOpts(g.admin, nil) // this fails while the agent has no leader, or if the token exists
@@ -78,7 +78,7 @@ func (g *nomadGuard) open(t *testing.T, c *api.Client) {
 }
 
 // token creates a token with the capabilities in a namespace.
-func (g *nomadGuard) token(t *testing.T, c *api.Client, namespace, capabilities string) string {
+func (g *nomadAccess) token(t *testing.T, c *api.Client, namespace, capabilities string) string {
 	t.Helper()
 	name := uuid.NewString()
 	_, err := c.ACLPolicies().Upsert(&api.ACLPolicy{Name: name, Rules: fmt.Sprintf(`namespace %q { capabilities = [%s] }`, namespace, capabilities)}, nil)
@@ -89,12 +89,12 @@ func (g *nomadGuard) token(t *testing.T, c *api.Client, namespace, capabilities 
 }
 
 // access returns the access of a server to Nomad with a token and a certificate.
-func (g *nomadGuard) access(token, cert string) nomad.Access {
+func (g *nomadAccess) access(token, cert string) nomad.Access {
 	return nomad.Access{Token: token, CACert: g.ca.File("ca.pem"), ClientCert: g.ca.File(cert + ".pem"), ClientKey: g.ca.File(cert + ".key")}
 }
 
 // env returns the environment of a server with this access.
-func (g *nomadGuard) env(token, cert string) []string {
+func (g *nomadAccess) env(token, cert string) []string {
 	a := g.access(token, cert)
 	return []string{"NOMAD_TOKEN=" + a.Token, "NOMAD_CACERT=" + a.CACert, "NOMAD_CLIENT_CERT=" + a.ClientCert, "NOMAD_CLIENT_KEY=" + a.ClientKey}
 }

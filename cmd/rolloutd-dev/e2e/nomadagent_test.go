@@ -25,7 +25,7 @@ type nomadAgent struct {
 	*process
 	url, config, data, driver string
 	client                    *api.Client
-	guard                     *nomadGuard // nil: no access control
+	guard                     *nomadAccess // nil: no access control
 }
 
 // nomadOptions are a test's changes to its Nomad.
@@ -33,7 +33,7 @@ type nomadOptions struct {
 	driver string // empty: raw_exec
 	plugin string // configuration of the driver; empty: that of raw_exec
 	client string // additional configuration of the client
-	guard  *nomadGuard
+	guard  *nomadAccess
 }
 
 // startNomad starts the binary that ROLLOUTD_TEST_NOMAD names. It skips the test if the variable is not set or the test does not run as root.

@@ -65,7 +65,7 @@ func TestOneTrace(t *testing.T) {
 				want := append(append([]string{}, from...), way...)
 				var got []string
 				require.Eventually(t, func() bool {
-					got = reversed(spans.way(tc.trace, leaf, client))
+					got = reversed(spans.spanPath(tc.trace, leaf, client))
 					return got != nil
 				}, 5*time.Minute, 50*time.Millisecond, "no way from %s to the client", leaf)
 				require.Equal(t, want, got)

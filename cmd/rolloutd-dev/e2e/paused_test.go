@@ -30,8 +30,8 @@ func TestPausedEndpoint(t *testing.T) {
 	})
 	require.Equal(t, rollout.Completed, healthy.Outcome, deref(healthy.Error))
 
-	inASlot := srv.waitsInASlot(t, ids)
-	inTemporal, next := srv.waitsInTemporal(t, ids)
+	inASlot := srv.findWaitingInSlot(t, ids)
+	inTemporal, next := srv.findWaitingInTemporal(t, ids)
 	for _, id := range []string{inTemporal, inASlot} {
 		_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
 		require.NoError(t, err)
@@ -101,8 +101,8 @@ func (d *dev) requireAllComplete(t *testing.T, ids []string) {
 	}
 }
 
-// waitsInASlot finds a rollout that waits in a slot of the host.
-func (d *dev) waitsInASlot(t *testing.T, ids []string) string {
+// findWaitingInSlot finds a rollout that waits in a slot of the host.
+func (d *dev) findWaitingInSlot(t *testing.T, ids []string) string {
 	t.Helper()
 	id, _ := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
 		since := time.Since(step.GetLastStartedTime().AsTime())
@@ -111,9 +111,9 @@ func (d *dev) waitsInASlot(t *testing.T, ids []string) string {
 	return id
 }
 
-// waitsInTemporal finds a rollout whose activity Temporal will retry in more than 5 s, and returns the time of the retry. The failure that
+// findWaitingInTemporal finds a rollout whose activity Temporal will retry in more than 5 s, and returns the time of the retry. The failure that
 // Temporal shows for the activity must name the reason.
-func (d *dev) waitsInTemporal(t *testing.T, ids []string) (id string, next time.Time) {
+func (d *dev) findWaitingInTemporal(t *testing.T, ids []string) (id string, next time.Time) {
 	t.Helper()
 	id, step := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
 		next := step.GetNextAttemptScheduleTime()

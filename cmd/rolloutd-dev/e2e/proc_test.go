@@ -20,8 +20,8 @@ func (p *process) proc(t testing.TB, file string) []byte {
 	return text
 }
 
-// remembers reports whether the key is in the writable memory of the process.
-func (p *process) remembers(t testing.TB, key string) bool {
+// hasInMemory reports whether the key is in the writable memory of the process.
+func (p *process) hasInMemory(t testing.TB, key string) bool {
 	t.Helper()
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.cmd.Process.Pid))
 	require.NoError(t, err)
@@ -31,22 +31,22 @@ func (p *process) remembers(t testing.TB, key string) bool {
 		var may string
 		_, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &may)
 		require.NoError(t, err)
-		if strings.HasPrefix(may, "rw") && pieceHolds(t, io.NewSectionReader(memory, int64(from), int64(to-from)), key) {
+		if strings.HasPrefix(may, "rw") && readerContains(t, io.NewSectionReader(memory, int64(from), int64(to-from)), key) {
 			return true
 		}
 	}
 	return false
 }
 
-// pieceHolds searches a piece of memory in blocks that overlap by more than the length of a key. A read error means that the memory was
+// readerContains searches a piece of memory in blocks that overlap by more than the length of a key. A read error means that the memory was
 // unmapped, so it does not hold the key any more.
-func pieceHolds(t testing.TB, piece io.Reader, key string) bool {
+func readerContains(t testing.TB, piece io.Reader, key string) bool {
 	t.Helper()
 	const overlap = 256
 	buf := make([]byte, 1<<20)
 	for kept := 0; ; {
 		n, err := io.ReadFull(piece, buf[kept:])
-		if holds(buf[:kept+n], key) {
+		if containsKey(buf[:kept+n], key) {
 			return true
 		}
 		if err != nil {

@@ -42,10 +42,10 @@ trainer_api: {listen: %q}
 	srv.kill()
 	srv = srv.restart(t)
 	trainer.step(t)
-	served := trainer.take(t)
+	served := trainer.pull(t)
 	srv.kill()
 	srv = srv.restart(t)
-	require.Equal(t, served, trainer.take(t), "a batch that is not acknowledged is served again")
+	require.Equal(t, served, trainer.pull(t), "a batch that is not acknowledged is served again")
 	for len(trainer.groups) < tasks {
 		trainer.step(t)
 	}
@@ -56,7 +56,7 @@ trainer_api: {listen: %q}
 		require.Equal(t, int64(tasks), s.Counts.Delivered, "%+v", s.Counts)
 	}
 	require.ElementsMatch(t, groupIDs("trainer", tasks), trainer.groups)
-	require.Nil(t, trainer.take(t).Batch)
+	require.Nil(t, trainer.pull(t).Batch)
 	require.Equal(t, rolloutsOf("disk", tasks, groupSize), rolloutsIn(t, out))
 	require.Empty(t, srv.sandboxes(t))
 }
@@ -81,7 +81,7 @@ type servedBatch struct {
 func (c *consumer) step(t *testing.T) {
 	t.Helper()
 	var b servedBatch
-	require.Eventually(t, func() bool { b = c.take(t); return b.Batch != nil }, 5*time.Minute, 50*time.Millisecond, "no batch")
+	require.Eventually(t, func() bool { b = c.pull(t); return b.Batch != nil }, 5*time.Minute, 50*time.Millisecond, "no batch")
 	if b.ID != c.last {
 		key := b.Batch[0].Overrides.Key
 		c.groups = append(c.groups, key[:strings.LastIndex(key, "-")])
@@ -90,7 +90,7 @@ func (c *consumer) step(t *testing.T) {
 	c.call(t, "POST", fmt.Sprintf("/batch/%d/ack", b.ID), "{}")
 }
 
-func (c *consumer) take(t *testing.T) servedBatch {
+func (c *consumer) pull(t *testing.T) servedBatch {
 	t.Helper()
 	return decode[servedBatch](t, c.call(t, "GET", "/batch?ack=explicit", ""))
 }

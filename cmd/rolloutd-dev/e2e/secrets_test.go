@@ -27,8 +27,8 @@ const (
 // and not in the memory of the processes that do not use it.
 func TestKeysAreFoundNowhere(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T, keyedModel, *collector) searched{
-		"one process": searchedDev, "four processes": searchedApart,
+	for name, start := range map[string]func(*testing.T, keyedModel, *collector) keySearch{
+		"one process": searchOneProcess, "four processes": searchFourProcesses,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,15 +37,15 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 			s.requireCleanRefusal(t, args{"base_url": "no address", "model": "m", "api_key": clientCanary})
 			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{"base_url": model.url, "model": "m", "api_key": clientCanary})
 			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{"endpoint": "vllm"})
-			s.requireCleanSigns(t, spans)
-			requireAgentSees(t, s.site)
+			s.requireCleanTelemetry(t, spans)
+			requireAgentSees(t, s.instance)
 		})
 	}
 }
 
 // requireCleanRollout runs a rollout with the key. It searches while a model call with the key is held, and again after the end of the
 // rollout.
-func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
+func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
 	t.Helper()
 	id := strings.ReplaceAll(tool, "_", "-")
 	a["rollout_id"], a["instruction"] = id, "look for keys"
@@ -53,14 +53,14 @@ func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, cana
 	answered := make(chan error, 1)
 	go func() { // ends with its call, which ends with the test
 		text, err := call(t.Context(), s.url, tool, a)
-		if err == nil && holds([]byte(text), canary) {
+		if err == nil && containsKey([]byte(text), canary) {
 			err = errors.New("the answer holds the key")
 		}
 		answered <- err
 	}()
 	model.awaitCall(t, canary)
 	s.requireCleanAtWork(t, id, canary)
-	close(model.doors[canary].open)
+	close(model.gates[canary].open)
 	require.NoError(t, <-answered)
 	result := finalize(t, s.url, id)
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
@@ -71,7 +71,7 @@ func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, cana
 }
 
 // requireAgentSees checks that the agent's search can find a key: it must find a marker that setup writes to a file.
-func requireAgentSees(t *testing.T, s site) {
+func requireAgentSees(t *testing.T, s instance) {
 	t.Helper()
 	planted := runRollout(t, s.url, args{
 		"instruction": "look for keys", "endpoint": "vllm", "setup": []string{"echo sk-canary-of-the-control > /tmp/planted"},
@@ -80,25 +80,25 @@ func requireAgentSees(t *testing.T, s site) {
 	require.InDelta(t, 1.0, *planted.Reward, 0, "the search is blind: %s", planted.Files["/home/user/workdir/found.txt"])
 }
 
-// keyedModel is a scripted model that holds the calls with a key until the door of this key is opened.
+// keyedModel is a scripted model that holds the calls with a key until the gate of this key is opened.
 type keyedModel struct {
 	url   string
-	doors map[string]door
+	gates map[string]keyGate
 }
 
-type door struct{ asked, open chan struct{} }
+type keyGate struct{ asked, open chan struct{} }
 
 func startKeyedModel(t *testing.T) keyedModel {
 	t.Helper()
 	scripts, err := scripted.Load(strings.NewReader(searchScript))
 	require.NoError(t, err)
 	play := scripted.New(scripted.Options{Scripts: scripts})
-	m := keyedModel{doors: map[string]door{}}
+	m := keyedModel{gates: map[string]keyGate{}}
 	for _, canary := range []string{clientCanary, serverCanary} {
-		m.doors[canary] = door{make(chan struct{}, 1), make(chan struct{})}
+		m.gates[canary] = keyGate{make(chan struct{}, 1), make(chan struct{})}
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d, ok := m.doors[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; ok && !isProbe(r) {
+		if d, ok := m.gates[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; ok && !isProbe(r) {
 			d.pass(t.Context())
 		}
 		play.ServeHTTP(w, r)
@@ -108,7 +108,7 @@ func startKeyedModel(t *testing.T) keyedModel {
 	return m
 }
 
-func (d door) pass(ctx context.Context) {
+func (d keyGate) pass(ctx context.Context) {
 	select {
 	case d.asked <- struct{}{}:
 	default: // an earlier call was reported
@@ -123,7 +123,7 @@ func (d door) pass(ctx context.Context) {
 func (m keyedModel) awaitCall(t *testing.T, canary string) {
 	t.Helper()
 	select {
-	case <-m.doors[canary].asked:
+	case <-m.gates[canary].asked:
 	case <-time.After(5 * time.Minute):
 		t.Fatalf("the endpoint never saw the key %s", canary)
 	}

@@ -13,7 +13,7 @@ import (
 // rollout's verifier log has the output of its commands.
 func TestALongCallIsAnsweredInTime(t *testing.T) {
 	t.Parallel()
-	gate := startGate(t, agesScript(1, 0))
+	gate := startGate(t, longScript(1, 0))
 	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"ROLLOUTD_STEP_TIMEOUT=5s"}})
 	late := post(t, srv.url+"/mcp", http.Header{"Content-Type": {"application/json"}}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout",
 		"arguments":{"instruction":"take ages","endpoint":"scripted","rollout_id":"long","verify":["cat log.txt","false"]}}}`)

@@ -67,7 +67,7 @@ func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	next := buildAs(t, "next")
 	model := startModel(t, "")
-	a := startApart(t, apartOptions{modelURL: model.url, env: []string{
+	a := startFourProcesses(t, fourProcessesOptions{modelURL: model.url, env: []string{
 		"ROLLOUTD_STORE_URL=" + t.TempDir(), "ROLLOUTD_ENCRYPTION_KEY=" + strings.Repeat("1f", 32), "ROLLOUTD_WORKER_DEPLOYMENT=" + deployment,
 	}})
 	c := a.client(t)
@@ -105,7 +105,7 @@ func TestRollingUpgrade(t *testing.T) {
 }
 
 // startNextHost starts a gateway and a worker of the binary on a new data folder, and returns the host's name.
-func startNextHost(t *testing.T, a *apart, binary string) string {
+func startNextHost(t *testing.T, a *fourProcesses, binary string) string {
 	t.Helper()
 	p, data := freePorts(t, 3), dataFolder(t)
 	gateway := &role{

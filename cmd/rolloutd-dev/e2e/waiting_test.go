@@ -24,7 +24,7 @@ import (
 // rolloutd stops the agent's processes while the agent waits for a reply, and continues them when the reply arrives.
 func TestAgentIsStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
-	gate := startGate(t, agesScript(1, 0))
+	gate := startGate(t, longScript(1, 0))
 	srv := startDev(t, devOptions{modelURL: gate.url})
 	id := start(t, srv.url, args{"instruction": "take ages", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 1"}})
 	waitFor(t, srv.url, id, "a turn", func(s state) bool { return s.Turns > 0 })
@@ -39,7 +39,7 @@ func TestAgentIsStoppedWhileItWaits(t *testing.T) {
 }
 
 // waitForStopped waits until the agent of a rollout's first attempt is stopped.
-func (d site) waitForStopped(t testing.TB, id string) {
+func (d instance) waitForStopped(t testing.TB, id string) {
 	t.Helper()
 	driver, err := local.New(local.Options{
 		Dir: filepath.Join(d.data, "sandboxes"), AgentsDir: agents, SandboxdPath: filepath.Join(bin, "sandboxd"), Logger: slog.New(slog.DiscardHandler),
@@ -62,7 +62,7 @@ func (d site) waitForStopped(t testing.TB, id string) {
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
 func BenchmarkWaitingAgents(b *testing.B) {
 	n := countOf(b, "ROLLOUTD_WAITING", 24)
-	model := startSlowModel(b, agesScript(1, 0), "the-gate-is-near")
+	model := startSlowModel(b, longScript(1, 0), "the-gate-is-near")
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8), fmt.Sprint("ROLLOUTD_SANDBOX_SWAP=", hasSwap(b)),
 	}})

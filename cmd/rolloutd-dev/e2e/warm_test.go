@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// warmOnes returns the folders of the warm sandboxes.
-func (d site) warmOnes(t testing.TB) []string {
+// warmFolders returns the folders of the warm sandboxes.
+func (d instance) warmFolders(t testing.TB) []string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "warm-*"))
 	require.NoError(t, err)
@@ -40,12 +40,12 @@ func TestWarmRollouts(t *testing.T) {
 	check(runRollout(t, srv.url, job), false)
 	srv.waitForWarm(t, 1)
 
-	waiting := srv.warmOnes(t)
+	waiting := srv.warmFolders(t)
 	require.Len(t, waiting, 1)
 	srv.kill()
 	srv = srv.restart(t)
 	srv.waitForWarm(t, 1)
-	require.Equal(t, waiting, srv.warmOnes(t), "it was taken over")
+	require.Equal(t, waiting, srv.warmFolders(t), "it was taken over")
 
 	// Two rollouts start at once with one warm sandbox ready, and one of them gets it. The server is killed while they run.
 	ids := []string{start(t, srv.url, job), start(t, srv.url, job)}
@@ -61,7 +61,7 @@ func TestWarmRollouts(t *testing.T) {
 		warm += strings.Count(r.InstallLogTail, "warm")
 	}
 	require.Equal(t, 1, min(warm, 1))
-	require.NotContains(t, srv.warmOnes(t), waiting[0])
+	require.NotContains(t, srv.warmFolders(t), waiting[0])
 	srv.stop(t)
 	left, err := filepath.Glob(filepath.Join(srv.data, "sandboxes", "*", "control.sock"))
 	require.NoError(t, err)

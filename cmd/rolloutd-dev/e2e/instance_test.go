@@ -24,14 +24,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// site is a running rolloutd of one or more processes, as an operator reaches it: its server, Temporal and its data folder.
-type site struct {
+// instance is a running rolloutd of one or more processes, as an operator reaches it: its server, Temporal and its data folder.
+type instance struct {
 	url      string // OpenEnv server
 	temporal string // gRPC address
 	data     string
 }
 
-func (d site) client(t testing.TB) client.Client {
+func (d instance) client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.Dial(client.Options{HostPort: d.temporal})
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func (d site) client(t testing.TB) client.Client {
 }
 
 // activityNames returns the names of the activities in a rollout's history, in the order in which they were scheduled.
-func (d site) activityNames(t testing.TB, id string) []string {
+func (d instance) activityNames(t testing.TB, id string) []string {
 	t.Helper()
 	var names []string
 	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -55,7 +55,7 @@ func (d site) activityNames(t testing.TB, id string) []string {
 }
 
 // missedHeartbeats returns the event ids of a rollout's activities that were retried after a heartbeat timeout.
-func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
+func (d instance) missedHeartbeats(t testing.TB, id string) []int64 {
 	t.Helper()
 	var missed []int64
 	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -72,7 +72,7 @@ func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
 
 // requireTakenOver checks that the next worker took over at once, without a heartbeat timeout. It checks nothing if the worker was away for
 // four seconds or longer, since a heartbeat may then time out before the worker has started.
-func (d site) requireTakenOver(t testing.TB, id string, away time.Duration) {
+func (d instance) requireTakenOver(t testing.TB, id string, away time.Duration) {
 	t.Helper()
 	if missed := d.missedHeartbeats(t, id); away < 4*time.Second {
 		require.Empty(t, missed, "the next worker takes over at once")
@@ -81,7 +81,7 @@ func (d site) requireTakenOver(t testing.TB, id string, away time.Duration) {
 
 // history returns a rollout's history and Temporal's description of its pending activities. raw is as stored, and plain has all payloads
 // decrypted.
-func (d site) history(t testing.TB, id string) (raw, plain []byte) {
+func (d instance) history(t testing.TB, id string) (raw, plain []byte) {
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func (d site) history(t testing.TB, id string) (raw, plain []byte) {
 		raw = append(raw, stored...)
 		require.NoError(t, proxy.VisitPayloads(t.Context(), m, proxy.VisitPayloadsOptions{
 			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
-				opened, err := opened(temporalx.Codecs(key), payloads)
+				opened, err := decodePayloads(temporalx.Codecs(key), payloads)
 				for _, p := range opened {
 					plain = append(append(plain, p.GetData()...), '\n')
 				}
@@ -112,7 +112,7 @@ func (d site) history(t testing.TB, id string) (raw, plain []byte) {
 	return raw, plain
 }
 
-func opened(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+func decodePayloads(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	for _, c := range codecs {
 		var err error
 		if payloads, err = c.Decode(payloads); err != nil {
@@ -123,7 +123,7 @@ func opened(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*c
 }
 
 // workflows returns the ids of all rollout workflows, open and closed.
-func (d site) workflows(t testing.TB) []string {
+func (d instance) workflows(t testing.TB) []string {
 	t.Helper()
 	list, err := d.client(t).ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 		Query: "WorkflowType = '" + rollout.WorkflowName + "'",
@@ -137,7 +137,7 @@ func (d site) workflows(t testing.TB) []string {
 }
 
 // sandboxes returns the control sockets of the sandboxes in the data folder, without those of warm sandboxes.
-func (d site) sandboxes(t testing.TB) []string {
+func (d instance) sandboxes(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "*", "control.sock"))
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 }
 
 // agentStarts returns how often the process of the agent has started, according to its log.
-func (d site) agentStarts(t testing.TB, result rollout.Result) int {
+func (d instance) agentStarts(t testing.TB, result rollout.Result) int {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(d.data, "store", result.Links["opencode"]))
 	require.NoError(t, err, "links: %v", result.Links)

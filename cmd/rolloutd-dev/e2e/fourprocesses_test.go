@@ -7,16 +7,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 )
 
-// apart is a rolloutd deployment of four processes on one host with one data folder.
-type apart struct {
-	site
+// fourProcesses is a rolloutd of four processes on one host with one data folder.
+type fourProcesses struct {
+	instance
 	t     testing.TB // the processes stop when this test ends
 	roles map[string]*role
-	links map[string]*deadpathtest.Link // by name of the connection; empty unless apartOptions.linked is set
+	links map[string]*deadpathtest.Link // by name of the connection; empty unless fourProcessesOptions.linked is set
 }
 
-// apartOptions are the differences from a deployment that an operator starts.
-type apartOptions struct {
+// fourProcessesOptions are the differences from the processes that an operator starts.
+type fourProcessesOptions struct {
 	modelURL string   // URL of endpoint "scripted"
 	linked   bool     // connections between roles and to the model use links that the test can break
 	env      []string // additional environment of all processes
@@ -34,11 +34,11 @@ type role struct {
 	metrics string
 }
 
-func startApart(t testing.TB, o apartOptions) *apart {
+func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 	t.Helper()
 	p := freePorts(t, 8)
 	data := dataFolder(t)
-	a := &apart{site: site{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*deadpathtest.Link{}}
+	a := &fourProcesses{instance: instance{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*deadpathtest.Link{}}
 	by := func(_, address string) string { return address }
 	var workerEnv []string
 	if o.linked {
@@ -85,14 +85,14 @@ func startApart(t testing.TB, o apartOptions) *apart {
 }
 
 // link starts a link to an address and returns the address of the link.
-func (a *apart) link(name, address string) string {
+func (a *fourProcesses) link(name, address string) string {
 	l := deadpathtest.New(a.t, address)
 	a.links[name] = l
 	return l.Address()
 }
 
 // start starts a role and waits until it is ready.
-func (a *apart) start(name string) {
+func (a *fourProcesses) start(name string) {
 	a.t.Helper()
 	r := a.roles[name]
 	r.process = startProcess(a.t, r.env, r.binary, r.args...)

@@ -13,22 +13,22 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// joiner is a client of one rollout over /ws, whose connections can be cut.
-type joiner struct {
+// rolloutClient is a client of one rollout over /ws, whose connections can be cut.
+type rolloutClient struct {
 	url, episode, rollout string
 	// reading limits how many clients read a message at the same time, so that the test does not hold hundreds of results in memory.
 	reading chan struct{}
 }
 
-// joined is one connection of a joiner.
-type joined struct {
+// rolloutConn is one connection of a rolloutClient.
+type rolloutConn struct {
 	*websocket.Conn
 	bytes   *cutConn
 	reading chan struct{}
 }
 
 // dial connects. The connection is cut after send bytes sent or receive bytes received, including the bytes of the handshake.
-func (j joiner) dial(ctx context.Context, send, receive int) (*joined, error) {
+func (j rolloutClient) dial(ctx context.Context, send, receive int) (*rolloutConn, error) {
 	cut := &cutConn{send: send, receive: receive}
 	d := websocket.Dialer{NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		var err error
@@ -40,12 +40,12 @@ func (j joiner) dial(ctx context.Context, send, receive int) (*joined, error) {
 		return nil, err
 	}
 	_ = resp.Body.Close()
-	return &joined{c, cut, j.reading}, nil
+	return &rolloutConn{c, cut, j.reading}, nil
 }
 
 // untilCut requests the rollout's result over a connection that is cut. The first request times out. It returns an error if the connection is
 // not cut.
-func (j joiner) untilCut(ctx context.Context, send, receive int) error {
+func (j rolloutClient) untilCut(ctx context.Context, send, receive int) error {
 	c, err := j.dial(ctx, send, receive)
 	if err != nil {
 		return nil // cut in the handshake
@@ -60,7 +60,7 @@ func (j joiner) untilCut(ctx context.Context, send, receive int) error {
 
 // askTwice resets, requests the result with a timeout of one second and then with a long timeout, and returns the result. It calls asked
 // after it has sent the second request.
-func (j joiner) askTwice(c *joined, asked func()) (string, error) {
+func (j rolloutClient) askTwice(c *rolloutConn, asked func()) (string, error) {
 	if _, err := c.ask(j.reset(false)); err != nil {
 		return "", err
 	}
@@ -74,9 +74,9 @@ func (j joiner) askTwice(c *joined, asked func()) (string, error) {
 	return c.read()
 }
 
-// again connects after a cut, sends the question and returns the text of the tool result. It attaches to its episode if the server has the
+// reconnect connects after a cut, sends the question and returns the text of the tool result. It attaches to its episode if the server has the
 // episode.
-func (j joiner) again(ctx context.Context, question any) (string, error) {
+func (j rolloutClient) reconnect(ctx context.Context, question any) (string, error) {
 	c, err := j.dial(ctx, unbounded, unbounded)
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func (j joiner) again(ctx context.Context, question any) (string, error) {
 // patienceS is a timeout_s that is longer than any rollout of these tests.
 const patienceS = 900
 
-func (j joiner) reset(attach bool) args {
+func (j rolloutClient) reset(attach bool) args {
 	data := args{"episode_id": j.episode}
 	if attach {
 		data["attach"] = true
@@ -114,11 +114,11 @@ func (j joiner) reset(attach bool) args {
 	return args{"type": "reset", "data": data}
 }
 
-func (j joiner) run(seconds int) args {
+func (j rolloutClient) run(seconds int) args {
 	return step("run_rollout", args{"instruction": "take ages", "endpoint": "scripted", "rollout_id": j.rollout}, seconds)
 }
 
-func (j joiner) finalize() args {
+func (j rolloutClient) finalize() args {
 	return step("finalize_rollout", args{"rollout_id": j.rollout, "wait_s": patienceS}, patienceS)
 }
 
@@ -126,14 +126,14 @@ func step(tool string, a args, seconds int) args {
 	return args{"type": "step", "data": args{"tool_name": tool, "metadata": args{"timeout_s": seconds}, "arguments": a}}
 }
 
-func (c *joined) ask(frame any) (string, error) {
+func (c *rolloutConn) ask(frame any) (string, error) {
 	if err := c.WriteJSON(frame); err != nil {
 		return "", err
 	}
 	return c.read()
 }
 
-func (c *joined) read() (string, error) {
+func (c *rolloutConn) read() (string, error) {
 	_ = c.SetReadDeadline(time.Now().Add(patienceS * time.Second))
 	_, message, err := c.NextReader()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func TestEachOfFourProcessesIsKilled(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
-	set := startApart(t, apartOptions{modelURL: model.url})
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
 	for _, role := range []string{"worker", "gateway", "serve", "temporal"} {
 		t.Run(role, func(t *testing.T) {
 			id := start(t, set.url, args{
@@ -40,7 +40,7 @@ func TestEachOfFourProcessesIsKilled(t *testing.T) {
 // A host accepts only one worker: each of two workers would take over the activities of the other as those of a dead worker.
 func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
 	t.Parallel()
-	set := startApart(t, apartOptions{})
+	set := startFourProcesses(t, fourProcessesOptions{})
 	worker := set.roles["worker"]
 	second := startProcess(t, append(worker.env, "ROLLOUTD_METRICS_LISTEN="+freePorts(t, 1)[0]), worker.binary, worker.args...)
 	select {
