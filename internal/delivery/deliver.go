@@ -103,10 +103,10 @@ func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.Del
 		return err
 	}
 	if n := g.longest(); spec.MaxTokens > 0 && n >= spec.MaxTokens {
-		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, spec.MaxTokens)
+		return fault.Wrap(fault.Conflict, errTooLong, "a sequence has %d tokens: it must have fewer than %d", n, spec.MaxTokens)
 	}
 	if v := g.versions(); spec.OneVersion && len(v) > 1 {
-		return fault.Wrap(fault.Conflict, errMixed, "sampled by %d versions of the weights, among them %q and %q, want one", len(v), v[0], v[len(v)-1])
+		return fault.Wrap(fault.Conflict, errMixed, "the group must have one version of the weights, got %d, among them %q and %q", len(v), v[0], v[len(v)-1])
 	}
 	if spec.MaxVersionLag != nil {
 		err := fresh(ctx, s, g, int64(*spec.MaxVersionLag))
@@ -130,7 +130,7 @@ func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 	}
 	if lag := int64(status.Step) - version; status.BatchSize > 0 && lag > most {
 		g.Lag = &lag
-		return fault.Wrap(fault.Conflict, errStale, "version %d is %d versions behind the trainer's step %d, want at most %d", version, lag, status.Step, most)
+		return fault.Wrap(fault.Conflict, errStale, "the group must be at most %d versions behind the trainer's step %d: its version %d is %d behind", most, status.Step, version, lag)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (d *Deliverer) record(ctx context.Context, out Outbox, r rollout.Delivery, 
 func (d *Deliverer) sink(name string) (Named, error) {
 	s, ok := d.Sinks[name]
 	if !ok {
-		return s, fault.Field("sink", "no sink %q is configured: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "))
+		return s, fault.Field("sink", "no sink %q is configured: must be one of %s", name, strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "))
 	}
 	return s, nil
 }

@@ -170,7 +170,7 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 
 	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g", Sink: "x"})
 	require.True(t, fault.Is(err, fault.Invalid))
-	require.ErrorContains(t, err, `no sink "x" is configured: want one of s`)
+	require.ErrorContains(t, err, `no sink "x" is configured: must be one of s`)
 	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "none", Sink: "s"})
 	require.True(t, fault.Is(err, fault.NotFound))
 }
@@ -235,7 +235,7 @@ func TestTooLongSequences(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rollout.DeliverySkipped, d.State)
 	require.True(t, d.TooLong)
-	require.Contains(t, d.Reason, "a sequence of 3 tokens, want fewer than 3")
+	require.Contains(t, d.Reason, "a sequence has 3 tokens: it must have fewer than 3")
 	require.Empty(t, r.sink.taken)
 	r.finish(t, "h", 6, good, good)
 	d, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "h", Sink: "s", MaxTokens: 4})
@@ -261,7 +261,7 @@ func TestGroupsOfOneVersion(t *testing.T) {
 		require.Equal(t, c.mixed, d.Mixed, id)
 		require.Equal(t, c.mixed, d.State == rollout.DeliverySkipped, id)
 		if c.mixed {
-			require.Equal(t, `sampled by 2 versions of the weights, among them "a" and "b", want one: mixed versions`, d.Reason)
+			require.Equal(t, `the group must have one version of the weights, got 2, among them "a" and "b": mixed versions`, d.Reason)
 		}
 	}
 }
@@ -296,5 +296,5 @@ func TestStaleGroups(t *testing.T) {
 	}
 	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 10, State: rollout.DeliverySkipped})
 	require.NoError(t, err)
-	require.Equal(t, "version 7 is 3 versions behind the trainer's step 10, want at most 2: stale", page.Deliveries[0].Reason)
+	require.Equal(t, "the group must be at most 2 versions behind the trainer's step 10: its version 7 is 3 behind: stale", page.Deliveries[0].Reason)
 }

@@ -152,7 +152,7 @@ func TestCapacityCountsResources(t *testing.T) {
 	release()
 	_, err = c.Claim(t.Context(), "huge.1", memory(10_001))
 	require.Equal(t, fault.Exhausted, fault.KindOf(err))
-	require.ErrorContains(t, err, "more than this host has")
+	require.ErrorContains(t, err, "MiB of disk, more than this host has: ")
 }
 
 // A large sandbox waits for capacity, blocks later claims until it has it, and gives up after a minute.

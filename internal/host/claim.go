@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources)
 		return func() {}, nil
 	}
 	if !size.Within(c.o.Total) {
-		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %+v, more than this host has: %+v", id, size, c.o.Total)
+		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has: %s", id, inWords(size), inWords(c.o.Total))
 	}
 	mine := c.enqueue(id, size)
 	release = func() { c.dequeue(mine) }
@@ -38,7 +39,7 @@ func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources)
 		case err == nil && c.o.Drain.On():
 			err = fault.New(fault.Exhausted, "this host is drained")
 		case err == nil && time.Since(begun) > longestStay:
-			err = fault.New(fault.Exhausted, "sandbox %s asks for %+v, more than this host has left of %+v", id, size, c.o.Total)
+			err = fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has left of %s", id, inWords(size), inWords(c.o.Total))
 		}
 		if err == nil {
 			err = waitFor(ctx, released, fullPause)
@@ -48,6 +49,10 @@ func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources)
 			return nil, err
 		}
 	}
+}
+
+func inWords(r rollout.Resources) string {
+	return fmt.Sprintf("%g cores, %d MiB of memory and %d MiB of disk", r.CPU, r.MemoryMiB, r.DiskMiB)
 }
 
 func (c *Capacity) enqueue(id string, size rollout.Resources) *claim {

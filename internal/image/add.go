@@ -107,7 +107,7 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 		return Image{}, nil, invalid(err, "configuration")
 	}
 	if n := len(config.RootFS.DiffIDs); n > s.o.Limits.Layers {
-		return Image{}, nil, fault.New(fault.Invalid, "image: %d layers; at most %d", n, s.o.Limits.Layers)
+		return Image{}, nil, fault.New(fault.Invalid, "image: must have at most %d layers, got %d", s.o.Limits.Layers, n)
 	}
 	id, err := img.ConfigName()
 	if err != nil {
@@ -115,12 +115,12 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	}
 	layers, err := img.Layers()
 	if err != nil || len(layers) != len(config.RootFS.DiffIDs) {
-		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("%d layers, but digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
+		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("it has %d layers, but digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
 	}
 	record := recordOf(config, id)
 	for _, d := range config.RootFS.DiffIDs {
 		if data, err := hex.DecodeString(d.Hex); d.Algorithm != "sha256" || err != nil || len(data) != sha256.Size {
-			return record, nil, fault.New(fault.Invalid, "image: layer digest %q", d)
+			return record, nil, fault.New(fault.Invalid, "image: the digest of a layer must be sha256: and 64 hex digits, got %q", d)
 		}
 	}
 	if p := platform(); record.Arch != "" && record.Arch != p.Architecture || record.OS != "" && record.OS != p.OS {
@@ -250,7 +250,7 @@ func (s *Store) sum(i *Image) error {
 		i.Entries += l.Entries
 	}
 	if i.Bytes > s.o.Limits.Bytes || i.Entries > s.o.Limits.Entries {
-		return fault.New(fault.Invalid, "image: %d bytes in %d entries; at most %d bytes in %d entries", i.Bytes, i.Entries, s.o.Limits.Bytes, s.o.Limits.Entries)
+		return fault.New(fault.Invalid, "image: must have at most %d bytes in %d entries, got %d bytes in %d entries", s.o.Limits.Bytes, s.o.Limits.Entries, i.Bytes, i.Entries)
 	}
 	return nil
 }

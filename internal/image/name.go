@@ -21,11 +21,11 @@ func ParseName(image string) (string, error) {
 
 func parse(image string, options ...name.Option) (name.Reference, error) {
 	if image == "" || len(image) > maxName {
-		return nil, fault.Field("image", "want a name of 1 to %d bytes, got %d", maxName, len(image))
+		return nil, fault.Field("image", "must be a name of 1 to %d bytes, got %d bytes", maxName, len(image))
 	}
 	ref, err := name.ParseReference(image, options...)
 	if err != nil {
-		return nil, fault.Field("image", "want a name like python:3.12-slim or ghcr.io/owner/name@sha256:…: %v", err)
+		return nil, fault.Field("image", "must be a name like python:3.12-slim or ghcr.io/owner/name@sha256:…: %v", err)
 	}
 	return ref, nil
 }

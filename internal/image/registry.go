@@ -164,7 +164,7 @@ func imageOf(d *remote.Descriptor) (v1.Image, error) {
 func checkConfig(i v1.Image) error {
 	m, err := i.Manifest()
 	if err == nil && m.Config.Size > maxDocument {
-		err = fault.New(fault.Invalid, "image: a configuration of %d bytes; at most %d", m.Config.Size, maxDocument)
+		err = fault.New(fault.Invalid, "image: its configuration must have at most %d bytes, got %d", maxDocument, m.Config.Size)
 	}
 	return err
 }

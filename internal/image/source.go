@@ -39,7 +39,7 @@ func (s *Store) openPath(ctx context.Context, path, temp string) (v1.Image, erro
 	}
 	if docker {
 		i, err := tarball.ImageFromPath(path, nil)
-		return i, fault.Wrap(fault.Invalid, err, "image: archive %s (want one image of docker save)", path)
+		return i, fault.Wrap(fault.Invalid, err, "image: %s must be an archive of docker save with one image", path)
 	}
 	if err := s.untarLayout(ctx, path, temp); err != nil {
 		return nil, err

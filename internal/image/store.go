@@ -134,7 +134,7 @@ func notHere(image string) error {
 func (s *Store) resolve(image string) (string, error) {
 	if id, ok := strings.CutPrefix(image, "sha256:"); ok {
 		if data, err := hex.DecodeString(id); err != nil || len(data) != sha256.Size {
-			return "", fault.Field("image", "want sha256: and 64 hex digits, got %q", image)
+			return "", fault.Field("image", "must be sha256: and 64 hex digits, got %q", image)
 		}
 		return strings.ToLower(image), nil
 	}

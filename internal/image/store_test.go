@@ -132,7 +132,7 @@ func TestRefused(t *testing.T) {
 		host + "/missing:1":                            "does not have it",
 		host + "/ok@sha256:" + strings.Repeat("0", 64): "does not have it",
 		foreign: "riscv64",
-		"a b":   "want a name",
+		"a b":   "must be a name",
 	} {
 		s := open(t, image.Options{})
 		for what, err := range map[string]error{"check": s.Check(t.Context(), name), "pull": pull(t, s, name)} {

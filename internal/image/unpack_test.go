@@ -240,7 +240,7 @@ func TestBoundsOfAnImage(t *testing.T) {
 	require.ErrorContains(t, err, "more than 2000 bytes")
 	nothingIn(t, s)
 	_, err = importOf(t, s, []entry{file("a", "1")}, []entry{file("b", "2")}, []entry{file("c", "3")})
-	require.ErrorContains(t, err, "3 layers; at most 2")
+	require.ErrorContains(t, err, "must have at most 2 layers, got 3")
 }
 
 // A layer whose content does not match its digest is refused.

@@ -41,7 +41,7 @@ func ParseKey(s string) (Key, error) {
 		b, err = base64.StdEncoding.DecodeString(s)
 	}
 	if err != nil || len(b) != KeySize {
-		return Key{}, errors.New("encryption key: want 64 hex digits or base64 of 32 bytes")
+		return Key{}, errors.New("encryption key: must be 64 hex digits or base64 of 32 bytes")
 	}
 	var k Key
 	copy(k.b[:], b)

@@ -48,18 +48,18 @@ func explain(err error) error {
 	}
 	for _, c := range credentials {
 		if strings.Contains(err.Error(), c.says) {
-			return fault.Wrap(fault.Unauthorized, err, "no usable credentials for the store (%s)", c.want)
+			return fault.Wrap(fault.Unauthorized, err, "no usable credentials for the store ; it needs %s", c.needs)
 		}
 	}
 	return fault.Wrap(fault.Unavailable, err, "the store does not answer as it should")
 }
 
-const azureWants = "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
+const azureNeeds = "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
 
 // credentials are what the libraries say without any; they have no types for it.
-var credentials = []struct{ says, want string }{
+var credentials = []struct{ says, needs string }{
 	{"get credentials", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role"},
 	{"private key should be a PEM", "GOOGLE_APPLICATION_CREDENTIALS with the path of a key file, or the machine's role"},
-	{"DefaultAzureCredential", azureWants},
-	{"not permitted for non TLS protected", azureWants},
+	{"DefaultAzureCredential", azureNeeds},
+	{"not permitted for non TLS protected", azureNeeds},
 }

@@ -62,7 +62,7 @@ func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 		return nil, nil, fmt.Errorf("encode record: %w", err)
 	}
 	if h.size() > maxBody-len(start) {
-		return nil, nil, fmt.Errorf("encode record: %d bytes are too many", h.size())
+		return nil, nil, fmt.Errorf("encode record: must have at most %d bytes, got %d", maxBody-len(start), h.size())
 	}
 	return h, newFrame(start, request, front, back, prompt, ids, logprobs), nil
 }

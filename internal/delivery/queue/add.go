@@ -71,7 +71,7 @@ func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added,
 	}
 	buffered := st.registered(env) && s.Sequences < st.Envs[env].GroupSize
 	if r := st.Registration; !buffered && r != nil && !fits(s.Sequences, r.BatchSize) {
-		return Added{}, fault.Field("tokens", "a group of %d sequences can never fill a batch of %d: want a divisor of the batch size", s.Sequences, r.BatchSize)
+		return Added{}, fault.Field("tokens", "a group of %d sequences can never fill a batch of %d: their number must be a divisor of the batch size", s.Sequences, r.BatchSize)
 	}
 	id, err := tx.Bucket(payloads).NextSequence()
 	if err != nil {
@@ -90,7 +90,7 @@ func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added,
 		return Added{}, err
 	}
 	if n := len(bufferOf(*all, env)); n > maxBuffered {
-		return Added{}, fault.New(fault.Exhausted, "%d groups of environment %d wait for others to have the group size of %d", n, env, st.Envs[env].GroupSize)
+		return Added{}, fault.New(fault.Exhausted, "the buffer of environment %d is full: %d groups wait for others that complete the group size of %d", env, n, st.Envs[env].GroupSize)
 	}
 	return Added{Buffered: true, Waiting: waiting(*all, env)}, nil
 }

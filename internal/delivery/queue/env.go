@@ -41,7 +41,7 @@ const maxEnvs = 4096
 func (q *Queue) Register(r Registration) error {
 	switch {
 	case r.BatchSize < 1:
-		return fault.Field("batch_size", "want at least 1 sequence, got %d", r.BatchSize)
+		return fault.Field("batch_size", "must be at least 1, got %d", r.BatchSize)
 	case r.StartingStep < 0:
 		return fault.Field("starting_step", "must not be negative, got %d", r.StartingStep)
 	}
@@ -120,15 +120,15 @@ func (q *Queue) checkEnv(e Env) error {
 	size := q.st.Registration.BatchSize
 	switch {
 	case !fits(e.GroupSize, size):
-		return fault.Field("group_size", "groups of %d sequences can never fill a batch of %d: want a divisor of the batch size", e.GroupSize, size)
+		return fault.Field("group_size", "must be a divisor of the batch size %d, got %d", size, e.GroupSize)
 	case math.IsNaN(e.Weight) || math.IsInf(e.Weight, 0):
-		return fault.Field("weight", "want a finite number, got %v", e.Weight)
+		return fault.Field("weight", "must be a finite number, got %v", e.Weight)
 	case e.MaxTokens < 0:
 		return fault.Field("max_token_length", "must not be negative, got %d", e.MaxTokens)
 	case e.Minimum != nil && !(*e.Minimum >= 0 && *e.Minimum <= 1):
-		return fault.Field("min_batch_allocation", "want a share from 0 to 1, got %v", *e.Minimum)
+		return fault.Field("min_batch_allocation", "must be a number from 0 to 1, got %v", *e.Minimum)
 	case len(q.st.Envs) >= maxEnvs:
-		return fault.New(fault.Exhausted, "%d environments are registered, at most %d can be: reset the data", len(q.st.Envs), maxEnvs)
+		return fault.New(fault.Exhausted, "%d environments are registered, which is the maximum: remove them with GET /reset_data", len(q.st.Envs))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -119,9 +120,22 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 func wrongType(err error) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) && t.Field != "" {
-		return fault.Field(t.Field, "want %s, got %s", t.Type, t.Value)
+		return fault.Field(t.Field, "must be %s, got %s", typeName(t.Type), t.Value)
 	}
-	return fault.Field("body", "want a JSON object: %v", err)
+	return fault.Field("body", "must be a JSON object: %v", err)
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	default:
+		return "a list of strings"
+	}
 }
 
 func asField(err error, f **fault.Error) bool { return errors.As(err, f) && (*f).Field != "" }
@@ -137,7 +151,7 @@ func required[T any](name string, v *T) error {
 // small refuses unrealistic numbers, whose sums could overflow.
 func small(name string, v int) error {
 	if v > math.MaxInt32 || v < math.MinInt32 {
-		return fault.Field(name, "want at most %d, got %d", math.MaxInt32, v)
+		return fault.Field(name, "must be a whole number from %d to %d, got %d", math.MinInt32, math.MaxInt32, v)
 	}
 	return nil
 }

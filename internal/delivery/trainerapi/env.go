@@ -29,7 +29,7 @@ func (b registerEnvBody) env() (queue.Env, error) {
 		return queue.Env{}, err
 	}
 	if len(*b.Name) > maxName {
-		return queue.Env{}, fault.Field("desired_name", "want at most %d bytes", maxName)
+		return queue.Env{}, fault.Field("desired_name", "must have at most %d bytes, got %d", maxName, len(*b.Name))
 	}
 	err = errors.Join(small("max_token_length", *b.MaxTokens), small("group_size", *b.GroupSize))
 	return queue.Env{Name: *b.Name, MaxTokens: *b.MaxTokens, Weight: *b.Weight, GroupSize: *b.GroupSize, Minimum: b.Minimum}, err
@@ -115,7 +115,7 @@ const maxKey = 200
 func keyOf(r *http.Request) (string, error) {
 	key := r.Header.Get(keyHeader)
 	if len(key) > maxKey || bytes.ContainsAny([]byte(key), "\r\n") {
-		return "", fault.Field(keyHeader, "want at most %d bytes", maxKey)
+		return "", fault.Field(keyHeader, "must have at most %d bytes and no line breaks", maxKey)
 	}
 	return key, nil
 }

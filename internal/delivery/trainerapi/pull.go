@@ -56,7 +56,7 @@ func (s *server) push(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	if !rawjson.IsObject(body) || !rawjson.Nestable(body) || !json.Valid(body) {
-		err = fault.Field("body", "want a JSON object")
+		err = fault.Field("body", "must be a JSON object")
 	} else {
 		err = s.q.Push(name, queue.Item{Key: key, Payload: body})
 	}
@@ -72,7 +72,7 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request) {
 	name, err := queueName(r)
 	most, e := strconv.Atoi(cmp.Or(r.URL.Query().Get("max"), "1"))
 	if err == nil && (e != nil || most < 1 || most > maxPull) {
-		err = fault.Field("max", "want a whole number from 1 to %d, got %q", maxPull, r.URL.Query().Get("max"))
+		err = fault.Field("max", "must be a whole number from 1 to %d, got %q", maxPull, r.URL.Query().Get("max"))
 	}
 	if err != nil {
 		s.refuse(w, err)

@@ -49,13 +49,13 @@ func (s *scanner) null() bool {
 	return false
 }
 
-// broken returns the error for a text that is not the expected JSON.
-func (s *scanner) broken(field, want string) error {
+// broken returns the error for a text that is not the JSON that the field must be or have.
+func (s *scanner) broken(field, must string) error {
 	rest := s.b[min(s.i, len(s.b)):]
 	if len(rest) > 12 {
 		rest = rest[:12]
 	}
-	return fault.Field(field, "want %s at byte %d, got %q", want, s.i, rest)
+	return fault.Field(field, "%s, got %q at byte %d", must, rest, s.i)
 }
 
 // key reads the name of a member and its colon.
@@ -66,10 +66,10 @@ func (s *scanner) key() (string, error) {
 	}
 	var name string
 	if err := json.Unmarshal(raw, &name); err != nil {
-		return "", s.broken("body", "a string")
+		return "", s.broken("body", "must have valid names of members")
 	}
 	if !s.take(':') {
-		return "", s.broken("body", "a colon")
+		return "", s.broken("body", "must have a colon after the name of a member")
 	}
 	return name, nil
 }
@@ -79,7 +79,7 @@ func (s *scanner) text() ([]byte, error) {
 	s.space()
 	start := s.i
 	if !s.take('"') {
-		return nil, s.broken("body", "a string")
+		return nil, s.broken("body", "must have the name of a member in quotes")
 	}
 	for ; s.i < len(s.b); s.i++ {
 		switch s.b[s.i] {
@@ -90,7 +90,7 @@ func (s *scanner) text() ([]byte, error) {
 			return s.b[start:s.i], nil
 		}
 	}
-	return nil, s.broken("body", "the end of a string")
+	return nil, s.broken("body", "must have a quote at the end of each string")
 }
 
 // value reads and checks any value: strings, numbers and nesting.
@@ -106,7 +106,7 @@ func (s *scanner) value(field string) ([]byte, error) {
 			s.i--
 		case '[', '{':
 			if depth++; depth > maxDepth {
-				return nil, fault.Field(field, "has more than %d levels", maxDepth)
+				return nil, fault.Field(field, "must have at most %d levels of nesting", maxDepth)
 			}
 			continue
 		case ']', '}':
@@ -133,7 +133,7 @@ func (s *scanner) checked(field string, start int) ([]byte, error) {
 	raw := s.b[start:s.i]
 	if !json.Valid(raw) {
 		s.i = start
-		return nil, s.broken(field, "JSON (a number must be finite)")
+		return nil, s.broken(field, "must be JSON with finite numbers")
 	}
 	return raw, nil
 }
@@ -141,14 +141,14 @@ func (s *scanner) checked(field string, start int) ([]byte, error) {
 // list reads a list and calls each for every element, at most most of them.
 func (s *scanner) list(field string, most int, each func(n int) error) (n int, err error) {
 	if !s.take('[') {
-		return 0, s.broken(field, "a list")
+		return 0, s.broken(field, "must be a list")
 	}
 	if s.take(']') {
 		return 0, nil
 	}
 	for {
 		if n == most {
-			return 0, fault.Field(field, "has more than %d elements", most)
+			return 0, fault.Field(field, "must have at most %d elements", most)
 		}
 		if err := each(n); err != nil {
 			return 0, err
@@ -158,7 +158,7 @@ func (s *scanner) list(field string, most int, each func(n int) error) (n int, e
 			return n, nil
 		}
 		if !s.take(',') {
-			return 0, s.broken(at(field, n), "a comma or the end of the list")
+			return 0, s.broken(at(field, n-1), "must be followed by a comma or the end of the list")
 		}
 	}
 }
@@ -173,7 +173,7 @@ func at(field string, indices ...int) string {
 // ints checks a list of whole numbers from least to most and counts them.
 func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	if !s.take('[') {
-		return 0, s.broken(field, "a list of whole numbers")
+		return 0, s.broken(field, "must be a list of whole numbers")
 	}
 	if s.take(']') {
 		return 0, nil
@@ -188,15 +188,15 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 		digits := s.digits()
 		if digits == 0 || digits > 1 && s.b[s.i-digits] == '0' {
 			s.i = start
-			return 0, s.broken(at(field, n), "a whole number")
+			return 0, s.broken(at(field, n), "must be a whole number")
 		}
 		if digits > smallDigits {
 			v, err := strconv.ParseInt(string(s.b[start:s.i]), 10, 64)
 			if err != nil || v < least || v > most {
-				return 0, fault.Field(at(field, n), "want a whole number from %d to %d, got %.30s", least, most, s.b[start:s.i])
+				return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %.30s", least, most, s.b[start:s.i])
 			}
 		} else if s.b[start] == '-' && least == 0 {
-			return 0, fault.Field(at(field, n), "want a whole number from %d to %d, got %s", least, most, s.b[start:s.i])
+			return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %s", least, most, s.b[start:s.i])
 		}
 		n++
 		switch {
@@ -205,7 +205,7 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 			return n, nil
 		default:
 			s.i = start
-			return 0, s.broken(at(field, n-1), "a whole number")
+			return 0, s.broken(at(field, n-1), "must be a whole number")
 		}
 	}
 }
@@ -291,7 +291,7 @@ func (s *scanner) digits() int {
 // floats checks a list of finite numbers and counts them.
 func (s *scanner) floats(field string) (n int, err error) {
 	if !s.take('[') {
-		return 0, s.broken(field, "a list of numbers")
+		return 0, s.broken(field, "must be a list of numbers")
 	}
 	if s.take(']') {
 		return 0, nil
@@ -307,7 +307,7 @@ func (s *scanner) floats(field string) (n int, err error) {
 		case s.take(']'):
 			return n, nil
 		default:
-			return 0, s.broken(at(field, n-1), "a finite number")
+			return 0, s.broken(at(field, n-1), "must be a finite number")
 		}
 	}
 }
@@ -339,7 +339,7 @@ func (s *scanner) float(field string, n int) error {
 	}
 	if !ok {
 		s.i = start
-		return s.broken(at(field, n), "a finite number")
+		return s.broken(at(field, n), "must be a finite number")
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func parseScored(body []byte) (scored, error) {
 	}
 	end := s.i
 	if s.space(); s.i != len(s.b) {
-		return scored{}, s.broken("body", "the end")
+		return scored{}, s.broken("body", "must have nothing after the object")
 	}
 	if err := g.check(); err != nil {
 		return scored{}, err
@@ -53,7 +53,7 @@ func parseScored(body []byte) (scored, error) {
 func (s *scanner) group() (*parsed, error) {
 	g := &parsed{lengths: map[string][]int{}, raw: map[string][]byte{}, scores: -1}
 	if !s.take('{') {
-		return nil, s.broken("body", "an object")
+		return nil, s.broken("body", "must be a JSON object")
 	}
 	if s.take('}') {
 		return g, nil
@@ -74,7 +74,7 @@ func (s *scanner) group() (*parsed, error) {
 			return g, nil
 		}
 		if !s.take(',') {
-			return nil, s.broken("body", "a comma or the end of the object")
+			return nil, s.broken("body", "must have a comma or the end of the object after each member")
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (s *scanner) envID(g *parsed) error {
 	}
 	g.env = nil
 	if err := json.Unmarshal(raw, &g.env); err != nil || g.env != nil && (*g.env < 0 || *g.env > math.MaxInt32) {
-		return fault.Field("env_id", "want a whole number from 0 to %d, or null, got %.30s", math.MaxInt32, raw)
+		return fault.Field("env_id", "must be a whole number from 0 to %d, or null, got %.30s", math.MaxInt32, raw)
 	}
 	return nil
 }
@@ -141,10 +141,10 @@ func (g *parsed) check() error {
 	}
 	tokens := g.lengths["tokens"]
 	if len(tokens) == 0 {
-		return fault.Field("tokens", "want at least one sequence")
+		return fault.Field("tokens", "must have at least one sequence")
 	}
 	if g.scores != len(tokens) {
-		return fault.Field("scores", "%d scores for %d sequences: want one each", g.scores, len(tokens))
+		return fault.Field("scores", "must have one score for each of the %d sequences, got %d", len(tokens), g.scores)
 	}
 	for _, name := range []string{"masks", "inference_logprobs", "advantages", "ref_logprobs"} {
 		lengths, ok := g.lengths[name]
@@ -153,11 +153,11 @@ func (g *parsed) check() error {
 			continue // Atropos' environments send empty lists for missing members
 		}
 		if len(lengths) != len(tokens) {
-			return fault.Field(name, "%d lists for %d sequences: want one each", len(lengths), len(tokens))
+			return fault.Field(name, "must have one list for each of the %d sequences, got %d", len(tokens), len(lengths))
 		}
 		for i, n := range lengths {
 			if n != tokens[i] && !(name == "advantages" || name == "ref_logprobs") {
-				return fault.Field(at(name, i), "%d values for %d tokens: want one each", n, tokens[i])
+				return fault.Field(at(name, i), "must have one value for each of the %d tokens, got %d", tokens[i], n)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func checkForm(name string, raw []byte) error {
 	case "messages":
 		var all [][]map[string]json.RawMessage
 		if json.Unmarshal(raw, &all) != nil {
-			return fault.Field(name, "want a list of lists of messages, or null")
+			return fault.Field(name, "must be a list of lists of messages, or null")
 		}
 		for i, list := range all {
 			for k, m := range list {
@@ -218,7 +218,7 @@ func checkForm(name string, raw []byte) error {
 		return nil
 	}
 	if json.Unmarshal(raw, form) != nil {
-		return fault.Field(name, "want %s, or null, got %.30s", formName(name), raw)
+		return fault.Field(name, "must be %s, or null, got %.30s", formName(name), raw)
 	}
 	return nil
 }

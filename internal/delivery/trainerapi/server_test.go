@@ -166,23 +166,23 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	for body, why := range map[string]string{
-		groupOf(1, 2147483648, ""):                                    "tokens[0][2]: want a whole number from 0 to 2147483647, got 2147483648",
-		strings.Replace(groupOf(1, 1, ""), "0.5", "NaN", 1):           `scores[0]: want a finite number at byte`,
-		strings.Replace(groupOf(1, 1, ""), "0.5", "-Infinity", 1):     `scores[0]: want a finite number`,
-		strings.Replace(groupOf(1, 1, ""), "0.5", "1e999", 1):         `scores[0]: want a finite number`,
-		strings.Replace(groupOf(1, 1, ""), "0.5", "01", 1):            `scores[0]: want a finite number`,
-		strings.Replace(groupOf(1, 1, ""), "-0.25", "NaN", 1):         `inference_logprobs[0][2]: want a finite number`,
-		strings.Replace(groupOf(1, 1, ""), "0.5", "0.5, 1", 1):        "scores: 2 scores for 1 sequences: want one each",
-		strings.Replace(groupOf(1, 1, ""), "-100, -100", "-100", 1):   "masks[0]: 2 values for 3 tokens: want one each",
-		strings.Replace(groupOf(1, 1, ""), "[1, 2, 1]", "[-1, 2]", 1): "tokens[0][0]: want a whole number from 0 to 2147483647, got -1",
-		groupOf(1, 1, `, "env_id": 4294967296`):                       "env_id: want a whole number from 0 to 2147483647",
-		groupOf(1, 1, `, "env_id": -1`):                               "env_id: want a whole number",
-		groupOf(1, 1, `, "images": `+strings.Repeat("[", 100)):        "images: has more than 64 levels",
-		groupOf(1, 1, `, "images": [NaN]`):                            "images: want JSON (a number must be finite)",
-		groupOf(1, 1, `, "overrides": {}`):                            "overrides: want a list of objects",
-		groupOf(1, 1, `, "generation_params": [1]`):                   "generation_params: want an object",
-		`{"tokens":[],"masks":[],"scores":[]}`:                        "tokens: want at least one sequence",
-		`{"tokens":[[1]],"masks":[[1]],"scores":[1]} {}`:              "body: want the end",
+		groupOf(1, 2147483648, ""):                                    "tokens[0][2]: must be a whole number from 0 to 2147483647, got 2147483648",
+		strings.Replace(groupOf(1, 1, ""), "0.5", "NaN", 1):           `scores[0]: must be a finite number, got "NaN`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "-Infinity", 1):     `scores[0]: must be a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "1e999", 1):         `scores[0]: must be a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "01", 1):            `scores[0]: must be a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "-0.25", "NaN", 1):         `inference_logprobs[0][2]: must be a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "0.5, 1", 1):        "scores: must have one score for each of the 1 sequences, got 2",
+		strings.Replace(groupOf(1, 1, ""), "-100, -100", "-100", 1):   "masks[0]: must have one value for each of the 3 tokens, got 2",
+		strings.Replace(groupOf(1, 1, ""), "[1, 2, 1]", "[-1, 2]", 1): "tokens[0][0]: must be a whole number from 0 to 2147483647, got -1",
+		groupOf(1, 1, `, "env_id": 4294967296`):                       "env_id: must be a whole number from 0 to 2147483647",
+		groupOf(1, 1, `, "env_id": -1`):                               "env_id: must be a whole number",
+		groupOf(1, 1, `, "images": `+strings.Repeat("[", 100)):        "images: must have at most 64 levels of nesting",
+		groupOf(1, 1, `, "images": [NaN]`):                            "images: must be JSON with finite numbers",
+		groupOf(1, 1, `, "overrides": {}`):                            "overrides: must be a list of objects",
+		groupOf(1, 1, `, "generation_params": [1]`):                   "generation_params: must be an object",
+		`{"tokens":[],"masks":[],"scores":[]}`:                        "tokens: must have at least one sequence",
+		`{"tokens":[[1]],"masks":[[1]],"scores":[1]} {}`:              "body: must have nothing after the object, got \"{}\" at byte 44",
 	} {
 		status, text := c.do("POST", "/scored_data", body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, body)
@@ -194,16 +194,17 @@ func TestRefusals(t *testing.T) {
 	}
 	c.register(8)
 	c.ok("GET", "/batch", "")
-	for path, body := range map[string]string{
-		"/scored_data":  groupOf(3, 1, ""),
-		"/register-env": `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":3}`,
-		"/register":     strings.Replace(fmt.Sprintf(registration, 8), `"batch_size":8`, `"batch_size":0`, 1),
+	env := `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":3}`
+	for _, r := range []struct{ path, body, why string }{
+		{"/scored_data", groupOf(3, 1, ""), "tokens: a group of 3 sequences can never fill a batch of 8: their number must be a divisor of the batch size"},
+		{"/register-env", env, "group_size: must be a divisor of the batch size 8, got 3"},
+		{"/register-env", strings.Replace(env, ":3", ":1.5", 1), "group_size: must be a whole number, got number 1.5"},
+		{"/register-env", strings.Replace(env, `"e"`, "5", 1), "desired_name: must be a string, got number"},
+		{"/register", strings.Replace(fmt.Sprintf(registration, 8), `"batch_size":8`, `"batch_size":0`, 1), "batch_size: must be at least 1, got 0"},
 	} {
-		status, text := c.do("POST", path, body)
-		require.Equal(t, http.StatusUnprocessableEntity, status, path)
-		if path != "/register" {
-			require.Contains(t, text, "of 3 sequences can never fill a batch of 8: want a divisor of the batch size")
-		}
+		status, text := c.do("POST", r.path, r.body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, r.path)
+		require.Contains(t, text, r.why)
 	}
 	status, _ := c.do("POST", "/scored_data_list", "["+groupOf(2, 1, "")+","+groupOf(3, 1, "")+"]")
 	require.Equal(t, http.StatusUnprocessableEntity, status)

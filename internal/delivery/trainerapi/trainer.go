@@ -151,10 +151,10 @@ func leaseOf(r *http.Request) (queue.Lease, error) {
 	q := r.URL.Query()
 	l := queue.Lease{Explicit: q.Get("ack") == "explicit", Client: q.Get("client")}
 	if v := q.Get("ack"); v != "" && !l.Explicit {
-		return l, fault.Field("ack", "want explicit, or nothing, got %q", v)
+		return l, fault.Field("ack", "must be explicit or empty, got %q", v)
 	}
 	if len(l.Client) > 100 {
-		return l, fault.Field("client", "want at most 100 characters")
+		return l, fault.Field("client", "must have at most 100 bytes, got %d", len(l.Client))
 	}
 	seconds, err := secondsOf(r)
 	l.For = seconds
@@ -168,7 +168,7 @@ func secondsOf(r *http.Request) (time.Duration, error) {
 	}
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(n >= 0 && n <= 7*24*3600) {
-		return 0, fault.Field("lease_s", "want seconds, at most a week, got %q", v)
+		return 0, fault.Field("lease_s", "must be seconds from 0 to 604800, got %q", v)
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }

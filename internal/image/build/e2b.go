@@ -44,7 +44,7 @@ var (
 // Write writes the definition and returns its path. The error is a fault.Invalid if E2B cannot build the Dockerfile.
 func (t Template) Write() (string, error) {
 	if !templateName.MatchString(t.Name) {
-		return "", fault.New(fault.Invalid, "template %q: want lower-case letters, digits, dashes and underscores", t.Name)
+		return "", fault.New(fault.Invalid, "the name of the template must be at most 128 lower-case letters, digits, '-' and '_', beginning with a letter or digit, got %q", t.Name)
 	}
 	text, err := t.source()
 	if err != nil {
@@ -66,7 +66,7 @@ func (t Template) Write() (string, error) {
 func (t Template) source() (string, error) {
 	if t.From != "" {
 		if !imageName.MatchString(t.From) {
-			return "", fault.New(fault.Invalid, "image %q: want the name of an image", t.From)
+			return "", fault.New(fault.Invalid, "the name of an image must not have spaces, got %q", t.From)
 		}
 		return fmt.Sprintf("FROM %s\n", t.From), nil
 	}

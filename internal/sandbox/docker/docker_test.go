@@ -67,11 +67,11 @@ func TestBadImages(t *testing.T) {
 	refuse := func(string) error { return fault.Field("image", "may not be pulled") }
 	b := sandbox.New(open(t, docker.Options{MayPull: refuse}), sandbox.Options{})
 	for want, s := range map[string]rollout.Sandbox{
-		"may not be pulled":                {Image: "not-here"},
-		"is for linux/arm64":               {Image: "foreign:1"},
-		"want a name like":                 {Image: "../../containers/json?"},
-		"set userns-remap in its daemon":   {User: rollout.UserRoot},
-		"want a name like python:3.12-sli": {Image: "A B"},
+		"may not be pulled":               {Image: "not-here"},
+		"is for linux/arm64":              {Image: "foreign:1"},
+		"must be a name like":             {Image: "../../containers/json?"},
+		"set userns-remap in its daemon":  {User: rollout.UserRoot},
+		"must be a name like python:3.12": {Image: "A B"},
 	} {
 		_, err := b.Create(t.Context(), "bad", s, nil)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
