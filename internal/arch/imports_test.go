@@ -62,7 +62,7 @@ var rules = []struct {
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }
 
-func TestImportsRunOneWay(t *testing.T) {
+func TestDirectionOfImports(t *testing.T) {
 	t.Parallel()
 	for pkg, deps := range packages(t) {
 		for _, rule := range rules {

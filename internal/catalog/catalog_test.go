@@ -221,7 +221,7 @@ func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 }
 
 // A key of the server's environment never goes to a URL that the client chose.
-func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
+func TestResolveSendsTheServersKeyToItsOwnURLsOnly(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"), egress.Policy{})
 	for _, tc := range []struct {

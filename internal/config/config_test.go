@@ -25,7 +25,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	require.Empty(t, c.ModelLookup("VLLM_URL"))
 }
 
-func TestEnvironmentWinsOverTheFile(t *testing.T) {
+func TestEnvironmentOverridesTheFile(t *testing.T) {
 	t.Parallel()
 	file := strings.NewReader("serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n")
 	c, err := config.Load(file, config.Environ{
@@ -161,7 +161,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-func TestOtherMachinesNeedATokenOnly(t *testing.T) {
+func TestListeningOnANetworkNeedsAToken(t *testing.T) {
 	t.Parallel()
 	c := config.Defaults()
 	c.Serve.Listen = ":8000"
@@ -206,7 +206,7 @@ func TestLimitsOverlay(t *testing.T) {
 	require.Equal(t, base, config.Limits{}.Over(base))
 }
 
-func TestEveryVariableNamesASettingOfItsOwn(t *testing.T) {
+func TestVariablesNameDifferentSettings(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, v := range config.Variables() {

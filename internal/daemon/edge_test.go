@@ -142,7 +142,7 @@ func TestConnectionsAreAsConfigured(t *testing.T) {
 
 // The codec decrypts payloads and the metrics describe the deployment. Without tokens they answer only requests for the server's own
 // names.
-func TestServersWithoutTokensAnswerToTheirOwnNames(t *testing.T) {
+func TestServersWithoutTokensCheckTheHostName(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)
 	c.Telemetry.Listen = "127.0.0.1:0"

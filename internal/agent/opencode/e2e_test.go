@@ -93,7 +93,7 @@ turns:
 }
 
 // Stop during a reply ends the generation at once and kills the process. The transcript keeps the partial reply.
-func TestStopInTheMiddle(t *testing.T) {
+func TestStopDuringAReply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
 - {match: second, turns: [{text: done}]}

@@ -103,7 +103,7 @@ func TestFetchRemovesUnfinishedDownloads(t *testing.T) {
 	require.NoDirExists(t, left)
 }
 
-func TestFetchTakesABinaryThatWasPutThere(t *testing.T) {
+func TestFetchUsesAnExistingBinary(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "opencode", "1.2.3", "opencode")
@@ -127,7 +127,7 @@ func TestFetchNoticesAChangedBinary(t *testing.T) {
 	require.ErrorContains(t, err, "remove it")
 }
 
-func TestFetchFailuresSayHowToMend(t *testing.T) {
+func TestFetchErrorsSayHowToFixThem(t *testing.T) {
 	t.Parallel()
 	wrong, _ := fakeNPM(t, "package/bin/opencode", "something else")
 	empty, _ := fakeNPM(t, "package/bin/other", fakeBinary)
@@ -156,7 +156,7 @@ func TestFetchFailuresSayHowToMend(t *testing.T) {
 	}
 }
 
-func TestFetchGivesUpWaitingWithItsContext(t *testing.T) {
+func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "opencode"), 0o755))

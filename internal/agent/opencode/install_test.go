@@ -15,7 +15,7 @@ import (
 )
 
 // If the host's folder is not mounted in the sandbox, the binary is uploaded once.
-func TestInstallUploadsWhereNothingIsMounted(t *testing.T) {
+func TestInstallUploadsWithoutAMount(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
 	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeBox{}
@@ -94,7 +94,7 @@ func TestLaunch(t *testing.T) {
 	}`, config)
 }
 
-func TestLaunchObeyingTheProject(t *testing.T) {
+func TestLaunchWithTheProjectsConfiguration(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
 	job := testJob()

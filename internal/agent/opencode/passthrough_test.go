@@ -25,7 +25,7 @@ import (
 
 // The real OpenCode ignores comments and uses a reply that is passed through. When an error event reports a break in the middle of a reply,
 // OpenCode ends at once and does not retry.
-func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
+func TestOpencodeEndsAfterABrokenReply(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")

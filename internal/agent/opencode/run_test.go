@@ -76,7 +76,7 @@ func attach(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
 	return r
 }
 
-func TestOpenIsOnce(t *testing.T) {
+func TestOpenIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	for range 3 {
@@ -216,7 +216,7 @@ func TestNextReturnsOnTheEvent(t *testing.T) {
 }
 
 // The run keeps one subscription and sends no requests while no event arrives.
-func TestWaitingAsksNothing(t *testing.T) {
+func TestWaitingRunSendsNoRequests(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := begun(t, a, b)
@@ -250,7 +250,7 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 }
 
 // A process that listens on OpenCode's port may send an event that never ends. The event does not fill the memory of the worker.
-func TestEndlessEventIsGivenUp(t *testing.T) {
+func TestEndlessEventIsBounded(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := begun(t, a, b)
@@ -264,7 +264,7 @@ func TestEndlessEventIsGivenUp(t *testing.T) {
 	require.True(t, (<-done).st.Done)
 }
 
-func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
+func TestDeadProcessIsDoneWithItsLastOutput(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
 	r := begun(t, a, b)

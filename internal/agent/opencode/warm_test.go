@@ -34,7 +34,7 @@ turns:
 
 // A warm agent sends its model the same requests as a cold one, byte for byte, although the task's setup ran after its start. It also leaves
 // the same files.
-func TestWarmAsksWhatAColdOneAsks(t *testing.T) {
+func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode")

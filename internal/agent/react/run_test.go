@@ -164,7 +164,7 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 
 // If the endpoint is unavailable at the first prompt, the agent waits for it and still uses token ids. The same holds if the endpoint's
 // paths become available one after another, the model calls last.
-func TestEndpointAwayAtTheFirstPrompt(t *testing.T) {
+func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
 	model, asked := w.model, atomic.Int64{}
@@ -349,7 +349,7 @@ func TestPromptBeyondTheContext(t *testing.T) {
 	}
 }
 
-func TestHowItEnds(t *testing.T) {
+func TestEndsOfTheLoop(t *testing.T) {
 	t.Parallel()
 	endless := `[{name: x, hermes: true, loop: true, turns: [{tool_calls: [{name: terminal, arguments: {command: again}}]}]}]`
 	bad := `[{name: x, hermes: true, turns: [{text: "<tool_call>{</tool_call>"}, {text: ok}]}]`
@@ -512,7 +512,7 @@ func (m *away) Status(context.Context) (gateway.RouteStatus, error) {
 }
 
 // If the gateway restarts at the first prompt, the agent still uses token ids.
-func TestGatewayAwayAtTheFirstPrompt(t *testing.T) {
+func TestGatewayRestartsAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &away{left: 40}

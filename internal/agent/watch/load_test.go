@@ -9,7 +9,7 @@ import (
 )
 
 // On a heavily loaded machine, a starting agent gets a smaller share of a core than an idle agent uses on an idle machine.
-func TestProgressOnACrowdedMachine(t *testing.T) {
+func TestProgressOnALoadedMachine(t *testing.T) {
 	t.Parallel()
 	const idle, crowded = 0.05, 0.02
 	for _, c := range []struct {

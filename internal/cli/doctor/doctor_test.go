@@ -96,7 +96,7 @@ func TestDataFolderMustBeWritable(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "not"), "the check creates nothing")
 }
 
-func TestWeakSandboxesAreNeverSilent(t *testing.T) {
+func TestWeakSandboxesAreReported(t *testing.T) {
 	t.Parallel()
 	works := func() (driver.Checker, func(), error) { return checker{{Name: "self-test"}}, func() {}, nil }
 	require.Len(t, doctor.Sandboxes(false, works)(t.Context()), 1)
@@ -126,7 +126,7 @@ func TestUnreachableTemporalIsAWarning(t *testing.T) {
 	require.Contains(t, away[0].Fix, "rolloutd-dev temporal")
 }
 
-func TestWarmCountsWhatWaits(t *testing.T) {
+func TestWarmCountsIdleSandboxes(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	for _, name := range []string{"warm-1", "r1.1"} {

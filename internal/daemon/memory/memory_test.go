@@ -13,7 +13,7 @@ import (
 
 // An idle process returns garbage and free memory to the system. The test is not parallel, because other tests would trigger
 // collections.
-func TestMemoryIsReturnedAtRest(t *testing.T) {
+func TestMemoryIsReturnedWhenIdle(t *testing.T) {
 	const size = 64 << 20
 	garbage := make([]byte, size)
 	for i := 0; i < size; i += 4096 {
@@ -35,7 +35,7 @@ func TestMemoryIsReturnedAtRest(t *testing.T) {
 }
 
 // Memory is returned when the process becomes idle, and again when there is enough garbage for a collection.
-func TestMemoryIsReturnedWhenItIsWorthACollection(t *testing.T) {
+func TestMemoryIsReturnedWhenGarbageHasGrown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		inUse     uint64

@@ -79,7 +79,7 @@ func TestOneConnectionTooMany(t *testing.T) {
 }
 
 // Clients that send no request or an incomplete one do not keep other clients out.
-func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
+func TestIncompleteRequestsDoNotBlockClients(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 2)
 	for _, begun := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "} {
@@ -97,7 +97,7 @@ func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
 }
 
 // Clients that never finish a request lose their connections, which frees their slots after the ten seconds for a header.
-func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
+func TestSlowHeadersTimeOut(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 1)
 	slow, err := net.Dial("tcp", address)

@@ -56,7 +56,7 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 }
 
 // Run reports the first cause once and stops the other tiers.
-func TestTierThatDiesEndsTheProcessWithItsError(t *testing.T) {
+func TestFailedTierEndsTheProcessWithItsError(t *testing.T) {
 	t.Parallel()
 	var d diary
 	died := make(chan error, 1)

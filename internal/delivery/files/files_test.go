@@ -116,7 +116,7 @@ func firsts(t *testing.T, all []line) (out []float64) {
 }
 
 // A file appears once it is complete with its number of groups, or with fewer groups once it reaches its maximum age.
-func TestFilesAreClosedWhole(t *testing.T) {
+func TestFilesAppearComplete(t *testing.T) {
 	t.Parallel()
 	o := files.Options{Folder: filepath.Join(t.TempDir(), "made"), Format: files.JSONLines, Groups: 2, Age: time.Hour}
 	sink := files.New(o)
@@ -138,7 +138,7 @@ func TestFilesAreClosedWhole(t *testing.T) {
 }
 
 // A delivery to a folder that cannot be written to can be retried. The group is neither lost nor duplicated.
-func TestFolderInTheWay(t *testing.T) {
+func TestFolderIsNotWritable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	o := files.Options{Folder: folder, Format: files.JSONLines}

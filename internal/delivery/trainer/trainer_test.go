@@ -248,7 +248,7 @@ func pulled(t *testing.T, url string) (out []float64) {
 }
 
 // The trainer has not registered, then has not started, then has enough batches. Then it is reset and starts again.
-func TestAtroposTrainersLife(t *testing.T) {
+func TestRestartOfAnAtroposTrainer(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
 	notes := newNotes()
@@ -298,7 +298,7 @@ func TestAtroposTrainersLife(t *testing.T) {
 }
 
 // If another environment has sent a group since a reply was lost, the sink cannot know whether its own group arrived. It logs a warning.
-func TestAtroposLeavesItOpen(t *testing.T) {
+func TestUncertainDeliveryToAtropos(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
 	begin(t, server.URL)
@@ -315,7 +315,7 @@ func TestAtroposLeavesItOpen(t *testing.T) {
 }
 
 // An unexpected reply of a trainer is reported. The send is repeated unless the trainer refuses the group itself.
-func TestStrangeAnswers(t *testing.T) {
+func TestUnexpectedReplies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status int

@@ -78,9 +78,9 @@ func BenchmarkScoredData(b *testing.B) {
 	}
 }
 
-// TestBesideAtropos posts one group of 8 sequences of 8,192 tokens repeatedly to a server process of ours, which syncs each group, and to
+// TestSpeedComparedWithAtropos posts one group of 8 sequences of 8,192 tokens repeatedly to a server process of ours, which syncs each group, and to
 // Atropos' own server, which keeps it in memory. It logs the CPU time of the processes, user and system.
-func TestBesideAtropos(t *testing.T) {
+func TestSpeedComparedWithAtropos(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_BESIDE") == "" {
 		t.Skip("measures only when ROLLOUTD_TEST_BESIDE is set")
 	}

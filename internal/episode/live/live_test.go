@@ -184,7 +184,7 @@ func TestFailedCallMayBeRepeated(t *testing.T) {
 }
 
 // Calls run concurrently, and a caller that disconnects does not end its call.
-func TestCallsRunBesideEachOther(t *testing.T) {
+func TestCallsRunConcurrently(t *testing.T) {
 	t.Parallel()
 	tools := newCounted()
 	_, e, _ := open(t, t.TempDir(), live.Options{Tools: tools})

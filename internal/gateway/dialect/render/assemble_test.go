@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 }
 
 // A completion written by Events is read back unchanged.
-func TestEventsAndBack(t *testing.T) {
+func TestEventsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		vllmStream,

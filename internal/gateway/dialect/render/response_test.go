@@ -36,7 +36,7 @@ func TestStreamReadsResponses(t *testing.T) {
 	}
 }
 
-func TestHowAResponseEnds(t *testing.T) {
+func TestEndsOfAResponse(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, data, finish, wrong string }{
 		{"incomplete", `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`, "max_output_tokens", ""},

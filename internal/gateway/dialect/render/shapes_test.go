@@ -15,7 +15,7 @@ import (
 const sglangChat = `{"id":"38fffb194a824eeabef62ef4d48dcc52","object":"chat.completion","created":1795422878,"model":"tiny","choices":[{"index":0,"message":{"role":"assistant","content":"<think>\n","reasoning_content":null},"logprobs":{"content":[{"token":"<think>","bytes":[60,116,104,105,110,107,62],"logprob":-0.029359247535467148,"top_logprobs":[]},{"token":"\n","bytes":[10],"logprob":-0.0075505999848246574,"top_logprobs":[]}]},"finish_reason":"length","matched_stop":null,"prompt_token_ids":[2049,760,198,71,72,2050,198,2049,889,777,996,198],"response_token_ids":[2055,198]}],"usage":{"prompt_tokens":12,"total_tokens":14,"completion_tokens":2,"prompt_tokens_details":null,"reasoning_tokens":0,"completion_tokens_details":null},"metadata":{"weight_version":"default","weight_versions":[{"version":"default","start":0,"end":2}]}}`
 
 // Tokens are read from the member in which each engine has them. Values that an engine does not send are absent, not invented.
-func TestWhereEnginesHaveTheirTokens(t *testing.T) {
+func TestTokensOfEachEngine(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, raw   string

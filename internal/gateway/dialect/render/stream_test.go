@@ -120,7 +120,7 @@ func requireSpan(t *testing.T, s *reply.Stream) {
 	}
 }
 
-func TestWherePromptIDsStand(t *testing.T) {
+func TestPositionsOfPromptIDs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		list  string
@@ -141,7 +141,7 @@ func TestWherePromptIDsStand(t *testing.T) {
 	require.Zero(t, s.PromptAt, "the last list counts")
 }
 
-func TestStreamRefusesWhatWouldMisalign(t *testing.T) {
+func TestStreamRefusesMisalignedTokens(t *testing.T) {
 	t.Parallel()
 	for _, event := range []string{
 		`nonsense`, `{"choices":[}`, `{"choices":[{"token_ids":[1,]}]}`, `{"choices":[{"token_ids":[1.5]}]}`, `{"choices":[{"token_ids":[-1]}]}`,
@@ -155,7 +155,7 @@ func TestStreamRefusesWhatWouldMisalign(t *testing.T) {
 }
 
 // A line of tens of megabytes is read in one pass.
-func TestStreamTakesLongLines(t *testing.T) {
+func TestStreamReadsLongLines(t *testing.T) {
 	t.Parallel()
 	ids := make([]byte, 0, 24<<20)
 	for len(ids) < 20<<20 {

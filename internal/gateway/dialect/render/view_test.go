@@ -67,7 +67,7 @@ func TestViewOfAStream(t *testing.T) {
 
 // A stream made of one object, or of an empty reply, has a usage event only if the reader requested it: many readers fail on an event without a
 // choice.
-func TestCountsOfAMadeStream(t *testing.T) {
+func TestUsageOfAConvertedStream(t *testing.T) {
 	t.Parallel()
 	for _, api := range []reply.API{reply.Chat, reply.Completions} {
 		for _, usage := range []bool{true, false} {
@@ -84,7 +84,7 @@ func TestCountsOfAMadeStream(t *testing.T) {
 }
 
 // A reply assembled for its reader has the same content as its view.
-func TestAssembledForItsReader(t *testing.T) {
+func TestAssembledReplyEqualsItsView(t *testing.T) {
 	t.Parallel()
 	for _, api := range []reply.API{reply.Chat, reply.Completions, reply.Responses, reply.Messages} {
 		for _, view := range []render.View{
