@@ -19,7 +19,7 @@ import (
 )
 
 // Requests whose bodies are not read do not block other requests of the sandbox. They may wait for memory that those requests hold.
-func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
+func TestUnreadBodiesBlockNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	channel := backchannel.New(wire.ModelUpgrade, slog.New(slog.DiscardHandler))
 	b := sandbox.New(newFake(t, channel.Upgrade), sandbox.Options{})

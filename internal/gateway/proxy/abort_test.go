@@ -13,7 +13,7 @@ import (
 func half() string { return goodReply[:len(goodReply)*2/5] }
 
 // The end of the rollout cancels calls at the engine at once. The received parts are kept, and the agent's session ends without an error.
-func TestEndCancelsWhatIsUnderWay(t *testing.T) {
+func TestEndCancelsCallsInFlight(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	e := newEngine(t, hang.serve)
@@ -59,7 +59,7 @@ func TestEndCancelsWhatIsUnderWay(t *testing.T) {
 }
 
 // If an end could not be saved in the journal, a repeated request saves it with the first reason. Otherwise a restart would undo it.
-func TestEndThatIsAskedForAgain(t *testing.T) {
+func TestRepeatedEndIsSaved(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
@@ -75,7 +75,7 @@ func TestEndThatIsAskedForAgain(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-func TestAgentHangsUp(t *testing.T) {
+func TestAgentDisconnects(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	e := newEngine(t, hang.serve)
@@ -93,7 +93,7 @@ func TestAgentHangsUp(t *testing.T) {
 	require.False(t, turn.Delivered)
 }
 
-func TestCloseWhileACallIsUnderWay(t *testing.T) {
+func TestCloseDuringACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	e := newEngine(t, hang.serve)

@@ -84,7 +84,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 }
 
 // Waiting for admission does not use up the time of the call.
-func TestWaitingIsNotTheCallsTime(t *testing.T) {
+func TestAdmissionWaitIsNotCallTime(t *testing.T) {
 	t.Parallel()
 	const budget = 3 * time.Second
 	hang := newHanging(half(), goodReply[len(half()):])
@@ -105,7 +105,7 @@ func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	require.Len(t, e.requests(), 2, "it is made still, whatever is left to it on a busy machine")
 }
 
-func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
+func TestCanceledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
@@ -143,7 +143,7 @@ func TestRate(t *testing.T) {
 }
 
 // All calls to an upstream wait when it asks for a pause.
-func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
+func TestRetryAfterPausesTheUpstream(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "5"), says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)

@@ -41,7 +41,7 @@ func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 }
 
 // A panic of the gateway during a call fails this call only.
-func TestBreakdownIsOfOneCall(t *testing.T) {
+func TestPanicFailsOneCall(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	h := newHost(t, func(o *proxy.Options) {

@@ -52,7 +52,7 @@ func TestBudgets(t *testing.T) {
 }
 
 // Calls in progress count, so that concurrent calls cannot exceed the budget together. Titles are not turns.
-func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
+func TestTurnsBudgetCountsCallsInFlight(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, says(goodReply), hang.serve)
@@ -69,7 +69,7 @@ func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
 }
 
 // A broken upstream request costs what the endpoint reported as its usage, with or without a complete reply after it. Cached tokens cost less.
-func TestCostOfBrokenTriesAndCachedPrompts(t *testing.T) {
+func TestCostOfBrokenRequestsAndCachedPrompts(t *testing.T) {
 	t.Parallel()
 	const counts = `"usage":{"prompt_tokens":3,"completion_tokens":2`
 	cached, price := 500.0, rollout.Price{Prompt: 1000, Completion: 4000}

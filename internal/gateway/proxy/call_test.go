@@ -13,7 +13,7 @@ import (
 )
 
 // The agent gets the upstream's bytes unchanged. The record has these bytes and the engine's tokens.
-func TestStreamedCallIsHandedOnAndRecorded(t *testing.T) {
+func TestStreamedCallIsForwardedAndRecorded(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
@@ -127,7 +127,7 @@ func TestUpstreamRequestIsRewritten(t *testing.T) {
 	}
 }
 
-func TestWhatTheAgentMayAsk(t *testing.T) {
+func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
@@ -224,7 +224,7 @@ func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 }
 
 // Most JSON parsers reject NaN. The agent gets a reply that it can parse, and the trace describes the flaw.
-func TestNumbersThatAreNone(t *testing.T) {
+func TestReplyWithNaN(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	e := newEngine(t, says(strings.Replace(goodReply, "-0.25", "NaN", 1)))
@@ -264,7 +264,7 @@ func TestMisalignedTokensAreMarked(t *testing.T) {
 }
 
 // An engine whose parser holds tokens back may omit them and their logprobs from its stream. Only the token count reveals this.
-func TestTokensThatAnEngineLeftOut(t *testing.T) {
+func TestOmittedTokensAreDetected(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	e := newEngine(t, says(strings.Replace(goodReply, `"completion_tokens":2`, `"completion_tokens":3`, 1)), says(goodReply))

@@ -13,7 +13,7 @@ import (
 
 // For each API, a call is sent as a stream, retried until the reply is complete, recorded, returned in the requested form, and replayed from
 // the record.
-func TestEachAPIGoesTheWholeWay(t *testing.T) {
+func TestCallOfEachAPI(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
 		t.Run(s.api, func(t *testing.T) {
@@ -98,7 +98,7 @@ func withoutTokens(stream string) string {
 }
 
 // If a server always answers with one object, the agent still gets the form that it requested.
-func TestEachAPIFromAnObject(t *testing.T) {
+func TestEachAPIFromAUnaryReply(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
 		h := newHost(t)
@@ -120,7 +120,7 @@ func TestEachAPIFromAnObject(t *testing.T) {
 }
 
 // Errors, and the empty reply after the end of the route, have the form of the API.
-func TestEachAPIRefusesAndEnds(t *testing.T) {
+func TestErrorsOfEachAPI(t *testing.T) {
 	t.Parallel()
 	for _, s := range apis() {
 		h, e := newHost(t), newEngine(t, answers(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 500 tokens"}}`))

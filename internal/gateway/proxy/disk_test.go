@@ -13,7 +13,7 @@ import (
 )
 
 // A reply that could not be recorded is not sent to the agent.
-func TestNothingUnrecordedIsHandedOn(t *testing.T) {
+func TestUnrecordedReplyIsNotSent(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
 	e := newEngine(t, says(goodReply))

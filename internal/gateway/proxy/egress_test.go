@@ -31,7 +31,7 @@ func TestClientsReachNoSpecialAddress(t *testing.T) {
 
 // The reply from an address that a client named is not shown to the client unless it is an error of a model API. Of such an error, only the
 // usual members are shown.
-func TestClientsReadNothingElseOfAnAddress(t *testing.T) {
+func TestReplyOfAnotherServerIsNotShown(t *testing.T) {
 	t.Parallel()
 	const secret = "AKIA-credentials-of-the-host"
 	for name, tc := range map[string]struct {

@@ -62,7 +62,7 @@ func counts(engines []*engine) []int {
 
 // If a rollout's engine is lost, the rollout moves to another one, and the agent does not notice. The lost engine keeps its port, because a
 // free port might be assigned to the next listener.
-func TestALostEngineIsPassedOver(t *testing.T) {
+func TestLostEngineIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	var lost atomic.Pointer[engine]

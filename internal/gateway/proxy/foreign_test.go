@@ -126,7 +126,7 @@ func TestEveryCallCountsForTheBudget(t *testing.T) {
 }
 
 // The reply to an agent that hangs up was sampled, so the call counts.
-func TestCallsThatAreGivenUpCount(t *testing.T) {
+func TestAbandonedCallsCount(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	e := newEngine(t, hang.serve)

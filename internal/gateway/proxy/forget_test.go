@@ -59,7 +59,7 @@ func routeTo(id, endpoint, url string) gateway.Route {
 }
 
 // A trainer may use another address for every rollout. The gateway forgets the state of an address that no route uses any more.
-func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
+func TestUnusedAddressesAreForgotten(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 }
 
 // The gateway keeps an upstream while it is paused, in use, failing or has used up its rate. It forgets the upstream afterwards.
-func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
+func TestUpstreamIsKeptUntilItIsIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
@@ -175,7 +175,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 }
 
 // A call in progress at an address is not forgotten while other rollouts at this address start and end, so that a drain waits for it.
-func TestACallUnderWayIsNotForgotten(t *testing.T) {
+func TestUpstreamWithACallIsKept(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
 	h, e := newHost(t), newEngine(t, hang.serve)

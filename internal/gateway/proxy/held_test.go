@@ -206,7 +206,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 }
 
 // The time for which the gateway's machine is suspended counts as held, even if the gateway is killed afterwards.
-func TestHeldByAGatewayThatStandsStill(t *testing.T) {
+func TestHeldByASuspendedGateway(t *testing.T) {
 	t.Parallel()
 	const still = 2 * time.Second
 	m := startGateway(t)

@@ -200,7 +200,7 @@ func TestWaitingRequestsShareAConnection(t *testing.T) {
 }
 
 // Calls whose bodies are not read yet do not block other calls on their connection.
-func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
+func TestUnreadBodiesBlockNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
 	begun := make(chan struct{}, 8)

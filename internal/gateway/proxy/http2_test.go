@@ -48,7 +48,7 @@ func TestOverHTTP2(t *testing.T) {
 }
 
 // An agent that disconnects as soon as it has read the end of a long reply has received the complete reply.
-func TestHangUpAtTheEnd(t *testing.T) {
+func TestDisconnectAfterTheReply(t *testing.T) {
 	t.Parallel()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)

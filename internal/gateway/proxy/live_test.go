@@ -95,7 +95,7 @@ func TestPassThroughOfWhatCannotBeRecorded(t *testing.T) {
 }
 
 // Members that only the gateway requested are not passed through, and neither is the key.
-func TestPassThroughKeepsItsOwnToItself(t *testing.T) {
+func TestPassThroughRemovesTheGatewaysMembers(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(goodReply, `"Hel"`, `"`+canary+`"`, 1)
 	h := newHost(t, passThrough)
@@ -132,7 +132,7 @@ func TestPassThroughOfABrokenReply(t *testing.T) {
 }
 
 // If the agent has received nothing of a broken upstream request, the next one is passed through from its beginning.
-func TestPassThroughAfterATryWithoutContent(t *testing.T) {
+func TestPassThroughAfterARequestWithoutContent(t *testing.T) {
 	t.Parallel()
 	counts := `data: {"id":"c0","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":0}}` + "\n\n"
 	const ask = `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`

@@ -262,7 +262,7 @@ func unfinished(size int) http.HandlerFunc {
 
 // A rollout that requests long replies and does not read them leaves enough memory for other rollouts of its endpoint: their large replies
 // succeed at the first upstream request.
-func TestARouteLeavesRoomForOthers(t *testing.T) {
+func TestRouteLeavesMemoryForOthers(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 96<<20, registry })

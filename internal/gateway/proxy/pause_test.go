@@ -178,7 +178,7 @@ func TestDrainThatOutlastsItsPause(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Timeout), "%v", err)
 }
 
-func TestPauseRefusesNonsense(t *testing.T) {
+func TestPauseRefusesInvalidRequests(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for _, d := range [][2]time.Duration{{0, 0}, {-1, 0}, {25 * time.Hour, 0}, {time.Second, -time.Second}} {
@@ -191,7 +191,7 @@ func TestPauseRefusesNonsense(t *testing.T) {
 }
 
 // A trainer that misspells the endpoint's name must get an error, not the status of an idle endpoint.
-func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
+func TestPauseRefusesAnUnknownEndpoint(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Endpoints = []string{"vllm", "openai"} })
 	for _, name := range []string{"vllm", "10.0.0.1:8000", "gpu.lan"} {
@@ -254,7 +254,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 }
 
 // If unnamed weights get a name during a call, the name does not apply to the whole call.
-func TestWeightsNamedUnderACall(t *testing.T) {
+func TestWeightsNamedDuringACall(t *testing.T) {
 	t.Parallel()
 	slow := newHanging(half(), goodReply[len(half()):])
 	h, e := newHost(t), newEngine(t, slow.serve)
@@ -269,7 +269,7 @@ func TestWeightsNamedUnderACall(t *testing.T) {
 }
 
 // The status shows a pause while one of the agent's own calls waits for it: a call from before the pause, during it, or ended by a drain.
-func TestAPauseShows(t *testing.T) {
+func TestStatusShowsAPause(t *testing.T) {
 	t.Parallel()
 	paused := func(s gateway.RouteStatus) bool { return strings.HasPrefix(s.Trouble, "it is paused, until ") }
 	well := func(s gateway.RouteStatus) bool { return s.Trouble == "" }
@@ -312,7 +312,7 @@ func TestAPauseShows(t *testing.T) {
 
 // A paused endpoint is neither probed nor asked to tokenise a prompt, because its answers mean nothing while its weights are replaced. The
 // time of the pause is not charged to the endpoint.
-func TestAPausedEndpointIsNotAsked(t *testing.T) {
+func TestPausedEndpointGetsNoOtherRequests(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, `{"message":"loading"}`))
 	r := h.route(e.URL)

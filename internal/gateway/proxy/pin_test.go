@@ -150,7 +150,7 @@ func TestEndpointWithoutAPinnedParameter(t *testing.T) {
 }
 
 // If an engine repeats the agent's text in an error, the gateway learns no quirk from it, and the pin remains.
-func TestAgentCannotShedAPin(t *testing.T) {
+func TestAgentCannotRemoveAPin(t *testing.T) {
 	t.Parallel()
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -84,7 +84,7 @@ func TestRequestsFollowQuirks(t *testing.T) {
 
 // A bound that only the gateway set and that exceeds the remaining context is removed from this call, because the refusal would count as the
 // agent's error. The messages are those of vLLM 0.32.0, vLLM 0.8 and SGLang 0.5.23.
-func TestOwnBoundBeyondTheContext(t *testing.T) {
+func TestGatewaysBoundExceedsTheContext(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{
 		`{"error":{"message":"max_tokens=4096 cannot be greater than max_model_len=1024. Please request fewer output tokens. (parameter=max_tokens, value=4096)","type":"BadRequestError","param":"max_tokens","code":400}}`,
@@ -106,7 +106,7 @@ func TestOwnBoundBeyondTheContext(t *testing.T) {
 }
 
 // If a rollout needs token ids and the endpoint does not support them, the failure is the endpoint's, not the agent's.
-func TestEndpointThatGivesNoIDs(t *testing.T) {
+func TestEndpointWithoutTokenIDs(t *testing.T) {
 	t.Parallel()
 	for member, refusal := range map[string]string{
 		"return_token_ids": `{"error":{"message":"Unrecognized request argument supplied: return_token_ids","type":"invalid_request_error","param":null,"code":null}}`,
@@ -121,7 +121,7 @@ func TestEndpointThatGivesNoIDs(t *testing.T) {
 }
 
 // A refusal of a parameter that the agent set is the agent's error and teaches no quirk. The same holds for messages that only look similar.
-func TestRefusalsThatTeachNothing(t *testing.T) {
+func TestRefusalsWithoutAQuirk(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ ask, refusal string }{
 		{streamed, `{"error":{"message":"Unsupported parameter: 'logprobs' is not supported with this model.","param":"logprobs","code":"unsupported_parameter"}}`},
@@ -139,7 +139,7 @@ func TestRefusalsThatTeachNothing(t *testing.T) {
 
 // An engine that repeats the request in its error repeats the agent's text. The gateway learns no quirk from that text, which would affect
 // later rollouts, and does not treat the endpoint as refusing.
-func TestAnAgentTeachesNothing(t *testing.T) {
+func TestAgentsTextIsNoQuirk(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ api, words, reply string }{
 		{"chat/completions", `return_token_\u0069\u0064s: not supported`, goodReply},
@@ -244,7 +244,7 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 }
 
 // A refusal of a parameter that the agent set is the agent's error.
-func TestResponsesThatTeachNothing(t *testing.T) {
+func TestRefusalsOfResponsesWithoutAQuirk(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(400, `{"error":{"message":"logprobs are not supported with gpt-oss models"}}`))
 	got := sendTo(t.Context(), h.open(t, h.route(e.URL))+"/v1/responses", "", `{"input":"a","include":["message.output_text.logprobs"],"top_logprobs":5,"enable_response_messages":true}`)

@@ -117,7 +117,7 @@ func TestInvalidReplies(t *testing.T) {
 }
 
 // Response headers are bounded. A reply with too many headers is a broken upstream request, and the next one is used.
-func TestHeadersWithoutEnd(t *testing.T) {
+func TestResponseHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 8<<10)
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ func TestAnsweredCallIsReplayed(t *testing.T) {
 }
 
 // A call continues when its channel breaks, and the repeated request joins it.
-func TestCallOutlivesItsChannel(t *testing.T) {
+func TestCallSurvivesABrokenChannel(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, hang.serve)
@@ -73,7 +73,7 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 }
 
 // Each time the channel breaks, a call is kept for the full hold time again.
-func TestCallOutlivesItsChannelAgain(t *testing.T) {
+func TestCallSurvivesRepeatedBreaks(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Second
 	h := newHost(t, func(o *proxy.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
@@ -113,7 +113,7 @@ func heldCall(t *testing.T, url, callID, body string) io.Reader {
 }
 
 // A gateway that stops does not answer the call and keeps the bytes received so far. A repeated call gets a complete reply.
-func TestStopAndStartUnderACall(t *testing.T) {
+func TestGatewayRestartsDuringACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	e := newEngine(t, hang.serve, says(goodReply))
@@ -133,7 +133,7 @@ func TestStopAndStartUnderACall(t *testing.T) {
 }
 
 // A call whose channel broke is dropped after the hold time.
-func TestNoSandboxComesBackForACall(t *testing.T) {
+func TestAbandonedCallIsDropped(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Hold = 100 * time.Millisecond })
 	hang := newHanging(half(), "")

@@ -14,7 +14,7 @@ import (
 )
 
 // All of these failures are transient: the agent gets one good reply, and the record has the number of upstream requests.
-func TestPassingTroubleIsRetried(t *testing.T) {
+func TestTransientFailuresAreRetried(t *testing.T) {
 	t.Parallel()
 	half := goodReply[:len(goodReply)/2]
 	unfinished := strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":null`, 1)
@@ -59,7 +59,7 @@ func TestPassingTroubleIsRetried(t *testing.T) {
 }
 
 // Some servers answer any POST with 201, and proxies answer with 203 after a modification. A valid reply is accepted with any of these.
-func TestAReplyUnderAnyStatusOfSuccess(t *testing.T) {
+func TestReplyWithAnyStatusOfSuccess(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 201, 202, 203, 206} {
 		h, e := newHost(t), newEngine(t, answers(status, goodReply, "Content-Type", "text/event-stream"))
@@ -81,7 +81,7 @@ func TestASuccessWithoutAReply(t *testing.T) {
 	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "the endpoint asks for a longer wait than the call may take")
 }
 
-func TestEngineThatComesBackUp(t *testing.T) {
+func TestEngineRecovers(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	down := httptest.NewServer(http.NotFoundHandler())
@@ -130,7 +130,7 @@ func TestErrorThatNeverEnds(t *testing.T) {
 }
 
 // A connection that the engine closed while idle does not count as an upstream request, and the gateway stays with that engine.
-func TestConnectionThatWentStale(t *testing.T) {
+func TestStaleConnection(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	e := newEngine(t, says(goodReply), func(w http.ResponseWriter, _ *http.Request) {
@@ -236,7 +236,7 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 }
 
 // The agent gets its own mistakes as errors that it does not retry. They do not fail the rollout.
-func TestTheAgentsOwnMistakes(t *testing.T) {
+func TestErrorsOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name       string

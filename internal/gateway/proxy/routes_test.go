@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-func TestRouteLifeIsIdempotent(t *testing.T) {
+func TestRouteLifecycleIsIdempotent(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	r := h.route(e.URL)
@@ -93,7 +93,7 @@ func TestAdminNeedsTheToken(t *testing.T) {
 	h.status(t, "r1.1")
 }
 
-func TestClientTellsThatTheGatewayIsAway(t *testing.T) {
+func TestClientReportsAnUnavailableGateway(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.stop()

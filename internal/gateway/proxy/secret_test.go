@@ -17,7 +17,7 @@ import (
 )
 
 // The key is sent upstream in one header and appears nowhere else: not in files, logs, replies or traces, even if the upstream echoes it.
-func TestKeyIsSeenUpstreamAlone(t *testing.T) {
+func TestKeyIsSentUpstreamOnly(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
 	h := newHost(t, func(o *proxy.Options) {

@@ -34,7 +34,7 @@ func TestUnreachableEndpoint(t *testing.T) {
 
 // While an endpoint fails to tokenise, the status has its error and the time counts as owed. After the time limit of a call, the failure is
 // final.
-func TestPromptIsNotTokenised(t *testing.T) {
+func TestTokenizeFails(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -118,7 +118,7 @@ func TestOneEngineIsReached(t *testing.T) {
 }
 
 // While a call is retried, the status has the reason, and watches receive the change. The reason is cleared once a reply begins.
-func TestTroubleOfACall(t *testing.T) {
+func TestStatusHasTheReasonOfARetry(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")
 	r := h.route(newEngine(t, answers(500, `{"message":"out of memory"}`), answers(500, `{"message":"out of memory"}`), hang.serve).URL)

@@ -12,7 +12,7 @@ import (
 const asked = `{"model":"m","stream":true,"messages":[]`
 
 // The agent gets only what it requested. The record keeps the upstream's bytes.
-func TestTheAgentSeesWhatItAskedFor(t *testing.T) {
+func TestAgentGetsWhatItRequested(t *testing.T) {
 	t.Parallel()
 	noIDs := strings.NewReplacer(`,"prompt_token_ids":[1,2,3]`, "", `,"token_ids":[10]`, "", `,"token_ids":[11]`, "")
 	noLogprobs := strings.NewReplacer(
@@ -81,7 +81,7 @@ func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 
 // JSON parsers reject deeply nested values. A deeply nested request, changed member or engine error must not damage the record or the lines
 // of the trace.
-func TestDeepNestingSpoilsNoTrace(t *testing.T) {
+func TestDeepNestingKeepsTheTraceValid(t *testing.T) {
 	t.Parallel()
 	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 	for _, levels := range []int{300, 9_998, 9_999} {

@@ -16,7 +16,7 @@ import (
 
 // For calls that fail because of the endpoint, nearly all of the time is owed, the failure is the endpoint's, and a probe reports the cause.
 // A healthy endpoint owes nothing.
-func TestWhatAFailingEndpointOwes(t *testing.T) {
+func TestOwedTimeOfAFailingEndpoint(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + deadpathtest.Refusing(t)
 	for name, tc := range map[string]struct {
@@ -78,7 +78,7 @@ func TestWhatAFailingEndpointOwes(t *testing.T) {
 
 // While a call waits, its time is owed if no reply begins or if the reply stalls. The time of a growing reply is not owed, so an agent cannot
 // extend its time by sampling.
-func TestWhatIsOwedMeanwhile(t *testing.T) {
+func TestOwedTimeWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		first   string
@@ -137,7 +137,7 @@ func TestWhatIsOwedMeanwhile(t *testing.T) {
 }
 
 // The time of a slow reply is owed while the reply stalls between its parts, not while it grows.
-func TestADrippingReply(t *testing.T) {
+func TestOwedTimeOfASlowReply(t *testing.T) {
 	t.Parallel()
 	drip := make(chan struct{})
 	h := newHost(t)
@@ -178,7 +178,7 @@ func TestProbe(t *testing.T) {
 
 // A reply that grows at a normal rate until the call's time limit is attributed to the policy: the endpoint has not failed and owes nothing,
 // so that endless sampling does not lead to another attempt. An endpoint that sends tokens very slowly has failed.
-func TestRepliesThatOutgrowTheirCall(t *testing.T) {
+func TestReplyLongerThanItsCall(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		pause time.Duration
