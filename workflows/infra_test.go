@@ -63,7 +63,7 @@ func count(calls []string, name string) int {
 	return n
 }
 
-func TestHopelessLossesAreNotRetried(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.UpstreamRefused, fault.Invalid} {
 		w := newWorld(t)
@@ -77,7 +77,7 @@ func TestHopelessLossesAreNotRetried(t *testing.T) {
 }
 
 // Temporal retries an activity after a transient error. The attempt continues.
-func TestPassingErrorsAreRetriedInPlace(t *testing.T) {
+func TestTransientErrorsAreRetriedInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.proxy = fail(3, fault.Unavailable, w.proxy)

@@ -163,7 +163,7 @@ func TestInvalidSpecFailsTheWorkflow(t *testing.T) {
 }
 
 // After any outcome of the agent, the attempt is collected and closed. Only outcomes that may carry a reward have one.
-func TestEndsOfTheAgent(t *testing.T) {
+func TestOutcomesOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []rollout.Outcome{rollout.Completed, rollout.AgentFailed, rollout.AgentTimeout, rollout.BudgetExhausted, rollout.Aborted} {
 		t.Run(string(outcome), func(t *testing.T) {

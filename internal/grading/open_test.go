@@ -39,7 +39,7 @@ func (f *fullAgent) CreateVerifier(context.Context, rollout.Target, rollout.Sand
 }
 
 // The verifier sandbox is created while the home is saved. Its lease is released if the home cannot be saved.
-func TestSandboxIsMadeMeanwhile(t *testing.T) {
+func TestVerifierSandboxIsCreatedDuringTheSave(t *testing.T) {
 	t.Parallel()
 	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)

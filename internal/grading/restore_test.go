@@ -27,7 +27,7 @@ func TestHomeWithoutItsFolders(t *testing.T) {
 
 // Work that a careless script runs as the verifier's user can make the script unreadable. The script is staged again before it is parsed, so
 // the reward is 0, not null.
-func TestScriptThatItsWorkBreaks(t *testing.T) {
+func TestWorkMakesTheScriptUnreadable(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
 	a.agent(t, "breaks", cheat{hello: "write('/verifier/tests/test.sh', 'if ( then')\nanyway(os.kill, parent, 9)"})

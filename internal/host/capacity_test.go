@@ -65,7 +65,7 @@ func TestRoom(t *testing.T) {
 }
 
 // A worker that waits for a slot continues when a sandbox ends or a slot is released, and stops waiting when its context ends.
-func TestRoomIsWaitedFor(t *testing.T) {
+func TestWaitForRoom(t *testing.T) {
 	t.Parallel()
 	for name, makeRoom := range map[string]func(*living, *host.Capacity){
 		"a sandbox ends":    func(l *living, _ *host.Capacity) { l.set(0) },

@@ -129,7 +129,7 @@ func TestSweepRoutes(t *testing.T) {
 }
 
 // If a route cannot be closed, its sandbox stays listed, so that the next sweep finds it again.
-func TestSweepAgainWhereTheGatewayIsAway(t *testing.T) {
+func TestSweepAgainAfterAFailedClose(t *testing.T) {
 	t.Parallel()
 	y := &yard{}
 	y.add("never.1", "never", "agent", time.Hour)

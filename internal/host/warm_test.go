@@ -168,7 +168,7 @@ func settle() {
 }
 
 // The pool fills after the first rollout has asked. It gives each sandbox to one rollout and replaces it.
-func TestWarmPoolGivesEachOnce(t *testing.T) {
+func TestWarmPoolHandsOverEachOnce(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
@@ -202,7 +202,7 @@ func TestWarmPoolKeepsKindsApart(t *testing.T) {
 }
 
 // The pool detects a dead sandbox before a hand-over and while the sandbox waits.
-func TestWarmPoolNoticesDeadOnes(t *testing.T) {
+func TestWarmPoolDetectsDeadSandboxes(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
@@ -242,7 +242,7 @@ func TestWarmPoolTakesOver(t *testing.T) {
 
 // Rollouts have priority: the pool removes sandboxes and cancels starts for which there is no capacity, and adds them again when there
 // is.
-func TestWarmPoolGivesWay(t *testing.T) {
+func TestWarmPoolYieldsCapacityToRollouts(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
@@ -306,7 +306,7 @@ func TestWarmPoolRetriesSlowly(t *testing.T) {
 }
 
 // After half an hour without rollouts the pool is empty.
-func TestWarmPoolRests(t *testing.T) {
+func TestIdleWarmPoolIsEmpty(t *testing.T) {
 	t.Parallel()
 	f := newWarmFleet()
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {

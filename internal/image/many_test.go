@@ -40,7 +40,7 @@ func stream(t *testing.T, n int, header func(int) tar.Header) io.Reader {
 
 // The data about folders that is kept until the end of a layer is bounded. A layer of a few KB that expands to GB of headers does not
 // take that much memory.
-func TestHeavyFolders(t *testing.T) {
+func TestMemoryOfFolders(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 60<<10)
 	for name, header := range map[string]func(int) tar.Header{

@@ -51,7 +51,7 @@ func TestMemoryIsShared(t *testing.T) {
 }
 
 // A client that holds the maximum of its share leaves memory for another client.
-func TestAClientLeavesRoom(t *testing.T) {
+func TestClientLeavesMemoryForOthers(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 16<<10)
 	large := strings.Repeat("x", 1<<19)
@@ -94,7 +94,7 @@ func TestClientsWithoutANameShareAll(t *testing.T) {
 }
 
 // A member of a name holds at most half of what is free for that name, however many members do the same.
-func TestMembersLeaveRoom(t *testing.T) {
+func TestMembersLeaveMemoryForOthers(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 0)
 	fill := func(id string) (bytes int64) {

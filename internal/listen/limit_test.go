@@ -44,7 +44,7 @@ func held(t *testing.T, l net.Listener) net.Conn {
 
 // At the limit the connection that has been idle for the longest time is closed. A connection whose client has shown a token is not
 // closed, nor one with a request in flight.
-func TestConnectionsAtRestMakeRoom(t *testing.T) {
+func TestIdleConnectionsAreClosedAtTheLimit(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 4)
 	trusted, first, second := accepted(t, l), accepted(t, l), accepted(t, l)

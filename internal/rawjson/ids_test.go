@@ -38,7 +38,7 @@ func TestIDsAreReadAsWritten(t *testing.T) {
 }
 
 // A value that is not a plain list of ids is either refused, or read and not reported as plainly spelt.
-func TestOddIDs(t *testing.T) {
+func TestUnusualIDs(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string][]int32{
 		`[01,2,3,4,5,6,7,8,9]`:       {1, 2, 3, 4, 5, 6, 7, 8, 9},

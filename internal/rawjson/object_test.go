@@ -39,7 +39,7 @@ func TestObjectChangesOnlyWhatIsSet(t *testing.T) {
 	}
 }
 
-func TestObjectOfSeveralTheLastCounts(t *testing.T) {
+func TestObjectHasTheLastDuplicate(t *testing.T) {
 	t.Parallel()
 	o, err := rawjson.ParseObject([]byte(`{"a":1,"b":{},"a":2}`))
 	require.NoError(t, err)

@@ -147,7 +147,7 @@ func TestFilePath(t *testing.T) {
 }
 
 // For any agent time the derived limits nest, and filling them again does not change them.
-func TestFilledNests(t *testing.T) {
+func TestDerivedLimitsNest(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {

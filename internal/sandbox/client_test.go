@@ -124,7 +124,7 @@ func TestBrokenTar(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-func TestAnswersOfSomethingElse(t *testing.T) {
+func TestRepliesOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/info" {
@@ -180,7 +180,7 @@ func TestWithoutInspector(t *testing.T) {
 	require.Equal(t, driver.NoUsage(), u)
 }
 
-func TestListNamesTheTrouble(t *testing.T) {
+func TestListReturnsTheDriversError(t *testing.T) {
 	t.Parallel()
 	_, err := sandbox.New(newFake(t, nil), sandbox.Options{}).List(t.Context())
 	require.ErrorContains(t, err, "the provider's own words")

@@ -151,7 +151,7 @@ func TestTurnIsCountedFromTheLastUserMessage(t *testing.T) {
 	require.Equal(t, "one", text(parts))
 }
 
-func TestAsideCallsAreAnswered(t *testing.T) {
+func TestAuxiliaryCallsAreAnswered(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
 	title, _ := s.ask(t, object{"role": "system", "content": "You are a title generator. You output ONLY a title."},

@@ -144,7 +144,7 @@ func TestHangs(t *testing.T) {
 }
 
 // A slow stream ends at once when the caller disconnects; the log has the part that was sent.
-func TestLeavingStopsGeneration(t *testing.T) {
+func TestDisconnectStopsGeneration(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "{pace: {tokens_per_second: 50, tokens_per_chunk: 2}, turns: [{filler: 100000}]}")
 	ctx, cancel := context.WithCancel(t.Context())

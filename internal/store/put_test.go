@@ -15,7 +15,7 @@ import (
 
 // After a power failure a blob exists completely or not at all: its bytes are durable before it has its name, and its name before Put
 // returns.
-func TestPutOutlastsAPowerCut(t *testing.T) {
+func TestPutIsDurable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)

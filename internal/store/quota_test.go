@@ -73,7 +73,7 @@ func TestHighWaterMarks(t *testing.T) {
 }
 
 // Only the owner can read the blobs of rollouts.
-func TestBlobsAreTheOwners(t *testing.T) {
+func TestOnlyTheOwnerReadsBlobs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)

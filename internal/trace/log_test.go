@@ -153,7 +153,7 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 }
 
 // Syncs keep a minimum distance, so that the records of many calls share one. A record after a pause does not wait.
-func TestSyncsKeepADistance(t *testing.T) {
+func TestSyncsKeepAMinimumInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const agents, calls = 8, 5

@@ -107,7 +107,7 @@ func records(t *testing.T, l *trace.Log) []*trace.Record {
 
 // A damaged byte in the middle loses its own record and the records stored as differences to it, but no other record after it, even if the
 // length of the record is damaged.
-func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
+func TestDamagedRecordIsSkipped(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int64{0, 4, 7, 8, 11, 12, 100, 5000} {
 		dir := t.TempDir()
@@ -153,7 +153,7 @@ func TestOtherFilesAreNoSegments(t *testing.T) {
 }
 
 // A segment is deleted when no log has a record in it any more. The records of a dropped log do not return.
-func TestSegmentsGoWithTheirLogs(t *testing.T) {
+func TestSegmentsAreDeletedWithTheirLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	small := trace.Options{SegmentSize: 1}

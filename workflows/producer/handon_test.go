@@ -64,7 +64,7 @@ func TestContinuesAsNew(t *testing.T) {
 }
 
 // A delivery in progress ends before the next run delivers again. An abort carries over to the next run.
-func TestHandsOnDeliveriesAndAborts(t *testing.T) {
+func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)
 	deliveries := 0

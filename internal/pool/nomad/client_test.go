@@ -196,7 +196,7 @@ func TestRegisterKeepsHosts(t *testing.T) {
 }
 
 // A job that was changed after it was read, or that has another owner now, is not written.
-func TestChangedMeanwhile(t *testing.T) {
+func TestConcurrentChangeIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*server){
 		"index": func(s *server) { *s.job.JobModifyIndex = 43 },

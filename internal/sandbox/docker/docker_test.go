@@ -206,7 +206,7 @@ func TestBuild(t *testing.T) {
 }
 
 // What sandboxd needs is not added to the image of the task. Two images of one base share the added image.
-func TestAddedOnce(t *testing.T) {
+func TestAddedImageIsShared(t *testing.T) {
 	t.Parallel()
 	d := open(t, docker.Options{})
 	count := func() int {

@@ -63,7 +63,7 @@ func levels(findings []driver.Finding) []string {
 }
 
 // The probe detects a bwrap that isolates nothing (an old version, a wrapper, a permissive kernel), and no sandbox is created with it.
-func TestBareBwrapIsFoundOut(t *testing.T) {
+func TestBwrapWithoutIsolationIsDetected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
@@ -89,7 +89,7 @@ func TestBareBwrapIsFoundOut(t *testing.T) {
 }
 
 // The probe also detects a bwrap that starts sandboxes without one isolation feature. The error has the probe's findings.
-func TestWeakBwrapIsFoundOut(t *testing.T) {
+func TestWeakBwrapIsDetected(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	real, err := exec.LookPath("bwrap")
@@ -116,7 +116,7 @@ exec %[1]s "${options[@]}" "$@"
 }
 
 // A passed probe is cached for the next process, but only for the same kernel and programs.
-func TestPassIsKept(t *testing.T) {
+func TestPassedProbeIsCached(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := open(t, local.Options{Dir: dir})

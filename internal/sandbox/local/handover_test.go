@@ -151,7 +151,7 @@ func TestHandOverRefused(t *testing.T) {
 
 // A worker that is killed after the state names the new id, and before the folder is renamed, leaves a sandbox that belongs to no
 // rollout. The next listing ends it.
-func TestHandOverCutShort(t *testing.T) {
+func TestInterruptedHandOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := sandbox.New(open(t, local.Options{Dir: dir}), small())

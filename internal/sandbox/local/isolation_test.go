@@ -21,7 +21,7 @@ import (
 )
 
 // The worker's secrets and its data folder are not visible inside: not in an environment, a command line or a mount.
-func TestNothingOfTheWorkerInside(t *testing.T) {
+func TestWorkersSecretsAreNotVisible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	startWorker(t, job{Dir: dir, Sandboxd: sandboxdPath, IDs: []string{"r.1"}, Lease: time.Hour, Script: "sleep infinity"})
@@ -36,7 +36,7 @@ func TestNothingOfTheWorkerInside(t *testing.T) {
 }
 
 // Other processes cannot inspect or control the first process, even as the same user.
-func TestSupervisorIsClosed(t *testing.T) {
+func TestSupervisorIsProtected(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})
 	for _, script := range []string{
@@ -49,7 +49,7 @@ func TestSupervisorIsClosed(t *testing.T) {
 }
 
 // A sandbox reaches neither listeners on the host's addresses nor another sandbox.
-func TestNoWayToTheHost(t *testing.T) {
+func TestHostIsUnreachable(t *testing.T) {
 	t.Parallel()
 	p, neighbour := place(t, driver.Spec{}), place(t, driver.Spec{})
 	neighbour.Eventually(func() bool {

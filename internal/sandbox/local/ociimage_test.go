@@ -144,7 +144,7 @@ func TestImageIsPrivate(t *testing.T) {
 }
 
 // An image is locked while a sandbox uses it, and free when the sandbox has ended.
-func TestImageIsHeld(t *testing.T) {
+func TestImageIsLockedWhileInUse(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	makeImage(t, folder)

@@ -55,7 +55,7 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 // ordinaryTests are the tests of this package that need neither root nor a compiler.
-const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|ImageIsPrivate|HostileImage|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
+const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|ImageIsPrivate|HostileImage|SupervisorIsProtected|LimitsOfSandboxd|HostIsUnreachable|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
 	"^(Users|Process|Kill|Model|Limits)$"
 
 // The suite and the isolation tests pass for an ordinary user too, whose sandboxes have one user for all processes.

@@ -117,7 +117,7 @@ func TestUsageOfDeadSandbox(t *testing.T) {
 }
 
 // The folder of a creator that died at any point blocks no later call.
-func TestHalfMadeSandboxes(t *testing.T) {
+func TestIncompleteSandboxes(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{
 		"nothing yet":      {},

@@ -15,7 +15,7 @@ import (
 )
 
 // A body that does not arrive in time ends its call and releases the memory reserved for it.
-func TestABodyThatDoesNotArrive(t *testing.T) {
+func TestLateBodyEndsItsCall(t *testing.T) {
 	t.Parallel()
 	m := New(slog.New(slog.DiscardHandler), &counted{})
 	m.bodyTime = 10 * time.Millisecond
@@ -33,7 +33,7 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 }
 
 // Calls beyond the limit wait until a call in flight ends.
-func TestCallsAtATime(t *testing.T) {
+func TestConcurrentCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Int64
 	callers := &counted{}

@@ -109,7 +109,7 @@ func TestNamesAreBounded(t *testing.T) {
 }
 
 // The server checks the user of each connection again, whatever the permissions of the socket's folder allow.
-func TestRunAsAgentIsTheVerifiers(t *testing.T) {
+func TestRunAsAgentChecksItsCaller(t *testing.T) {
 	t.Parallel()
 	require.NotEqual(t, wire.VerifierID, os.Getuid())
 	path := filepath.Join(t.TempDir(), "s")

@@ -70,7 +70,7 @@ func TestRecording(t *testing.T) {
 }
 
 // A program cannot keep the emulator busy with a huge number in an escape sequence.
-func TestScreenIsTamed(t *testing.T) {
+func TestNumbersOfSequencesAreBounded(t *testing.T) {
 	t.Parallel()
 	text, ok := pty.Show(80, 24, "one\x1b[92233720368547", "75807Itwo 123456\x1b[-5J\x1b[2;3Hx\x1b[1A")
 	require.True(t, ok)
@@ -79,7 +79,7 @@ func TestScreenIsTamed(t *testing.T) {
 }
 
 // A screen that skips text which has scrolled off shows the same and replies the same as a screen that reads everything.
-func TestScreenThatLeavesOut(t *testing.T) {
+func TestScreenThatSkipsText(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, line string) string { return strings.Repeat(line, n) }
 	for name, pieces := range map[string][]string{
@@ -112,7 +112,7 @@ func TestScreenThatLeavesOut(t *testing.T) {
 	}
 }
 
-func FuzzScreenThatLeavesOut(f *testing.F) {
+func FuzzScreenThatSkipsText(f *testing.F) {
 	f.Add("one\r\n\x1b[31mtwo\x1b[K\r\n\x1b[6n", 30, 5, 50)
 	f.Add("\x1b[2;4ra\r\n\x1b[r", 9, 3, 8)
 	f.Add("\x1b]0;t\r\n\x1b\\a\x1b(0q\x1b\r\n[1;1H", 200, 7, 64)

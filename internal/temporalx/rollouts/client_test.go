@@ -185,7 +185,7 @@ func TestErrorsOfTemporal(t *testing.T) {
 }
 
 // A wait is not affected by a restart of Temporal.
-func TestWaitOutlivesTemporal(t *testing.T) {
+func TestWaitSurvivesARestartOfTemporal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rc, f, st := newClient(t)

@@ -166,7 +166,7 @@ func TestToolServerHangs(t *testing.T) {
 }
 
 // A call is repeated with the same id until the server is available again.
-func TestToolServerComesBack(t *testing.T) {
+func TestToolServerRecovers(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	url := serve(t, oneTool, func(w http.ResponseWriter, _ *http.Request) {

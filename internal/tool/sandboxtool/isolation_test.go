@@ -7,7 +7,7 @@ import (
 )
 
 // A call id of one sandbox has no meaning in another: neither results nor the shell can be reached.
-func TestSandboxesAreApart(t *testing.T) {
+func TestSandboxesAreIsolated(t *testing.T) {
 	t.Parallel()
 	a, b := newBox(t), newBox(t)
 	for _, name := range []string{"bash", "terminal_stateful"} {

@@ -111,7 +111,7 @@ func TestUntrainedTurnIsMasked(t *testing.T) {
 	require.False(t, got.Sequences[0].Spans[1].Train)
 }
 
-func TestSubagentsApart(t *testing.T) {
+func TestSubagentsAreSeparate(t *testing.T) {
 	t.Parallel()
 	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) {
 		t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent
