@@ -149,7 +149,7 @@ func TestHarborRefusals(t *testing.T) {
 		{map[string]any{"sandbox": "nowhere"}, `no sandbox "nowhere": must be one of local`, false},
 		{map[string]any{"provider": "zz"}, "unknown upstream provider", false},
 		{map[string]any{"purpose": "fun"}, "purpose", false},
-		{map[string]any{"sampling": map[string]any{"temperature": 1, "top_p": 0.5}}, "training sampling requires top_p=1.0", false},
+		{map[string]any{"sampling": map[string]any{"temperature": 1, "top_p": 0.5}}, `sampling.top_p: must be 1 for purpose "train"`, false},
 		{map[string]any{"purpose": "eval", "sampling": map[string]any{"temperature": 1}}, "sampling", false},
 		{map[string]any{"llm_url": "http://model.test"}, "model", false},
 		{map[string]any{"auth_header": "x-key"}, "auth_header", false},

@@ -82,7 +82,7 @@ func TestSandboxesWithinTheTokensBound(t *testing.T) {
 		status, _, out := r.do("POST", "/rollouts", string(body), "Authorization", c.token)
 		require.Equal(t, c.want, status, out)
 		if c.want != http.StatusAccepted {
-			require.Contains(t, out, "sandbox.memory_mib: at most 4096 are allowed here, got 1024000")
+			require.Contains(t, out, "sandbox.memory_mib: must be at most 4096 on this server, got 1024000")
 		}
 	}
 }

@@ -128,8 +128,8 @@ func TestRESTListRefuses(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for query, want := range map[string]string{
-		"outcome=foo":            "outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got \"foo\"",
-		"status=foo":             "status: want running or done, got \"foo\"",
+		"outcome=foo":            "outcome: must be one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed; got \"foo\"",
+		"status=foo":             "status: must be running or done, got \"foo\"",
 		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
 		"limit=1001":             "limit: must be a whole number",
 		"limit=1e2":              "limit: must be a whole number",
@@ -138,8 +138,8 @@ func TestRESTListRefuses(t *testing.T) {
 		"task_id=a&task_id=b":    "task_id: must be given once, got 2 times",
 		"task_id=50%off":         `query: invalid URL escape "%of"`,
 		"status=running;limit=3": "query: invalid semicolon separator in query",
-		"task_id=a%FF":           `task_id: want UTF-8, got "a\xff"`,
-		"group_id=%FF":           `group_id: want UTF-8`,
+		"task_id=a%FF":           `task_id: must be UTF-8, got "a\xff"`,
+		"group_id=%FF":           `group_id: must be UTF-8`,
 	} {
 		status, _, out := r.do("GET", "/rollouts?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)

@@ -24,7 +24,7 @@ func (f *fakeDeliveries) Deliver(_ context.Context, spec rollout.DeliverySpec) (
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if spec.Sink == "" {
-		return rollout.Delivery{}, fault.Field("sink", "want the name of a sink")
+		return rollout.Delivery{}, fault.Field("sink", "must be the name of a sink")
 	}
 	d := rollout.Delivery{Sink: spec.Sink, GroupID: spec.GroupID, Key: spec.GroupID + "-k", Owner: f.owners[spec.GroupID], State: rollout.DeliveryPending}
 	f.all = append(f.all, d)

@@ -19,15 +19,15 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"tempral"}, `rolloutd-dev has no command "tempral"; did you mean temporal?`},
-		{[]string{"temporal", "x"}, `rolloutd-dev temporal: want no argument, got ["x"]`},
-		{[]string{"--port", "-1"}, `--port: want a number from 0 to 65535, got "-1"`},
-		{[]string{"--ui-port", "65536"}, `--ui-port: want a number from 0 to 65535, got "65536"`},
-		{[]string{"--temporal-port", "x"}, `--temporal-port: want a number from 0 to 65535, got "x"`},
+		{[]string{"temporal", "x"}, `rolloutd-dev temporal takes no argument, got ["x"]`},
+		{[]string{"--port", "-1"}, `--port: must be a number from 0 to 65535, got "-1"`},
+		{[]string{"--ui-port", "65536"}, `--ui-port: must be a number from 0 to 65535, got "65536"`},
+		{[]string{"--temporal-port", "x"}, `--temporal-port: must be a number from 0 to 65535, got "x"`},
 		{[]string{"--port-offset", "60000"}, "--port-offset: port 8000 plus 60000 is above 65535"},
 		{[]string{"--demo", ""}, "--demo: must not be empty"},
-		{[]string{"--mode", "fast"}, `serve.mode: want simulation or production, got "fast"`},
+		{[]string{"--mode", "fast"}, `serve.mode: must be simulation or production, got "fast"`},
 		{[]string{"temporal", "--port", "8000"}, "unknown flag: --port; see rolloutd-dev temporal --help"},
-		{[]string{"temporal", "--codec-endpoint", "127.0.0.1:8000/codec"}, `--codec-endpoint: want http://HOST:PORT/codec or https://HOST:PORT/codec, got "127.0.0.1:8000/codec"`},
+		{[]string{"temporal", "--codec-endpoint", "127.0.0.1:8000/codec"}, `--codec-endpoint: must be http://HOST:PORT/codec or https://HOST:PORT/codec, got "127.0.0.1:8000/codec"`},
 	} {
 		cmd := command(std{io.Discard, io.Discard, config.Environ{}})
 		cmd.SetArgs(tc.args)

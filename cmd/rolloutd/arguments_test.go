@@ -18,37 +18,37 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"srve"}, "unknown command \"srve\" for \"rolloutd\"\n\nDid you mean this?\n\tserve\n"},
-		{[]string{"run"}, "rolloutd run: want TASK.yaml, got none"},
+		{[]string{"run"}, "rolloutd run takes one TASK.yaml or more, got none"},
 		{[]string{"run", task, "b.yaml"}, "task set: stat b.yaml: no such file or directory"},
-		{[]string{"run", task, " "}, "rolloutd run: TASK.yaml is empty"},
+		{[]string{"run", task, " "}, "rolloutd run: TASK.yaml must not be empty"},
 		{[]string{"run", task, task, "--limit", "1"}, "--limit does not go with several files"},
 		{[]string{"run", task, task, "-n", "2"}, "--group-size does not go with several tasks"},
-		{[]string{"run", ""}, "rolloutd run: TASK.yaml is empty"},
-		{[]string{"show"}, "rolloutd show: want ID, got none"},
-		{[]string{"show", " "}, "rolloutd show: ID is empty"},
-		{[]string{"abort", ""}, "rolloutd abort: ID is empty"},
-		{[]string{"abort", "r1."}, "rollout_id: want 1 to 64 letters, digits, '_' or '-'"},
-		{[]string{"trace", "../.."}, `rollout_id: want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got "../.."`},
-		{[]string{"trace", ""}, "rolloutd trace: ID is empty"},
-		{[]string{"upstream", "show", ""}, "rolloutd upstream show: NAME is empty"},
-		{[]string{"ls", "r1"}, `rolloutd ls: want no argument, got ["r1"]`},
-		{[]string{"serve", "x"}, `rolloutd serve: want no argument, got ["x"]`},
-		{[]string{"doctor", "x"}, "rolloutd doctor: want no argument"},
-		{[]string{"version", "x"}, "rolloutd version: want no argument"},
-		{[]string{"ls", "--limit", "x"}, `--limit: want a whole number, got "x"`},
-		{[]string{"ls", "--json=perhaps"}, `--json: want true or false, got "perhaps"`},
+		{[]string{"run", ""}, "rolloutd run: TASK.yaml must not be empty"},
+		{[]string{"show"}, "rolloutd show takes ID, got none"},
+		{[]string{"show", " "}, "rolloutd show: ID must not be empty"},
+		{[]string{"abort", ""}, "rolloutd abort: ID must not be empty"},
+		{[]string{"abort", "r1."}, "rollout_id: must be 1 to 64 letters, digits, '_' or '-'"},
+		{[]string{"trace", "../.."}, `rollout_id: must be 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got "../.."`},
+		{[]string{"trace", ""}, "rolloutd trace: ID must not be empty"},
+		{[]string{"upstream", "show", ""}, "rolloutd upstream show: NAME must not be empty"},
+		{[]string{"ls", "r1"}, `rolloutd ls takes no argument, got ["r1"]`},
+		{[]string{"serve", "x"}, `rolloutd serve takes no argument, got ["x"]`},
+		{[]string{"doctor", "x"}, "rolloutd doctor takes no argument"},
+		{[]string{"version", "x"}, "rolloutd version takes no argument"},
+		{[]string{"ls", "--limit", "x"}, `--limit: must be a whole number, got "x"`},
+		{[]string{"ls", "--json=perhaps"}, `--json: must be true or false, got "perhaps"`},
 		{[]string{"ls", "--statu", "done"}, "unknown flag: --statu; see rolloutd ls --help"},
 		{[]string{"ls", "--task", ""}, "--task: must not be empty"},
-		{[]string{"ls", "--server", "http://"}, `server address: want http://HOST:PORT or https://HOST:PORT, got "http://"`},
-		{[]string{"run", task, "--timeout", "5"}, `--timeout: want a duration such as "55s" or "5m", got "5"`},
+		{[]string{"ls", "--server", "http://"}, `server address: must be http://HOST:PORT or https://HOST:PORT, got "http://"`},
+		{[]string{"run", task, "--timeout", "5"}, `--timeout: must be a duration such as "55s" or "5m", got "5"`},
 		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: must not be negative, got -5s"},
-		{[]string{"run", task, "--sampling", "hot"}, `--sampling: want a JSON object such as {"temperature":0.7}`},
+		{[]string{"run", task, "--sampling", "hot"}, `--sampling: must be a JSON object such as {"temperature":0.7}`},
 		{[]string{"run", task, "--model", ""}, "--model: must not be empty"},
 		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: must not be empty\n--rollout-id: must not be empty"},
 		{[]string{"serve", "--listen", ""}, "--listen: must not be empty"},
 		{[]string{"gateway", "--data", ""}, "--data: must not be empty"},
 		{[]string{"show", "r1", "--wait", "--timeout", "-1s"}, "--timeout: must not be negative"},
-		{[]string{"trace", "r1", "-o", t.TempDir()}, "output: want a file"},
+		{[]string{"trace", "r1", "-o", t.TempDir()}, "--output: must be a file"},
 	} {
 		code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": "http://127.0.0.1:1"}, tc.args...)
 		require.Equal(t, 1, code, tc.args)
@@ -118,13 +118,13 @@ func TestLsSendsEveryLimit(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Query().Get("limit")
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		_, _ = w.Write([]byte(`{"detail":"limit: want more","kind":"Invalid"}`))
+		_, _ = w.Write([]byte(`{"detail":"limit: must be more","kind":"Invalid"}`))
 	}))
 	t.Cleanup(srv.Close)
 	for _, limit := range []string{"-1", "0", "5000"} {
 		code, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL, "--limit", limit)
 		require.Equal(t, 1, code)
 		require.Equal(t, limit, <-asked)
-		require.Equal(t, "rolloutd: limit: want more\n", errText)
+		require.Equal(t, "rolloutd: limit: must be more\n", errText)
 	}
 }

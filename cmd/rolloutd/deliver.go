@@ -28,7 +28,7 @@ func deliverCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec.GroupID = args[0]
 		if spec.Sink == "" {
-			return errors.New("--sink: want the name of a sink")
+			return errors.New("--sink: must be the name of a sink")
 		}
 		c := connect()
 		d, err := deliver(cmd.Context(), c, spec, detach, s.err)

@@ -274,7 +274,7 @@ func TestServeModeByFlag(t *testing.T) {
 		require.Contains(t, errText, "serve.tokens", "serve does not start without tokens")
 		return errText
 	}
-	require.Contains(t, serve("production", "x"), `serve.mode: want simulation or production, got "x"`)
+	require.Contains(t, serve("production", "x"), `serve.mode: must be simulation or production, got "x"`)
 	require.NotContains(t, serve("x", "production"), "serve.mode")
 }
 

@@ -81,7 +81,7 @@ func poolScale(s std) *cobra.Command {
 				return err
 			}
 			if hosts != nil && *hosts > spec.Max {
-				return fmt.Errorf("HOSTS: want at most max_containers, which is %d", spec.Max)
+				return fmt.Errorf("HOSTS: must be at most max_containers (%d), got %d", spec.Max, *hosts)
 			}
 			if err := o.Scale(ctx, args[0], hosts); err != nil {
 				return err
@@ -98,7 +98,7 @@ func wantedHosts(arg string) (*int, error) {
 	}
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("HOSTS: want a number of hosts or auto, got %q", arg)
+		return nil, fmt.Errorf("HOSTS: must be a number of hosts or auto, got %q", arg)
 	}
 	return &n, nil
 }

@@ -129,7 +129,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 	if sel.Shuffle != nil {
 		seed, err := strconv.ParseInt(f.sel.shuffle, 10, 64)
 		if err != nil {
-			return fmt.Errorf("--shuffle: want a whole number from 0 to 2^63-1, got %q", f.sel.shuffle)
+			return fmt.Errorf("--shuffle: must be a whole number from 0 to 2^63-1, got %q", f.sel.shuffle)
 		}
 		args["shuffle"], sel.Shuffle = seed, nil
 	}

@@ -130,7 +130,7 @@ func (f *runFlags) pin(args map[string]any) error {
 	}
 	pinned := map[string]any{}
 	if err := json.Unmarshal([]byte(f.sampling), &pinned); err != nil {
-		return fmt.Errorf("--sampling: want a JSON object such as {\"temperature\":0.7}: %w", err)
+		return fmt.Errorf("--sampling: must be a JSON object such as {\"temperature\":0.7}: %w", err)
 	}
 	name := "sampling"
 	if args["purpose"] == string(rollout.PurposeEval) {

@@ -30,7 +30,7 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 		return err
 	}
 	if f.concurrency < 1 {
-		return fmt.Errorf("--concurrency: want at least 1, got %d", f.concurrency)
+		return fmt.Errorf("--concurrency: must be at least 1, got %d", f.concurrency)
 	}
 	tasks, err := f.readSets(cmd, paths)
 	if err != nil {

@@ -97,7 +97,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if concurrency < 1 {
-			return fmt.Errorf("--concurrency: want at least 1, got %d", concurrency)
+			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
 		}
 		set, chosen, cfg, err := f.openSet(args[0], sel)
 		if err != nil {
@@ -209,13 +209,13 @@ func (f *selectFlags) selection() (taskset.Selection, error) {
 	if f.shuffle != "" {
 		seed, err := strconv.ParseUint(f.shuffle, 10, 64)
 		if err != nil {
-			return sel, fmt.Errorf("--shuffle: want a whole number from 0, got %q", f.shuffle)
+			return sel, fmt.Errorf("--shuffle: must be a whole number of at least 0, got %q", f.shuffle)
 		}
 		sel.Shuffle = &seed
 	}
 	if f.shard != "" {
 		if n, err := fmt.Sscanf(f.shard, "%d/%d", &sel.Shard, &sel.Shards); err != nil || n != 2 || sel.Shards < 1 {
-			return sel, fmt.Errorf("--shard: want i/n with 0 ≤ i < n, got %q", f.shard)
+			return sel, fmt.Errorf("--shard: must be i/n with 0 ≤ i < n, got %q", f.shard)
 		}
 	}
 	return sel, sel.Validate()

@@ -22,7 +22,7 @@ func traceCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		if format == "npz" && path == "" && terminal(s.out) {
-			return fault.New(fault.Invalid, "output: want a file for npz, which is binary: --output FILE, or redirect the output")
+			return fault.New(fault.Invalid, "--output: must be set for npz, which is binary; or redirect the output")
 		}
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
 		return hint(needsRollout(writeTo(s.out, path, fetch), args[0]), c)
@@ -51,11 +51,11 @@ func writeTo(out io.Writer, path string, write func(io.Writer) error) error {
 // writeWhole writes to a temporary file and renames it, so that an error leaves no partial file.
 func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fault.New(fault.Invalid, "output: want a file, %s is a folder", path)
+		return fault.New(fault.Invalid, "--output: must be a file, got the folder %s", path)
 	}
 	tmp, err := os.Create(path + ".part")
 	if err != nil {
-		return fault.Wrap(fault.Invalid, err, "output")
+		return fault.Wrap(fault.Invalid, err, "--output")
 	}
 	defer os.Remove(tmp.Name()) // fails after the rename
 	err = write(tmp)

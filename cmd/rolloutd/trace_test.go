@@ -64,5 +64,5 @@ func TestNpzIsNotWrittenToATerminal(t *testing.T) {
 	t.Cleanup(func() { _ = pty.Close() })
 	var errText bytes.Buffer
 	require.Equal(t, 1, run(t.Context(), []string{"trace", "r1", "--format", "npz"}, std{pty, &errText, map[string]string{}}))
-	require.Contains(t, errText.String(), "output: want a file for npz")
+	require.Contains(t, errText.String(), "--output: must be set for npz")
 }

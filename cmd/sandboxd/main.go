@@ -53,14 +53,14 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("want serve, probe, stage or version")
+		return fmt.Errorf("needs a command: serve, probe, stage or version")
 	}
 	switch args[0] {
 	case "serve":
 		return serve(ctx, args[1:])
 	case "probe":
 		if len(args) != 2 {
-			return fmt.Errorf("probe: want one address")
+			return fmt.Errorf("probe: needs one address, got %d arguments", len(args)-1)
 		}
 		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
 	case stage.Command:
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 		return child.Run()
 	case wire.FileTool:
 		if len(args) != 2 {
-			return fmt.Errorf("file: want one tool")
+			return fmt.Errorf("file: needs one tool, got %d arguments", len(args)-1)
 		}
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case attach.Command:

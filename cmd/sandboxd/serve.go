@@ -72,7 +72,7 @@ func parseServe(args []string) (serveFlags, error) {
 		return f, err
 	}
 	if (f.controlFD < 0) == (f.controlPath == "") {
-		return f, fmt.Errorf("want one of --control-fd and --control-path")
+		return f, fmt.Errorf("serve: needs exactly one of --control-fd and --control-path")
 	}
 	return f, nil
 }

@@ -24,7 +24,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 	case r.ModelKey != "":
 		return c.readKey(r)
 	case r.Endpoint == "" && r.BaseURL == "":
-		return asked{}, fault.Field("endpoint", "say which model: endpoint (one of %s), base_url, or model_key", names())
+		return asked{}, fault.Field("endpoint", "must be one of %s, unless base_url or model_key is set", names())
 	}
 	a := asked{
 		baseURL: argument{"base_url", r.BaseURL},
@@ -42,7 +42,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 		a.ep, ok = direct(), true
 	}
 	if !ok {
-		return asked{}, fault.Field("endpoint", "unknown endpoint %q: want one of %s", r.Endpoint, names())
+		return asked{}, fault.Field("endpoint", "must be one of %s; got %q", names(), r.Endpoint)
 	}
 	return a, nil
 }
@@ -61,7 +61,7 @@ func (c *Catalog) readKey(r Request) (asked, error) {
 		a.baseURL = argument{"base_url", r.BaseURL}
 		a.apiKey = argument{"hf_token", first(r.APIKey, r.HFToken)}
 	default:
-		return asked{}, fault.Field("model_key", "want vllm://<repo> or hf-router://<repo>:<provider>, got %q", r.ModelKey)
+		return asked{}, fault.Field("model_key", "must be vllm://<repo> or hf-router://<repo>:<provider>, got %q", r.ModelKey)
 	}
 	if r.Endpoint != "" && r.Endpoint != a.ep.name {
 		return asked{}, fault.Field("model_key", "%q is on endpoint %s, but endpoint says %q: give one of the two", r.ModelKey, a.ep.name, r.Endpoint)

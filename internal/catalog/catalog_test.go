@@ -244,7 +244,7 @@ func TestResolveSendsTheServersKeyToItsOwnURLsOnly(t *testing.T) {
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, fault.Invalid, f.Kind)
 			require.Equal(t, tc.field, f.Field)
-			require.ErrorContains(t, err, "give the argument "+tc.field)
+			require.ErrorContains(t, err, tc.field+": must be set")
 			require.Empty(t, key)
 		})
 	}

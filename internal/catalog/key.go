@@ -15,8 +15,8 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 	if key := first(a.apiKey.value, a.ep.apiKey.fallback); key != "" {
 		return key, nil
 	}
-	return "", fault.Field(a.apiKey.name, "endpoint %s at a base_url of its own needs an api_key: give the argument %s (%s goes to the server's own URL alone)",
-		a.ep.name, a.apiKey.name, a.ep.apiKey.env)
+	return "", fault.Field(a.apiKey.name, "must be set for endpoint %s with a base_url: the server sends its own key (%s) only to its own URL",
+		a.ep.name, a.ep.apiKey.env)
 }
 
 // home is the server's own URL of the endpoint; "": it has none.
@@ -30,7 +30,7 @@ func sendable(key string) bool { return httpguts.ValidHeaderFieldValue(key) }
 
 func unsendable(a asked) error {
 	if a.apiKey.value != "" || a.ep.apiKey.env == "" {
-		return fault.Field(a.apiKey.name, "has a line break or another character in it that no HTTP header can carry")
+		return fault.Field(a.apiKey.name, "must not have a line break or another character that no HTTP header can carry")
 	}
-	return fault.Field(a.apiKey.name, "%s in the server's environment has a line break or another character in it that no HTTP header can carry", a.ep.apiKey.env)
+	return fault.Field(a.apiKey.name, "%s in the server's environment must not have a line break or another character that no HTTP header can carry", a.ep.apiKey.env)
 }

@@ -25,7 +25,7 @@ func normalizeAll(raw string) (string, error) {
 func normalize(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return "", fault.Field("base_url", "want http(s)://host[:port][/path], got %q", raw)
+		return "", fault.Field("base_url", "must be http(s)://host[:port][/path], got %q", raw)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", fault.Field("base_url", "must carry no credentials, query or fragment; the key goes into api_key")

@@ -97,7 +97,7 @@ func (r TaskResult) Solvable() string {
 	case r.Result.Outcome != rollout.Completed:
 		return fmt.Sprintf("oracle: %s: %s", r.Result.Outcome, textOf(r.Result.Error))
 	case r.Result.Reward == nil:
-		return "oracle: the task has no verifier: want verify or test_script"
+		return "oracle: the task has no verifier: it must have verify or test_script"
 	case *r.Result.Reward < most:
 		return fmt.Sprintf("oracle: the solution earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
 	}

@@ -22,7 +22,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var none *pflag.NotExistError
 	switch {
 	case errors.As(err, &value):
-		return fmt.Errorf("--%s: want %s, got %q", value.GetFlag().Name, describeType(value.GetFlag().Value.Type()), value.GetValue())
+		return fmt.Errorf("--%s: must be %s, got %q", value.GetFlag().Name, describeType(value.GetFlag().Value.Type()), value.GetValue())
 	case errors.As(err, &none):
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	default:
@@ -63,11 +63,11 @@ func checkValues(flags *pflag.FlagSet) error {
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			want := "no argument"
+			takes := "no argument"
 			if len(names) > 0 {
-				want = strings.Join(names, " ")
+				takes = strings.Join(names, " ")
 			}
-			return fmt.Errorf("%s: want %s, got %s", cmd.CommandPath(), want, quoted(args))
+			return fmt.Errorf("%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
 		}
 		for i, arg := range args {
 			if err := filled(cmd, names[i], arg); err != nil {
@@ -82,7 +82,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 func OneOrMore(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("%s: want %s, got none", cmd.CommandPath(), name)
+			return fmt.Errorf("%s takes one %s or more, got none", cmd.CommandPath(), name)
 		}
 		for _, arg := range args {
 			if err := filled(cmd, name, arg); err != nil {
@@ -95,7 +95,7 @@ func OneOrMore(name string) cobra.PositionalArgs {
 
 func filled(cmd *cobra.Command, name, arg string) error {
 	if strings.TrimSpace(arg) == "" {
-		return fmt.Errorf("%s: %s is empty", cmd.CommandPath(), name)
+		return fmt.Errorf("%s: %s must not be empty", cmd.CommandPath(), name)
 	}
 	return nil
 }

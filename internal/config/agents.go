@@ -22,9 +22,9 @@ func (c Config) validateAgents(p *problems) {
 	seen := map[string]bool{}
 	for i, a := range c.Agents {
 		path := fmt.Sprintf("agents[%d]", i)
-		p.check(a.Name != "", path+".name", "want the name by which rollouts ask for the agent")
+		p.check(a.Name != "", path+".name", "must be the name by which rollouts ask for the agent")
 		p.check(!seen[a.Name], path+".name", "%q is defined twice", a.Name)
-		p.check(len(a.Command) > 0, path+".command", "want a command line")
+		p.check(len(a.Command) > 0, path+".command", "must be a command line")
 		seen[a.Name] = true
 	}
 }

@@ -35,6 +35,6 @@ agents:
 	c.Agents = []config.Agent{{Name: "a", Command: []string{"x"}}, {Name: "a"}, {Command: []string{"x"}}}
 	err = c.Validate()
 	require.ErrorContains(t, err, `agents[1].name: "a" is defined twice`)
-	require.ErrorContains(t, err, "agents[1].command: want a command line")
-	require.ErrorContains(t, err, "agents[2].name: want the name")
+	require.ErrorContains(t, err, "agents[1].command: must be a command line")
+	require.ErrorContains(t, err, "agents[2].name: must be the name")
 }

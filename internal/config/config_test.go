@@ -62,11 +62,11 @@ func TestLoadReportsReadErrors(t *testing.T) {
 		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
 		"MAX_CONCURRENT_ENVS": "many", "ROLLOUTD_STEP_TIMEOUT": "55", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "perhaps",
 	})
-	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
-	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": want numbers by name`)
+	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": must be a whole number`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": must be pairs NAME=NUMBER`)
 	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a occurs twice`)
-	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
-	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
+	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": must be a duration`)
+	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": must be true or false`)
 }
 
 // The error for a value that does not parse does not show the value, which may be a misplaced secret.
@@ -78,7 +78,7 @@ func TestRefusalsKeepSecrets(t *testing.T) {
 	for given, shown := range map[string]string{"me:hunter2@gpu:8000": "gpu:8000", "gpu/v1?key=hunter2@x": "gpu/v1", "gpu:8000/v1": "gpu:8000/v1", "hunter2@": ""} {
 		c := config.Defaults()
 		c.ModelEnv = map[string]string{"VLLM_URL": given}
-		require.EqualError(t, c.Validate(), `model_env.VLLM_URL: want an http:// or https:// URL, got "`+shown+`"`)
+		require.EqualError(t, c.Validate(), `model_env.VLLM_URL: must be an http:// or https:// URL, got "`+shown+`"`)
 	}
 }
 

@@ -18,6 +18,6 @@ func (e E2B) validate(p *problems) {
 	if e.SandboxURL != "" {
 		p.httpURL("sandbox.e2b.sandbox_url", e.SandboxURL)
 	}
-	p.check(e.CreateRate > 0, "sandbox.e2b.create_rate", "want more than 0, got %g", e.CreateRate)
-	p.check(e.Sandboxes > 0, "sandbox.e2b.sandboxes", "want at least 1, got %d", e.Sandboxes)
+	p.check(e.CreateRate > 0, "sandbox.e2b.create_rate", "must be more than 0, got %g", e.CreateRate)
+	p.check(e.Sandboxes > 0, "sandbox.e2b.sandboxes", "must be at least 1, got %d", e.Sandboxes)
 }

@@ -76,5 +76,5 @@ func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 	}
 	c := config.Defaults()
 	c.Gateway.Rate = map[string]float64{"http://10.0.0.1:8000/v1": 1}
-	require.ErrorContains(t, c.Validate(), "gateway.rate.http://10.0.0.1:8000/v1: want an endpoint's name, or host:port")
+	require.ErrorContains(t, c.Validate(), "gateway.rate.http://10.0.0.1:8000/v1: must be an endpoint's name, or host:port")
 }

@@ -76,16 +76,16 @@ func (g Gateway) validate(p *problems) {
 		p.httpURL("gateway.trainer_url", g.TrainerURL)
 	}
 	for i, t := range g.TrainerTokens {
-		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "want at least %d characters", minToken)
+		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "must have at least %d characters", minToken)
 	}
 	for i, host := range g.AllowHosts {
 		_, err := egress.Parse([]string{host})
 		p.check(err == nil, fmt.Sprintf("gateway.allow_hosts[%d]", i), "%v", err)
 	}
-	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "want %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
-	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "want 0 (never) or more, got %s", g.KeepAlive)
-	p.check(g.Queue >= 0, "gateway.queue", "want 0 (no bound) or more, got %d", g.Queue)
-	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib", "want 0 (a quarter of the machine's) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
+	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "must be %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
+	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
+	p.check(g.Queue >= 0, "gateway.queue", "must be 0 (no bound) or more, got %d", g.Queue)
+	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib", "must be 0 (a quarter of the machine's memory) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
 	for _, m := range []struct {
 		path  string
 		of    map[string]float64
@@ -95,8 +95,8 @@ func (g Gateway) validate(p *problems) {
 	} {
 		for _, name := range slices.Sorted(maps.Keys(m.of)) {
 			v := m.of[name]
-			p.check(v >= 0 && !math.IsInf(v, 0), m.path+"."+name, "want 0 (no bound) or more, got %g", v)
-			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "want a whole number, got %g", v)
+			p.check(v >= 0 && !math.IsInf(v, 0), m.path+"."+name, "must be 0 (no bound) or a finite number above, got %g", v)
+			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
 			p.endpoint(m.path, name)
 		}
 	}
@@ -105,7 +105,7 @@ func (g Gateway) validate(p *problems) {
 // endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit, or extends an endpoint's
 // name with a hyphen may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
-	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of an endpoint given only by URL")
+	p.check(!strings.Contains(name, "/"), path+"."+name, "must be an endpoint's name, or host:port of an endpoint given only by URL")
 	names := append(catalog.Names(), DefaultUpstream)
 	near := spelling.Nearest(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
@@ -120,7 +120,7 @@ func named(at func(*Config) *map[string]float64) func(*Config, string) error {
 			name, text, ok := strings.Cut(strings.TrimSpace(item), "=")
 			n, err := strconv.ParseFloat(text, 64)
 			if !ok || name == "" || err != nil {
-				return errors.New(`want numbers by name, such as "vllm=64,default=8"`)
+				return errors.New(`must be pairs NAME=NUMBER such as "vllm=64,default=8"`)
 			}
 			if _, twice := out[name]; twice {
 				return fmt.Errorf("%s occurs twice", name)

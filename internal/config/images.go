@@ -28,7 +28,7 @@ func (c Config) ImagesDir() string {
 }
 
 func (i Images) validate(p *problems) {
-	p.check(i.MaxGiB >= 0, "sandbox.images.max_gib", "want 0 (no bound) or more, got %d", i.MaxGiB)
+	p.check(i.MaxGiB >= 0, "sandbox.images.max_gib", "must be 0 (no bound) or more, got %d", i.MaxGiB)
 	for n, host := range i.Registries {
 		checkRegistry(p, fmt.Sprintf("sandbox.images.registries[%d]", n), host)
 	}
@@ -46,5 +46,5 @@ func (i Images) validate(p *problems) {
 // checkRegistry refuses a name of a registry with a scheme or a path.
 func checkRegistry(p *problems, path, host string) {
 	got, err := image.Registry(host + "/x/y:1")
-	p.check(err == nil && got == host, path, "want the name of a registry like docker.io or 10.0.0.5:5000, got %q", host)
+	p.check(err == nil && got == host, path, "must be the name of a registry like docker.io or 10.0.0.5:5000, got %q", host)
 }

@@ -22,8 +22,8 @@ func (c Config) validatePools(p *problems) {
 			p.check(false, "pools."+name+"."+wrong.Field, "%s", wrong.Want)
 		}
 		job := s.NomadAddress + s.Region + s.Namespace + s.JobID
-		p.check(jobs[job] == "", "pools."+name+".sandbox_job_id", "want a job of its own, pool %s has this one", jobs[job])
+		p.check(jobs[job] == "", "pools."+name+".sandbox_job_id", "must be another job than that of the pool %s", jobs[job])
 		jobs[job] = name
 	}
-	p.check(c.Worker.Name == "" || fleet.IsName(c.Worker.Name), "worker.name", "want letters, digits, '.', '_' or '-', at most 64")
+	p.check(c.Worker.Name == "" || fleet.IsName(c.Worker.Name), "worker.name", "must be 1 to 64 letters, digits, '.', '_' or '-', got %q", c.Worker.Name)
 }

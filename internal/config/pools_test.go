@@ -47,5 +47,5 @@ pools:
 	err = c.Validate()
 	require.ErrorContains(t, err, "pools.bad.driver: want docker, raw_exec or exec")
 	require.ErrorContains(t, err, "pools.bad.max_containers: want 1 to 200")
-	require.ErrorContains(t, err, "pools.train.sandbox_job_id: want a job of its own, pool other has this one")
+	require.ErrorContains(t, err, "pools.train.sandbox_job_id: must be another job than that of the pool other")
 }

@@ -19,7 +19,7 @@ func prices(c *Config, v string) error {
 		at := max(strings.LastIndex(item, "="), 0)
 		price, ok := priceOf(item[min(at+1, len(item)):])
 		if at == 0 || !ok {
-			return errors.New(`want dollars per million prompt, completion and (optional) cached prompt tokens by model, such as "gpt-4o-mini=0.15/0.6/0.075"`)
+			return errors.New(`must be MODEL=PROMPT/COMPLETION or MODEL=PROMPT/COMPLETION/CACHED_PROMPT, in dollars per million tokens, such as "gpt-4o-mini=0.15/0.6/0.075"`)
 		}
 		c.Prices[item[:at]] = price
 	}
@@ -48,6 +48,6 @@ func priceOf(v string) (rollout.Price, bool) {
 func (c Config) validatePrices(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.Prices)) {
 		price := c.Prices[name]
-		p.check(price.Valid(), "prices."+name, "want 0 or more for prompt, completion and cached_prompt")
+		p.check(price.Valid(), "prices."+name, "prompt, completion and cached_prompt must be 0 or more")
 	}
 }

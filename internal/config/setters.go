@@ -17,7 +17,7 @@ func text(at func(*Config) *string) func(*Config, string) error {
 func number(at func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
 		if *at(c), err = strconv.Atoi(v); err != nil {
-			return errors.New("want a whole number")
+			return errors.New("must be a whole number")
 		}
 		return nil
 	}
@@ -26,7 +26,7 @@ func number(at func(*Config) *int) func(*Config, string) error {
 func span(at func(*Config) *time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
 		if *at(c), err = time.ParseDuration(v); err != nil {
-			return errors.New(`want a duration such as "55s" or "5m"`)
+			return errors.New(`must be a duration such as "55s" or "5m"`)
 		}
 		return nil
 	}
@@ -41,7 +41,7 @@ func yes(at func(*Config) *bool) func(*Config, string) error {
 			v = "false"
 		}
 		if *at(c), err = strconv.ParseBool(strings.ToLower(v)); err != nil {
-			return errors.New("want true or false")
+			return errors.New("must be true or false")
 		}
 		return nil
 	}

@@ -63,7 +63,7 @@ func (c *Config) sinkTokens(env Environ) {
 		case s.TokenEnv == "":
 			continue
 		case s.Token != "":
-			s.Missing = fmt.Errorf("sinks.%s: want one of token and token_env", name)
+			s.Missing = fmt.Errorf("sinks.%s: must have only one of token and token_env", name)
 		case env[s.TokenEnv] == "":
 			s.Missing = fmt.Errorf("sinks.%s.token_env: the variable %s is not set", name, s.TokenEnv)
 		}
@@ -91,30 +91,30 @@ func (c Config) validateSinks(p *problems) {
 
 func (s Sink) validate(p *problems, path string) {
 	kinds := []string{SinkAtropos, SinkTrainerAPI, SinkFiles, SinkPull}
-	p.check(slices.Contains(kinds, s.Kind), path+".kind", "want %s, got %q", strings.Join(kinds, ", "), s.Kind)
+	p.check(slices.Contains(kinds, s.Kind), path+".kind", "must be one of %s; got %q", strings.Join(kinds, ", "), s.Kind)
 	p.oneOf(path+".sequences", s.Sequences, "", "one", "all")
 	p.oneOf(path+".subagents", s.Subagents, "", "drop", "separate")
 	p.oneOf(path+".format", s.Format, "", "jsonl", "parquet")
 	switch s.Kind {
 	case SinkAtropos, SinkTrainerAPI:
 		p.httpURL(path+".url", s.URL)
-		p.check(s.GroupSize > 0, path+".group_size", "want the number of sequences of a group, got %d", s.GroupSize)
-		p.check(s.Kind != SinkAtropos || s.MaxTokenLength > 0, path+".max_token_length", "want the length of the longest sequence in tokens, got %d", s.MaxTokenLength)
-		p.check(s.MaxBatchesOffPolicy >= 0 && s.MaxBatchesOffPolicy < 1e6, path+".max_batches_offpolicy", "want 0 (2) or more, got %g", s.MaxBatchesOffPolicy)
-		p.check(s.Weight >= 0 && s.Weight < 1e6, path+".weight", "want 0 (1) or more, got %g", s.Weight)
+		p.check(s.GroupSize > 0, path+".group_size", "must be the number of sequences of a group, at least 1, got %d", s.GroupSize)
+		p.check(s.Kind != SinkAtropos || s.MaxTokenLength > 0, path+".max_token_length", "must be the length of the longest sequence in tokens, at least 1, got %d", s.MaxTokenLength)
+		p.check(s.MaxBatchesOffPolicy >= 0 && s.MaxBatchesOffPolicy < 1e6, path+".max_batches_offpolicy", "must be 0 (the default, 2) or more and less than 1e6, got %g", s.MaxBatchesOffPolicy)
+		p.check(s.Weight >= 0 && s.Weight < 1e6, path+".weight", "must be 0 (the default, 1) or more and less than 1e6, got %g", s.Weight)
 		m := s.MinBatchAllocation
-		p.check(m == nil || *m >= 0 && *m <= 1, path+".min_batch_allocation", "want a share from 0 to 1")
+		p.check(m == nil || *m >= 0 && *m <= 1, path+".min_batch_allocation", "must be a share from 0 to 1")
 	case SinkPull:
 		p.httpURL(path+".url", s.URL)
-		p.check(s.MaxWaiting >= 0, path+".max_waiting", "want 0 (any number) or more groups, got %d", s.MaxWaiting)
-		p.check(s.Queue == "" || rollout.CheckSink(s.Queue) == nil, path+".queue", "want letters, digits, '_' or '-', got %q", s.Queue)
+		p.check(s.MaxWaiting >= 0, path+".max_waiting", "must be 0 (any number) or more groups, got %d", s.MaxWaiting)
+		p.check(s.Queue == "" || rollout.CheckSink(s.Queue) == nil, path+".queue", "must be 1 to 40 letters, digits, '_' or '-', beginning with a letter or digit, got %q", s.Queue)
 	case SinkFiles:
-		p.check(s.Path != "", path+".path", "want a folder")
-		p.check(s.ShardGroups >= 0, path+".shard_groups", "want 1 or more, or 0 for 1, got %d", s.ShardGroups)
-		p.check(s.ShardAge >= 0, path+".shard_age", "want a duration, or 0 for 10m, got %s", s.ShardAge)
+		p.check(s.Path != "", path+".path", "must be the path of a folder")
+		p.check(s.ShardGroups >= 0, path+".shard_groups", "must be 0 (the default, 1) or more, got %d", s.ShardGroups)
+		p.check(s.ShardAge >= 0, path+".shard_age", "must be 0 (the default, 10m) or more, got %s", s.ShardAge)
 	}
 }
 
-func (p *problems) oneOf(path, got string, want ...string) {
-	p.check(slices.Contains(want, got), path, "want %s, got %q", strings.Join(slices.DeleteFunc(want, func(s string) bool { return s == "" }), " or "), got)
+func (p *problems) oneOf(path, got string, values ...string) {
+	p.check(slices.Contains(values, got), path, "must be %s, got %q", strings.Join(slices.DeleteFunc(values, func(s string) bool { return s == "" }), " or "), got)
 }

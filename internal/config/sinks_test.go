@@ -25,9 +25,9 @@ func TestSinks(t *testing.T) {
 	}
 	err = c.Validate()
 	for _, text := range []string{
-		"sinks.a/b: sink: want 1 to 40 letters", "sinks.none.kind: want ", "sinks.disk.path: want a folder", `sinks.disk.format: want jsonl or parquet, got "csv"`,
-		"sinks.own.url: want an http:// or https:// URL", "sinks.own.group_size: want ", "sinks.far.max_token_length: want ",
-		"sinks.disk.shard_groups: want 1 or more", `sinks.disk.sequences: want one or all, got "two"`, `sinks.disk.subagents: want drop or separate, got "keep"`,
+		"sinks.a/b: sink: must be 1 to 40 letters", "sinks.none.kind: must be ", "sinks.disk.path: must be the path of a folder", `sinks.disk.format: must be jsonl or parquet, got "csv"`,
+		"sinks.own.url: must be an http:// or https:// URL", "sinks.own.group_size: must be ", "sinks.far.max_token_length: must be ",
+		"sinks.disk.shard_groups: must be 0 (the default, 1) or more", `sinks.disk.sequences: must be one or all, got "two"`, `sinks.disk.subagents: must be drop or separate, got "keep"`,
 	} {
 		require.ErrorContains(t, err, text)
 	}
@@ -46,5 +46,5 @@ func TestTokensOfSinks(t *testing.T) {
 	require.Equal(t, "secret", c.Sinks["a"].Token)
 	require.NoError(t, c.Sinks["a"].Missing)
 	require.EqualError(t, c.Sinks["b"].Missing, "sinks.b.token_env: the variable B is not set")
-	require.EqualError(t, c.Sinks["c"].Missing, "sinks.c: want one of token and token_env")
+	require.EqualError(t, c.Sinks["c"].Missing, "sinks.c: must have only one of token and token_env")
 }

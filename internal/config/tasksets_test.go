@@ -18,8 +18,8 @@ func TestTaskSets(t *testing.T) {
 
 	c.TaskSets = map[string]config.TaskSet{"a/b": {Path: "x"}, "c": {}}
 	err = c.Validate()
-	require.ErrorContains(t, err, "task_sets.a/b: want a name")
-	require.ErrorContains(t, err, "task_sets.c.path: want a folder or a file")
+	require.ErrorContains(t, err, "task_sets.a/b: the name must be")
+	require.ErrorContains(t, err, "task_sets.c.path: must be the path of a folder or a file")
 }
 
 // A server with task sets allows more sessions, because their clients keep more rollouts in flight. The operator's setting has
@@ -49,6 +49,6 @@ func TestHarborEnvironment(t *testing.T) {
 
 	c.Environments[config.HarborEnvironment] = config.Environment{MaxSteps: 3, TaskSet: "other"}
 	err = c.Validate()
-	require.ErrorContains(t, err, "environments.harbor: want task_set and arguments alone")
-	require.ErrorContains(t, err, "environments.harbor.task_set: want the name of one of task_sets")
+	require.ErrorContains(t, err, "environments.harbor: must have no settings but task_set and arguments")
+	require.ErrorContains(t, err, "environments.harbor.task_set: must be the name of one of task_sets")
 }

@@ -95,7 +95,7 @@ func (c *Config) toolSecrets(env Environ) {
 func (s *ToolSource) secrets(env Environ, path string) error {
 	switch {
 	case s.TokenEnv != "" && s.TokenFile != "":
-		return fmt.Errorf("%s: want one of token_env and token_file", path)
+		return fmt.Errorf("%s: must have only one of token_env and token_file", path)
 	case s.TokenEnv != "":
 		if s.Token = env[s.TokenEnv]; s.Token == "" {
 			return fmt.Errorf("%s.token_env: the variable %s is not set", path, s.TokenEnv)
@@ -133,18 +133,18 @@ func (t Tools) validate(p *problems) {
 		p.httpURL("tools.tool_server_url", t.ToolServerURL)
 	}
 	_, twice := t.Servers[ToolServerName]
-	p.check(!twice || t.ToolServerURL == "", "tools.servers."+ToolServerName, "is the name of the server of tools.tool_server_url")
+	p.check(!twice || t.ToolServerURL == "", "tools.servers."+ToolServerName, "must have another name: this one is that of the server at tools.tool_server_url")
 }
 
 func (s ToolServer) validate(p *problems) {
 	p.address("tool_server.listen", s.Listen)
 	p.check(s.Token != "" || Loopback(s.Listen), "tool_server.token",
 		"%s can be reached from other machines: set a bearer token (ROLLOUTD_TOOL_SERVER_TOKEN), or listen on 127.0.0.1", s.Listen)
-	p.check(s.Token == "" || len(s.Token) >= minToken, "tool_server.token", "want at least %d characters", minToken)
-	p.check(s.Concurrency >= 0, "tool_server.concurrency", "want 0 (the default) or more, got %d", s.Concurrency)
+	p.check(s.Token == "" || len(s.Token) >= minToken, "tool_server.token", "must have at least %d characters", minToken)
+	p.check(s.Concurrency >= 0, "tool_server.concurrency", "must be 0 (the default) or more, got %d", s.Concurrency)
 	validateSources(p, "tool_server.servers", s.Servers)
 	for name, source := range s.Servers {
-		p.check(source.URL != InProcess, "tool_server.servers."+name+".url", "want the URL of another tool server")
+		p.check(source.URL != InProcess, "tool_server.servers."+name+".url", "must be the URL of another tool server, got %q", InProcess)
 	}
 	if s.Web == nil {
 		return
@@ -166,23 +166,23 @@ var (
 func validateSources(p *problems, path string, sources map[string]ToolSource) {
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		s, at := sources[name], path+"."+name
-		p.check(toolsetPattern.MatchString(name), at, "want a name of lower-case letters, digits, '_' and '-'")
+		p.check(toolsetPattern.MatchString(name), at, "the name must be 1 to 64 lower-case letters, digits, '_' or '-', beginning with a letter")
 		ways := 0
 		for _, set := range []bool{s.URL != "", s.MCP != "", len(s.Command) > 0} {
 			if set {
 				ways++
 			}
 		}
-		p.check(ways == 1, at, "want one of url, mcp and command")
+		p.check(ways == 1, at, "must have exactly one of url, mcp and command")
 		if s.URL != "" && s.URL != InProcess {
 			p.httpURL(at+".url", s.URL)
 		}
 		if s.MCP != "" {
 			p.httpURL(at+".mcp", s.MCP)
 		}
-		p.check(len(s.Command) > 0 || len(s.Env)+len(s.EnvFrom) == 0, at+".env", "is for servers with a command")
-		p.check(s.Timeout >= 0 && s.Timeout <= 10*time.Minute, at+".timeout", "want at most 10m, got %s", s.Timeout)
-		p.check(s.Concurrency >= 0, at+".concurrency", "want 0 (the default) or more, got %d", s.Concurrency)
-		p.check(prefixPattern.MatchString(s.Prefix), at+".prefix", "want at most 32 letters, digits, '_' or '-'")
+		p.check(len(s.Command) > 0 || len(s.Env)+len(s.EnvFrom) == 0, at, "env and env_from need command")
+		p.check(s.Timeout >= 0 && s.Timeout <= 10*time.Minute, at+".timeout", "must be 0 (the default) to 10m, got %s", s.Timeout)
+		p.check(s.Concurrency >= 0, at+".concurrency", "must be 0 (the default) or more, got %d", s.Concurrency)
+		p.check(prefixPattern.MatchString(s.Prefix), at+".prefix", "must be at most 32 letters, digits, '_' or '-', got %q", s.Prefix)
 	}
 }

@@ -47,7 +47,7 @@ func (d *Daemon) sandboxTier() tier.Tier {
 		for _, name := range d.cfg.Sandbox.BackendNames() {
 			open, ok := known[name]
 			if !ok {
-				return tier.Running{}, fault.Field("sandbox.backends", "want %s, got %q", strings.Join(slices.Sorted(maps.Keys(known)), " or "), name)
+				return tier.Running{}, fault.Field("sandbox.backends", "must be one of %s; got %q", strings.Join(slices.Sorted(maps.Keys(known)), ", "), name)
 			}
 			drv, err := open(ctx)
 			if err != nil {
@@ -159,7 +159,8 @@ func capacityOf(c config.Config, backend string, each rollout.Resources) (host.C
 		o.Slots = max(1, o.Total.MemoryMiB/each.MemoryMiB)
 	}
 	if !each.Within(o.Total) {
-		return o, fault.Field("sandbox.backends."+backend+".total", "want room for one sandbox (%+v), got %+v", each, o.Total)
+		return o, fault.Field("sandbox.backends."+backend+".total", "must be at least cpu %g, memory_mib %d and disk_mib %d, which one sandbox takes; got %g, %d and %d",
+			each.CPU, each.MemoryMiB, each.DiskMiB, o.Total.CPU, o.Total.MemoryMiB, o.Total.DiskMiB)
 	}
 	return o, nil
 }

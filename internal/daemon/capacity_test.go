@@ -39,5 +39,5 @@ func TestCapacityOf(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.Sandbox.Backends = map[string]config.Backend{"local": {Total: rollout.Resources{MemoryMiB: 1000}}}
 	_, err = daemon.CapacityOf(cfg, "local", each)
-	require.ErrorContains(t, err, "sandbox.backends.local.total: want room for one sandbox")
+	require.ErrorContains(t, err, "sandbox.backends.local.total: must be at least cpu")
 }

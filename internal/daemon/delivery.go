@@ -48,7 +48,7 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 	return tier.Tier{Name: "trainer API", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
 		c := d.cfg.TrainerAPI
 		if !config.Loopback(c.Listen) && len(c.Tokens) == 0 {
-			return tier.Running{}, fault.Field("trainer_api.tokens", "needed to listen on %s", c.Listen)
+			return tier.Running{}, fault.Field("trainer_api.tokens", "must be set to listen on %s", c.Listen)
 		}
 		if err := os.MkdirAll(filepath.Dir(d.cfg.TrainerQueueFile()), 0o700); err != nil {
 			return tier.Running{}, err
@@ -87,7 +87,7 @@ func checkSink(sinks map[string]config.Sink, name string) error {
 	if len(sinks) == 0 {
 		return fault.Field("sink", "no sink %q: the configuration has no sinks", name)
 	}
-	return fault.Field("sink", "no sink %q is configured: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(sinks)), ", "))
+	return fault.Field("sink", "must be one of %s; got %q", strings.Join(slices.Sorted(maps.Keys(sinks)), ", "), name)
 }
 
 // sinkProducers refuses producers for a sink that is not configured.

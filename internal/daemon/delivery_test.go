@@ -16,6 +16,6 @@ func TestErrorOfAnUnknownSinkListsTheSinks(t *testing.T) {
 	require.NoError(t, daemon.CheckSink(all, "disk"))
 	err := daemon.CheckSink(all, "dsk")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
-	require.ErrorContains(t, err, `no sink "dsk" is configured: want one of disk, trainer`)
+	require.ErrorContains(t, err, `must be one of disk, trainer; got "dsk"`)
 	require.ErrorContains(t, daemon.CheckSink(nil, "disk"), `no sink "disk": the configuration has no sinks`)
 }

@@ -38,7 +38,7 @@ func (d *Daemon) serveTier() tier.Tier {
 	return tier.Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(ctx context.Context) (tier.Running, error) {
 		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
 			// Validate checks this too; an open server on a network deserves a second check.
-			return tier.Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
+			return tier.Running{}, fault.Field("serve.tokens", "must be set to listen on %s", d.cfg.Serve.Listen)
 		}
 		tokens, err := d.tokens()
 		if err != nil {

@@ -89,7 +89,7 @@ func TestNoOpenServerOnANetwork(t *testing.T) {
 	for _, tier := range d.Tiers() {
 		if tier.Name == "OpenEnv server" {
 			_, err := tier.Start(t.Context())
-			require.ErrorContains(t, err, "needed to listen on 0.0.0.0:0")
+			require.ErrorContains(t, err, "must be set to listen on 0.0.0.0:0")
 			return
 		}
 	}

@@ -57,7 +57,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, errors.New("has no token")
+		return nil, errors.New("must have at least one token")
 	}
 	var out []envserver.Token
 	seen := map[string]bool{}
@@ -65,15 +65,15 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		sum, err := hex.DecodeString(e.SHA256)
 		switch {
 		case e.Name == "" || seen[e.Name]:
-			return nil, fmt.Errorf("[%d].name: want a unique name, got %q", i, e.Name)
+			return nil, fmt.Errorf("[%d].name: must be a unique name, got %q", i, e.Name)
 		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl): // it is the value of a search attribute
-			return nil, fmt.Errorf("[%d].name: want at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
+			return nil, fmt.Errorf("[%d].name: must be at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:
-			return nil, fmt.Errorf("[%d].sha256: want the 64 hex digits of the token's SHA-256", i)
+			return nil, fmt.Errorf("[%d].sha256: must be the 64 hex digits of the token's SHA-256", i)
 		case e.Max.CPU < 0 || e.Max.MemoryMiB < 0 || e.Max.DiskMiB < 0:
-			return nil, fmt.Errorf("[%d].max: want 0 (unbounded) or more, got %+v", i, e.Max)
+			return nil, fmt.Errorf("[%d].max: cpu, memory_mib and disk_mib must be 0 (no bound) or more, got %g, %d and %d", i, e.Max.CPU, e.Max.MemoryMiB, e.Max.DiskMiB)
 		case e.Scope != envserver.ScopeClient && e.Scope != envserver.ScopeOperator:
-			return nil, fmt.Errorf("[%d].scope: want client or operator, got %q", i, e.Scope)
+			return nil, fmt.Errorf("[%d].scope: must be client or operator, got %q", i, e.Scope)
 		}
 		seen[e.Name] = true
 		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope, MaxSandbox: e.Max})

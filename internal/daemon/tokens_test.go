@@ -32,8 +32,8 @@ func TestTokensFile(t *testing.T) {
 func TestTokensFileRefusals(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"":   "no token",
-		"[]": "no token",
+		"":   "at least one token",
+		"[]": "at least one token",
 		"- {name: x, sha256: abc, scope: client}":                                                                "[0].sha256",
 		"- {sha256: " + sumOfA + ", scope: client}":                                                              "[0].name",
 		"- {name: " + strings.Repeat("x", 101) + ", sha256: " + sumOfA + ", scope: client}":                      "at most 100 bytes",

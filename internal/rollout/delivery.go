@@ -26,7 +26,7 @@ type DeliverySpec struct {
 // Validate reports what is wrong with the names. The error's kind is Invalid.
 func (d DeliverySpec) Validate() error {
 	if CheckID(d.GroupID) != nil || len(d.GroupID) > maxGroupID {
-		return fault.Field("group_id", "want the id of a group, got %q", d.GroupID)
+		return fault.Field("group_id", "must be the id of a group, got %q", d.GroupID)
 	}
 	return CheckSink(d.Sink)
 }
@@ -34,7 +34,7 @@ func (d DeliverySpec) Validate() error {
 // CheckSink reports what is wrong with the name of a sink. The error's kind is Invalid.
 func CheckSink(name string) error {
 	if CheckID(name) != nil || len(name) > maxSinkName {
-		return fault.Field("sink", "want 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxSinkName, name)
+		return fault.Field("sink", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxSinkName, name)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (f DeliveryFilter) Validate() error {
 	case f.Sink != "" && CheckSink(f.Sink) != nil:
 		return CheckSink(f.Sink)
 	case f.State != "" && !f.State.Known():
-		return fault.Field("state", "want pending, delivered, refused or skipped, got %q", f.State)
+		return fault.Field("state", "must be pending, delivered, refused or skipped, got %q", f.State)
 	case f.Cursor != "" && !strings.HasPrefix(f.Cursor, "deliveries/"):
 		return fault.Field("cursor", "not a cursor returned by this list")
 	}

@@ -61,7 +61,7 @@ const (
 
 func (t Translate) validate() error {
 	if t != TranslateNone && t != TranslateChat {
-		return fault.Field("translate", "unknown API %q, want %q or %q", t, TranslateChat, "none")
+		return fault.Field("translate", "must be %q or %q, got %q", TranslateChat, "none", t)
 	}
 	return nil
 }

@@ -50,9 +50,9 @@ func (e *Episode) validate() error {
 	}
 	switch {
 	case f.MaxSteps < 0 || f.MaxSteps > MaxEpisodeSteps:
-		return fault.Field("episode.max_steps", "want 0 (the most) to %d, got %d", MaxEpisodeSteps, f.MaxSteps)
+		return fault.Field("episode.max_steps", "must be 0 (the most) to %d, got %d", MaxEpisodeSteps, f.MaxSteps)
 	case f.Idle < 0 || f.Idle > MaxBound:
-		return fault.Field("episode.idle_s", "want 0 to %g seconds, got %g", MaxBound.Seconds(), f.Idle.Seconds())
+		return fault.Field("episode.idle_s", "must be 0 to %g seconds, got %g", MaxBound.Seconds(), f.Idle.Seconds())
 	}
 	return nil
 }

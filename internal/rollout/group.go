@@ -38,13 +38,13 @@ type GroupSpec struct {
 func (g GroupSpec) Validate() error {
 	switch {
 	case CheckID(g.ID) != nil || len(g.ID) > maxGroupID:
-		return fault.Field("group_id", "want 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxGroupID, g.ID)
+		return fault.Field("group_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxGroupID, g.ID)
 	case g.Size < 1 || g.Size > MaxGroupSize:
-		return fault.Field("group_size", "want 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
+		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
 	case g.MaxReplacements < 0 || g.MaxReplacements > maxReplacements:
-		return fault.Field("max_replacements", "want 0 to %d, got %d", maxReplacements, g.MaxReplacements)
+		return fault.Field("max_replacements", "must be 0 to %d, got %d", maxReplacements, g.MaxReplacements)
 	case g.Deadline < 0:
-		return fault.Field("deadline_s", "must not be negative")
+		return fault.Field("deadline_s", "must not be negative, got %g", g.Deadline.Seconds())
 	}
 	if err := g.MemberSpec(0, 0).Validate(); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (g GroupSpec) checkText() error {
 	_, verifier := g.Member.Task.Split()
 	text, largest := g.Member.Task.inlineSize(verifier)
 	if all := text * (g.Size + g.MaxReplacements); all > maxGroupText {
-		return fault.Field(largest, "instruction, setup and verifier of %d members and %d replacements are %d bytes together, want at most %d",
-			g.Size, g.MaxReplacements, all, maxGroupText)
+		return fault.Field(largest, "instruction, setup and verifier of %d members and %d replacements must be at most %d bytes together, got %d",
+			g.Size, g.MaxReplacements, maxGroupText, all)
 	}
 	return nil
 }

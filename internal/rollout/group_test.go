@@ -46,5 +46,5 @@ func TestGroupsTextIsBounded(t *testing.T) {
 	g := rollout.GroupSpec{ID: "g", Size: 16, MaxReplacements: 16, Member: s}
 	require.NoError(t, g.Validate())
 	g.Size++
-	require.ErrorContains(t, g.Validate(), "instruction: instruction, setup and verifier of 17 members and 16 replacements are 34")
+	require.ErrorContains(t, g.Validate(), "instruction: instruction, setup and verifier of 17 members and 16 replacements must be at most 33554432 bytes together, got 34")
 }

@@ -68,9 +68,9 @@ func (l Limits) outOfRange() []string {
 	for _, b := range Bounds() {
 		switch v, most := b.Of(l), b.Max(); {
 		case !(v >= 0) || math.IsInf(v, 0):
-			problems = append(problems, fmt.Sprintf("%s: want 0 or more, got %g", b.Name, v))
+			problems = append(problems, fmt.Sprintf("%s: must be 0 or more, got %g", b.Name, v))
 		case v > most:
-			problems = append(problems, fmt.Sprintf("%s: can be %g at most, got %g", b.Name, most, v))
+			problems = append(problems, fmt.Sprintf("%s: must be at most %g, got %g", b.Name, most, v))
 		}
 	}
 	return problems
@@ -80,14 +80,14 @@ func (l Limits) outOfRange() []string {
 func (l Limits) misnested() []string {
 	var problems []string
 	if l.Call >= l.Agent {
-		problems = append(problems, fmt.Sprintf("limits.call_s: one model call (%s) must be shorter than agent_timeout_s (%s)", l.Call, l.Agent))
+		problems = append(problems, fmt.Sprintf("limits.call_s: must be less than agent_timeout_s (%s), got %s", l.Agent, l.Call))
 	}
 	if l.Quiet > l.Agent {
-		problems = append(problems, fmt.Sprintf("limits.quiet_s: %s is longer than agent_timeout_s (%s)", l.Quiet, l.Agent))
+		problems = append(problems, fmt.Sprintf("limits.quiet_s: must be at most agent_timeout_s (%s), got %s", l.Agent, l.Quiet))
 	}
 	if sum := l.attempt(); sum > l.Rollout {
-		problems = append(problems, fmt.Sprintf("limits.rollout_s: %s cannot hold one attempt: setup %s + agent_timeout_s %s + verifier %s + collect %s = %s",
-			l.Rollout, l.Setup, l.Agent, l.Verifier, l.Collect, sum))
+		problems = append(problems, fmt.Sprintf("limits.rollout_s: must be at least one attempt (setup %s + agent_timeout_s %s + verifier %s + collect %s = %s), got %s",
+			l.Setup, l.Agent, l.Verifier, l.Collect, sum, l.Rollout))
 	}
 	return problems
 }

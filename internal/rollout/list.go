@@ -34,15 +34,15 @@ const MaxDetail = 100
 func (f Filter) Validate() error {
 	switch {
 	case f.Status != "" && f.Status != StatusRunning && f.Status != StatusDone:
-		return fault.Field("status", "want %s or %s, got %q", StatusRunning, StatusDone, f.Status)
+		return fault.Field("status", "must be %s or %s, got %q", StatusRunning, StatusDone, f.Status)
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
-		return fault.Field("outcome", "want one of %s, got %q", OutcomeNames(), f.Outcome)
+		return fault.Field("outcome", "must be one of %s; got %q", OutcomeNames(), f.Outcome)
 	case f.Detail && f.Limit > MaxDetail:
-		return fault.Field("limit", "want at most %d with detail, got %d", MaxDetail, f.Limit)
+		return fault.Field("limit", "must be at most %d with detail=true, got %d", MaxDetail, f.Limit)
 	case !utf8.ValidString(f.TaskID):
-		return fault.Field("task_id", "want UTF-8, got %q", f.TaskID)
+		return fault.Field("task_id", "must be UTF-8, got %q", f.TaskID)
 	case !utf8.ValidString(f.GroupID):
-		return fault.Field("group_id", "want UTF-8, got %q", f.GroupID)
+		return fault.Field("group_id", "must be UTF-8, got %q", f.GroupID)
 	}
 	return nil
 }

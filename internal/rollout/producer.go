@@ -97,7 +97,7 @@ func SetKey(digest string) string { return "tasksets/" + digest }
 // Validate refuses a reference that names no task of a stored set. The error's kind is Invalid.
 func (t TaskRef) Validate() error {
 	if !setKey.MatchString(t.Set.Key) || t.Index < 0 || t.Index >= t.Set.Len {
-		return fault.Field("tasks", "task %d of %q is no task of a stored set", t.Index, t.Set.Key)
+		return fault.Field("tasks", "must name tasks of a stored task set, got task %d of %q", t.Index, t.Set.Key)
 	}
 	return nil
 }
@@ -106,19 +106,19 @@ func (t TaskRef) Validate() error {
 func (p ProducerSpec) Validate() error {
 	switch {
 	case CheckID(p.ID) != nil || len(p.ID) > maxProducerID:
-		return fault.Field("producer_id", "want 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxProducerID, p.ID)
+		return fault.Field("producer_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxProducerID, p.ID)
 	case p.GroupSize < 1 || p.GroupSize > MaxGroupSize:
-		return fault.Field("group_size", "want 1 to %d rollouts, got %d", MaxGroupSize, p.GroupSize)
+		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, p.GroupSize)
 	case p.MaxReplacements < 0 || p.MaxReplacements > maxReplacements:
-		return fault.Field("max_replacements", "want 0 to %d, got %d", maxReplacements, p.MaxReplacements)
+		return fault.Field("max_replacements", "must be 0 to %d, got %d", maxReplacements, p.MaxReplacements)
 	case p.GroupDeadline < 0:
-		return fault.Field("deadline_s", "must not be negative")
+		return fault.Field("deadline_s", "must not be negative, got %g", p.GroupDeadline.Seconds())
 	case p.Sink == "":
-		return fault.Field("sink", "want the name of a sink in the configuration")
+		return fault.Field("sink", "must be the name of a sink in the configuration")
 	case p.Epochs < 0 || p.Epochs > maxEpochs:
-		return fault.Field("epochs", "want 0 (no bound) to %d, got %d", maxEpochs, p.Epochs)
+		return fault.Field("epochs", "must be 0 (no bound) to %d, got %d", maxEpochs, p.Epochs)
 	case p.BatchSize < 0 || p.BatchSize > maxTrainSteps:
-		return fault.Field("batch_size", "must not be negative, got %d", p.BatchSize)
+		return fault.Field("batch_size", "must be 0 (one group) to %d, got %d", maxTrainSteps, p.BatchSize)
 	case p.Filter.MaxTokens < 0:
 		return fault.Field("filter.max_tokens", "must not be negative, got %d", p.Filter.MaxTokens)
 	case p.Filter.MaxVersionLag != nil && *p.Filter.MaxVersionLag < 0:
@@ -126,7 +126,7 @@ func (p ProducerSpec) Validate() error {
 	case p.Filter.MarkStale && p.Filter.MaxVersionLag == nil:
 		return fault.Field("filter.mark_stale", "needs filter.max_version_lag")
 	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
-		return fault.Field("filter.min_rollouts", "want 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
+		return fault.Field("filter.min_rollouts", "must be 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
 	}
 	if err := p.Bounds.Validate(); err != nil {
 		return err
@@ -141,11 +141,11 @@ func (p ProducerSpec) Validate() error {
 func (b ProducerBounds) Validate() error {
 	switch {
 	case b.Concurrency < 1 || b.Concurrency > maxConcurrency:
-		return fault.Field("concurrency", "want 1 to %d rollouts at once, got %d", maxConcurrency, b.Concurrency)
+		return fault.Field("concurrency", "must be 1 to %d rollouts at once, got %d", maxConcurrency, b.Concurrency)
 	case b.MaxBatchesOffpolicy < 0 || b.MaxBatchesOffpolicy > maxOffpolicy:
-		return fault.Field("max_batches_offpolicy", "want 0 (no bound) to %d, got %d", maxOffpolicy, b.MaxBatchesOffpolicy)
+		return fault.Field("max_batches_offpolicy", "must be 0 (no bound) to %d, got %d", maxOffpolicy, b.MaxBatchesOffpolicy)
 	case b.TotalSteps < 0 || b.TotalSteps > maxTrainSteps:
-		return fault.Field("total_steps", "want 0 (no bound) to %d, got %d", maxTrainSteps, b.TotalSteps)
+		return fault.Field("total_steps", "must be 0 (no bound) to %d, got %d", maxTrainSteps, b.TotalSteps)
 	}
 	return nil
 }
@@ -155,9 +155,9 @@ func (e *EvalSpec) validate() error {
 	case e == nil:
 		return nil
 	case e.Every < 1 || e.Every > maxTrainSteps:
-		return fault.Field("eval.every", "want a number of steps from 1, got %d", e.Every)
+		return fault.Field("eval.every", "must be 1 to %d steps, got %d", maxTrainSteps, e.Every)
 	case e.GroupSize < 1 || e.GroupSize > MaxGroupSize:
-		return fault.Field("eval.group_size", "want 1 to %d rollouts, got %d", MaxGroupSize, e.GroupSize)
+		return fault.Field("eval.group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, e.GroupSize)
 	}
 	return TaskRef{Set: e.Tasks}.Validate()
 }

@@ -90,15 +90,15 @@ func (r *React) validate() error {
 	case !slices.Contains([]string{ContinueAuto, ContinueTokens, ContinueMessages}, f.Continuation):
 		return oneOf("react.continuation", f.Continuation, ContinueAuto, ContinueTokens, ContinueMessages)
 	case f.Continuation == ContinueTokens && f.Tools == ToolsNative:
-		return fault.Field("react.continuation", "%q needs tools %q: an engine parses native tool calls in chat completions only", ContinueTokens, ToolsHermes)
+		return fault.Field("react.continuation", "%q needs react.tools %q: engines parse native tool calls in chat completions only", ContinueTokens, ToolsHermes)
 	case f.MaxSteps < 0 || f.MaxSteps > maxSteps:
-		return fault.Field("react.max_steps", "want 1 to %d, got %d", maxSteps, f.MaxSteps)
+		return fault.Field("react.max_steps", "must be 0 (the default) to %d, got %d", maxSteps, f.MaxSteps)
 	case !(*f.Temperature >= 0 && !math.IsInf(*f.Temperature, 0)):
-		return fault.Field("react.temperature", "want 0 or more, got %g", *f.Temperature)
+		return fault.Field("react.temperature", "must be 0 or more, got %g", *f.Temperature)
 	case f.MaxTokens < 0:
-		return fault.Field("react.max_tokens", "want 0 (no bound) or more, got %d", f.MaxTokens)
+		return fault.Field("react.max_tokens", "must be 0 (no bound) or more, got %d", f.MaxTokens)
 	case !(f.ToolDelayS >= 0 && f.ToolDelayS <= maxToolDelay):
-		return fault.Field("react.tool_delay_s", "want 0 to %g seconds, got %g", maxToolDelay, f.ToolDelayS)
+		return fault.Field("react.tool_delay_s", "must be 0 to %g seconds, got %g", maxToolDelay, f.ToolDelayS)
 	}
 	return f.validMessages()
 }
@@ -107,17 +107,17 @@ func (r *React) validMessages() error {
 	size := len(r.SystemPrompt)
 	for _, m := range r.InitialMessages {
 		if !slices.Contains([]string{"system", "user", "assistant"}, m.Role) {
-			return oneOf("react.initial_messages", m.Role, "system", "user", "assistant")
+			return fault.Field("react.initial_messages", "must have roles system, user or assistant; got %q", m.Role)
 		}
 		size += len(m.Content)
 	}
 	if size > MaxTaskBytes/2 || len(r.InitialMessages) > maxInitial {
-		return fault.Field("react.initial_messages", "with system_prompt at most %d messages and %d bytes, got %d and %d",
+		return fault.Field("react.initial_messages", "must have at most %d messages, and at most %d bytes together with system_prompt; got %d messages and %d bytes",
 			maxInitial, MaxTaskBytes/2, len(r.InitialMessages), size)
 	}
 	return nil
 }
 
-func oneOf(field, got string, want ...string) error {
-	return fault.Field(field, "unknown value %q, want one of %s", got, strings.Join(want, ", "))
+func oneOf(field, got string, values ...string) error {
+	return fault.Field(field, "must be one of %s; got %q", strings.Join(values, ", "), got)
 }

@@ -85,7 +85,7 @@ func (m Model) Trainable() bool {
 func (m Model) validSampling() error {
 	switch {
 	case m.Purpose != PurposeAuto && m.Purpose != PurposeTrain && m.Purpose != PurposeEval:
-		return fault.Field("purpose", "unknown purpose %q, want %q, %q or %q", m.Purpose, "auto", PurposeTrain, PurposeEval)
+		return fault.Field("purpose", "must be %q, %q or %q, got %q", "auto", PurposeTrain, PurposeEval, m.Purpose)
 	case m.Purpose == PurposeTrain && !(m.TokenIDs && m.Logprobs):
 		return fault.Field("purpose", "training needs token ids and log probabilities, which endpoint %q does not give", m.Upstream())
 	case m.Sampling == nil:
@@ -101,22 +101,22 @@ func (m Model) validSampling() error {
 func (s *Sampling) neutral() error {
 	const field = "sampling"
 	if s.Temperature != nil && !(*s.Temperature > 0) {
-		return fault.Field(field+".temperature", "training sampling requires a temperature above 0, got %g", *s.Temperature)
+		return fault.Field(field+".temperature", "must be above 0 for purpose %q, got %g", PurposeTrain, *s.Temperature)
 	}
 	for _, p := range []struct {
-		name string
-		v    *float64
-		want float64
+		name    string
+		v       *float64
+		neutral float64
 	}{
 		{"top_p", s.TopP, 1}, {"min_p", s.MinP, 0}, {"repetition_penalty", s.RepetitionPenalty, 1},
 		{"presence_penalty", s.PresencePenalty, 0}, {"frequency_penalty", s.FrequencyPenalty, 0},
 	} {
-		if p.v != nil && *p.v != p.want {
-			return fault.Field(field+"."+p.name, "training sampling requires %s=%.1f, got %g; purpose %q takes others", p.name, p.want, *p.v, PurposeEval)
+		if p.v != nil && *p.v != p.neutral {
+			return fault.Field(field+"."+p.name, "must be %g for purpose %q, got %g; purpose %q accepts other values", p.neutral, PurposeTrain, *p.v, PurposeEval)
 		}
 	}
 	if s.TopK != nil && *s.TopK != -1 && *s.TopK != 0 {
-		return fault.Field(field+".top_k", "training sampling requires top_k=-1, got %d; purpose %q takes others", *s.TopK, PurposeEval)
+		return fault.Field(field+".top_k", "must be -1 for purpose %q, got %d; purpose %q accepts other values", PurposeTrain, *s.TopK, PurposeEval)
 	}
 	return s.validate(field)
 }
@@ -145,20 +145,20 @@ func (s *Sampling) validate(field string) error {
 			continue
 		}
 		if v := *p.v; math.IsNaN(v) || v < p.min || v > p.max || p.above && v == p.min {
-			return fault.Field(field+"."+p.name, "want a number %s %g and at most %g, got %g", lowest(p.above), p.min, p.max, v)
+			return fault.Field(field+"."+p.name, "must be %s %g and at most %g, got %g", lowest(p.above), p.min, p.max, v)
 		}
 	}
 	switch {
 	case s.TopK != nil && *s.TopK < -1:
-		return fault.Field(field+".top_k", "want -1 (all tokens) or the number of tokens, got %d", *s.TopK)
+		return fault.Field(field+".top_k", "must be -1 (all tokens) or the number of tokens, got %d", *s.TopK)
 	case s.MaxTokens != nil && *s.MaxTokens < 1:
-		return fault.Field(field+".max_tokens", "want at least 1, got %d", *s.MaxTokens)
+		return fault.Field(field+".max_tokens", "must be at least 1, got %d", *s.MaxTokens)
 	case len(s.Stop) > maxStops:
-		return fault.Field(field+".stop", "want at most %d texts, got %d", maxStops, len(s.Stop))
+		return fault.Field(field+".stop", "must have at most %d texts, got %d", maxStops, len(s.Stop))
 	}
 	for _, text := range s.Stop {
 		if text == "" || len(text) > maxStop || strings.ContainsRune(text, 0) {
-			return fault.Field(field+".stop", "want texts of 1 to %d bytes", maxStop)
+			return fault.Field(field+".stop", "must have texts of 1 to %d bytes without NUL, got %.100q", maxStop, text)
 		}
 	}
 	return nil
@@ -168,5 +168,5 @@ func lowest(above bool) string {
 	if above {
 		return "above"
 	}
-	return "of at least"
+	return "at least"
 }

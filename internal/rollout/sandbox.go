@@ -38,11 +38,11 @@ func (s Sandbox) CheckImage() error {
 		}
 	}
 	if s.User != "" && !IsAccount(s.User) {
-		return fault.Field("sandbox.user", "want %q, %q for the one that the image names, a name or an id with or without :group, or nothing for the user 1000; got %.100q",
+		return fault.Field("sandbox.user", "must be %q, %q (the user that the image names), a name or an id with or without :group, or empty (the user 1000); got %.100q",
 			UserRoot, UserOfImage, s.User)
 	}
 	if len(s.GradePaths) > maxGradePaths {
-		return fault.Field("sandbox.grade_paths", "at most %d; got %d", maxGradePaths, len(s.GradePaths))
+		return fault.Field("sandbox.grade_paths", "must have at most %d paths, got %d", maxGradePaths, len(s.GradePaths))
 	}
 	for _, p := range s.GradePaths {
 		if err := CheckGradePath("sandbox.grade_paths", p); err != nil {
@@ -82,7 +82,7 @@ func (s Sandbox) CheckBackend(backend string) error {
 // programs, and some folders are not part of the image.
 func CheckGradePath(field, p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
-		return fault.Field(field, "want an absolute path such as /app; got %.100q", p)
+		return fault.Field(field, "must be an absolute path such as /app; got %.100q", p)
 	}
 	for _, src := range []string{"/usr/src/", "/usr/local/src/"} {
 		if strings.HasPrefix(p, src) {
@@ -91,7 +91,7 @@ func CheckGradePath(field, p string) error {
 	}
 	for _, folder := range []string{"/", "/home", "/opt", "/var", "/var/lib"} {
 		if p == folder {
-			return fault.Field(field, "%s holds the system's files; name a folder below it", p)
+			return fault.Field(field, "must be a folder below %[1]s, which holds the system's files; got %[1]s", p)
 		}
 	}
 	for _, folder := range []string{
@@ -99,7 +99,7 @@ func CheckGradePath(field, p string) error {
 		"/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
 	} {
 		if p == folder || strings.HasPrefix(p, folder+"/") {
-			return fault.Field(field, "%s is the system's or the sandbox's own: its files do not go to the verifier", p)
+			return fault.Field(field, "must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got %s", p)
 		}
 	}
 	return nil
@@ -145,11 +145,11 @@ func (n *Network) All() []string {
 func (n *Network) validate() error {
 	all := n.All()
 	if len(all) > maxHosts {
-		return fault.Field("network", "want at most %d hosts, got %d", maxHosts, len(all))
+		return fault.Field("network", "must have at most %d hosts, got %d", maxHosts, len(all))
 	}
 	for _, host := range all {
 		if host == "" || len(host) > maxHost {
-			return fault.Field("network", "want host names of 1 to %d bytes, got %.100q", maxHost, host)
+			return fault.Field("network", "must have host names of 1 to %d bytes, got %.100q", maxHost, host)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func TestUserOfASandbox(t *testing.T) {
 	for _, user := range []string{"-1", "a b", "a:b:c", ":b", "a:", "$(id)", "a\n", "../x", "ä"} {
 		err := rollout.Sandbox{Image: "x", User: user}.CheckImage()
 		require.Equal(t, fault.Invalid, fault.KindOf(err), user)
-		require.ErrorContains(t, err, "sandbox.user: want")
+		require.ErrorContains(t, err, "sandbox.user: must be")
 	}
 	s := rollout.Spec{Sandbox: rollout.Sandbox{Image: "x", User: "app"}, Task: rollout.Task{Instruction: "x", Verifier: rollout.Verifier{SameSandbox: true}}}
 	require.ErrorContains(t, s.Validate(), `sandbox.user: "app" needs a verifier in a sandbox of its own`)

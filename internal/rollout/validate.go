@@ -57,7 +57,7 @@ func (s Spec) validImage() error {
 // CheckID refuses an invalid rollout id.
 func CheckID(id string) error {
 	if !idPattern.MatchString(id) {
-		return fault.Field("rollout_id", "want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", id)
+		return fault.Field("rollout_id", "must be 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", id)
 	}
 	return nil
 }
@@ -65,15 +65,15 @@ func CheckID(id string) error {
 func (s Spec) validAgent() error {
 	switch {
 	case !agentPattern.MatchString(s.Agent):
-		return fault.Field("agent", "want the name of an agent such as %q, got %q", AgentOpencode, s.Agent)
+		return fault.Field("agent", "must be the name of an agent such as %q, got %q", AgentOpencode, s.Agent)
 	case s.Messages != MessagesDelta && s.Messages != MessagesFull && s.Messages != MessagesNone:
-		return fault.Field("messages", "unknown value %q, want %q, %q or %q", s.Messages, "delta", MessagesFull, MessagesNone)
+		return fault.Field("messages", "must be %q, %q or %q, got %q", "delta", MessagesFull, MessagesNone, s.Messages)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
-		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
+		return fault.Field("mode", "must be %q or %q, got %q", TransparentProxy, BlackBox, s.Mode)
 	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:
-		return fault.Field("solution", "agent %q runs the task's solution, and the task has none", AgentOracle)
+		return fault.Field("solution", "must have at least one command for the agent %q", AgentOracle)
 	case s.Agent == AgentReact && s.Mode == BlackBox:
-		return fault.Field("mode", "agent %q needs %q: after a crash it continues from the recorded model calls", AgentReact, TransparentProxy)
+		return fault.Field("mode", "must be %q for the agent %q, which continues from the recorded model calls after a crash; got %q", TransparentProxy, AgentReact, s.Mode)
 	case s.Agent == AgentReact:
 		return s.React.validate()
 	case s.Agent == AgentInteractive:
@@ -93,10 +93,10 @@ func (s Spec) validModel() error {
 // validCost refuses a bound on the cost without a price, and a negative price.
 func (s Spec) validCost() error {
 	if s.Limits.Cost > 0 && s.Model.Price == nil {
-		return fault.Field("limits.cost", "the price of model %q is not known: give the argument price, or have it configured (prices)", s.Model.Name)
+		return fault.Field("limits.cost", "needs the price of the model %q: set the argument price, or the setting prices", s.Model.Name)
 	}
 	if p := s.Model.Price; p != nil && !p.Valid() {
-		return fault.Field("price", "must not be negative")
+		return fault.Field("price", "prompt, completion and cached_prompt must not be negative")
 	}
 	return nil
 }
@@ -106,16 +106,16 @@ func (s Spec) validCost() error {
 //workflowcheck:ignore
 func (t Task) validate() error {
 	if strings.TrimSpace(t.Instruction) == "" {
-		return fault.Field("instruction", "is empty; it is the prompt for the agent")
+		return fault.Field("instruction", "must be the prompt for the agent, got an empty text")
 	}
 	if err := t.checkSize(); err != nil {
 		return err
 	}
 	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
-		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
+		return fault.Field("setup", "setup and verify must have at most %d commands together, got %d", maxCommands, n)
 	}
 	if n := len(t.Solution); n > maxCommands {
-		return fault.Field("solution", "has %d commands, at most %d are run", n, maxCommands)
+		return fault.Field("solution", "must have at most %d commands, got %d", maxCommands, n)
 	}
 	if err := noneBlank("setup", t.Setup); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t Task) validate() error {
 func noneBlank(field string, commands []string) error {
 	for i, cmd := range commands {
 		if strings.TrimSpace(cmd) == "" {
-			return fault.Field(fmt.Sprintf("%s[%d]", field, i), "is empty; want a bash command")
+			return fault.Field(fmt.Sprintf("%s[%d]", field, i), "must be a bash command, got an empty one")
 		}
 	}
 	return nil
@@ -155,7 +155,7 @@ func (t Task) checkSize() error {
 	case uploaded > MaxUploadBytes:
 		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
 	case len(files)+len(t.Uploads) > maxFiles:
-		return fault.Field("upload_files", "must be at most %d files, got %d", maxFiles, len(files)+len(t.Uploads))
+		return fault.Field("upload_files", "must have at most %d files, got %d", maxFiles, len(files)+len(t.Uploads))
 	}
 	return t.FilesRef.checkArchive("files_ref")
 }
@@ -163,7 +163,7 @@ func (t Task) checkSize() error {
 // checkArchive refuses a key that is not of an archive of task files: nothing else in the store may be staged in a sandbox.
 func (r *Ref) checkArchive(field string) error {
 	if r != nil && !taskFilesKey.MatchString(r.Key) {
-		return fault.Field(field, "want the key of a task's archive, got %q", r.Key)
+		return fault.Field(field, "must be the key of a task's archive, got %q", r.Key)
 	}
 	return nil
 }
@@ -212,9 +212,9 @@ func FilePath(name string) (string, error) {
 	clean := path.Clean(full)
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0):
-		return "", fault.Field("upload_files", "%q does not name a file", name)
+		return "", fault.Field("upload_files", "must have paths of files, got %q", name)
 	case !strings.HasPrefix(clean, Home+"/") || clean == Workdir:
-		return "", fault.Field("upload_files", "%q is not a file below %s; relative names are below %s", name, Home, Workdir)
+		return "", fault.Field("upload_files", "must have paths below %s (relative ones are below %s), got %q", Home, Workdir, name)
 	}
 	return clean, nil
 }
@@ -222,9 +222,9 @@ func FilePath(name string) (string, error) {
 func (m Model) validate() error {
 	switch {
 	case m.BaseURL == "":
-		return fault.Field("base_url", "no model endpoint: give endpoint, or base_url")
+		return fault.Field("base_url", "must be the URL of a model endpoint when endpoint is not set")
 	case m.Name == "":
-		return fault.Field("model", "no model name")
+		return fault.Field("model", "must be the name of a model")
 	}
 	return m.Translate.validate()
 }

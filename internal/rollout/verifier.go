@@ -52,9 +52,9 @@ func TestFileName(name string) (string, error) {
 	clean := path.Clean(strings.TrimPrefix(name, TestsDir+"/"))
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) || clean == ".":
-		return "", fault.Field("test_files", "%q does not name a file", name)
+		return "", fault.Field("test_files", "must have paths of files, got %q", name)
 	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
-		return "", fault.Field("test_files", "%q must be relative to the tests folder, or absolute below %s", name, TestsDir)
+		return "", fault.Field("test_files", "must have paths relative to the tests folder, or absolute below %s; got %q", TestsDir, name)
 	}
 	return clean, nil
 }
@@ -106,13 +106,13 @@ func (v Verifier) validate() error {
 		return err
 	}
 	if v.OnTimeout != "" && v.OnTimeout != TimeoutNull {
-		return fault.Field("on_timeout", "want %q or nothing, got %q", TimeoutNull, v.OnTimeout)
+		return fault.Field("on_timeout", "must be %q or empty, got %q", TimeoutNull, v.OnTimeout)
 	}
 	if err := validRange(v.RewardRange); err != nil {
 		return err
 	}
 	if v.External && (v.Script != "" || len(v.Commands) > 0) {
-		return fault.Field("verifier", "external leaves grading to a client: leave out verify and test_script")
+		return fault.Field("verifier", "external means that a client grades: it excludes verify and test_script")
 	}
 	seen := map[string]string{}
 	if v.Script != "" {
@@ -124,7 +124,7 @@ func (v Verifier) validate() error {
 			return err
 		}
 		if other, ok := seen[name]; ok {
-			return fault.Field("test_files", "%q is the file of %s", given, other)
+			return fault.Field("test_files", "must have one name for each file: %q is also the file of %s", given, other)
 		}
 		seen[name] = given
 	}
@@ -137,7 +137,7 @@ func validRange(r []float64) error {
 	}
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if len(r) != 2 || !finite(r[0]) || !finite(r[1]) || r[0] >= r[1] {
-		return fault.Field("reward_range", "want [min, max] with min below max, got %v", r)
+		return fault.Field("reward_range", "must be [min, max] with min below max, got %v", r)
 	}
 	return nil
 }
@@ -158,9 +158,9 @@ func (v Verifier) CheckScore(s Score) error {
 	}
 	switch {
 	case math.IsNaN(s.Score) || math.IsInf(s.Score, 0):
-		return fault.Field("score", "want a finite number, got %g", s.Score)
+		return fault.Field("score", "must be a finite number, got %g", s.Score)
 	case s.Score < least || s.Score > most:
-		return fault.Field("score", "want %g to %g (reward_range), got %g", least, most, s.Score)
+		return fault.Field("score", "must be %g to %g (reward_range), got %g", least, most, s.Score)
 	}
 	return nil
 }

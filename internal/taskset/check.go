@@ -21,7 +21,7 @@ func (t Task) check(line map[string]int) error {
 		bad("instruction", "must not be empty")
 	}
 	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {
-		bad("agent_timeout_s", "want seconds, got %g", t.AgentTimeoutS)
+		bad("agent_timeout_s", "must be 0 or more seconds, got %g", t.AgentTimeoutS)
 	}
 	for _, list := range []struct {
 		field    string

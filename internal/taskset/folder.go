@@ -102,7 +102,7 @@ func readYAMLIn(files fs.FS, name, source string) (Task, error) {
 // checkRegular refuses a pipe or a device before it is opened: reading it may never end.
 func checkRegular(st fs.FileInfo, err error) error {
 	if err == nil && !st.Mode().IsRegular() {
-		err = fault.New(fault.Invalid, "want a regular file, got %s", st.Mode().Type())
+		err = fault.New(fault.Invalid, "must be a regular file, got %s", st.Mode().Type())
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func readFile(files fs.FS, name string, limit int64) (string, error) {
 		return "", err
 	}
 	if st.Size() > limit {
-		return "", fault.New(fault.Invalid, "want at most %d bytes, got %d", limit, st.Size())
+		return "", fault.New(fault.Invalid, "must be at most %d bytes, got %d", limit, st.Size())
 	}
 	f, err := files.Open(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func readFile(files fs.FS, name string, limit int64) (string, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = fault.New(fault.Invalid, "want at most %d bytes", limit)
+		err = fault.New(fault.Invalid, "must be at most %d bytes", limit)
 	}
 	return string(text), err
 }

@@ -67,7 +67,7 @@ func (h *harborReader) text(name string) string {
 	case err != nil:
 		h.refuse("%s: %v", name, err)
 	case !utf8.ValidString(text):
-		h.refuse("%s: want text in UTF-8", name)
+		h.refuse("%s: must be text in UTF-8", name)
 	}
 	return text
 }
@@ -80,7 +80,7 @@ func (h *harborReader) files(folder string) map[string]string {
 			return err
 		}
 		if h.count++; h.count > maxHarborFiles {
-			return fmt.Errorf("want at most %d files", maxHarborFiles)
+			return fmt.Errorf("must have at most %d files", maxHarborFiles)
 		}
 		all[strings.TrimPrefix(name, folder+"/")] = h.text(name)
 		return nil
@@ -105,9 +105,9 @@ func (h *harborReader) environment() map[string]string {
 func (h *harborReader) checkTests(t Task) {
 	switch {
 	case t.TestScript == "":
-		h.refuse("tests/test.sh: is missing: it writes the reward")
+		h.refuse("tests/test.sh: is missing; it must write the reward to %s", rollout.RewardFile)
 	case strings.Contains(t.TestScript, "reward.json"):
-		h.refuse("tests/test.sh: writes reward.json; the reward is read from %s alone", rollout.RewardFile)
+		h.refuse("tests/test.sh: must write the reward to %s, got reward.json", rollout.RewardFile)
 	}
 }
 

@@ -121,17 +121,17 @@ func TestBrokenHarborTasks(t *testing.T) {
 	for want, changes := range map[string]map[string]string{
 		"instruction.md: is missing":                      {"instruction.md": "-"},
 		"tests/test.sh: is missing":                       {"tests/test.sh": "-"},
-		"tests/test.sh: writes reward.json":               {"tests/test.sh": "echo '{}' > /logs/verifier/reward.json"},
-		"environment/data.txt: want text in UTF-8":        {"environment/data.txt": "\xff"},
+		"reward.txt, got reward.json":                     {"tests/test.sh": "echo '{}' > /logs/verifier/reward.json"},
+		"environment/data.txt: must be text in UTF-8":     {"environment/data.txt": "\xff"},
 		"task.toml: environment.workdir: needs":           {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"task.toml: steps: is not supported":              {"task.toml": "[[steps]]\nname = \"a\"\n"},
 		"task.toml: environment.gpus: is not supported":   {"task.toml": "[environment]\ngpus = 1\n"},
 		"task.toml: verifier.env: is not supported":       {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
 		"task.toml: line 1":                               {"task.toml": "version = = 1\n"},
-		"task.toml: want at most 65536 bytes":             {"task.toml": strings.Repeat("#", 65537)},
+		"task.toml: must be at most 65536 bytes":          {"task.toml": strings.Repeat("#", 65537)},
 		"environment/docker-compose.yaml: builds an imag": {"environment/docker-compose.yaml": "services: {}"},
 		"instruction: must not be empty":                  {"instruction.md": " \n"},
-		"agent_timeout_s: want seconds":                   {"task.toml": "[agent]\ntimeout_sec = nan\n"},
+		"agent_timeout_s: must be 0 or more seconds":      {"task.toml": "[agent]\ntimeout_sec = nan\n"},
 	} {
 		s := open(t, folder(t, below("x", harborTask(changes))))
 		_, err := s.Task(0)

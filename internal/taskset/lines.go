@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -73,7 +74,7 @@ func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, size int64) item {
 	it := item{name: fmt.Sprintf("line-%d", number), source: source}
 	if size > maxLine {
-		it.err = fault.New(fault.Invalid, "%s: want lines of at most %d MiB", source, maxLine>>20)
+		it.err = fault.New(fault.Invalid, "%s: must be a line of at most %d MiB", source, maxLine>>20)
 		return it
 	}
 	var about struct {
@@ -109,7 +110,7 @@ func readJSON(text []byte) (Task, error) {
 		return Task{}, rewordJSON(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Task{}, errors.New("want one JSON object, got more")
+		return Task{}, errors.New("must be one JSON object, got more after it")
 	}
 	t := line.Task
 	if line.OnTimeout != nil {
@@ -125,11 +126,33 @@ func readJSON(text []byte) (Task, error) {
 func rewordJSON(err error) error {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
-		return fmt.Errorf("%s: want %s, got %s", strings.TrimPrefix(kind.Field, "Task."), kind.Type, kind.Value)
+		field := strings.TrimPrefix(kind.Field, "Task.")
+		if field == "" {
+			return fmt.Errorf("must be a JSON object, got %s", kind.Value)
+		}
+		return fmt.Errorf("%s: must be %s, got %s", field, jsonKind(kind.Type.Kind()), kind.Value)
 	}
 	msg := strings.TrimPrefix(err.Error(), "json: ")
 	if field, ok := strings.CutPrefix(msg, "unknown field "); ok {
 		return errors.New(unknownField(strings.Trim(field, `"`)))
 	}
 	return errors.New(msg)
+}
+
+// jsonKind describes the JSON values that decode to a Go value of the kind.
+func jsonKind(kind reflect.Kind) string {
+	switch kind {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "an object"
+	}
 }

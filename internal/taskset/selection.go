@@ -27,7 +27,7 @@ func (sel Selection) Validate() error {
 	}
 	switch {
 	case sel.Shards < 0 || sel.Shard < 0 || sel.Shard >= max(sel.Shards, 1):
-		return fault.Field("shard", "want i/n with 0 ≤ i < n, got %d/%d", sel.Shard, sel.Shards)
+		return fault.Field("shard", "must be i/n with 0 ≤ i < n, got %d/%d", sel.Shard, sel.Shards)
 	case sel.Limit < 0:
 		return fault.Field("limit", "must not be negative, got %d", sel.Limit)
 	}

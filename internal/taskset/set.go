@@ -52,10 +52,10 @@ func Open(path string) (*Set, error) {
 	case kind == ".yaml" || kind == ".yml":
 		s.add(item{name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), source: path, read: func() (Task, error) { return OpenFile(path) }})
 	default:
-		err = fault.New(fault.Invalid, "task set %s: want a folder, a file of JSON lines (.jsonl) or a task file (.yaml)", path)
+		err = fault.New(fault.Invalid, "task set %s: must be a folder, a file of JSON lines (.jsonl) or a task file (.yaml)", path)
 	}
 	if err == nil && len(s.items) == 0 {
-		err = fault.New(fault.Invalid, "task set %s has no tasks: want task files (.yaml), Harbor tasks (task.toml) or JSON lines", path)
+		err = fault.New(fault.Invalid, "task set %s has no tasks: it must have task files (.yaml), Harbor tasks (task.toml) or JSON lines", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -104,7 +104,7 @@ func (s *Set) Task(i int) (Task, error) {
 // add appends a task. A second task of the same name is kept as a broken task.
 func (s *Set) add(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {
-		it.err = fault.New(fault.Invalid, "%s: id: %q is the name of the task at %s", it.source, it.name, s.items[first].source)
+		it.err = fault.New(fault.Invalid, "%s: id: %q is also the id of the task at %s", it.source, it.name, s.items[first].source)
 	} else if !ok {
 		s.index[it.name] = len(s.items)
 	}

@@ -83,8 +83,8 @@ not json
 	require.NoError(t, err)
 	require.Equal(t, "b 😀", two.Instruction)
 	for i, want := range map[int]string{
-		2: `set.jsonl:4: id: "one" is the name of the task at`,
-		3: "set.jsonl:5: instruction: want string, got number",
+		2: `set.jsonl:4: id: "one" is also the id of the task at`,
+		3: "set.jsonl:5: instruction: must be a string, got number",
 		4: "set.jsonl:6: field verfy: no such field of a task; did you mean verify?",
 		5: "set.jsonl:7: invalid character",
 		6: "set.jsonl:8: instruction: must not be empty",
@@ -94,6 +94,22 @@ not json
 	}
 	_, err = s.Task(7)
 	require.NoError(t, err, "a broken task does not hide the next")
+}
+
+func TestKindsOfFieldsInLines(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`["a"]`:                   "set.jsonl:1: must be a JSON object, got array",
+		`{"setup":"x"}`:           "setup: must be a list, got string",
+		`{"sandbox":[]}`:          "sandbox: must be an object, got array",
+		`{"require_sandbox":1}`:   "require_sandbox: must be true or false, got number",
+		`{"top_logprobs":1.5}`:    "top_logprobs: must be a whole number, got number 1.5",
+		`{"agent_timeout_s":"1"}`: "agent_timeout_s: must be a number, got string",
+		`{} {}`:                   "must be one JSON object, got more after it",
+	} {
+		_, err := open(t, filepath.Join(folder(t, map[string]string{"set.jsonl": line}), "set.jsonl")).Task(0)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestLinesAreBounded(t *testing.T) {
@@ -120,7 +136,7 @@ func TestNotASet(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"a.txt": "x", "empty/.keep": ""})
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none"): "no such file", filepath.Join(dir, "a.txt"): "want a folder", filepath.Join(dir, "empty"): "has no tasks",
+		filepath.Join(dir, "none"): "no such file", filepath.Join(dir, "a.txt"): "must be a folder", filepath.Join(dir, "empty"): "has no tasks",
 	} {
 		_, err := taskset.Open(path)
 		require.ErrorContains(t, err, want)
@@ -139,7 +155,7 @@ func TestHostileFiles(t *testing.T) {
 	_, err := s.Task(0)
 	require.ErrorContains(t, err, "link.yaml: ")
 	_, err = s.Task(1)
-	require.ErrorContains(t, err, "want a regular file")
+	require.ErrorContains(t, err, "must be a regular file")
 }
 
 func TestDigest(t *testing.T) {
@@ -189,7 +205,7 @@ func TestSelect(t *testing.T) {
 	}
 	require.Equal(t, shuffled, parts, "shards share no task")
 	for want, sel := range map[string]taskset.Selection{
-		`no task of`: {Tasks: []string{"esy/*"}}, "not a name or a glob": {Tasks: []string{"["}}, "want i/n": {Shard: 3, Shards: 3},
+		`no task of`: {Tasks: []string{"esy/*"}}, "not a name or a glob": {Tasks: []string{"["}}, "must be i/n": {Shard: 3, Shards: 3},
 		"is selected": {Exclude: []string{"*/*"}}, "limit": {Limit: -1},
 	} {
 		_, err := s.Select(sel)

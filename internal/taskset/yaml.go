@@ -43,7 +43,7 @@ func ReadYAML(r io.Reader) (Task, error) {
 		return Task{}, err
 	}
 	if len(text) > maxSize {
-		return Task{}, fmt.Errorf("want a task file of at most %d MiB", maxSize>>20)
+		return Task{}, fmt.Errorf("must be at most %d MiB", maxSize>>20)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)

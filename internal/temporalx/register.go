@@ -51,7 +51,7 @@ func lacking(have map[string]enumspb.IndexedValueType) (map[string]enumspb.Index
 		case !ok:
 			missing[name] = want[name]
 		case got != want[name]:
-			wrong = append(wrong, name+" is "+got.String()+", want "+want[name].String())
+			wrong = append(wrong, name+" must be "+want[name].String()+", got "+got.String())
 		}
 	}
 	if len(wrong) > 0 {

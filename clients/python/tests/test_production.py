@@ -75,7 +75,7 @@ def test_an_episode_is_driven_by_calls(server: Server) -> None:
 
 
 def test_a_score_and_the_executor(server: Server) -> None:
-    server.on("POST /rollouts/r/score", Answer(200, {"rollout_id": "r", "score": 0.5}), Answer(422, {"detail": "score: want a finite number"}))
+    server.on("POST /rollouts/r/score", Answer(200, {"rollout_id": "r", "score": 0.5}), Answer(422, {"detail": "score: must be a finite number"}))
     answer = {"success": False, "output": "x", "error": "Exit code: 3", "metadata": {"exit_code": 3}, "uniq_id": "u"}
     server.on("POST /executor/execute", Answer(200, answer))
     server.on("POST /executor/release", Answer(200, {"status": "ok"}))

@@ -44,16 +44,16 @@ func TestSamplingArguments(t *testing.T) {
 func TestSamplingIsRefused(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		`"sampling":{"top_p":0.9}`:                            "training sampling requires top_p=1.0",
-		`"top_k":20`:                                          "training sampling requires top_k=-1",
-		`"repetition_penalty":1.1`:                            "training sampling requires repetition_penalty=1.0",
-		`"temperature":0`:                                     "training sampling requires a temperature above 0",
+		`"sampling":{"top_p":0.9}`:                            `sampling.top_p: must be 1 for purpose "train"`,
+		`"top_k":20`:                                          `sampling.top_k: must be -1 for purpose "train"`,
+		`"repetition_penalty":1.1`:                            `sampling.repetition_penalty: must be 1 for purpose "train"`,
+		`"temperature":0`:                                     `sampling.temperature: must be above 0 for purpose "train"`,
 		`"purpose":"eval","sampling":{"temperature":1}`:       "eval_sampling",
 		`"eval_sampling":{"temperature":1}`:                   `purpose "eval"`,
 		`"purpose":"other"`:                                   `"auto" or "train" or "eval"`,
 		`"purpose":"eval","temperature":3`:                    "at most 2",
 		`"purpose":"eval","top_p":0`:                          "above 0",
-		`"purpose":"eval","top_k":-2`:                         "want -1",
+		`"purpose":"eval","top_k":-2`:                         "must be -1",
 		`"temperature":1,"sampling":{"temperature":0.5}`:      "differs from sampling.temperature",
 		`"max_tokens":0`:                                      "at least 1",
 		`"stop":[""]`:                                         "1 to 1024 bytes",

@@ -49,7 +49,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 		kind   fault.Kind
 		text   string
 	}{
-		{200, `{"error":{"code":-32602,"message":"agent_timeout_s: want seconds"}}`, fault.Invalid, "agent_timeout_s"},
+		{200, `{"error":{"code":-32602,"message":"agent_timeout_s: must be seconds"}}`, fault.Invalid, "agent_timeout_s"},
 		{200, `{"error":{"code":-32000,"message":"full"}}`, fault.Exhausted, "full"},
 		{200, `{"error":{"code":-32001,"message":"no"}}`, fault.Unauthorized, "no"},
 		{200, `{"error":{"code":-32603,"message":"bug"}}`, fault.Internal, "bug"},
@@ -66,7 +66,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{404, `{"detail":"Not Found"}`, fault.Unavailable, "no rolloutd server at http://127.0.0.1"},
 		{413, `too much`, fault.Invalid, "413 Request Entity Too Large: too much"},
 		{503, `{"detail":"Temporal is away","kind":"Unavailable"}`, fault.Unavailable, "503 Service Unavailable: Temporal is away"},
-		{422, `{"detail":"status: want running or done","kind":"Invalid"}`, fault.Invalid, "status: want running or done"},
+		{422, `{"detail":"status: must be running or done","kind":"Invalid"}`, fault.Invalid, "status: must be running or done"},
 		{503, `later`, fault.Unavailable, "later"},
 	} {
 		_, err := serve(t, c.status, c.body, nil).State(t.Context(), "r")
@@ -82,7 +82,7 @@ func TestRefusalsAreReadable(t *testing.T) {
 	require.EqualError(t, err, `no rollout "x"`)
 	for _, url := range []string{"127.0.0.1:8000", "", "http://", "http:///rollouts", "ftp://a", "http://a b"} {
 		_, err = (&client.Client{URL: url, HTTP: http.DefaultClient}).State(t.Context(), "r")
-		require.ErrorContains(t, err, fmt.Sprintf("want http://HOST:PORT or https://HOST:PORT, got %q", url))
+		require.ErrorContains(t, err, fmt.Sprintf("must be http://HOST:PORT or https://HOST:PORT, got %q", url))
 		require.Equal(t, fault.Invalid, fault.KindOf(err))
 	}
 }

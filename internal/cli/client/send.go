@@ -55,7 +55,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 // sendWith is send with further headers.
 func (c *Client) sendWith(ctx context.Context, method, path string, body io.Reader, more http.Header) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
+		return nil, fault.New(fault.Invalid, "server address: must be http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {

@@ -94,7 +94,7 @@ func open(c config.Config, name string, s config.ToolSource, path string, log *s
 		}
 		server = external.Command(o, s.Command, env)
 	default:
-		return nil, fmt.Errorf("%s: want one of url, mcp and command", path)
+		return nil, fmt.Errorf("%s: must have exactly one of url, mcp and command", path)
 	}
 	*opened = append(*opened, server.Close)
 	return server, nil

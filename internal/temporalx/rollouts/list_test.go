@@ -88,9 +88,9 @@ func TestListRefuses(t *testing.T) {
 		filter rollout.Filter
 		want   string
 	}{
-		{rollout.Filter{Status: "odd"}, `status: want running or done, got "odd"`},
-		{rollout.Filter{Outcome: "failed"}, `outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got "failed"`},
-		{rollout.Filter{Outcome: "Completed"}, "outcome: want one of completed"},
+		{rollout.Filter{Status: "odd"}, `status: must be running or done, got "odd"`},
+		{rollout.Filter{Outcome: "failed"}, `outcome: must be one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed; got "failed"`},
+		{rollout.Filter{Outcome: "Completed"}, "outcome: must be one of completed"},
 		{rollout.Filter{Cursor: "%"}, "cursor: not a cursor"},
 		{rollout.Filter{Cursor: "abc"}, "cursor: not a cursor"},
 		{rollout.Filter{Cursor: "eyJDbG9zZVRpbWUiOiJ4In0"}, "cursor: not a cursor"},
