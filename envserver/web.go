@@ -8,13 +8,13 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
-	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -158,7 +158,7 @@ const maxShown = 2 << 20
 func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
 	if !a.List {
-		did = map[string]any{"type": "call_tool", "tool_name": a.ToolName, "arguments": pyjson.Plain(tools.Public(a.Arguments))}
+		did = map[string]any{"type": "call_tool", "tool_name": a.ToolName, "arguments": pyjson.Plain(arguments.Public(a.Arguments))}
 	}
 	if o, ok := out.Observation.(reply.CallObservation); ok && o.Result != nil && len(o.Result.Text.Quoted) > maxShown {
 		out.Observation = reply.CallObservation{ToolName: o.ToolName, Error: reply.ToolErrorOf(fault.New(fault.Exhausted, "the result is too large to be shown here: read it from /rollouts/ID/result"))}

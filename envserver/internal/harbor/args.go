@@ -3,7 +3,7 @@ package harbor
 import (
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -48,7 +48,7 @@ var objects = []struct{ name, about string }{
 }
 
 func runSchema() (*jsonschema.Schema, error) {
-	s, err := tools.SchemaOf(defaultArgs())
+	s, err := arguments.SchemaOf(defaultArgs())
 	if err != nil {
 		return nil, err
 	}
@@ -74,5 +74,5 @@ func readArgs(args map[string]any) (runArgs, error) {
 		delete(plain, o.name)
 		*map[string]*map[string]any{"sampling": &a.sampling, "eval_sampling": &a.evalSampling, "task": &a.task}[o.name] = m
 	}
-	return a, tools.Decode("run_rollout", plain, &a)
+	return a, arguments.Decode("run_rollout", plain, &a)
 }

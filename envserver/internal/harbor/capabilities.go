@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -16,7 +17,7 @@ func (e *Env) Table() (*tools.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := tools.SchemaOf(listArgs{Stop: defaultStop})
+	list, err := arguments.SchemaOf(listArgs{Stop: defaultStop})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ type listArgs struct {
 
 func (e *Env) listTasks(_ context.Context, c tools.Call) (*tools.Text, error) {
 	a := listArgs{Stop: defaultStop}
-	if err := tools.Decode(c.Tool, c.Args, &a); err != nil {
+	if err := arguments.Decode(c.Tool, c.Args, &a); err != nil {
 		return nil, err
 	}
 	all, err := e.sets.refs(a.Split, &a.Start, &a.Stop)
@@ -91,7 +92,7 @@ type llmOfCalls struct {
 
 func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error) {
 	var none struct{}
-	if err := tools.Decode(c.Tool, c.Args, &none); err != nil {
+	if err := arguments.Decode(c.Tool, c.Args, &none); err != nil {
 		return nil, err
 	}
 	all := capabilitySet{Datasets: e.sets.splits(), LLM: e.llm()}

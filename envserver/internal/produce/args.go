@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -99,7 +100,7 @@ type Started struct {
 
 // Start reads the arguments, stores the tasks and starts the producer.
 func (m *Maker) Start(ctx context.Context, args map[string]any) (Started, error) {
-	a, src, err := arguments(args)
+	a, src, err := separate(args)
 	if err != nil {
 		return Started{}, err
 	}
@@ -136,8 +137,8 @@ func (m *Maker) Start(ctx context.Context, args map[string]any) (Started, error)
 
 const noDigest = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// arguments separates the producer's own arguments from the tasks and the arguments of rollouts, which have schemas of their own.
-func arguments(args map[string]any) (fields, taskSource, error) {
+// separate splits the producer's own arguments from the tasks and the arguments of rollouts, which have schemas of their own.
+func separate(args map[string]any) (fields, taskSource, error) {
 	src := taskSource{}
 	plain := map[string]any{}
 	for name, v := range args {
@@ -159,7 +160,7 @@ func arguments(args map[string]any) (fields, taskSource, error) {
 		}
 	}
 	var a fields
-	if err := tools.Decode("a producer", plain, &a); err != nil {
+	if err := arguments.Decode("a producer", plain, &a); err != nil {
 		return a, src, err
 	}
 	if (a.TaskSet == "") == (src.inline == nil) {

@@ -20,8 +20,7 @@ func unix(t time.Time) float64 {
 
 func (t *Table) rolloutID(c Call) (string, error) {
 	var a idArgs
-	tool, _ := t.Find(c.Tool)
-	err := decode(c.Tool, tool.InputSchema, c.Args, &a)
+	err := t.decode(c, &a)
 	return a.RolloutID, err
 }
 

@@ -85,8 +85,8 @@ type idArgs struct {
 }
 
 type finalizeArgs struct {
-	RolloutID string  `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
-	WaitS     float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for the result, in seconds"`
+	idArgs
+	WaitS float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for the result, in seconds"`
 }
 
 func defaultRolloutArgs(agent string) RolloutArgs {

@@ -37,8 +37,7 @@ func (t *Table) abortRollout(ctx context.Context, c Call) (*Text, error) {
 
 func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	a := finalizeArgs{WaitS: defaultWaitS}
-	tool, _ := t.Find(c.Tool)
-	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
+	if err := t.decode(c, &a); err != nil {
 		return nil, err
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxSeconds)), errLimit)

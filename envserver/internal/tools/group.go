@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -30,7 +31,7 @@ type GroupArgs struct {
 }
 
 func groupSchema(agents []string) (*jsonschema.Schema, error) {
-	s, err := SchemaOf(GroupArgs{RolloutArgs: defaultRolloutArgs(agents[0])})
+	s, err := arguments.SchemaOf(GroupArgs{RolloutArgs: defaultRolloutArgs(agents[0])})
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +55,7 @@ func (t *Table) StartGroup(ctx context.Context, args map[string]any) (rollout.Gr
 // groupSpec returns a validated group from the arguments; abort reports whether the group ends when its client leaves.
 func (t *Table) groupSpec(args map[string]any) (spec rollout.GroupSpec, abort bool, err error) {
 	a := GroupArgs{RolloutArgs: defaultRolloutArgs(t.o.Agents[0])}
-	tool, _ := t.Find(runGroup)
-	if err := decode(runGroup, tool.InputSchema, args, &a); err != nil {
+	if err := t.decode(Call{Tool: runGroup, Args: args}, &a); err != nil {
 		return spec, false, err
 	}
 	if a.RolloutID != "" {

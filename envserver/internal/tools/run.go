@@ -17,8 +17,7 @@ type begun struct {
 // begin reads the arguments and starts the rollout.
 func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 	args := defaultRolloutArgs(t.o.Agents[0])
-	tool, _ := t.Find(c.Tool)
-	if err := decode(c.Tool, tool.InputSchema, c.Args, &args); err != nil {
+	if err := t.decode(c, &args); err != nil {
 		return begun{}, err
 	}
 	b := begun{abort: args.OnDisconnect == onDisconnectAbort}

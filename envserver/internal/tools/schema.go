@@ -2,47 +2,19 @@ package tools
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // maxSeconds bounds every duration in arguments, so that their sums do not overflow.
 const maxSeconds = float64(rollout.MaxBound / time.Second)
 
-// SchemaOf returns the schema of a tool's arguments from their Go type, with the non-zero fields of defaults as defaults.
-func SchemaOf[T any](defaults T) (*jsonschema.Schema, error) {
-	s, err := jsonschema.For[T](nil)
-	if err != nil {
-		return nil, fmt.Errorf("schema of %T: %w", defaults, err)
-	}
-	return s, publish(s, defaults)
-}
-
-// publish writes the non-zero fields of defaults into the schema.
-func publish(s *jsonschema.Schema, defaults any) error {
-	raw, err := json.Marshal(defaults)
-	if err != nil {
-		return fmt.Errorf("defaults of %T: %w", defaults, err)
-	}
-	var set map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &set); err != nil {
-		return fmt.Errorf("defaults of %T: %w", defaults, err)
-	}
-	for name, value := range set {
-		if p := s.Properties[name]; p != nil && !slices.Contains(s.Required, name) {
-			p.Default = value
-		}
-	}
-	return nil
-}
-
 func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
-	s, err := SchemaOf(defaultRolloutArgs(agents[0]))
+	s, err := arguments.SchemaOf(defaultRolloutArgs(agents[0]))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ const messagesDelta = "delta"
 // Spec returns a validated rollout from the arguments of start_rollout, without starting it.
 func (t *Table) Spec(args map[string]any) (rollout.Spec, error) {
 	a := defaultRolloutArgs(t.o.Agents[0])
-	if err := decode(startRollout, t.Start().InputSchema, args, &a); err != nil {
+	if err := t.decode(Call{Tool: startRollout, Args: args}, &a); err != nil {
 		return rollout.Spec{}, err
 	}
 	return t.spec(a)

@@ -18,10 +18,10 @@ const (
 )
 
 type subscribeArgs struct {
-	RolloutID string  `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
-	Cursor    int64   `json:"cursor,omitempty" jsonschema:"next of the answer before; 0: from the first event"`
-	WaitS     float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for an event, in seconds, where there is none yet"`
-	Limit     int     `json:"limit,omitempty" jsonschema:"events to return at most"`
+	idArgs
+	Cursor int64   `json:"cursor,omitempty" jsonschema:"next of the answer before; 0: from the first event"`
+	WaitS  float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for an event, in seconds, where there is none yet"`
+	Limit  int     `json:"limit,omitempty" jsonschema:"events to return at most"`
 }
 
 type subscribeAnswer struct {
@@ -37,8 +37,7 @@ var errEnoughEvents = errors.New("the answer is full")
 // subscribeEvents returns the events after a cursor. If there are none it waits for the next ones.
 func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	a := subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents}
-	tool, _ := t.Find(c.Tool)
-	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
+	if err := t.decode(c, &a); err != nil {
 		return nil, err
 	}
 	switch {

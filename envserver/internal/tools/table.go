@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -69,19 +70,19 @@ func New(o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	about, err := SchemaOf(idArgs{})
+	about, err := arguments.SchemaOf(idArgs{})
 	if err != nil {
 		return nil, err
 	}
-	trace, err := SchemaOf(traceArgs{Limit: maxTraceTurns})
+	trace, err := arguments.SchemaOf(traceArgs{Limit: maxTraceTurns})
 	if err != nil {
 		return nil, err
 	}
-	finalize, err := SchemaOf(finalizeArgs{WaitS: defaultWaitS})
+	finalize, err := arguments.SchemaOf(finalizeArgs{WaitS: defaultWaitS})
 	if err != nil {
 		return nil, err
 	}
-	subscribe, err := SchemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
+	subscribe, err := arguments.SchemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +131,12 @@ func (t *Table) Find(name string) (Tool, bool) {
 		}
 	}
 	return Tool{}, false
+}
+
+// decode checks the call's arguments against the schema of its tool and stores them in the Go value, which already has the defaults.
+func (t *Table) decode(c Call, into any) error {
+	tool, _ := t.Find(c.Tool)
+	return arguments.DecodeBy(tool.InputSchema, c.Tool, c.Args, into)
 }
 
 // Call runs a tool. Errors are *UnknownError, *PanicError, or carry a fault.Kind.

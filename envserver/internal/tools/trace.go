@@ -18,9 +18,9 @@ const (
 )
 
 type traceArgs struct {
-	RolloutID string `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
-	Cursor    int    `json:"cursor,omitempty" jsonschema:"turns to pass over: next of the answer before"`
-	Limit     int    `json:"limit,omitempty" jsonschema:"turns to return at most"`
+	idArgs
+	Cursor int `json:"cursor,omitempty" jsonschema:"turns to pass over: next of the answer before"`
+	Limit  int `json:"limit,omitempty" jsonschema:"turns to return at most"`
 }
 
 // traceAnswer is a part of a trace.
@@ -33,8 +33,7 @@ type traceAnswer struct {
 // getTrace returns complete turns of a finished rollout's trace.
 func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
 	a := traceArgs{Limit: maxTraceTurns}
-	tool, _ := t.Find(c.Tool)
-	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
+	if err := t.decode(c, &a); err != nil {
 		return nil, err
 	}
 	switch {

@@ -1,4 +1,4 @@
-package tools
+package arguments
 
 import (
 	"encoding/json"

@@ -1,16 +1,14 @@
-package tools
+package arguments
 
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -60,26 +58,6 @@ func bounds(s *jsonschema.Schema) string {
 		fmt.Fprintf(&b, " up to %.0f", *s.Maximum)
 	}
 	return b.String()
-}
-
-// secrets are the arguments whose values no message may repeat, because messages are logged.
-var secrets = []string{"api_key", "hf_token"}
-
-// maxPublic bounds the arguments that are shown, in bytes of their text.
-const maxPublic = 64 << 10
-
-// Public returns a call's arguments for display, without the secret ones. Arguments beyond maxPublic are left out.
-func Public(args map[string]any) map[string]any {
-	if !pyjson.Within(args, 0, maxPublic) {
-		return map[string]any{"…": "arguments of more than 64 KiB"}
-	}
-	out := maps.Clone(args)
-	for _, name := range secrets {
-		if v := out[name]; v != nil && v != "" {
-			out[name] = "…"
-		}
-	}
-	return out
 }
 
 // excerpt returns an invalid value, shortened.

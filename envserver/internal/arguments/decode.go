@@ -1,4 +1,4 @@
-package tools
+package arguments
 
 import (
 	"fmt"
@@ -15,25 +15,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// decode checks a call's arguments against the tool's schema and stores them in the Go value, which already has the defaults. The error is a
-// fault.Invalid whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original
-// servers, and null is the same as a missing argument.
-func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
-	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
-		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
-	}
-	c := coercer{tool: tool}
-	c.object("", s, args, reflect.ValueOf(into).Elem())
-	return c.fault()
-}
-
-// Decode checks arguments against the schema of a Go type, and stores them in it.
+// Decode checks arguments against the schema of a Go type, and stores them in it. what names the call in errors.
 func Decode[T any](what string, args map[string]any, into *T) error {
 	s, err := SchemaOf(*into)
 	if err != nil {
 		return err
 	}
-	return decode(what, s, args, into)
+	return DecodeBy(s, what, args, into)
+}
+
+// DecodeBy checks arguments against a schema and stores them in the Go value, which already has the defaults. The error is a fault.Invalid
+// whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original servers, and null
+// is the same as a missing argument.
+func DecodeBy(s *jsonschema.Schema, what string, args map[string]any, into any) error {
+	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
+		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", what, maxArguments)
+	}
+	c := coercer{what: what}
+	c.object("", s, args, reflect.ValueOf(into).Elem())
+	return c.fault()
 }
 
 // withoutFiles returns the arguments without the files of the task. The store holds these; the maximum size of a request bounds them.
@@ -53,7 +53,7 @@ const maxArguments = rollout.MaxTaskBytes + 256<<10
 
 // coercer collects the invalid arguments, in the order of the schema.
 type coercer struct {
-	tool  string
+	what  string         // names the call
 	wrong []*fault.Error // the first maxWrong
 	more  int            // beyond those
 }
@@ -146,7 +146,7 @@ func into(to reflect.Value) func(name string, fill func(reflect.Value)) {
 
 func (c *coercer) owner(path string) string {
 	if path == "" {
-		return c.tool
+		return c.what
 	}
 	return path
 }
