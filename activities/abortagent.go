@@ -24,7 +24,7 @@ func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
 	defer release()
 	run, err := kind.Attach(ctx, a.env(sb, in.Target), agent.Job{})
 	if err != nil {
-		return unless(fault.NotFound, err)
+		return fault.Ignore(err, fault.NotFound)
 	}
 	defer run.Close()
 	return run.Stop(ctx)

@@ -159,14 +159,9 @@ func (a *Activities) env(sb *sandbox.Sandbox, t Target) agent.Env {
 
 // attach finds the sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.
 func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox, release func(), err error) {
-	return a.attachTo(ctx, t, t.SandboxID())
-}
-
-// attachTo is attach for any sandbox of the attempt.
-func (a *Activities) attachTo(ctx context.Context, t Target, id string) (sb *sandbox.Sandbox, release func(), err error) {
 	b, err := a.backend(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.leases.Attach(ctx, b.Backend, id)
+	return a.leases.Attach(ctx, b.Backend, t.SandboxID())
 }

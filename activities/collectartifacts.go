@@ -54,7 +54,7 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 		return nil
 	}
 	// End cancels and records the model calls that still run, so the trace is complete.
-	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); unless(fault.NotFound, err) != nil {
+	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); fault.Ignore(err, fault.NotFound) != nil {
 		return err
 	}
 	if err := a.collectReport(ctx, in); err != nil {
@@ -92,7 +92,7 @@ func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 	}
 	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
 	if err != nil || report.CaptureLevel == "" && len(report.Findings) == 0 {
-		return unless(fault.NotFound, err)
+		return fault.Ignore(err, fault.NotFound)
 	}
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), report)
 }
@@ -169,7 +169,7 @@ func (a *Activities) collectSteps(ctx context.Context, in CollectInput) error {
 	}
 	log, err := a.o.Episodes.Log(in.SandboxID())
 	if err != nil {
-		return unless(fault.NotFound, err)
+		return fault.Ignore(err, fault.NotFound)
 	}
 	defer log.Close()
 	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Steps), log)

@@ -3,6 +3,7 @@ package activities
 import (
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/result"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -133,28 +134,7 @@ type CollectInput struct {
 }
 
 // Head is the part of a Result that comes from the workflow.
-type Head struct {
-	TaskID     string                `json:"task_id,omitempty"`
-	GroupID    string                `json:"group_id,omitempty"`
-	Owner      string                `json:"owner,omitempty"`
-	Mode       rollout.Mode          `json:"mode"`
-	Outcome    rollout.Outcome       `json:"outcome"`
-	Reward     *float64              `json:"reward"`
-	Error      string                `json:"error,omitempty"`
-	ExitCode   int                   `json:"exit_code"`
-	AgentRan   bool                  `json:"agent_ran,omitempty"` // if false, ExitCode counts only if it is not -1
-	SessionID  string                `json:"session_id,omitempty"`
-	InstallLog string                `json:"install_log,omitempty"`
-	Malformed  int                   `json:"malformed_calls,omitempty"`
-	Held       time.Duration         `json:"held,omitempty"` // see AgentResult
-	Attempts   []rollout.Attempt     `json:"attempts"`       // the one being collected is the last
-	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
-	Purpose    rollout.Purpose       `json:"purpose,omitempty"`
-	Sampling   *rollout.Sampling     `json:"sampling,omitempty"`
-	Messages   rollout.MessagesMode  `json:"messages,omitempty"`
-	StartedAt  time.Time             `json:"started_at"`
-	EndedAt    time.Time             `json:"ended_at"`
-}
+type Head = result.Head
 
 // CollectResult refers to the collected result.
 type CollectResult struct {

@@ -66,15 +66,3 @@ func (a *Activities) lastCauses(ctx context.Context, in CollectInput) error {
 	_, err := a.recordCauses(ctx, in.Target, phase)
 	return err
 }
-
-// addCauses adds the causes of all attempts.
-func (a *Activities) addCauses(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	for _, attempt := range in.Head.Attempts {
-		causes, err := a.causes(ctx, Target{RolloutID: in.RolloutID, Attempt: attempt.Number})
-		if err != nil {
-			return err
-		}
-		res.ResourceCauses = append(res.ResourceCauses, causes...)
-	}
-	return nil
-}

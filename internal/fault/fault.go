@@ -103,6 +103,14 @@ func KindOf(err error) Kind {
 // Is says whether err's kind is k.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
+// Ignore returns nil if err's kind is k, else err.
+func Ignore(err error, k Kind) error {
+	if Is(err, k) {
+		return nil
+	}
+	return err
+}
+
 // Known says whether k is one of the kinds above. A kind from the wire may be any text.
 func (k Kind) Known() bool {
 	switch k {

@@ -135,11 +135,7 @@ func (g *Grader) fillVerifierHome(ctx context.Context, sb *sandbox.Sandbox, t ro
 
 // restorePackages unpacks the packages that setup installed for the user; it does nothing without setup.
 func (g *Grader) restorePackages(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target, folder string) error {
-	err := g.restore(ctx, sb, t, store.Packages, folder)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	return err
+	return fault.Ignore(g.restore(ctx, sb, t, store.Packages, folder), fault.NotFound)
 }
 
 // stageFiles puts the script and the files of the verifier into the tests folder.

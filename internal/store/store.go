@@ -132,9 +132,5 @@ func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, e
 func (s *Store) Delete(ctx context.Context, key string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	err := s.failed(ctx, s.bucket.Delete(ctx, key), "delete", key)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	return err
+	return fault.Ignore(s.failed(ctx, s.bucket.Delete(ctx, key), "delete", key), fault.NotFound)
 }

@@ -178,9 +178,5 @@ func (d *Driver) end(ctx context.Context, id, machineID string) error {
 	d.forget(id)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer cancel()
-	err := d.api.Kill(ctx, machineID)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	return err
+	return fault.Ignore(d.api.Kill(ctx, machineID), fault.NotFound)
 }

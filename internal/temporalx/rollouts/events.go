@@ -198,7 +198,7 @@ func (f *follower) done(ctx context.Context) error {
 func (f *follower) stored(ctx context.Context, n int) (bool, error) {
 	blob, err := f.client.store.Reader(ctx, store.AttemptKey(f.id, n, store.Events))
 	if err != nil {
-		return false, unlessMissing(err)
+		return false, fault.Ignore(err, fault.NotFound)
 	}
 	defer blob.Close()
 	lines := bufio.NewScanner(blob)
@@ -213,13 +213,6 @@ func (f *follower) stored(ctx context.Context, n int) (bool, error) {
 		}
 	}
 	return true, fault.Wrap(fault.Unavailable, lines.Err(), "events of attempt %d of rollout %q", n, f.id)
-}
-
-func unlessMissing(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	return err
 }
 
 // wait returns when the history of the workflow has grown, after checkInterval at the latest.

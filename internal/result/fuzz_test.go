@@ -1,14 +1,16 @@
-package activities_test
+package result_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/result"
 )
 
 // For any home of an agent, the files taken from it are bounded text below the workdir.
@@ -17,7 +19,7 @@ func FuzzFilesOf(f *testing.F) {
 	f.Add(tarOf(map[string]string{"/h/workdir/../../etc/passwd": "root"}, "/h"))
 	f.Add([]byte("no tar"))
 	f.Fuzz(func(t *testing.T, archive []byte) {
-		texts, extra, _ := activities.FilesOf(bytes.NewReader(archive))
+		texts, extra, _ := result.FilesOf(bytes.NewReader(archive))
 		require.LessOrEqual(t, len(texts), 64)
 		for name, text := range texts {
 			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
@@ -28,4 +30,18 @@ func FuzzFilesOf(f *testing.F) {
 			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
 		}
 	})
+}
+
+// tarOf packs the files below dir.
+func tarOf(files map[string]string, dir string) []byte {
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	for name, text := range files {
+		if rel, ok := strings.CutPrefix(name, dir+"/"); ok {
+			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel, Size: int64(len(text)), Mode: 0o644})
+			_, _ = io.WriteString(tw, text)
+		}
+	}
+	_ = tw.Close()
+	return buf.Bytes()
 }

@@ -1,4 +1,4 @@
-package activities_test
+package result_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/result"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -21,7 +21,7 @@ func TestLargeRequestsStayOutOfTheResult(t *testing.T) {
 	const calls, size = 6, 32 << 20
 	peak := &heapPeak{Reader: lines(calls, size)}
 	var res rollout.Result
-	require.NoError(t, activities.ReadTurns(peak, &res))
+	require.NoError(t, result.ReadTurns(peak, &res))
 	require.Len(t, res.ProxyTurns, calls)
 	require.Equal(t, []string{"messages"}, res.ProxyTurns[0].Request["omitted"])
 	require.Less(t, peak.most, uint64(256<<20))

@@ -1,4 +1,4 @@
-package activities
+package result
 
 import (
 	"archive/tar"
@@ -25,14 +25,14 @@ const (
 
 // addFiles adds the text files of the workdir to the result, from the stored home. It reads only regular files of the tar: host tools never run
 // on an agent's files, and no link is followed.
-func (a *Activities) addFiles(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Home))
+func (c *Composer) addFiles(ctx context.Context, res *rollout.Result) error {
+	r, err := c.Store.Reader(ctx, c.key(store.Home))
 	if err != nil {
-		return unless(fault.NotFound, err)
+		return fault.Ignore(err, fault.NotFound)
 	}
 	defer r.Close()
 	if err := filesOf(r, res.Files, &res.FilesExtra); err != nil {
-		a.loggerOf("ComposeResult", in.Target).WarnContext(ctx, "workspace unreadable", "error", err)
+		c.Logger.WarnContext(ctx, "workspace unreadable", "error", err)
 	}
 	res.WorkdirFiles = res.Files
 	slices.Sort(res.FilesExtra)

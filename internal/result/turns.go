@@ -1,4 +1,4 @@
-package activities
+package result
 
 import (
 	"context"
@@ -18,16 +18,16 @@ import (
 )
 
 // addTrace adds the compact turns and their sums to the result. Only one whole turn is in memory at a time.
-func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace))
+func (c *Composer) addTrace(ctx context.Context, res *rollout.Result) error {
+	r, err := c.Store.Reader(ctx, c.key(store.Trace))
 	if err != nil {
-		return unless(fault.NotFound, err)
+		return fault.Ignore(err, fault.NotFound)
 	}
 	defer r.Close()
 	sum := sha256.New()
-	log, err := turnsOf(io.TeeReader(r, sum), in.Head.Messages, res)
+	log, err := turnsOf(io.TeeReader(r, sum), c.Head.Messages, res)
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), err, "trace of attempt %d", in.Attempt)
+		return fault.Wrap(fault.KindOf(err), err, "trace of attempt %d", c.Target.Attempt)
 	}
 	res.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	res.ProxyLogTail = text.Tail(log, logTail)

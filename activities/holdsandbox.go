@@ -1,0 +1,37 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+// HoldSandbox keeps the sandbox of an ended agent open until it is cancelled, and lets the client that grades call any tool in it. It first
+// stores the trace so far, so that the client can read it.
+func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
+	ctx, over, err := a.acquireAttempt(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer over()
+	err = a.collectTrace(ctx, CollectInput{Target: in.Target, Proxied: in.Proxied, Head: Head{Mode: in.Mode, Outcome: rollout.Completed}})
+	if err != nil {
+		return err
+	}
+	sb, release, err := a.attach(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, closeEpisode, err := a.openEpisode(ctx, sb, &AgentInput{
+		Target: in.Target, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
+	}, true)
+	if err != nil {
+		return err
+	}
+	defer closeEpisode()
+	<-ctx.Done()
+	return fault.Wrap(fault.Unavailable, context.Cause(ctx), "hold the sandbox")
+}
