@@ -94,8 +94,7 @@ func (r *run) head(a *attempt) activities.Head {
 	return h
 }
 
-// composeRetries has no limit; composeTimeout bounds the retries.
-
+// composeRetries is a retry policy without a limit, since composeTimeout bounds the retries.
 func composeRetries() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute}
 }

@@ -75,38 +75,33 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
 	}
-	if byRef, err := c.byReference(ctx, spec); err == nil {
-		spec = byRef
-	} else if s, missing := c.found(ctx, spec.ID); missing == nil { // it runs already, and its uploads are gone
-		return s, nil
-	} else {
+	spec, err = c.byReference(ctx, spec)
+	if err != nil { // of an existing rollout the uploads may be gone
+		if s, missing := c.existing(ctx, spec.ID); missing == nil {
+			return s, nil
+		}
 		return rollout.State{}, err
 	}
 	if full := c.store.Full(ctx); full != nil {
-		s, err := c.found(ctx, spec.ID)
+		s, err := c.existing(ctx, spec.ID)
 		if fault.Is(err, fault.NotFound) {
 			return s, full
 		}
 		return s, err
 	}
-	started, err := c.startOnce(ctx, launch{id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec), labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), input: spec})
+	started, err := c.startOnce(ctx, launch{
+		id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec),
+		labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), input: spec,
+	})
 	switch {
 	case err != nil:
 		return rollout.State{}, err
 	case !started:
-		return c.found(ctx, spec.ID)
+		return c.existing(ctx, spec.ID)
 	}
 	return rollout.State{
 		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
 	}, nil
-}
-
-// ofOwner returns the search attribute of the owner, for workflows that set the others themselves.
-func ofOwner(name string) temporal.SearchAttributes {
-	if name == "" {
-		return temporal.SearchAttributes{}
-	}
-	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(name)))
 }
 
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every attempt would carry them.

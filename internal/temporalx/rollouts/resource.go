@@ -33,16 +33,16 @@ func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, e
 	case err != nil:
 		return none, classify(err, "look at %s %q", r.name, id)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return r.ask(ctx, c, id, info)
+		return r.running(ctx, c, id, info)
 	}
 	s := r.listed(info)
 	r.fail(&s, "the workflow ended as "+info.GetStatus().String())
 	return s, nil
 }
 
-// ask queries the running workflow. For one that waits for its first worker it returns what Temporal lists.
-func (r resource[S]) ask(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (S, error) {
-	s, answered, err := ask[S](ctx, c, r.workflowID(id))
+// running returns the state of a running resource. For one that waits for its first worker it returns what Temporal lists.
+func (r resource[S]) running(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (S, error) {
+	s, answered, err := query[S](ctx, c, r.workflowID(id))
 	if err == nil && !answered {
 		return r.listed(info), nil
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -18,10 +17,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
-
-// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot answer; Temporal's description of
-// it is enough.
-const queryTimeout = 10 * time.Second
 
 // State returns the state of a rollout; fault.NotFound when none has that id.
 func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
@@ -59,7 +54,7 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 	case err != nil:
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return c.ask(ctx, id, d)
+		return c.running(ctx, id, d)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return c.archived(ctx, id)
 	}
@@ -69,9 +64,9 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 	return s, nil
 }
 
-// found returns the state of a rollout that exists already when it is to be started, from Temporal's description alone. Hundreds of clients
+// existing returns the state of a rollout that exists already when it is to be started, from Temporal's description alone. Hundreds of clients
 // may repeat their starts at once, and queries would load the one worker that can answer them.
-func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
+func (c *Client) existing(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	if err != nil {
 		return rollout.State{}, classify(err, "look at rollout %q", id)
@@ -83,23 +78,16 @@ func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
 	return listed(info), nil
 }
 
-// ask queries the running workflow; d is Temporal's description of it.
-func (c *Client) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
-	asking, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	var s rollout.State
-	value, err := c.temporal.QueryWorkflow(asking, rollout.WorkflowID(id), "", rollout.QueryState)
-	if err == nil {
-		err = value.Get(&s)
+// running returns the state of a running rollout; d is Temporal's description of it.
+func (c *Client) running(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
+	s, answered, err := query[rollout.State](ctx, c, rollout.WorkflowID(id))
+	if err != nil {
+		return s, err
 	}
-	switch {
-	case err == nil:
-	case ctx.Err() == nil && unanswered(asking, err):
+	if !answered {
 		if s = listed(d.GetWorkflowExecutionInfo()); s.Phase != rollout.PhaseQueued {
 			s.Waiting = "no worker answers; the rollout continues when one does"
 		}
-	default:
-		return s, classify(err, "ask rollout %q", id)
 	}
 	if s.Phase == rollout.PhaseQueued {
 		s.Waiting = c.waiting(d.GetPendingActivities())
@@ -140,13 +128,6 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 		}
 	}
 	return ""
-}
-
-// unanswered says whether no worker answered the query.
-func unanswered(asking context.Context, err error) bool {
-	var notReady *serviceerror.WorkflowNotReady
-	var late *serviceerror.DeadlineExceeded // the server may time out before us
-	return asking.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
 // archived is the state of a rollout that has ended, from its result.

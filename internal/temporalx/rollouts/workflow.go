@@ -3,6 +3,7 @@ package rollouts
 import (
 	"context"
 	"errors"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // launch describes a workflow to start.
@@ -41,18 +43,29 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 	return err == nil, classify(err, "start %s", l.id)
 }
 
-// ask queries a running workflow; false: it does not answer, since it waits for its first worker.
-func ask[T any](ctx context.Context, c *Client, workflowID string) (state T, answered bool, err error) {
-	asking, cancel := context.WithTimeout(ctx, queryTimeout)
+// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot answer; Temporal's description of
+// it is enough.
+const queryTimeout = 10 * time.Second
+
+// query returns the state of a running workflow; false: no worker answers, since the workflow waits for its first one.
+func query[T any](ctx context.Context, c *Client, workflowID string) (state T, answered bool, err error) {
+	querying, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, err := c.temporal.QueryWorkflow(asking, workflowID, "", rollout.QueryState)
+	value, err := c.temporal.QueryWorkflow(querying, workflowID, "", rollout.QueryState)
 	if err == nil {
 		err = value.Get(&state)
 	}
-	if err != nil && ctx.Err() == nil && unanswered(asking, err) {
+	if err != nil && ctx.Err() == nil && unanswered(querying, err) {
 		return state, false, nil
 	}
-	return state, err == nil, classify(err, "ask %s", workflowID)
+	return state, err == nil, classify(err, "query %s", workflowID)
+}
+
+// unanswered says whether no worker answered the query.
+func unanswered(querying context.Context, err error) bool {
+	var notReady *serviceerror.WorkflowNotReady
+	var late *serviceerror.DeadlineExceeded // the server may time out before us
+	return querying.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
 // owner is the name of the token that submitted the workflow; stored returns it for a workflow that Temporal does not have.
@@ -63,6 +76,14 @@ func (c *Client) owner(ctx context.Context, workflowID string, stored func() (st
 		return stored()
 	}
 	return ownerIn(d), classify(err, "look at %s", workflowID)
+}
+
+// ofOwner returns the search attribute of the owner, for workflows that set the others themselves.
+func ofOwner(name string) temporal.SearchAttributes {
+	if name == "" {
+		return temporal.SearchAttributes{}
+	}
+	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(name)))
 }
 
 // signal sends a signal; false: no workflow of that id runs.
