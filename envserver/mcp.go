@@ -39,7 +39,7 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
 }
 
-// mcpDelete ends a session of the protocol proper with its episode, and its client's calls in progress. It keeps a session that the URL
+// mcpDelete ends a session of standard MCP with its episode, and its client's calls in progress. It keeps a session that the URL
 // or another header names, since other clients may use it.
 func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(underway.SessionHeader)
@@ -57,7 +57,7 @@ func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// issuesEpisodes reports whether the session of a request of the protocol proper is that of its initialize, and has an episode.
+// issuesEpisodes reports whether the session of a request of standard MCP is that of its initialize, and has an episode.
 func (s *Server) issuesEpisodes(r *http.Request) bool {
 	return s.env.Play != nil && env.SessionOf(r) == ""
 }

@@ -35,9 +35,9 @@ func (s *Server) mount(table *tools.Table, harborEnv *harbor.Env) error {
 	return s.mountHarbor(harborEnv)
 }
 
-func (s *Server) mountAt(name string, o Options, of parts) error {
-	of.base = mountPath + name
-	m, err := newServer(o, of)
+func (s *Server) mountAt(name string, o Options, p parts) error {
+	p.base = mountPath + name
+	m, err := newServer(o, p)
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", name, err)
 	}

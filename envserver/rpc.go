@@ -116,7 +116,7 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	if s.env.Play != nil {
 		return played(s.env.PlayStep(ctx, sess, play.Step{ID: env.RequestIDOf(meta), Tool: name, Args: args}, limit))
 	}
-	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.AsCaller(sess), Limit: limit})
+	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.ToolSession(sess), Limit: limit})
 	if err != nil {
 		return nil, err
 	}

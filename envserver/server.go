@@ -36,7 +36,7 @@ type Server struct {
 	harbor    *harbor.Env // has the tasks of HarborEnv's clients; nil: there is no Task API
 	bodies    httpio.Bodies
 	standard  standardHandlers
-	underWay  underway.Calls // of MCP proper
+	underWay  underway.Calls // of standard MCP
 	upgrader  websocket.Upgrader
 	listed    reply.Encoded // the answer to list_tools
 	schemas   reply.SchemaResponse
@@ -77,15 +77,15 @@ func New(o Options) (*Server, error) {
 	if o.Episodes != nil {
 		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
 	}
-	of := parts{table: table, room: room}
+	p := parts{table: table, room: room}
 	harborEnv := o.harborEnv(table)
 	if harborEnv != nil && len(o.TaskSets) > 0 { // its clients are served at the root, too
-		if of.table, err = harborEnv.Combined(); err != nil {
+		if p.table, err = harborEnv.Combined(); err != nil {
 			return nil, fmt.Errorf("envserver: tools: %w", err)
 		}
-		of.harbor = harborEnv
+		p.harbor = harborEnv
 	}
-	s, err := newServer(o, of)
+	s, err := newServer(o, p)
 	if err != nil {
 		return nil, err
 	}
@@ -103,12 +103,12 @@ type parts struct {
 }
 
 // newServer makes the server of one environment.
-func newServer(o Options, of parts) (*Server, error) {
+func newServer(o Options, p parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: intake.New(o.RequestMemory, smallRequest), exports: of.room, harbor: of.harbor, base: of.base}
+	s := &Server{o: o, memory: intake.New(o.RequestMemory, smallRequest), exports: p.room, harbor: p.harbor, base: p.base}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
-		Tools: of.table, Play: of.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: of.metricsOf, Logger: o.Logger,
+		Tools: p.table, Play: p.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: p.metricsOf, Logger: o.Logger,
 		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
@@ -121,7 +121,7 @@ func newServer(o Options, of parts) (*Server, error) {
 	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
-	if s.schemas, err = schemas(of.player != nil); err != nil {
+	if s.schemas, err = schemas(p.player != nil); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
 	if s.described, err = s.document().Encode(); err != nil {

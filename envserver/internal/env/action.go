@@ -99,7 +99,7 @@ func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit t
 	if e.Play != nil {
 		return e.playStep(ctx, sess, a, limit), nil
 	}
-	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: AsCaller(sess), Limit: cmp.Or(a.Limit, limit)})
+	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: ToolSession(sess), Limit: cmp.Or(a.Limit, limit)})
 	if err != nil {
 		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}, nil
 	}
@@ -126,8 +126,8 @@ func (e *Env) ownTools() (o reply.ToolsObservation) {
 	return o
 }
 
-// AsCaller returns the session for the tools; nil if the session ends with the request.
-func AsCaller(sess *session.Session) tools.Session {
+// ToolSession returns the session for the tools; nil if the session ends with the request.
+func ToolSession(sess *session.Session) tools.Session {
 	if sess.Transient {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package envserver
+// Package splice writes the texts of tools into the replies of the MCP library, which encodes the whole reply for each client. A text may have
+// megabytes and be returned to hundreds of clients, so the library gets a mark instead, which is replaced by the text when the reply is written.
+package splice
 
 import (
 	"bytes"
@@ -13,9 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// splicer writes the replies of the MCP library, which encodes the whole reply for each client. A tool's result may have megabytes and be
-// returned to hundreds of clients, so the library gets a mark instead, which is replaced by the text when the reply is written.
-type splicer struct {
+// writer replaces the marks in one reply.
+type writer struct {
 	http.ResponseWriter
 	mark []byte // prefix of the marks of this request; random, so that no text contains it
 
@@ -26,17 +27,17 @@ type splicer struct {
 // markDigits is the length of the number that ends a mark.
 const markDigits = 8
 
-type splicerKey struct{}
+type writerKey struct{}
 
-// withSplicer returns a writer that replaces the marks in r's answer.
-func withSplicer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
-	s := &splicer{ResponseWriter: w, mark: []byte(rand.Text())}
-	return s, r.WithContext(context.WithValue(r.Context(), splicerKey{}, s))
+// With returns a writer that replaces the marks in r's answer.
+func With(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	s := &writer{ResponseWriter: w, mark: []byte(rand.Text())}
+	return s, r.WithContext(context.WithValue(r.Context(), writerKey{}, s))
 }
 
-// marked returns the mark of a text.
-func marked(ctx context.Context, text *tools.Text) string {
-	s, _ := ctx.Value(splicerKey{}).(*splicer)
+// Mark returns the mark of a text in the answer to the request of ctx, which With returned.
+func Mark(ctx context.Context, text *tools.Text) string {
+	s, _ := ctx.Value(writerKey{}).(*writer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.texts = append(s.texts, text)
@@ -44,10 +45,10 @@ func marked(ctx context.Context, text *tools.Text) string {
 }
 
 // Unwrap is for http.ResponseController.
-func (s *splicer) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *writer) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Write writes a whole reply: the library does not write parts.
-func (s *splicer) Write(p []byte) (int, error) {
+func (s *writer) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		before, after, found := bytes.Cut(rest, s.mark)
 		if _, err := s.ResponseWriter.Write(before); err != nil || !found {
@@ -61,7 +62,7 @@ func (s *splicer) Write(p []byte) (int, error) {
 }
 
 // put writes the text of a mark.
-func (s *splicer) put(number []byte) error {
+func (s *writer) put(number []byte) error {
 	i, err := strconv.Atoi(string(number))
 	if err != nil {
 		return err

@@ -1,0 +1,142 @@
+package envserver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/splice"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+type callKey struct{}
+
+// calling is the part of a request that a call of the library needs.
+type calling struct {
+	ctx     context.Context  // of the call only
+	named   string           // the session named by the URL or by X-Session-Id
+	session *session.Session // of its initialize; nil: none
+}
+
+// tied returns the library's context of a call, which also ends with serveStandard's.
+func tied(ctx context.Context) (context.Context, context.CancelFunc) {
+	own, _ := ctx.Value(callKey{}).(calling)
+	calls := own.ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(calls, func() { cancel(context.Cause(calls)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// standardCall runs a tool. A failure is a result for the model to read, except for an unknown tool, which the library has refused.
+func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	args, err := standardArgs(r.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := s.env.Limit(r.Params.Meta)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := tied(ctx)
+	defer cancel()
+	defer s.progress(ctx, r)()
+	if s.env.Play != nil {
+		return s.standardPlay(ctx, r.Params.Name, args, r.Params.Meta, limit)
+	}
+	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
+	if err != nil {
+		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: splice.Mark(ctx, text)}}}, nil
+}
+
+func standardArgs(raw []byte) (map[string]any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	v, err := pyjson.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	args, ok := v.(map[string]any)
+	if !ok && v != nil {
+		return nil, fault.Field("arguments", "must be an object")
+	}
+	return args, nil
+}
+
+// standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id or the parameter session_id
+// of the URL, else of the client's own.
+func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[string]any, limit time.Duration) (*mcp.CallToolResult, error) {
+	own, _ := ctx.Value(callKey{}).(calling)
+	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
+	sess, done, err := s.standardEpisode(caller, own)
+	if err != nil {
+		return failedCall(err), nil
+	}
+	defer done()
+	defer s.env.Keep(ctx, sess)
+	caller, unbind := sess.Bind(caller)
+	defer unbind()
+	out := s.env.PlayStep(caller, sess, play.Step{ID: env.RequestIDOf(meta), Tool: tool, Args: args}, limit)
+	if out.Err != nil {
+		return failedCall(out.Err), nil
+	}
+	r := &mcp.CallToolResult{IsError: out.Result.Error, Content: []mcp.Content{&mcp.TextContent{Text: out.Result.Text()}}}
+	if len(out.Result.Data) > 0 {
+		r.StructuredContent = out.Result.Data
+	}
+	if out.Done {
+		r.Meta = mcp.Meta{"done": true, "reward": out.Reward}
+	}
+	return r, nil
+}
+
+func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Session, func(), error) {
+	if own.session != nil {
+		return own.session, func() {}, nil // serveStandard releases it
+	}
+	return s.env.SessionForReset(ctx, own.named, false)
+}
+
+func failedCall(err error) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: reply.Explain(err)}}}
+}
+
+// progress notifies a client that asked for it, at once and then at the ping interval, that its call is in progress: many clients bound
+// the silence. The returned function ends it.
+func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop func()) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var notifying sync.WaitGroup
+	notifying.Go(func() {
+		begun, every := time.Now(), time.NewTicker(s.o.PingInterval)
+		defer every.Stop()
+		for {
+			elapsed := time.Since(begun).Seconds()
+			note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed, Message: fmt.Sprintf("%s: %.0f s", r.Params.Name, elapsed)}
+			if r.Session.NotifyProgress(ctx, note) != nil {
+				return // the client is gone, which also ends the call
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+			}
+		}
+	})
+	return func() { cancel(); notifying.Wait() }
+}
