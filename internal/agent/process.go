@@ -43,6 +43,14 @@ func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wi
 	return knownLaunch(ctx, sb, launch)
 }
 
+// OpenMark is OpenProcess for an agent that runs on the host: its process in the sandbox only marks the launch. name is the agent's, for errors.
+func OpenMark(ctx context.Context, sb Sandbox, launch int, name string) (Launch, error) {
+	l, err := OpenProcess(ctx, sb, launch, func() (wire.Process, error) {
+		return wire.Process{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/"}, nil
+	})
+	return l, fault.Wrap(fault.KindOf(err), err, "mark the launch of %s (its tools need /bin/sh in the image)", name)
+}
+
 func startProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
 	p, err := command()
 	if err != nil {

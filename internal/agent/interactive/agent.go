@@ -6,9 +6,7 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // Agent implements agent.Agent. A process in the sandbox that ends at once records the launch, so that the age of the episode outlives the
@@ -24,11 +22,9 @@ func Kind() agent.Kind {
 
 // Open implements agent.Agent.
 func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
-	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
-		return wire.Process{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/"}, nil
-	})
+	launch, err := agent.OpenMark(ctx, env.Sandbox, job.Launch, "the episode")
 	if err != nil {
-		return nil, fault.Wrap(fault.KindOf(err), err, "mark the launch of the episode (its tools need /bin/sh in the image)")
+		return nil, err
 	}
 	return newRun(env, job, launch), nil
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // Agent implements agent.Agent with a loop on the host. It keeps no state: a process in the sandbox that ends at once records the launch, so
@@ -22,11 +20,9 @@ func Kind() agent.Kind {
 
 // Open implements agent.Agent.
 func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
-	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
-		return wire.Process{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/"}, nil
-	})
+	launch, err := agent.OpenMark(ctx, env.Sandbox, job.Launch, "react")
 	if err != nil {
-		return nil, fault.Wrap(fault.KindOf(err), err, "mark the launch of react (its tools need /bin/sh in the image)")
+		return nil, err
 	}
 	return newRun(env, job, launch), nil
 }

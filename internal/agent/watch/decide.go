@@ -39,13 +39,13 @@ type Decision struct {
 // spent budget, the end of the agent, a timeout or a stall.
 func Decide(s State) Decision {
 	switch {
-	case !s.Away.IsZero(): // the status of the route is not current
+	case !s.GatewayDown.IsZero(): // the status of the route is not current
 		return Decision{}
 	case s.Route.Ended != "":
 		return s.routeEnded()
 	case s.Route.Failure != nil && !s.Agent.Answered():
 		return s.endpointFailed()
-	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
+	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.BudgetSpentAt) > budgetGrace):
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
 	case s.Agent.Done && s.noCall() && !s.Agent.Overflowed:
 		return s.relaunch(fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s", s.Agent.ExitCode, s.Agent.Error))
@@ -61,7 +61,7 @@ func Decide(s State) Decision {
 		return s.timedOut()
 	case s.noCall() && s.stalled():
 		return s.relaunch(fmt.Sprintf("no model call within %s of the agent's launch, and no progress towards one", s.Now.Sub(s.Launch.Began).Round(time.Second)))
-	case !s.noCall() && s.Route.InFlight == 0 && s.Now.Sub(s.Alive) >= s.Limits.Quiet:
+	case !s.noCall() && s.Route.InFlight == 0 && s.Now.Sub(s.LastChange) >= s.Limits.Quiet:
 		return failed(fmt.Sprintf("no sign of life from the agent for %s", s.Limits.Quiet))
 	default:
 		return Decision{}

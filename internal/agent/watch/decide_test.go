@@ -40,7 +40,7 @@ func (l look) state(now time.Time) watch.State {
 	s := watch.State{
 		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route, Downtime: l.downtime,
 		Launch:   agent.Launch{Number: max(l.launch, 1), Began: now.Add(-l.first), First: now.Add(-l.first)},
-		Progress: now.Add(-l.progress), Alive: now.Add(-l.alive), Spent: now.Add(-l.spent),
+		Progress: now.Add(-l.progress), LastChange: now.Add(-l.alive), BudgetSpentAt: now.Add(-l.spent),
 	}
 	if l.firstCall > 0 {
 		s.Route.FirstCallAt = now.Add(-l.firstCall)
@@ -53,7 +53,7 @@ func (l look) state(now time.Time) watch.State {
 	}
 	s.Probed, s.Probe = l.probed, l.probe
 	if l.away {
-		s.Away = now
+		s.GatewayDown = now
 	}
 	return s
 }
@@ -96,7 +96,7 @@ func TestAgentWaitsForTokenizer(t *testing.T) {
 	now := time.Now()
 	s := watch.State{
 		Limits: rollout.Limits{Agent: 10 * minute, FirstCall: minute, Quiet: time.Hour, Call: 2 * minute},
-		Launch: agent.Launch{Number: 1, Began: now.Add(-5 * minute), First: now.Add(-5 * minute)}, Now: now, Progress: now.Add(-5 * minute), Alive: now,
+		Launch: agent.Launch{Number: 1, Began: now.Add(-5 * minute), First: now.Add(-5 * minute)}, Now: now, Progress: now.Add(-5 * minute), LastChange: now,
 		Agent: agent.Status{Ready: true}, Route: gateway.RouteStatus{OwedSince: now.Add(-4 * minute), Trouble: "503 overloaded"},
 	}
 	require.Equal(t, watch.Continue, watch.Decide(s).Action)

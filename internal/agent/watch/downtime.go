@@ -59,7 +59,7 @@ func (s *State) addSuspension(now time.Time, d time.Duration, inWorker bool) {
 		s.addDowntime(from, s.began(), now, s.heldAt(from))
 	}
 	s.Attached = now
-	for _, t := range []*time.Time{&s.Alive, &s.Progress, &s.Spent, &s.Away} {
+	for _, t := range []*time.Time{&s.LastChange, &s.Progress, &s.BudgetSpentAt, &s.GatewayDown} {
 		if !t.IsZero() {
 			*t = earlier(t.Add(d), now)
 		}
@@ -70,8 +70,8 @@ func (s *State) addSuspension(now time.Time, d time.Duration, inWorker bool) {
 func (s *State) heldAt(t time.Time) time.Duration {
 	held := s.Route.Held
 	switch {
-	case !s.Away.IsZero():
-		held += max(0, t.Sub(s.Away))
+	case !s.GatewayDown.IsZero():
+		held += max(0, t.Sub(s.GatewayDown))
 	case s.Route.Holding:
 		held += max(0, t.Sub(s.routeAt))
 	}

@@ -124,7 +124,7 @@ func TestSuspensionAfterHeldTime(t *testing.T) {
 			t.Parallel()
 			s := called(before, gateway.RouteStatus{Held: second, Holding: !away})
 			if away {
-				s.Away = before
+				s.GatewayDown = before
 			}
 			now := before.Add(10 * minute)
 			s.AddSuspension(now, 4*minute, true)

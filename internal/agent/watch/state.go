@@ -42,9 +42,9 @@ type State struct {
 
 	Attached time.Time // when this watch attached to the launch, or was last suspended; zero: it began the launch
 
-	Alive time.Time // when something last changed
-	Spent time.Time // when the budget was first observed as spent; zero: it is not
-	Away  time.Time // since when the gateway does not answer; zero: it does
+	LastChange    time.Time // of the agent or the route; zero: none
+	BudgetSpentAt time.Time // when the budget was first observed as spent; zero: it is not
+	GatewayDown   time.Time // since when the gateway does not answer; zero: it does
 
 	// Downtime is the time in which no worker ran an agent that runs in the worker, without Route.Held and without pending.
 	Downtime time.Duration
@@ -76,8 +76,8 @@ func (s *State) observeAgent(now time.Time, st agent.Status) {
 	if st.SessionID == "" {
 		st.SessionID = s.Agent.SessionID // a dead agent may not report it
 	}
-	if s.Alive.IsZero() || st.LastSign.After(s.Agent.LastSign) {
-		s.Alive = now
+	if s.LastChange.IsZero() || st.LastSign.After(s.Agent.LastSign) {
+		s.LastChange = now
 	}
 	if st.Ready && !s.Agent.Ready {
 		s.Progress = now
@@ -92,25 +92,25 @@ func (s *State) observeRoute(now time.Time, route gateway.RouteStatus) {
 	}
 	route.Held = max(route.Held, s.Route.Held) // a change may arrive after a newer status
 	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns || !route.LastCallAt.Equal(s.Route.LastCallAt)
-	if s.Alive.IsZero() || changed {
-		s.Alive = now
+	if s.LastChange.IsZero() || changed {
+		s.LastChange = now
 	}
-	if s.Spent.IsZero() && route.BudgetSpent != "" {
-		s.Spent = now
+	if s.BudgetSpentAt.IsZero() && route.BudgetSpent != "" {
+		s.BudgetSpentAt = now
 	}
-	s.Now, s.Away, s.Route, s.routeAt = now, time.Time{}, route, now
+	s.Now, s.GatewayDown, s.Route, s.routeAt = now, time.Time{}, route, now
 	s.settleDowntime()
 }
 
 // observeGatewayError records that the gateway did not answer. It returns err if that cannot be mended or has lasted for gatewayPatience.
 func (s *State) observeGatewayError(now time.Time, err error) error {
-	if s.Away.IsZero() {
-		s.Away = now
+	if s.GatewayDown.IsZero() {
+		s.GatewayDown = now
 	}
-	if !fault.Is(err, fault.Unavailable) || now.Sub(s.Away) > gatewayPatience {
+	if !fault.Is(err, fault.Unavailable) || now.Sub(s.GatewayDown) > gatewayPatience {
 		return err
 	}
-	s.Now, s.Alive = now, now
+	s.Now, s.LastChange = now, now
 	return nil
 }
 

@@ -224,9 +224,9 @@ func (w *watch) decide(ctx context.Context) (Decision, error) {
 	}
 }
 
-// wait handles the next change. It returns at the latest when a report is due or a bound may be reached.
-func (w *watch) wait(ctx context.Context, reporter time.Time) error {
-	w.timer.Reset(w.untilNext(reporter))
+// wait handles the next change. It returns at the latest when the next report is due or a bound may be reached.
+func (w *watch) wait(ctx context.Context, reportDue time.Time) error {
+	w.timer.Reset(time.Until(earlier(reportDue, w.nextBound(time.Now()))))
 	select {
 	case u := <-w.statuses.updates:
 		return w.onStatus(ctx, u)
@@ -242,16 +242,11 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 	}
 }
 
-// untilNext is how long wait waits without a change.
-func (w *watch) untilNext(reporter time.Time) time.Duration {
-	return time.Until(earlier(reporter, w.nextBound(time.Now())))
-}
-
 // onTimer updates the state when a bound may be reached, and retries a gateway that did not answer.
 func (w *watch) onTimer(ctx context.Context) error {
 	w.state.Now = time.Now()
 	switch {
-	case !w.state.Away.IsZero():
+	case !w.state.GatewayDown.IsZero():
 		return w.retryGateway(ctx)
 	case w.state.Now.Before(w.state.end()):
 		return w.sample(ctx)
@@ -314,21 +309,21 @@ func (w *watch) onRoute(c *gateway.Change) error {
 
 // nextBound is when a bound of the agent may be reached, or its progress is measured next.
 func (w *watch) nextBound(now time.Time) time.Time {
-	s, next := &w.state, now.Add(longestWait)
-	end := s.end()
-	if next := now.Add(sampleEvery); end.Before(next) && (s.Route.Holding || !now.Before(end)) { // the end moves, or an unanswered call decides
-		end = next
+	s, end, sample := &w.state, w.state.end(), now.Add(sampleEvery)
+	if end.Before(sample) && (s.Route.Holding || !now.Before(end)) { // the end moves, or an unanswered call decides
+		end = sample
 	}
-	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet), s.Attached.Add(attachGrace)}
-	if !s.Away.IsZero() {
+	bounds := []time.Time{end, s.LastChange.Add(s.Limits.Quiet), s.Attached.Add(attachGrace)}
+	if !s.GatewayDown.IsZero() {
 		bounds = append(bounds, now.Add(awayPause))
 	}
-	if !s.Spent.IsZero() {
-		bounds = append(bounds, s.Spent.Add(budgetGrace+time.Millisecond))
+	if !s.BudgetSpentAt.IsZero() {
+		bounds = append(bounds, s.BudgetSpentAt.Add(budgetGrace+time.Millisecond))
 	}
 	if s.noCall() {
-		bounds = append(bounds, now.Add(sampleEvery), s.Progress.Add(s.Limits.FirstCall))
+		bounds = append(bounds, sample, s.Progress.Add(s.Limits.FirstCall))
 	}
+	next := now.Add(longestWait)
 	for _, b := range bounds {
 		if b.After(now) {
 			next = earlier(next, b)
