@@ -35,29 +35,29 @@ type Spec struct {
 // retryState is the state of a call between its tries.
 type retryState struct {
 	*Spec
-	left   time.Duration // of the budget
-	tries  int
-	cost   float64       // US dollars, from the usage that tries reported
-	queued time.Duration // waiting for admission
-	owed   time.Duration // see gateway.RouteStatus.Owed
-	lost   time.Time     // start of the tries without a connection; zero: the last try connected
-	starve bool          // the last try had no memory for its reply
+	left     time.Duration // of the budget
+	tries    int
+	cost     float64       // US dollars, from the usage that tries reported
+	queued   time.Duration // waiting for admission
+	owed     time.Duration // see gateway.RouteStatus.Owed
+	lost     time.Time     // start of the tries without a connection; zero: the last try connected
+	noMemory bool          // the last try had no memory for its reply
 }
 
 // Complete makes the call until its reply is complete or cannot be completed within its budget.
-func (u *Client) Complete(ctx context.Context, e *Spec) *Result {
-	f := &retryState{Spec: e, left: e.Budget}
-	res := u.completeWithRetries(ctx, f)
-	f.Progress.goesOn(f.Admission)
-	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = f.tries, f.queued, f.owed, f.cost
-	u.report.waited.Observe(f.queued.Seconds())
+func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
+	r := &retryState{Spec: s, left: s.Budget}
+	res := u.completeWithRetries(ctx, r)
+	r.Progress.goesOn(r.Admission)
+	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
+	u.report.waited.Observe(r.queued.Seconds())
 	return res
 }
 
-func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result {
+func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result {
 	res := &Result{Problem: &Problem{}}
 	for backoff := u.backoff; ; backoff = min(2*backoff, maxBackoff) {
-		next, err := u.attempt(ctx, f)
+		next, err := u.admitAndTry(ctx, r)
 		if err != nil {
 			return res.giveUp(ctx) // with the error of the last try
 		}
@@ -67,91 +67,97 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case f.Live.Begun(): // the agent has seen part of the reply
+		case r.Live.Begun(): // the agent has seen part of the reply
 			res.Problem.Class = Failed
 			return res
 		case errors.Is(res.Problem.Cause, limits.ErrCleared):
 			continue
 		}
 		pause := max(Jitter(backoff), res.Problem.after)
-		if f.left <= pause || f.unreachable(res.Problem, pause) > u.reach {
+		if r.left <= pause || r.unreachable(res.Problem, pause) > u.reach {
 			res.Problem.Class = Failed
 			return res
 		}
-		f.Progress.fails(res.Problem.Text)
-		f.left -= pause
+		r.Progress.fails(res.Problem.Text)
+		r.left -= pause
 		began := time.Now()
 		_ = clock.Sleep(ctx, pause)
-		f.owed += time.Since(began)
+		r.owed += time.Since(began)
 	}
 }
 
 // unreachable returns for how long, at the end of the pause, no try has got a connection. A restarted engine is back within minutes; an
 // address without a listener is usually wrong.
-func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
+func (r *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
 	if !p.unreachable {
-		f.lost = time.Time{}
+		r.lost = time.Time{}
 		return 0
 	}
-	if f.lost.IsZero() {
-		f.lost = time.Now()
+	if r.lost.IsZero() {
+		r.lost = time.Now()
 	}
-	return time.Since(f.lost) + pause
+	return time.Since(r.lost) + pause
 }
 
-// attempt waits for admission and tries once. The error is why ctx ended before the try.
-func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
+// admitAndTry waits for admission and tries once. The error is why ctx ended before the try.
+func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error) {
 	asked := time.Now()
-	f.Progress.waits(f.Admission, wait{since: asked})
-	p, err := f.Admission.Enter(ctx, f.Route)
+	r.Progress.waits(r.Admission, wait{since: asked})
+	p, err := r.Admission.Enter(ctx, r.Route)
 	began := time.Now()
-	f.Progress.goesOn(f.Admission)
-	f.queued += began.Sub(asked)
-	f.owed += began.Sub(asked)
+	r.Progress.goesOn(r.Admission)
+	r.queued += began.Sub(asked)
+	r.owed += began.Sub(asked)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Admission.Leave(p)
-	defer p.EndAfter(f.left)()
-	engine := u.Engines.pick(f.Engines)
-	weights := f.Admission.Weights()
-	res := u.try(p.Ctx, f.target(engine), f.Request)
-	res.Reply.NameWeights(weights, f.Admission.Weights())
-	res.Engine = engine
-	f.tries++
-	f.cost += f.Price.Of(res.Reply.Usage)
-	u.report.tries.Inc()
-	if ctx.Err() == nil && f.paused(p.Ctx, res, began) {
+	defer r.Admission.Leave(p)
+	defer p.EndAfter(r.left)()
+	res := u.tryEngine(p.Ctx, r)
+	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
-		f.owed += f.owes(ctx, res, began)
-		f.Progress.waits(f.Admission, wait{since: began, failed: true})
+		r.owed += r.owes(ctx, res, began)
+		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 		return res, nil // retried without charging the call's budget
 	}
-	f.left -= time.Since(began)
+	r.left -= time.Since(began)
 	switch {
-	case ctx.Err() == nil && f.overlong(res):
-		res.Problem = f.tooLong(res)
-	case ctx.Err() == nil && f.starved(res):
+	case ctx.Err() == nil && r.overlong(res):
+		res.Problem = r.tooLong(res)
+	case ctx.Err() == nil && r.starved(res):
 		res.Problem = noMemory()
 	}
-	f.owed += f.owes(ctx, res, began)
+	r.owed += r.owes(ctx, res, began)
 	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
-		f.Progress.waits(f.Admission, wait{since: began, failed: true})
+		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 	}
 	if ctx.Err() == nil {
-		res.report(f.Admission, f.Request.Kind)
-		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
+		res.report(r.Admission, r.Request.Kind)
+		u.Engines.saw(res.Engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
 	return res, nil
 }
 
+// tryEngine tries once, on one of the engines, and counts the try.
+func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
+	engine := u.Engines.pick(r.Engines)
+	weights := r.Admission.Weights()
+	res := u.try(ctx, r.target(engine), r.Request)
+	res.Reply.NameWeights(weights, r.Admission.Weights())
+	res.Engine = engine
+	r.tries++
+	r.cost += r.Price.Of(res.Reply.Usage)
+	u.report.tries.Inc()
+	return res
+}
+
 // paused reports whether a try failed because a pause began during it: a drain ended it, or the endpoint refused or rejected the request.
-func (f *retryState) paused(try context.Context, res *Result, began time.Time) bool {
+func (r *retryState) paused(try context.Context, res *Result, began time.Time) bool {
 	switch {
 	case res.Problem == nil:
 		return false
 	case res.Problem.Class == Refused, res.Problem.Class == Rejected:
-		return f.Admission.PausedSince(began)
+		return r.Admission.PausedSince(began)
 	default:
 		return res.Problem.Class == Retry && errors.Is(context.Cause(try), limits.ErrCleared)
 	}
@@ -179,13 +185,13 @@ func (s *Spec) target(engine string) *target {
 
 // owes returns the part of a try for which the agent waited without a useful answer: all of a failed try, and of a cancelled one the time
 // since its reply last grew.
-func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
+func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()
 	switch {
 	case res.Problem == nil || res.Problem.Class == Rejected || res.Problem.Class == Overlong:
 		return 0
 	case ctx.Err() != nil:
-		return f.Progress.owes(began, now)
+		return r.Progress.owes(began, now)
 	default:
 		return now.Sub(began)
 	}

@@ -54,14 +54,14 @@ func noMemory() *Problem {
 }
 
 // starved reports whether a call ran out of time for lack of memory: its latest tries were spent on replies that were given up.
-func (f *retryState) starved(res *Result) bool {
+func (r *retryState) starved(res *Result) bool {
 	p := res.Problem
 	if p == nil || p.Class != Retry {
 		return false
 	}
-	before := f.starve
-	f.starve = errors.Is(p.Cause, errNoMemory)
-	return before && f.left <= 0
+	before := r.noMemory
+	r.noMemory = errors.Is(p.Cause, errNoMemory)
+	return before && r.left <= 0
 }
 
 // clients is the name under which all endpoints given by clients share memory, since a client may name any number of them.

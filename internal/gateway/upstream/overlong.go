@@ -13,21 +13,21 @@ const minPace = 5
 
 // overlong reports whether a reply that the budget cut off had been growing for at least half of the budget and at a healthy pace, so
 // that its length is the policy's doing. Otherwise a policy could exchange a bad reward for another attempt.
-func (f *retryState) overlong(res *Result) bool {
+func (r *retryState) overlong(res *Result) bool {
 	now := time.Now()
 	p := res.Problem
-	if p == nil || p.Class != Retry || f.left > 0 || res.FirstByte.IsZero() || now.Sub(f.Progress.Grew()) >= gateway.StallTime {
+	if p == nil || p.Class != Retry || r.left > 0 || res.FirstByte.IsZero() || now.Sub(r.Progress.Grew()) >= gateway.StallTime {
 		return false
 	}
 	growing := now.Sub(res.FirstByte)
-	return 2*growing >= f.Budget && float64(tokensOf(res)) >= minPace*growing.Seconds()
+	return 2*growing >= r.Budget && float64(tokensOf(res)) >= minPace*growing.Seconds()
 }
 
 // tooLong is the problem of an overlong reply.
-func (f *retryState) tooLong(res *Result) *Problem {
+func (r *retryState) tooLong(res *Result) *Problem {
 	p := *res.Problem
 	p.Class = Overlong
-	p.Text = fmt.Sprintf("the model did not end its reply within the call's %s: it had %d tokens by then", f.Budget, tokensOf(res))
+	p.Text = fmt.Sprintf("the model did not end its reply within the call's %s: it had %d tokens by then", r.Budget, tokensOf(res))
 	return &p
 }
 
