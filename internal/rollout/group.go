@@ -152,3 +152,27 @@ const GroupWorkflowName = "GroupWorkflow"
 
 // GroupWorkflowID is the workflow id of a group.
 func GroupWorkflowID(groupID string) string { return "group-" + groupID }
+
+// GroupReport is the signal of a group to its producer that rollouts have ended.
+type GroupReport struct {
+	GroupID  string       `json:"group_id"`
+	Left     int          `json:"left"`
+	Outcome  GroupOutcome `json:"outcome,omitempty"` // "": it runs
+	Lost     bool         `json:"lost,omitempty"`    // infrastructure lost all of its rollouts
+	Error    string       `json:"error,omitempty"`
+	Rewards  []float64    `json:"rewards,omitempty"`
+	Replaced int          `json:"replaced,omitempty"`
+}
+
+// Report is the group's report to its producer.
+func (g GroupState) Report() GroupReport {
+	r := GroupReport{GroupID: g.ID, Left: g.Size - g.Finished(), Outcome: g.Outcome, Error: g.Error, Replaced: g.Replaced}
+	if !g.Done() {
+		return r
+	}
+	r.Left, r.Rewards, r.Lost = 0, g.Rewards(), g.Outcome == GroupFailed
+	for _, m := range g.Members {
+		r.Lost = r.Lost && (m.Outcome == InfraFailed || m.Outcome == "")
+	}
+	return r
+}

@@ -162,36 +162,6 @@ func (e *EvalSpec) validate() error {
 	return TaskRef{Set: e.Tasks}.Validate()
 }
 
-// Order is the order of n tasks in an epoch: that of the set, or shuffled by the seed and the epoch. It is the same in every version.
-func Order(n int, seed *uint64, epoch int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	if seed != nil {
-		Shuffle(all, *seed+uint64(epoch))
-	}
-	return all
-}
-
-// Shuffle orders indices by a seed. The same seed gives the same order in every version: workflows depend on it.
-func Shuffle(all []int, seed uint64) {
-	state := seed
-	for i := len(all) - 1; i > 0; i-- {
-		j := int(splitmix(&state) % uint64(i+1)) // the bias is below i/2^64
-		all[i], all[j] = all[j], all[i]
-	}
-}
-
-// splitmix is the generator SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-func splitmix(state *uint64) uint64 {
-	*state += 0x9e3779b97f4a7c15
-	z := *state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // ProducerPhase says what a producer does.
 type ProducerPhase string
 
@@ -330,30 +300,6 @@ func (s ProducerState) InFlight() int {
 // Find returns the index of a running group, -1 when none has that id.
 func (s ProducerState) Find(groupID string) int {
 	return slices.IndexFunc(s.Running, func(g RunningGroup) bool { return g.ID == groupID })
-}
-
-// GroupReport is the signal of a group to its producer that rollouts have ended.
-type GroupReport struct {
-	GroupID  string       `json:"group_id"`
-	Left     int          `json:"left"`
-	Outcome  GroupOutcome `json:"outcome,omitempty"` // "": it runs
-	Lost     bool         `json:"lost,omitempty"`    // infrastructure lost all of its rollouts
-	Error    string       `json:"error,omitempty"`
-	Rewards  []float64    `json:"rewards,omitempty"`
-	Replaced int          `json:"replaced,omitempty"`
-}
-
-// Report is the group's report to its producer.
-func (g GroupState) Report() GroupReport {
-	r := GroupReport{GroupID: g.ID, Left: g.Size - g.Finished(), Outcome: g.Outcome, Error: g.Error, Replaced: g.Replaced}
-	if !g.Done() {
-		return r
-	}
-	r.Left, r.Rewards, r.Lost = 0, g.Rewards(), g.Outcome == GroupFailed
-	for _, m := range g.Members {
-		r.Lost = r.Lost && (m.Outcome == InfraFailed || m.Outcome == "")
-	}
-	return r
 }
 
 // ProducerChange is the signal that changes a running producer; fields that are absent stay as they are.

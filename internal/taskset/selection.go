@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/shuffle"
 )
 
 // Selection says which tasks of a set are taken, and in which order.
@@ -50,7 +50,7 @@ func (s *Set) Select(sel Selection) ([]int, error) {
 		return nil, err
 	}
 	if sel.Shuffle != nil {
-		rollout.Shuffle(chosen, *sel.Shuffle)
+		shuffle.Indices(chosen, *sel.Shuffle)
 	}
 	if sel.Shards > 1 {
 		n := len(chosen)

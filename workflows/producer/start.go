@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/shuffle"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -176,7 +177,7 @@ func (p *producer) next() rollout.Cursor {
 func (p *producer) taskAt(c rollout.Cursor) rollout.TaskRef {
 	n := int64(p.spec.Tasks.Len)
 	if epoch := int(c.Number / n); epoch != p.epoch {
-		p.epoch, p.order = epoch, rollout.Order(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
+		p.epoch, p.order = epoch, shuffle.Order(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
 	}
 	return rollout.TaskRef{Set: p.spec.Tasks, Index: p.order[c.Number%n]}
 }
