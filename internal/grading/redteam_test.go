@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -232,24 +232,11 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TestRedteam has run as an ordinary user")
 	}
-	const unprivileged = 65534
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	tmp := filepath.Join(dir, "tmp")
-	require.NoError(t, os.Mkdir(tmp, 0o700))
-	require.NoError(t, os.Chown(tmp, unprivileged, unprivileged))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	suite, helper := filepath.Join(dir, "suite"), filepath.Join(dir, "sandboxd")
-	for to, from := range map[string]string{suite: self, helper: sandboxdPath} {
-		content, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, content, 0o755))
-	}
-	cmd := exec.CommandContext(t.Context(), suite, "-test.run", "^(TestRedteam|TestExhaustion)$")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+tmp, "HOME="+tmp)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
+	user := sandboxtest.OrdinaryUser(t, sandboxdPath)
+	cmd := exec.CommandContext(t.Context(), user.Test, "-test.run", "^(TestRedteam|TestExhaustion)$")
+	cmd.Dir = user.Dir
+	cmd.Env = append(os.Environ(), sandboxdEnv+"="+user.Sandboxd, "TMPDIR="+user.Dir, "HOME="+user.Dir)
+	cmd.SysProcAttr = user.Attr
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -3,8 +3,6 @@ package local_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,32 +13,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-const ordinaryID = 65534
-
 // A worker that is not root creates sandboxes too, with the same probe and fewer guarantees.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	data := filepath.Join(dir, "data")
-	require.NoError(t, os.Mkdir(data, 0o700))
-	require.NoError(t, os.Chown(data, ordinaryID, ordinaryID))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	binary, helper := filepath.Join(dir, "worker"), filepath.Join(dir, "sandboxd")
-	for to, from := range map[string]string{binary: self, helper: sandboxdPath} {
-		content, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, content, 0o755))
-	}
+	user := sandboxtest.OrdinaryUser(t, sandboxdPath)
 	worker := startWorkerAs(t, job{
-		Dir: data, Sandboxd: helper, IDs: []string{"r.1", "r.2"}, Lease: 10 * time.Minute,
+		Dir: user.Dir, Sandboxd: user.Sandboxd, IDs: []string{"r.1", "r.2"}, Lease: 10 * time.Minute,
 		Script: "id -u; cat /etc/shadow; [ -w /proc/sys/kernel/core_pattern ] && echo writable; sleep infinity",
-	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}})
+	}, user.Test, user.Attr)
 
 	// Root attaches to the same sandbox with its own driver.
-	d := open(t, local.Options{Dir: data})
+	d := open(t, local.Options{Dir: user.Dir})
 	b := sandbox.New(d, sandbox.Options{})
 	p := sandboxtest.Attach(t, b, "r.1")
 	p.Says("job", "1000\n")
@@ -62,23 +46,11 @@ const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|Image
 func TestSuiteOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	data := filepath.Join(dir, "data")
-	require.NoError(t, os.Mkdir(data, 0o700))
-	require.NoError(t, os.Chown(data, ordinaryID, ordinaryID))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	binary, helper := filepath.Join(dir, "suite"), filepath.Join(dir, "sandboxd")
-	for to, from := range map[string]string{binary: self, helper: sandboxdPath} {
-		content, err := os.ReadFile(from)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, content, 0o755))
-	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+ordinaryTests, "-test.timeout=15m")
+	user := sandboxtest.OrdinaryUser(t, sandboxdPath)
+	cmd := exec.CommandContext(t.Context(), user.Test, "-test.run="+ordinaryTests, "-test.timeout=15m")
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+data, "HOME="+data)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}}
+	cmd.Env = append(os.Environ(), sandboxdEnv+"="+user.Sandboxd, "TMPDIR="+user.Dir, "HOME="+user.Dir)
+	cmd.SysProcAttr = user.Attr
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
