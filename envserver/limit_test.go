@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
@@ -102,4 +103,21 @@ func requireTimeout(t *testing.T, reply map[string]any, seconds string) {
 	require.Equal(t, "Timeout", dig(t, failed, "data", "kind"))
 	require.Contains(t, dig(t, failed, "message"),
 		"timed out after "+seconds+` seconds; rollout r goes on: call finalize_rollout with rollout_id "r" for its result`)
+}
+
+// Large requests are refused while the server has no memory for them. Small requests are answered.
+func TestRequestsShareMemory(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.RequestMemory = 1 })
+	large := `{"episode_id":"` + strings.Repeat("x", 100_000) + `"}`
+	status, headers, out := r.do("POST", "/reset", large)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "1", headers.Get("Retry-After"))
+	require.Contains(t, out, "as many large requests as it can hold")
+	status, _, _ = r.do("POST", "/reset", `{}`)
+	require.Equal(t, http.StatusOK, status)
+	ws := r.dial("/ws")
+	require.Contains(t, ws.ask(`{"type":"state"}`), "episode_id")
+	require.Contains(t, ws.ask(`{"type":"reset","data":`+large+`}`), "as many large requests as it can hold")
+	require.Equal(t, websocket.CloseTryAgainLater, ws.closed())
 }

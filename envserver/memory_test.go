@@ -1,19 +1,28 @@
+//go:build !race
+
+// The tests of this file send one request after the other and measure what the process allocates for it, so they are not parallel. `make test`
+// runs them without the race detector, which makes decoding the largest requests ten times as slow.
+
 package envserver_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // sink is a response writer that discards the body and counts its bytes.
@@ -42,8 +51,7 @@ func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, o
 	return after.TotalAlloc - before.TotalAlloc, out
 }
 
-// Each route that reads a body stays within its memory limit for the largest requests. docs/edge.md has the table. The test is not
-// parallel because it measures the allocations of the process.
+// Each route that reads a body stays within its memory limit for the largest requests. docs/edge.md has the table.
 func TestMemoryOfRequests(t *testing.T) {
 	srv, err := envserver.New(envserver.Options{
 		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
@@ -117,21 +125,34 @@ func TestMemoryOfResults(t *testing.T) {
 	}
 }
 
-// Large requests are refused while the server has no memory for them. Small requests are answered.
-func TestRequestsShareMemory(t *testing.T) {
-	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.RequestMemory = 1 })
-	large := `{"episode_id":"` + strings.Repeat("x", 100_000) + `"}`
-	status, headers, out := r.do("POST", "/reset", large)
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Equal(t, "1", headers.Get("Retry-After"))
-	require.Contains(t, out, "as many large requests as it can hold")
-	status, _, _ = r.do("POST", "/reset", `{}`)
-	require.Equal(t, http.StatusOK, status)
-	ws := r.dial("/ws")
-	require.Contains(t, ws.ask(`{"type":"state"}`), "episode_id")
-	require.Contains(t, ws.ask(`{"type":"reset","data":`+large+`}`), "as many large requests as it can hold")
-	require.Equal(t, websocket.CloseTryAgainLater, ws.closed())
+// zeros returns a reader of n zero bytes.
+func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// An upload is streamed to the store.
+func TestMemoryOfUploads(t *testing.T) {
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Uploads: uploadsIn(t),
+	})
+	require.NoError(t, err)
+	const size = 64 << 20
+	sum := sha256.New()
+	_, err = io.Copy(sum, zeros(size))
+	require.NoError(t, err)
+	took, out := allocated(t, srv, httptest.NewRequest(http.MethodPut, "http://localhost/uploads/"+hex.EncodeToString(sum.Sum(nil)), zeros(size)))
+	require.Equal(t, http.StatusOK, out.status)
+	t.Logf("PUT %.1f KiB for a file of %d MiB", float64(took)/1024, size>>20)
+	require.Less(t, took, uint64(2<<20))
+	r := httptest.NewRequest(http.MethodPut, "http://localhost/uploads/"+strings.Repeat("0", 64), bytes.NewReader(nil))
+	r.ContentLength = rollout.MaxUploadBytes + 1
+	_, out = allocated(t, srv, r)
+	require.Equal(t, http.StatusRequestEntityTooLarge, out.status)
 }
 
 var object99k = func() string {
