@@ -170,18 +170,22 @@ func (p *Place) output(st wire.Status, stream string) string {
 	return string(out)
 }
 
-// Eventually waits until cond holds.
+// Eventually waits until cond holds. It calls cond in the test's goroutine, so that a failed requirement in cond ends the test at once.
 func (p *Place) Eventually(cond func() bool, what string) {
 	p.t.Helper()
-	require.Eventually(p.t, cond, Patience, 5*time.Millisecond, what)
+	for deadline := time.Now().Add(Patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		require.True(p.t, time.Now().Before(deadline), what)
+	}
 }
 
-// Says waits until the process has written text to its stdout.
+// Says waits until the process has written text to its stdout, and fails if the process ends before.
 func (p *Place) Says(name, text string) {
 	p.t.Helper()
 	p.Eventually(func() bool {
 		st, err := p.Status(p.t.Context(), name)
 		require.NoError(p.t, err)
-		return p.output(st, "stdout") == text
+		out := p.output(st, "stdout")
+		require.True(p.t, st.Running || out == text, "%s ended with code %d; it wrote %q, want %q", name, st.ExitCode, out, text)
+		return out == text
 	}, name+" says "+text)
 }
