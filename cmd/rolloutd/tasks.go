@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -12,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/envserver"
-	agentcommand "github.com/rolloutd/rolloutd/internal/agent/command"
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -159,14 +160,11 @@ func (t trial) arguments(task taskset.Task) (map[string]any, error) {
 
 // taskCheck checks tasks by the agents and backends of the configuration.
 func taskCheck(c config.Config) (envserver.TaskCheck, error) {
-	agents := []string{rollout.AgentOpencode, rollout.AgentReact, rollout.AgentOracle, rollout.AgentNop}
-	for _, p := range agentcommand.Presets() {
-		agents = append(agents, p.Name)
+	agents, err := daemon.Agents(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return envserver.TaskCheck{}, err
 	}
-	for _, a := range c.Agents {
-		agents = append(agents, a.Name)
-	}
-	return envserver.NewTaskCheck(agents, c.Sandbox.BackendNames())
+	return envserver.NewTaskCheck(agents.Names(), c.Sandbox.BackendNames())
 }
 
 // checkTasks reads and checks tasks, names the broken ones and returns the others.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
 func taskFolder(t *testing.T, files map[string]string) string {
@@ -61,6 +65,19 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 	require.Equal(t, "tasks: 1, problems: 0\n", out)
 	code, _, errText = rolloutd(t.Context(), nil, "tasks", "check", "../../examples")
 	require.Zero(t, code, errText)
+}
+
+// The agents of a task file are those of the server.
+func TestTasksCheckKnowsEveryAgent(t *testing.T) {
+	t.Parallel()
+	agents, err := daemon.Agents(config.Defaults(), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	files := map[string]string{}
+	for _, name := range agents.Names() {
+		files[name+".yaml"] = "instruction: x\nverify: ['true']\nsolution: ['true']\nagent: " + name + "\n"
+	}
+	code, out, errText := rolloutd(t.Context(), nil, "tasks", "check", taskFolder(t, files))
+	require.Zero(t, code, out+errText)
 }
 
 // serveTrials starts a server whose rollouts end at once with the reward of the task and agent. A reward of 2 stands for none.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"path/filepath"
 	"slices"
 
@@ -10,17 +11,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
+	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// agents are the agents of this deployment; the first is the default.
-func (d *Daemon) agents() (*agent.Registry, error) {
-	dir, err := filepath.Abs(d.cfg.AgentsDir())
+// Agents returns the agents of a deployment; the first is the default.
+func Agents(c config.Config, log *slog.Logger) (*agent.Registry, error) {
+	dir, err := filepath.Abs(c.AgentsDir())
 	if err != nil {
 		return nil, err
 	}
-	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), reactKind(), interactive.Kind(), oracle.Oracle(), oracle.Nop()}
-	for _, spec := range d.commandAgents() {
-		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: d.log})
+	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: log}), reactKind(), interactive.Kind(), oracle.Oracle(), oracle.Nop()}
+	for _, spec := range commandAgents(c) {
+		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: log})
 		if err != nil {
 			return nil, err
 		}
@@ -30,9 +32,9 @@ func (d *Daemon) agents() (*agent.Registry, error) {
 }
 
 // commandAgents are the configured command-line agents, and the presets that none of them replaces.
-func (d *Daemon) commandAgents() []command.Spec {
+func commandAgents(c config.Config) []command.Spec {
 	var own []command.Spec
-	for _, a := range d.cfg.Agents {
+	for _, a := range c.Agents {
 		own = append(own, command.Spec(a))
 	}
 	presets := slices.DeleteFunc(command.Presets(), func(p command.Spec) bool {

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 // The edge, which has no agents, and the worker agree on which agents need a model endpoint.
 func TestAgentsThatNeedAModel(t *testing.T) {
 	t.Parallel()
-	agents, err := daemon.Agents(config.Defaults())
+	agents, err := daemon.Agents(config.Defaults(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Contains(t, agents.Names(), rollout.AgentNop)
 	for _, name := range agents.Names() {

@@ -77,7 +77,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 	if err != nil {
 		return nil, fmt.Errorf("gateway.allow_hosts: %w", err)
 	}
-	agents, err := d.agents()
+	agents, err := Agents(d.cfg, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
-	agents, err := d.agents()
+	agents, err := Agents(d.cfg, d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
