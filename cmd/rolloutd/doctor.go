@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,12 +12,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
+
+// checkers open the drivers of backends in a folder, for their own checks.
+var checkers = map[string]func(cfg config.Config, dir string) (driver.Checker, error){
+	rollout.DefaultBackend: localChecker,
+	daemon.DockerBackend:   dockerChecker,
+	daemon.E2BBackend:      e2bChecker,
+}
 
 func doctorCommand(s std) *cobra.Command {
 	f := settings{s: s}
@@ -35,17 +42,13 @@ func doctorCommand(s std) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		sandboxes := func(allowWeak bool, open func(config.Config, string) (driver.Checker, error)) doctor.Check {
-			return doctor.Sandboxes(allowWeak, func() (driver.Checker, func(), error) {
-				return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
-			})
-		}
-		checks := []doctor.Check{sandboxes(cfg.Sandbox.AllowWeak, localChecker)}
-		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.DockerBackend) {
-			checks = append(checks, sandboxes(false, dockerChecker))
-		}
-		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.E2BBackend) {
-			checks = append(checks, sandboxes(false, e2bChecker))
+		var checks []doctor.Check
+		for _, name := range cfg.Sandbox.BackendNames() {
+			if open, ok := checkers[name]; ok {
+				checks = append(checks, doctor.Sandboxes(cfg.Sandbox.AllowWeak && name == rollout.DefaultBackend, func() (driver.Checker, func(), error) {
+					return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
+				}))
+			}
 		}
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),

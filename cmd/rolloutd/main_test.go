@@ -291,3 +291,12 @@ func TestDoctorFailsWhereSandboxesCannotRun(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "FAIL  sandboxes")
 }
+
+// A machine needs only what its own backends need.
+func TestDoctorChecksTheConfiguredBackends(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("sandbox: {backends: {docker: {}}}"), 0o600))
+	_, out, _ := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"}, "doctor", "--config", file, "--data", t.TempDir())
+	require.Equal(t, 1, strings.Count(out, "FAIL  sandboxes"), out)
+}
