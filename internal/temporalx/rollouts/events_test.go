@@ -73,7 +73,11 @@ func (h *history) Next() (*historypb.HistoryEvent, error) {
 	return &historypb.HistoryEvent{}, nil
 }
 
-func (f *temporal) GetWorkflowHistory(ctx context.Context, _, _ string, _ bool, _ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (f *temporal) GetWorkflowHistory(ctx context.Context, id, _ string, _ bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	if filter == enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT {
+		w, err := f.find(id)
+		return &poll{ctx: ctx, fake: f, workflow: w, err: err}
+	}
 	return &history{ctx: ctx, fake: f}
 }
 

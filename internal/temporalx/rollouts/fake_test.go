@@ -178,11 +178,15 @@ func (f *temporal) SignalWorkflow(_ context.Context, id, _, _ string, arg any) e
 
 func (f *temporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowRun {
 	w, err := f.find(id)
+	f.mu.Lock()
+	f.looks++ // the SDK describes a workflow whose run is not given
+	f.mu.Unlock()
 	return &poll{fake: f, workflow: w, err: err}
 }
 
-// poll waits for the end of a workflow.
+// poll waits for the end of a workflow. It is its result, and the history of its end.
 type poll struct {
+	ctx      context.Context // of the history
 	fake     *temporal
 	workflow *workflow
 	err      error
@@ -214,6 +218,19 @@ func (p *poll) Get(ctx context.Context, _ any) error {
 }
 func (p *poll) GetWithOptions(ctx context.Context, v any, _ client.WorkflowRunGetOptions) error {
 	return p.Get(ctx, v)
+}
+
+func (p *poll) HasNext() bool { return true }
+func (p *poll) Next() (*historypb.HistoryEvent, error) {
+	err := p.Get(p.ctx, nil)
+	switch {
+	case err == nil:
+		return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED}, nil
+	case p.err == nil && p.ctx.Err() == nil:
+		return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED}, nil
+	default:
+		return nil, err
+	}
 }
 
 // end closes a workflow.

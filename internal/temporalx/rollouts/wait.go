@@ -92,7 +92,12 @@ func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	return c.temporal.GetWorkflow(polling, workflowID, "").Get(polling, nil)
+	// GetWorkflow would first describe the workflow.
+	end, err := c.temporal.GetWorkflowHistory(polling, workflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+	if err == nil && end.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED {
+		err = fault.New(fault.Conflict, "workflow %q ended with %s", workflowID, end.GetEventType())
+	}
+	return err
 }
 
 // past is the result of a rollout that Temporal does not have, or not any more.
