@@ -48,7 +48,7 @@ func recorder(t *testing.T) (client.Client, seal.Key) {
 	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), "default"))
+	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), c, "default"))
 	return c, key
 }
 

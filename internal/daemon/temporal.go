@@ -72,7 +72,7 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 	if err != nil {
 		return nil, err
 	}
-	if err := temporalx.Register(ctx, c.OperatorService(), namespace); err != nil {
+	if err := temporalx.Register(ctx, c.OperatorService(), c, namespace); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -22,9 +23,28 @@ type Operator interface {
 	AddSearchAttributes(context.Context, *operatorservice.AddSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.AddSearchAttributesResponse, error)
 }
 
+// Counter counts workflows of its namespace; client.Client is one.
+type Counter interface {
+	CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error)
+}
+
 // Register adds the search attributes of rollouts to the namespace; rollouts cannot start without them. It is safe to run at every start
-// and in several processes at once. A new namespace can have them from searchattr.Types instead.
-func Register(ctx context.Context, op Operator, namespace string) error {
+// and in several processes at once. A new namespace can have them from searchattr.Types instead. Temporal reads a namespace every 2 s; until it
+// knows new attributes, the error is a fault.Unavailable.
+func Register(ctx context.Context, op Operator, workflows Counter, namespace string) error {
+	if err := add(ctx, op, namespace); err != nil {
+		return err
+	}
+	query := "WorkflowId = ''" // matches nothing, and has an index
+	for _, name := range slices.Sorted(maps.Keys(searchattr.Types())) {
+		query += " AND " + name + " IS NULL"
+	}
+	_, err := workflows.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: query})
+	return fault.Wrap(serviceKind(err), err, "query the search attributes of namespace %q", namespace)
+}
+
+// add adds the attributes that the namespace lacks.
+func add(ctx context.Context, op Operator, namespace string) error {
 	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
 		return fault.Wrap(serviceKind(err), err, "list search attributes of namespace %q", namespace)

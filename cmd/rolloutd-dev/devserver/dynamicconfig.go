@@ -17,7 +17,6 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.HistoryLongPollExpirationInterval.Key():            10 * time.Second,
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():           1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():          1,
-		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key():      true,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 100,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -19,7 +20,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // A server that starts on the data folder of a stopped server has its workflow history. The two servers use different ports.
@@ -44,6 +49,27 @@ func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	desc, err := c.DescribeWorkflowExecution(t.Context(), "one", "")
 	require.NoError(t, err)
 	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
+}
+
+// Attributes that are added to an existing namespace are usable as soon as Register succeeds, for the list and for new workflows.
+func TestRegisteredAttributesAreUsable(t *testing.T) {
+	t.Parallel()
+	o := options(t.TempDir())
+	o.SearchAttributes = nil
+	srv, err := devserver.Start(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { stop(t, srv) })
+	c, err := dial(srv)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	for err = errors.New("not registered"); err != nil; {
+		err = temporalx.Register(t.Context(), c.OperatorService(), c, namespace)
+		require.True(t, err == nil || fault.Is(err, fault.Unavailable), "%v", err)
+	}
+	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue,
+		TypedSearchAttributes: temporal.NewSearchAttributes(searchattr.Typed().AtStart(rollout.Spec{})...),
+	}, twoSteps, "")
+	require.NoError(t, err)
 }
 
 // Each write to the visibility table updates all its indexes. The server therefore drops the indexes that rolloutd does not use, also in a
