@@ -90,7 +90,8 @@ func (s *State) stalled() bool {
 }
 
 // timedOut decides when the agent's extended time is up. An agent that waited for its endpoint for half of its time has not timed out: the
-// endpoint failed. A call that is open at the end may still finish within its own budget, and its result decides.
+// endpoint failed. A call that is open at the end is awaited within its own budget. If it fails, the endpoint failed; an answer comes after the
+// agent's time, whatever the agent makes of it.
 func (s *State) timedOut() Decision {
 	end := s.end()
 	open := s.unansweredSince(end)

@@ -127,15 +127,17 @@ func TestDecide(t *testing.T) {
 		look look
 		want want
 	}{
-		"running":              {called(look{}), goesOn()},
-		"done":                 {called(look{agent: done}), ends(rollout.Completed, "")},
-		"broke off":            {called(look{agent: broken}), ends(rollout.AgentFailed, "boom")},
-		"exit code alone":      {called(look{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
-		"out of time":          {called(look{first: 10 * minute}), ends(rollout.AgentTimeout, "10m0s")},
-		"done just in time":    {called(look{agent: done, first: 10 * minute}), ends(rollout.Completed, "")},
-		"aborted":              {called(look{agent: done, route: gateway.RouteStatus{Ended: "enough"}}), ends(rollout.Aborted, "enough")},
-		"ended by a watch":     {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
-		"completed, then died": {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
+		"running":                {called(look{}), goesOn()},
+		"done":                   {called(look{agent: done}), ends(rollout.Completed, "")},
+		"broke off":              {called(look{agent: broken}), ends(rollout.AgentFailed, "boom")},
+		"exit code alone":        {called(look{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
+		"out of time":            {called(look{first: 10 * minute}), ends(rollout.AgentTimeout, "10m0s")},
+		"done just in time":      {called(look{agent: done, first: 10 * minute}), ends(rollout.Completed, "")},
+		"done with a late reply": {look{agent: done, first: 11 * minute, firstCall: 11 * minute, lastCall: second}, ends(rollout.AgentTimeout, "10m0s")},
+		"done late":              {look{agent: agent.Status{Done: true, Ended: time.Now()}, first: 11 * minute, firstCall: 11 * minute, lastCall: 2 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"aborted":                {called(look{agent: done, route: gateway.RouteStatus{Ended: "enough"}}), ends(rollout.Aborted, "enough")},
+		"ended by a watch":       {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
+		"completed, then died":   {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
 
 		"endpoint refuses":                {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
 		"endpoint refuses a probe, too":   {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},

@@ -131,10 +131,10 @@ func (s *State) timeUp() bool {
 	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
 }
 
-// endedLate reports whether an agent that was not watched at the end of its time ran or called its model after that. The times of sandboxd and
-// of the gateway count, because an agent's own are the policy's.
+// endedLate reports whether the agent ran, or a call of its model ended, after its time: no watch was there at the end of its time, or a call was open.
+// The times of sandboxd and of the gateway count, because an agent's own are the policy's.
 func (s *State) endedLate() bool {
-	return s.Agent.Done && s.attachedLate() && later(s.Agent.Ended, s.Route.LastCallAt).After(s.end())
+	return s.Agent.Done && later(s.Agent.Ended, s.Route.LastCallAt).After(s.end())
 }
 
 func (s *State) attachedLate() bool { return s.Attached.After(s.end().Add(-attachGrace)) }
