@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,14 +10,26 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// hostPastTimeLimit returns a host whose agent exceeded its time limit 2 minutes ago. The agent is done at the nth status check.
-func hostPastTimeLimit(t *testing.T, n int) (*host, *activities.AgentInput) {
+// hostPastTimeLimit returns a host whose agent exceeded its time limit 2 minutes ago. At its third status the agent is done, after another model call.
+func hostPastTimeLimit(t *testing.T) (*host, *activities.AgentInput) {
 	t.Helper()
-	h, in := working(t, n), agentInput()
+	h, in := newHost(t), agentInput()
+	h.gate.status.Turns = 2
+	var done atomic.Bool
+	h.coder.status = func(_, look int) (agent.Status, error) {
+		done.Store(look >= 3)
+		return agent.Status{SessionID: "ses", Done: look >= 3}, nil
+	}
+	h.gate.onPoll = func(_ int, s *gateway.RouteStatus) {
+		if done.Load() {
+			s.LastCallAt = time.Now()
+		}
+	}
 	since := in.Limits.Agent + 2*time.Minute
 	h.gate.status.FirstCallAt = time.Now().Add(-time.Hour) // the agent's time counts from the launch
 	b := h.sandbox(t)
@@ -59,7 +72,7 @@ func TestAgentsTimeWithoutAWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, in := hostPastTimeLimit(t, 3)
+			h, in := hostPastTimeLimit(t)
 			in.Agent = c.agent
 			var ran time.Time
 			if c.away >= 0 {
@@ -76,13 +89,14 @@ func TestAgentsTimeWithoutAWorker(t *testing.T) {
 // Temporal retries the activity after missed heartbeats. The agent ran in this process during that time, so it gets no extra time.
 func TestRetryInTheSameProcess(t *testing.T) {
 	t.Parallel()
-	h, in := hostPastTimeLimit(t, 1000)
+	h, in := hostPastTimeLimit(t)
 	in.Agent = rollout.AgentReact
-	h.coder.status = func(_, look int) (agent.Status, error) {
+	later := h.coder.status
+	h.coder.status = func(launch, look int) (agent.Status, error) {
 		if look == 1 {
 			return agent.Status{}, fault.New(fault.Unavailable, "canceled")
 		}
-		return agent.Status{SessionID: "ses"}, nil
+		return later(launch, look)
 	}
 	recorded := time.Now().Add(-3 * time.Minute)
 	_, err := h.runAgentOnce(t, in, recorded)
