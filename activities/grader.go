@@ -44,6 +44,15 @@ func (l leased) CreateControl(ctx context.Context, t rollout.Target, s rollout.S
 	return l.create(ctx, t, t.ControlID(), s)
 }
 
+// Destroy implements grading.Sandboxes.
+func (l leased) Destroy(ctx context.Context, id string) error {
+	b, err := l.a.backend(l.target)
+	if err != nil {
+		return err
+	}
+	return b.Destroy(ctx, id)
+}
+
 func (l leased) create(ctx context.Context, t rollout.Target, id string, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
 	b, err := l.a.backend(t)
 	if err != nil {

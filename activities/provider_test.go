@@ -14,15 +14,16 @@ import (
 
 // provider is a driver whose sandboxes are boxes.
 type provider struct {
-	mu    sync.Mutex
-	boxes map[string]*fakeSandbox
-	specs map[string]driver.Spec
-	made  []string // ids in the order of creation
-	exec  func(b *fakeSandbox, name string, p wire.Process) exec
-	ooms  int                  // OOM kills of each sandbox
-	ended []string             // sandboxes whose sandboxd the kernel killed
-	onBox func(b *fakeSandbox) // called for each new sandbox
-	full  error                // returned by Create; nil: there is capacity
+	mu     sync.Mutex
+	boxes  map[string]*fakeSandbox
+	specs  map[string]driver.Spec
+	made   []string // ids in the order of creation
+	exec   func(b *fakeSandbox, name string, p wire.Process) exec
+	ooms   int                  // OOM kills of each sandbox
+	byHost bool                 // the host's memory was full
+	ended  []string             // sandboxes whose sandboxd the kernel killed
+	onBox  func(b *fakeSandbox) // called for each new sandbox
+	full   error                // returned by Create; nil: there is capacity
 }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
@@ -79,7 +80,7 @@ func (p *provider) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	if slices.Contains(p.ended, id) {
 		return driver.Usage{OOMKills: p.ooms + 1, Killed: true}, nil
 	}
-	return driver.Usage{OOMKills: p.ooms}, nil
+	return driver.Usage{OOMKills: p.ooms, ByHost: p.byHost}, nil
 }
 
 func (p *provider) box(id string) (*fakeSandbox, bool) {

@@ -304,6 +304,49 @@ func TestSandboxRunsOutOfMemory(t *testing.T) {
 	}
 }
 
+// A verifier whose processes the kernel kills because the host's memory is full is run again in another sandbox. The last result counts, as does
+// one for which the sandbox reached its own limit.
+func TestVerifierThatTheHostKills(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kills  int // of the first gradings
+		byHost bool
+		same   bool // the verifier runs in the agent's sandbox
+		want   float64
+		runs   int
+	}{
+		"twice":            {2, true, false, 1, 3},
+		"every time":       {9, true, false, 0, 3},
+		"by its own limit": {9, false, false, 0, 1},
+		"beside the agent": {9, true, true, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.sandbox(t)
+			runs := 0
+			h.provider.exec = func(b *fakeSandbox, name string, _ wire.Process) exec {
+				killed := b.id != "r.1.c" && runs < c.kills
+				if b.id != "r.1.c" && name == "verify-1" {
+					runs++
+				}
+				h.provider.mu.Lock()
+				defer h.provider.mu.Unlock()
+				h.provider.ooms, h.provider.byHost = 0, false
+				if killed {
+					h.provider.ooms, h.provider.byHost = 1, c.byHost
+					return exec{exit: 137}
+				}
+				return exec{}
+			}
+			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}, SameSandbox: c.same}))
+			require.NoError(t, err)
+			require.Equal(t, c.want, grade.Reward)
+			require.Equal(t, c.runs, runs)
+		})
+	}
+}
+
 // If the verifier's files do not fit into a sandbox without the work either, the error is the verifier's.
 func TestVerifierThatDoesNotFit(t *testing.T) {
 	t.Parallel()

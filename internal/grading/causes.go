@@ -37,7 +37,7 @@ func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 		}
 		earlier = slices.DeleteFunc(earlier, func(c rollout.ResourceCause) bool { return c.Phase == rollout.PhaseVerifying })
 	}
-	record.Causes = sandbox.Causes(use, rollout.PhaseVerifying, earlier)
+	record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, earlier), use.ByHost
 	return nil
 }
 
@@ -75,16 +75,21 @@ func doubtful(job Job, record Record, err error) bool {
 	return len(record.Causes) > 0 && !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
 }
 
-// controlReserve is the part of the activity's time that the control run leaves for the steps after it.
+// controlReserve is the part of the activity's time that another run of the verifier leaves for the steps after it.
 const controlReserve = 30 * time.Second
+
+// timeLeft is the time that another run of the verifier may take.
+func timeLeft(ctx context.Context, job Job) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return time.Until(end) - controlReserve
+	}
+	return job.Timeout
+}
 
 // causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the limits that it reached there. It uses the
 // remaining time of ctx; if none is left, it returns no causes.
 func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCause, error) {
-	total := job.Timeout
-	if end, ok := ctx.Deadline(); ok {
-		total = min(total, time.Until(end)-controlReserve)
-	}
+	total := min(job.Timeout, timeLeft(ctx, job))
 	if total <= 0 {
 		return nil, nil
 	}

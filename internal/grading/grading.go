@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -22,6 +23,8 @@ type Sandboxes interface {
 	CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateControl is the same for the sandbox in which the verifier runs without the agent's work.
 	CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
+	// Destroy destroys a sandbox; it does nothing for one that is gone.
+	Destroy(ctx context.Context, id string) error
 }
 
 // Grader grades attempts. It holds no state: one value serves any number of attempts at a time, but one attempt must not be
@@ -54,6 +57,8 @@ type Record struct {
 	Stderr   string                  `json:"stderr"`
 	// Causes are the resource limits that the verifier's sandbox reached.
 	Causes []rollout.ResourceCause `json:"resource_causes,omitempty"`
+
+	byHost bool // the kernel killed processes of the sandbox because the host's memory was full
 }
 
 // Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes are dead before the verifier
@@ -81,15 +86,39 @@ func recordKey(t rollout.Target) string {
 	return store.AttemptKey(t.RolloutID, t.Attempt, store.Grading)
 }
 
-// grade prepares the sandbox, runs the verifier in it and reads the reward.
+const (
+	// gradings is how often an attempt is graded at most, because the host's memory was full. The last result counts, so that no work can avoid a 0
+	// by filling the host.
+	gradings  = 3
+	hostPause = 3 * time.Second // before the next
+)
+
+// grade grades the attempt, again if the host may have determined the result.
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
+	for n := 1; ; n++ {
+		record, err := g.gradeOnce(ctx, job)
+		if n == gradings || !record.byHost || !doubtful(job, record, err) || job.Verifier.SameSandbox || timeLeft(ctx, job) < job.Timeout {
+			return record, record.end(g.checkVerifier(ctx, job, record, err))
+		}
+		g.Logger.WarnContext(ctx, "grading again: the host's memory was full", "step", "RunVerifier", "rollout", job.RolloutID, "attempt", job.Attempt)
+		if err := g.Sandboxes.Destroy(ctx, job.VerifierID()); err != nil {
+			return record, err
+		}
+		if err := clock.Sleep(ctx, hostPause); err != nil {
+			return record, err
+		}
+	}
+}
+
+// gradeOnce prepares the sandbox, runs the verifier in it and reads the reward.
+func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
 	sb, release, err := g.verifierSandbox(ctx, job, &record)
 	if err == nil {
 		defer release()
 		err = g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
 	}
-	return record, record.end(g.checkVerifier(ctx, job, record, err))
+	return record, err
 }
 
 // end puts failures of the submission and of the verifier into the record, and returns every other error.

@@ -52,6 +52,9 @@ func (a asRoot) CreateControl(ctx context.Context, t rollout.Target, _ rollout.S
 	return a.create(ctx, t.ControlID(), driver.PurposeVerifier)
 }
 
+// Destroy implements grading.Sandboxes.
+func (a asRoot) Destroy(ctx context.Context, id string) error { return a.backend.Destroy(ctx, id) }
+
 // rootImage returns a store with an image without programs of its own except a tool; bash comes from the host.
 func rootImage(t *testing.T) *image.Store {
 	t.Helper()

@@ -125,6 +125,9 @@ func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollou
 	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
 }
 
+// Destroy implements grading.Sandboxes.
+func (a *attacked) Destroy(ctx context.Context, id string) error { return a.backend.Destroy(ctx, id) }
+
 // agent runs the shell commands of a cheat and leaves its processes running.
 func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	t.Helper()

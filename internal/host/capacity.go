@@ -153,8 +153,8 @@ func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	return c.o.Sandboxes.List(ctx)
 }
 
-// used sums the living sandboxes of agents and the claims whose sandbox is not listed yet. A verifier's sandbox is short-lived and
-// takes the place of its agent's.
+// used sums the living sandboxes of agents and the claims whose sandbox is not listed yet. A verifier's sandbox takes
+// the place of its agent's, whose processes are dead and whose files alone still take memory.
 func (c *Capacity) used(living []driver.Info, claims []*claim) (n int, sum rollout.Resources) {
 	listed := map[string]bool{}
 	for _, info := range living {

@@ -66,6 +66,10 @@ func TestCgroupVersion2(t *testing.T) {
 		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Counters("a").Read())
+	require.True(t, c.LimitReached("a"))
+	plant(t, root, map[string]string{"rolloutd/a/memory.events": "max 0\noom 0\noom_kill 2\n"})
+	require.False(t, c.LimitReached("a"))
+	require.True(t, c.LimitReached("b"), "unknown")
 	require.NoError(t, c.Kill("a"))
 	requireFiles(t, root, map[string]string{"rolloutd/a/cgroup.kill": "1"})
 }
@@ -107,6 +111,7 @@ func TestCgroupVersion1(t *testing.T) {
 		"memory/" + inner + "/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Counters("a").Read())
+	require.True(t, c.LimitReached("a"), "unknown")
 }
 
 // If one controller is missing, no cgroups are used: a partial limit would look like a complete one.

@@ -99,10 +99,13 @@ type Inspector interface {
 
 // Usage is a sandbox's usage so far, from counters that its processes cannot change; -1: unknown to the driver.
 type Usage struct {
-	OOMKills        int // processes that the kernel killed because the sandbox's memory was full
+	OOMKills        int // processes that the kernel killed because the sandbox's memory was full, or its host's
 	ForksRefused    int // processes and threads that the kernel refused because the sandbox had its maximum
 	PeakMemoryBytes int64
 	CPU             time.Duration
+	// ByHost: the sandbox reached no limit of its own, so the kernel killed the processes because the host's memory was full. A driver that cannot
+	// tell leaves it false.
+	ByHost bool `json:",omitempty"`
 	// Killed: the sandbox ended because the kernel killed sandboxd for lack of memory.
 	Killed bool `json:",omitempty"`
 	// FullFolders are the mount points in the sandbox whose file systems are full at this moment.

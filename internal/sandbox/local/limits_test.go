@@ -38,6 +38,7 @@ func TestMemoryBomb(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, u.OOMKills)
 	require.False(t, u.Killed)
+	require.False(t, u.ByHost)
 	require.InDelta(t, 64<<20, u.PeakMemoryBytes, 8<<20)
 	require.Positive(t, u.CPU)
 

@@ -37,7 +37,9 @@ func (d *Driver) usage(s state) driver.Usage {
 	if d.cgroups == nil || s.Cgroup == "" {
 		return driver.NoUsage()
 	}
-	return d.cgroups.Counters(s.Cgroup).Read()
+	u := d.cgroups.Counters(s.Cgroup).Read()
+	u.ByHost = u.OOMKills > 0 && !d.cgroups.LimitReached(s.Cgroup)
+	return u
 }
 
 // fullFolders returns the sandbox's mount points without free space. It queries their file systems from outside, so it needs no answer
