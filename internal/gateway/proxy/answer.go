@@ -55,16 +55,16 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 	}
 	held := r.memory.Part()
 	need := replayCopies * ans.entry.Bytes()
-	if err := r.await(ctx, func() error { return held.Hold(need) }); err != nil {
+	if err := r.holdMemory(ctx, func() error { return held.Hold(need) }); err != nil {
 		if ctx.Err() != nil {
 			return answer{kind: interrupted}
 		}
-		return r.failed(r.unrecorded(err, "The gateway has no memory for its record of this call."))
+		return r.recordFailure(r.unrecorded(err, "The gateway has no memory for its record of this call."))
 	}
 	raw, err := r.trace.Reply(*ans.entry)
 	if err != nil {
 		held.Release()
-		return r.failed(r.unrecorded(err, "The gateway could not read its record of this call."))
+		return r.recordFailure(r.unrecorded(err, "The gateway could not read its record of this call."))
 	}
 	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
 	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, held: held}
@@ -73,9 +73,9 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 // memoryPause is the time between two attempts to get memory.
 const memoryPause = 50 * time.Millisecond
 
-// await waits for memory, at most for the time budget of a call. Without the wait the sandbox would give up after a few tries, and the
+// holdMemory waits for memory, at most for the time budget of a call. Without the wait the sandbox would give up after a few tries, and the
 // failure would be charged to the agent.
-func (r *route) await(ctx context.Context, hold func() error) error {
+func (r *route) holdMemory(ctx context.Context, hold func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.callBudget())
 	defer cancel()
 	for hold() != nil {
@@ -86,8 +86,8 @@ func (r *route) await(ctx context.Context, hold func() error) error {
 	return nil
 }
 
-// failed records that the gateway could not replay a call, so that the agent is not blamed for what follows.
-func (r *route) failed(ans answer) answer {
+// recordFailure records that the gateway could not replay a call, so that the agent is not blamed for what follows.
+func (r *route) recordFailure(ans answer) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.journal.Failure = ans.failure

@@ -100,7 +100,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	}
 	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.callHeld(c, held.Span{From: from, To: to}) }
 	r.inFlight[id], r.dialect = c, a.Dialect
-	r.see(c.began)
+	r.noteTimes(c.began)
 	r.version.Note()
 	r.report.inFlight.Inc()
 	r.calls.Go(func() {

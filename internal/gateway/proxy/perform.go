@@ -167,7 +167,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.inFlight, c.id)
-	r.see(time.Now())
+	r.noteTimes(time.Now())
 	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
 	if awaited(c.ask.Kind) {
 		r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)

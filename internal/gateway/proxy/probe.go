@@ -166,3 +166,21 @@ func (s *Server) lifetime() context.Context {
 	cancel()
 	return ctx
 }
+
+// tryConnection tries to connect to the endpoint of a route without calls, so that a wrong address is reported before the agent starts.
+func (r *route) tryConnection(ctx context.Context) {
+	r.mu.Lock()
+	idle := r.begun == 0
+	r.mu.Unlock()
+	if !idle || r.paused() != "" {
+		return
+	}
+	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
+	if why == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connectError = why
+	r.version.Note()
+}

@@ -147,8 +147,8 @@ func (r *route) saveOrLog(what string) {
 	}
 }
 
-// see records the times of calls. r.mu is held.
-func (r *route) see(times ...time.Time) {
+// noteTimes records the times of calls. r.mu is held.
+func (r *route) noteTimes(times ...time.Time) {
 	for _, t := range times {
 		if r.first.IsZero() {
 			r.first = t

@@ -102,16 +102,16 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
-		r.recall()
+		r.countRecorded()
 	}
 	return r, nil
 }
 
-// recall counts the calls in the trace.
-func (r *route) recall() {
+// countRecorded counts the calls in the trace.
+func (r *route) countRecorded() {
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
-		r.see(e.Began, e.Ended)
+		r.noteTimes(e.Began, e.Ended)
 		r.count(spent{kind: e.Kind, usage: e.Usage, whole: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
 		if awaited(e.Kind) {
 			r.waitTime.add(e.Ended, e.Owed)

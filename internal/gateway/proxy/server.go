@@ -116,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 // serve starts the work of a route. s.mu is held.
 func (s *Server) serve(r *route) {
 	ctx := r.start(s.serving)
-	s.working.Go(func() { r.reach(ctx) })
+	s.working.Go(func() { r.tryConnection(ctx) })
 	if r.onHost() { // no model channel to serve
 		s.working.Add(1)
 		context.AfterFunc(ctx, func() {

@@ -47,7 +47,7 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	}
 	held := r.memory.Part()
 	defer held.Release()
-	if err := r.await(req.Context(), func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) }); err != nil {
+	if err := r.holdMemory(req.Context(), func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) }); err != nil {
 		return err
 	}
 	out, err := json.Marshal(tokens)
@@ -129,7 +129,7 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
 	case counted > 0 && counted != int64(len(ids)):
 		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out", len(ids), counted))
-	case r.await(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
+	case r.holdMemory(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
 		res.Reply.Flaws = append(res.Reply.Flaws, "the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)")
 	default:
 		res.Reply.PromptTokenIDs = ids

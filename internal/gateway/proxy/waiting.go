@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -133,24 +132,6 @@ func (r *route) paused() string {
 		return ""
 	}
 	return "it is paused, until " + until.UTC().Format(time.TimeOnly) + " UTC at the latest"
-}
-
-// reach tries to connect to the endpoint of a route without calls, so that a wrong address is reported before the agent starts.
-func (r *route) reach(ctx context.Context) {
-	r.mu.Lock()
-	idle := r.begun == 0
-	r.mu.Unlock()
-	if !idle || r.paused() != "" {
-		return
-	}
-	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
-	if why == "" {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.connectError = why
-	r.version.Note()
 }
 
 // waitingSince returns since when the agent waits for the endpoint; the zero time: it does not. r.mu is held.
