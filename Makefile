@@ -80,7 +80,7 @@ test-root: $(SUM)
 # Attacks by a hostile policy, client or endpoint, as root and as an ordinary user; see docs/security.md. `make test` runs a part of them.
 redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
 
-# Every cheat against every kind of verifier, in local sandboxes, containers and machines; sandboxes that exhaust their resources beside one that is graded.
+# Every cheat against every kind of verifier, in local sandboxes, containers and machines; sandboxes that exhaust their resources while another one is graded.
 redteam-grading:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
 
@@ -88,7 +88,7 @@ redteam-grading:
 redteam-sandbox:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./internal/image ./cmd/sandboxd
 
-# Memory of the largest requests to every route, and of the replies of hostile endpoints; cheats and outcomes with the real agent; episodes beside each other; the
+# Memory of the largest requests to every route, and of the replies of hostile endpoints; cheats and outcomes with the real agent; isolation of episodes; the
 # executor's answers; a kill at each event of a rollout and of an episode.
 redteam-server:
 	go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'
@@ -145,7 +145,7 @@ bench-rollout:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench RolloutOverBareAgent -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench MemoryPerLiveRollout -benchtime 8x
 
-# The cost of our own processes beside that of the agent.
+# The cost of our own processes compared with that of the agent.
 bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
@@ -154,7 +154,7 @@ bench-control:
 bench-waiting:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'WaitingAgents' -benchtime 1x -timeout 90m
 
-# The cost of Temporal for empty workflows, beside a ReACT rollout.
+# The cost of Temporal for empty workflows, compared with a ReACT rollout.
 bench-floor:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ReactRollout|TemporalFloor' -benchtime 20x
 

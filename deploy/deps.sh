@@ -6,7 +6,7 @@ set -euo pipefail
 need=() # Debian packages
 want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
 
-# Sandboxes see the host's /usr, so the tools must be there and not, say, in a home directory.
+# Sandboxes see the host's /usr, so the tools must be installed there and not, for instance, in a home directory.
 [ -x /usr/bin/python3 ] || need+=(python3)
 [ -x /usr/bin/rg ] || need+=(ripgrep)
 want bwrap bubblewrap

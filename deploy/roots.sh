@@ -1,6 +1,6 @@
 #!/bin/sh
-# roots.sh DIR makes root file systems of other systems below DIR, from Debian's packages, for `make test-systems`: debian, by debootstrap, and
-# musl, which has no other C library, no shell and one program. It runs as root and needs debootstrap and musl-tools.
+# roots.sh DIR makes root file systems below DIR from Debian's packages, for `make test-systems`: debian, made by debootstrap, and musl,
+# which has one program, no shell and musl as its only C library. It runs as root and needs debootstrap and musl-tools.
 set -eu
 dir=$1
 for program in debootstrap musl-gcc dpkg-deb; do

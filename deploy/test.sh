@@ -2,8 +2,8 @@
 # usage: deploy/test.sh GOTESTSUM FLAGS-OF-GO-TEST...   runs the tests of the module in the current directory.
 #
 # A test that fails is run once more, alone, when six or fewer fail (subtests count) and none has a data race. gotestsum runs no test again
-# when a package panics, as the rest of that package has not run; then the packages that failed run once more, whole, when they are three
-# or fewer. Each run is printed. A test that passes only the second time has a fault to mend, but the rest of the run stays useful.
+# if a package panics, because the rest of that package has not run. In this case all tests of the failed packages run once more if three
+# or fewer packages failed. Each run is printed. A test that passes only the second time has a fault to fix; the other results are still valid.
 set -euo pipefail
 sum=$1
 shift

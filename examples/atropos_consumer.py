@@ -15,7 +15,7 @@ def call(method, path, body=None):
             return json.loads(urllib.request.urlopen(request).read())
         except urllib.error.HTTPError:
             raise
-        except (OSError, http.client.HTTPException):  # the server is away: every call may be repeated
+        except (OSError, http.client.HTTPException):  # the server is unreachable; every call may be repeated
             time.sleep(1)
 
 call("POST", "/register", {"wandb_group": "example", "wandb_project": "example", "batch_size": batch_size, "max_token_len": 32768,
@@ -33,5 +33,5 @@ while not steps or step < steps:
             name = (group["group_overrides"] or {}).get("rolloutd_key", "group")
             print(f"step {step}: {name}: advantages {[round(score - mean, 3) for score in group['scores']]}, {trained} tokens to train on", flush=True)
         step, last = step + 1, answer.get("batch_id")
-    if "batch_id" in answer:  # rolloutd's: the step is taken, so the batch is not served again
+    if "batch_id" in answer:  # of rolloutd: the step is done, so the batch is not served again
         call("POST", f"/batch/{answer['batch_id']}/ack", {})

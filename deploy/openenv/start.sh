@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts the server on port 8000: the edge of a deployment where TEMPORAL_ADDRESS names its Temporal, else everything in this container.
+# Starts the server on port 8000: the edge of a deployment if TEMPORAL_ADDRESS is set, else all roles in this container.
 set -eu
 if [ -n "${TEMPORAL_ADDRESS:-}" ]; then
 	run() { exec rolloutd serve; }

@@ -1,4 +1,4 @@
-"""Imports modules once and runs each script in a fork. It ends, with all that it started, when its input does.
+"""Imports modules once and runs each script in a fork. When its input ends, it exits and kills all scripts.
 
 Arguments: the modules. Each line of input is {"id", "argv", "output"}; each line of output {"id", "code"}.
 """

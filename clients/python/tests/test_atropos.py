@@ -60,7 +60,7 @@ def group(server: Server, *members: tuple[str, str]) -> None:
         server.on(f"POST /rollouts/r{i}/score", Answer(200, {"rollout_id": f"r{i}", "score": 0}))
 
     def state(s: Server) -> dict[str, Any]:
-        """What was scored has its last score; an abort ends the rest."""
+        """Scored members have their last score; an abort ends the others."""
         listed = []
         aborted = bool(s.requests("POST /groups/g/abort"))
         for i, (outcome, _) in enumerate(members):
@@ -311,7 +311,7 @@ def test_trainer(server: Server) -> None:
 
 
 class Until(Trainer):
-    """A trainer that has its steps once it got so many groups."""
+    """A trainer that has completed its steps after a number of groups."""
 
     async def status(self) -> dict[str, Any]:
         return {**await super().status(), "current_step": 10_000 if self.env.counts.delivered >= 2 else 1}
@@ -358,8 +358,8 @@ def test_agent_config_has_the_defaults_of_the_original() -> None:
     assert (AgentConfig().max_steps, AgentConfig().temperature, AgentConfig().max_tokens) == (50, 0.7, None)
 
 
-def begun_and_left(folder: Path, **known: Any) -> None:
-    """A group that a process which is gone has begun."""
+def save_group_of_ended_process(folder: Path, **known: Any) -> None:
+    """Saves a group that a process has begun which has ended since."""
     work = Journal(str(folder)).begin("g", {"prompt": "what"})
     assert isinstance(work, _Kept)
     for name, value in known.items():
@@ -379,7 +379,7 @@ def run_process(env: AgentEnv) -> None:
 
 def test_process_finishes_the_groups_of_a_killed_one(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
-    begun_and_left(tmp_path / "open", task={"instruction": "what", "group_id": "g", "group_size": 2}, metadata={"r0": {"seen": 1}})
+    save_group_of_ended_process(tmp_path / "open", task={"instruction": "what", "group_id": "g", "group_size": 2}, metadata={"r0": {"seen": 1}})
     out = tmp_path / "groups.jsonl"
     out.write_text('{"a":1}\n{"cut')
     run_process(make(server, total_steps=1, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
@@ -389,7 +389,7 @@ def test_process_finishes_the_groups_of_a_killed_one(server: Server, tmp_path: P
     assert (first, second["scores"], second["overrides"][0]) == ({"a": 1}, [1.0, 2.0], {"seen": 1, "rollout_id": "r0"})
     assert not list((tmp_path / "open").iterdir())
 
-    begun_and_left(tmp_path / "open")
+    save_group_of_ended_process(tmp_path / "open")
     run_process(make(server, total_steps=0, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
     assert len(out.read_text().splitlines()) == 2, "a group that is in the file is not written again"
     assert not list((tmp_path / "open").iterdir())
@@ -421,7 +421,7 @@ def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_p
     server.on("GET /status-env", Answer(200, {"queue_size": 0, "unallocated_fraction": 1.0}))
     server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
     server.on("POST /scored_data", Answer(500, b"broken"))
-    begun_and_left(tmp_path)
+    save_group_of_ended_process(tmp_path)
     env = make(server, total_steps=-1, max_num_workers=1, open_groups_path=str(tmp_path))
 
     async def run(trainer: Trainer, work: Any) -> None:

@@ -35,7 +35,7 @@ def group(server: Server) -> None:
 
 
 def tiny() -> tuple[Any, Any]:
-    """A model and the tokenizer of its ids, made here."""
+    """A small random model, and a tokenizer for its ids."""
     from tokenizers import Tokenizer, models
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -59,7 +59,7 @@ def test_the_loss_touches_the_masked_tokens_alone(server: Server, tmp_path: Path
     gradients: list[Any] = []
 
     def keep(module: Any, inputs: Any, hidden: Any) -> None:
-        """Keeps the gradient at the last hidden states, which each meet one token of the loss and no other."""
+        """Keeps the gradient of the last hidden states. Each of them contributes to the loss of one token only."""
         if hidden.requires_grad:
             hidden.register_hook(lambda grad: gradients.append(grad.abs().sum(-1).detach()))
 

@@ -1,4 +1,4 @@
-"""A capturing proxy as trainers write it today: FastAPI in front, httpx behind, a line of JSON for each call, synced."""
+"""A capturing proxy as trainers write it: FastAPI as the server, httpx as the client, and one synced line of JSON for each call."""
 
 import json
 import os

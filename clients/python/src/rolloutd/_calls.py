@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request. Each is safe to repeat: a request that starts something has the id of what it starts."""
+    """One request. Each request is safe to repeat: a request that starts an operation has the id of the operation."""
 
     method: str
     path: str
     parse: Callable[[bytes], T]
     params: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
-    read_s: float = 0.0  # how long the answer may take, where that is longer than usual
+    read_s: float = 0.0  # how long the answer may take, if longer than usual
     content: Callable[[], Iterator[bytes]] | None = None  # a body that is not JSON
 
 

@@ -71,7 +71,7 @@ class EpisodeTool:
 
 @dataclass(frozen=True)
 class Execution:
-    """The answer of the executor's tool. `success` is false where it could not run, or ran and failed."""
+    """The answer of the executor's tool. `success` is false if the tool could not run or failed."""
 
     success: bool
     output: str

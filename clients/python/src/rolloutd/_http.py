@@ -12,13 +12,13 @@ from .errors import DeadlineError, InvalidError
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
-# Seconds without a byte after which the answer to an ordinary request is lost.
+# Seconds without a byte after which the answer to an ordinary request counts as lost.
 READ_S = 60.0
 
 # The server writes at least a comment every 20 s to a stream of events, so silence of this length is a lost connection.
 TIMEOUT = httpx.Timeout(connect=10.0, read=READ_S, write=60.0, pool=None)
 
-# Seconds for which a request is repeated: a server that is restarted answers within it.
+# Seconds for which a request is repeated. A restarted server answers within this time.
 RETRY_S = 120.0
 
 # Seconds between two requests for the state of a group.
@@ -26,7 +26,7 @@ POLL_S = 1.0
 
 
 def server_of(server: str | None) -> str:
-    """The server's URL: as given, else of ROLLOUTD_SERVER, else the default one."""
+    """The server's URL: the argument, else ROLLOUTD_SERVER, else the default."""
     url = (server or os.environ.get("ROLLOUTD_SERVER") or DEFAULT_SERVER).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise InvalidError(f"server: must be http://HOST:PORT or https://HOST:PORT, got {url!r}")
@@ -34,7 +34,7 @@ def server_of(server: str | None) -> str:
 
 
 def headers_of(token: str | None) -> Mapping[str, str]:
-    """The header of the token: as given, else of ROLLOUTD_TOKEN; "" sends none."""
+    """The header with the token: the argument, else ROLLOUTD_TOKEN. An empty token sends no header."""
     token = os.environ.get("ROLLOUTD_TOKEN", "") if token is None else token
     return {"Authorization": f"Bearer {token}"} if token else {}
 

@@ -24,7 +24,7 @@ class Producer:
     outcome: str
     error: str
     waiting: str  # why no group starts
-    step: int  # of training
+    step: int  # the training step
     counts: JSON
     broken: tuple[str, ...]  # tasks that were left out at the start, and why
     raw: JSON = field(repr=False)
@@ -52,13 +52,13 @@ class Producer:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The delivery of a group to a sink. `state` is pending, delivered, refused or skipped; `reason` is the reason, or the error of the last try."""
+    """The delivery of a group to a sink. `state` is pending, delivered, refused or skipped; `reason` is the reason, or the error of the last attempt."""
 
     group_id: str
     sink: str
     state: str
     reason: str
-    tries: int  # that failed
+    tries: int  # failed attempts
     rollouts: int
     raw: JSON = field(repr=False)
 
@@ -119,7 +119,7 @@ class ProducerTask(TypedDict, total=False):
 
 
 class ProducerChange(TypedDict, total=False):
-    """A change of a producer that runs."""
+    """A change of a running producer."""
 
     paused: bool
     stop: bool

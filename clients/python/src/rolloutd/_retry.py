@@ -17,14 +17,14 @@ _LONGEST_PAUSE_S = 5.0
 
 @dataclass
 class Retry:
-    """The repeats of one request: with growing pauses, until `budget_s` seconds have passed since the first try."""
+    """Repeats one request with growing pauses until `budget_s` seconds have passed since the first attempt."""
 
     budget_s: float
     start: float = field(default_factory=time.monotonic)
     tries: int = 0
 
     def pause(self, error: Exception, asked_s: float = 0.0) -> float:
-        """Seconds until the next try. Raises the error once the budget is spent or the error is final."""
+        """Seconds until the next attempt. Raises the error once the budget is spent or the error is final."""
         self.tries += 1
         pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self.tries - 1, 10)) * random.uniform(0.5, 1.0)
         pause = max(pause, asked_s)
@@ -41,7 +41,7 @@ def lost(url: str, error: httpx.TransportError) -> UnavailableError:
 
 
 def refused(response: httpx.Response) -> RolloutdError | None:
-    """The error that a response means, None where it is a success. The body must have been read."""
+    """The error that a response describes; None if the response is a success. The body must have been read."""
     if response.status_code < 300:
         return None
     try:

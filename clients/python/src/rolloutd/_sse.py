@@ -17,11 +17,11 @@ class Decoder:
         self._kind = ""
         self._data: list[str] = []
         self._id = last
-        self._rest = b""  # a line whose end has not come
+        self._rest = b""  # an incomplete line
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Reads the next bytes and yields the events that they complete."""
-        # Lines of bytes end as the standard says. Those of str, and of httpx, also end at characters that the data may hold, such as U+0085.
+        # splitlines of bytes follows the standard. That of str, and httpx, also split at characters that the data may contain, such as U+0085.
         lines = (self._rest + data).splitlines(keepends=True)
         self._rest = b"" if not lines or lines[-1].endswith(b"\n") else lines.pop()
         for line in lines:

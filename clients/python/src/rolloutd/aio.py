@@ -33,7 +33,7 @@ class AsyncClient:
     """A rolloutd server.
 
     `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
-    for `retry_s` seconds; this starts nothing twice, because whatever is started has an id.
+    for `retry_s` seconds; nothing starts twice, because each operation has an id.
     """
 
     def __init__(
@@ -192,11 +192,11 @@ class AsyncRollouts:
         return self._client.events(calls.one("rollouts", rollout_id, "events"), after, timeout_s)
 
     async def abort(self, rollout_id: str, reason: str = "") -> bool:
-        """Ends a rollout early. False: it had ended before."""
+        """Ends a rollout early. Returns False if it has already ended."""
         return await self._client.send(calls.abort("rollouts", rollout_id, reason))
 
     async def score(self, rollout_id: str, score: float) -> None:
-        """Grades a rollout whose verifier is external, while it awaits its score. The same score again is accepted."""
+        """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
         await self._client.send(episodes.score(rollout_id, score))
 
     async def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
@@ -254,7 +254,7 @@ class AsyncGroups:
         return await self._client.send(calls.shaped("groups", group_id, format, subagents))
 
     async def abort(self, group_id: str, reason: str = "") -> bool:
-        """Ends a group and its rollouts early. False: it had ended before."""
+        """Ends a group and its rollouts early. Returns False if it has already ended."""
         return await self._client.send(calls.abort("groups", group_id, reason))
 
     async def page(self, *, status: str = "", task_id: str = "", limit: int | None = None, cursor: str = "") -> GroupPage:

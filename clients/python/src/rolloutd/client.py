@@ -31,7 +31,7 @@ class Client:
     """A rolloutd server.
 
     `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
-    for `retry_s` seconds; this starts nothing twice, because whatever is started has an id.
+    for `retry_s` seconds; nothing starts twice, because each operation has an id.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class Rollouts:
         return self._client.events(calls.one("rollouts", rollout_id, "events"), after, timeout_s)
 
     def abort(self, rollout_id: str, reason: str = "") -> bool:
-        """Ends a rollout early. False: it had ended before."""
+        """Ends a rollout early. Returns False if it has already ended."""
         return self._client.send(calls.abort("rollouts", rollout_id, reason))
 
     def score(self, rollout_id: str, score: float) -> None:
-        """Grades a rollout whose verifier is external, while it awaits its score. The same score again is accepted."""
+        """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
         self._client.send(episodes.score(rollout_id, score))
 
     def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
@@ -255,7 +255,7 @@ class Groups:
         return self._client.send(calls.shaped("groups", group_id, format, subagents))
 
     def abort(self, group_id: str, reason: str = "") -> bool:
-        """Ends a group and its rollouts early. False: it had ended before."""
+        """Ends a group and its rollouts early. Returns False if it has already ended."""
         return self._client.send(calls.abort("groups", group_id, reason))
 
     def page(self, *, status: str = "", task_id: str = "", limit: int | None = None, cursor: str = "") -> GroupPage:

@@ -26,7 +26,7 @@ class Episodes:
         self._client = client
 
     def reset(self, arguments: Mapping[str, Any] | None = None, /, *, environment: str = "tools", session: str = "", **task: Unpack[EpisodeTask]) -> Episode:
-        """Opens an episode. One that is open in the same session is aborted; without a session the episode has one of its own."""
+        """Opens an episode. An open episode of the same session is aborted. Without a session, the episode gets a new one."""
         return self._client.send(calls.reset(environment, session or new_id(), {**(arguments or {}), **task}))
 
     def tools(self, environment: str = "tools") -> list[EpisodeTool]:
@@ -34,15 +34,15 @@ class Episodes:
         return self._client.send(calls.tools(environment))
 
     def call(self, episode: Episode, tool: str, arguments: Mapping[str, Any] | None = None, /, *, request_id: str = "") -> Step:
-        """Calls a tool. The same `request_id` returns the same result and runs nothing."""
+        """Calls a tool. A repeated `request_id` returns the first result and runs nothing."""
         return self._client.send(calls.call(episode, tool, arguments or {}, request_id))
 
     def submit(self, episode: Episode, answer: str = "") -> Step:
-        """Ends an episode and waits for its reward, which is None where the task has no verifier."""
+        """Ends an episode and waits for its reward, which is None if the task has no verifier."""
         return self.call(episode, "submit", {"answer": answer} if answer else {})
 
     def close(self, episode: Episode) -> bool:
-        """Ends an episode without a reward. False: it had ended before."""
+        """Ends an episode without a reward. Returns False if it has already ended."""
         return self._client.rollouts.abort(episode.rollout_id, "closed by its client")
 
 
@@ -55,11 +55,11 @@ class Executor:
     def execute(
         self, trajectory_id: str, tool: str, arguments: Mapping[str, Any] | None = None, *, uniq_id: str = "", timeout_s: float | None = None
     ) -> Execution:
-        """Runs a tool. The trajectory may be a rollout that awaits its score. The same `uniq_id` returns the same answer and runs nothing."""
+        """Runs a tool. The trajectory may be a rollout that awaits its score. A repeated `uniq_id` returns the first answer and runs nothing."""
         return self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
 
     def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
-        """A folder as tar.gz, by default the workspace, whose files have at most `max_bytes`."""
+        """A folder as tar.gz, by default the workspace. Its files may have `max_bytes` in total."""
         return self._client.send(calls.archive(trajectory_id, path, max_bytes))
 
     def release(self, trajectory_id: str) -> bool:
@@ -77,7 +77,7 @@ class AsyncEpisodes:
         self._client = client
 
     async def reset(self, arguments: Mapping[str, Any] | None = None, /, *, environment: str = "tools", session: str = "", **task: Unpack[EpisodeTask]) -> Episode:
-        """Opens an episode. One that is open in the same session is aborted; without a session the episode has one of its own."""
+        """Opens an episode. An open episode of the same session is aborted. Without a session, the episode gets a new one."""
         return await self._client.send(calls.reset(environment, session or new_id(), {**(arguments or {}), **task}))
 
     async def tools(self, environment: str = "tools") -> list[EpisodeTool]:
@@ -85,15 +85,15 @@ class AsyncEpisodes:
         return await self._client.send(calls.tools(environment))
 
     async def call(self, episode: Episode, tool: str, arguments: Mapping[str, Any] | None = None, /, *, request_id: str = "") -> Step:
-        """Calls a tool. The same `request_id` returns the same result and runs nothing."""
+        """Calls a tool. A repeated `request_id` returns the first result and runs nothing."""
         return await self._client.send(calls.call(episode, tool, arguments or {}, request_id))
 
     async def submit(self, episode: Episode, answer: str = "") -> Step:
-        """Ends an episode and waits for its reward, which is None where the task has no verifier."""
+        """Ends an episode and waits for its reward, which is None if the task has no verifier."""
         return await self.call(episode, "submit", {"answer": answer} if answer else {})
 
     async def close(self, episode: Episode) -> bool:
-        """Ends an episode without a reward. False: it had ended before."""
+        """Ends an episode without a reward. Returns False if it has already ended."""
         return await self._client.rollouts.abort(episode.rollout_id, "closed by its client")
 
 
@@ -106,11 +106,11 @@ class AsyncExecutor:
     async def execute(
         self, trajectory_id: str, tool: str, arguments: Mapping[str, Any] | None = None, *, uniq_id: str = "", timeout_s: float | None = None
     ) -> Execution:
-        """Runs a tool. The trajectory may be a rollout that awaits its score. The same `uniq_id` returns the same answer and runs nothing."""
+        """Runs a tool. The trajectory may be a rollout that awaits its score. A repeated `uniq_id` returns the first answer and runs nothing."""
         return await self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
 
     async def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
-        """A folder as tar.gz, by default the workspace, whose files have at most `max_bytes`."""
+        """A folder as tar.gz, by default the workspace. Its files may have `max_bytes` in total."""
         return await self._client.send(calls.archive(trajectory_id, path, max_bytes))
 
     async def release(self, trajectory_id: str) -> bool:

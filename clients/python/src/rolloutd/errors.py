@@ -82,7 +82,7 @@ _BY_STATUS: Mapping[int, type[RolloutdError]] = {
 
 
 def error_of(status: int, body: Any, text: str) -> RolloutdError:
-    """The error that an answer means. `body` is the decoded JSON, or None if the text is not JSON."""
+    """The error that an answer describes. `body` is the decoded JSON, or None if the text is not JSON."""
     kind, message = "", ""
     if isinstance(body, dict):
         kind = str(body.get("kind") or "")

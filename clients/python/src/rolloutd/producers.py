@@ -43,11 +43,11 @@ class Producers:
             time.sleep(poll_s)
 
     def change(self, producer_id: str, **change: Unpack[ProducerChange]) -> bool:
-        """Pauses, resumes or stops a producer, or changes its bounds. False: it had ended before."""
+        """Pauses, resumes or stops a producer, or changes its bounds. Returns False if it has already ended."""
         return self._client.send(calls.change(producer_id, change))
 
     def abort(self, producer_id: str, reason: str = "") -> bool:
-        """Ends a producer and its groups early. False: it had ended before."""
+        """Ends a producer and its groups early. Returns False if it has already ended."""
         return self._client.send(calls.abort(producer_id, reason))
 
     def page(self, *, status: str = "", limit: int | None = None, cursor: str = "") -> ProducerPage:
@@ -129,11 +129,11 @@ class AsyncProducers:
             await asyncio.sleep(poll_s)
 
     async def change(self, producer_id: str, **change: Unpack[ProducerChange]) -> bool:
-        """Pauses, resumes or stops a producer, or changes its bounds. False: it had ended before."""
+        """Pauses, resumes or stops a producer, or changes its bounds. Returns False if it has already ended."""
         return await self._client.send(calls.change(producer_id, change))
 
     async def abort(self, producer_id: str, reason: str = "") -> bool:
-        """Ends a producer and its groups early. False: it had ended before."""
+        """Ends a producer and its groups early. Returns False if it has already ended."""
         return await self._client.send(calls.abort(producer_id, reason))
 
     async def page(self, *, status: str = "", limit: int | None = None, cursor: str = "") -> ProducerPage:

@@ -68,13 +68,13 @@ class WeightSync:
 
     @contextmanager
     def drained(self, *, version: str | None = None, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> Iterator[None]:
-        """While the body runs, no model call is under way and none begins.
+        """While the body runs, no model call is in flight and none begins.
 
-        `version` names the weights that the body loads, such as "step-12". Turns sampled from then on carry it, where the engine itself names
-        no version. It is kept until the next one.
+        `version` names the weights that the body loads, such as "step-12". Later turns have this version if the engine itself
+        reports none. It stays until the next update.
 
-        The calls under way have `wait_s` seconds to end. When they take longer, DeadlineError is raised and the endpoint resumes, or with
-        `abort` they are ended and made again, whole, after the pause. The pause is renewed while the body runs, and ends `hold_s` seconds
+        Calls in flight have `wait_s` seconds to end. If they take longer, DeadlineError is raised and the endpoint resumes; with `abort`, the
+        calls are ended instead and repeated from their start after the pause. The pause is renewed while the body runs, and ends `hold_s` seconds
         after this process dies.
         """
         done = threading.Event()
@@ -86,7 +86,7 @@ class WeightSync:
             yield
         except BaseException:
             _end(done, renewer)
-            with suppress(RolloutdError):  # the first failure says more; the pause ends by itself
+            with suppress(RolloutdError):  # the first failure is the one to report; the pause ends by itself
                 self._each("resume", None)
             raise
         _end(done, renewer)

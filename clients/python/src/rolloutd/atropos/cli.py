@@ -144,13 +144,13 @@ def _unwritten(path: Path, journal: Journal) -> Iterator[Work]:
 
 
 async def _next(env: AgentEnv, journal: Journal) -> Work | None:
-    """The work of the next item; None: there is none for now."""
+    """The work of the next item; None if there is no item at present."""
     item = await env._hook(env.get_next_item)
     return None if item is None else journal.begin(new_id(), item)
 
 
 async def serve(env: AgentEnv, trainer: Trainer, poll_s: float = POLL_S) -> None:
-    """Feeds a trainer until it has its steps. While its queue is full no group is started; running groups and those of a killed process continue."""
+    """Sends groups to a trainer until its last step. While its queue is full, no group is started; running groups and those of a killed process continue."""
     journal = Journal(env.config.open_groups_path)
     running = {asyncio.create_task(_one(env, trainer, work)) for work in journal.left()}
     try:

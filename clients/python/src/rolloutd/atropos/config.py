@@ -1,4 +1,4 @@
-"""The settings of an environment, under the names and with the defaults of the original."""
+"""The settings of an environment, with the names and defaults of the original."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _Settings:
 
 
 class AgentEnvConfig(_Settings):
-    """Settings of an environment. A subclass adds fields of its own.
+    """Settings of an environment. A subclass adds its own fields.
 
-    Those of the pool of containers are accepted and mean nothing here: see `IGNORED`.
+    The settings of the original's container pool are accepted and have no effect; see `IGNORED`.
     """
 
     group_size: int = 4
@@ -75,17 +75,17 @@ class AgentEnvConfig(_Settings):
     tool_server_url: str | None = None
     tool_server_token: str | None = None
 
-    # Of rolloutd: the server (else ROLLOUTD_SERVER), its token (else ROLLOUTD_TOKEN), and a named model endpoint of it.
+    # Settings of rolloutd: the server (default: ROLLOUTD_SERVER), its token (default: ROLLOUTD_TOKEN), and the name of a model endpoint.
     rolloutd_server: str | None = None
     rolloutd_token: str | None = None
     rolloutd_endpoint: str | None = None
-    # How long a rollout keeps its sandbox for its score, in seconds; at least, and by default, worker_timeout and a minute. It bounds how long a killed
-    # environment may be away.
+    # Seconds for which a rollout keeps its sandbox until it is scored. The minimum, and the default, is worker_timeout plus a minute. A killed
+    # environment must be restarted within this time.
     score_hold_s: float | None = None
-    # Folder of the groups that were begun, by which a restarted `serve` or `process` finishes those of a killed one: data/NAME.open on the command
-    # line; "": none.
+    # Folder of the groups that have begun. A restarted `serve` or `process` finishes the groups of a killed one. The command line sets it to
+    # data/NAME.open; "" saves no groups.
     open_groups_path: str | None = None
-    # Score of a trajectory whose agent failed, such as by reaching agent_max_steps; None leaves it out, and with it its group.
+    # Score of a trajectory whose agent failed, for instance by reaching agent_max_steps. With None, its group is not delivered.
     failed_score: float | None = 0.0
 
 

@@ -39,7 +39,7 @@ class Counts:
     same_scores: int = 0
     too_long: int = 0
     incomplete: int = 0  # a sibling was lost, has nothing to train on, or its hook failed
-    undelivered: int = 0  # the trainer refused the group, or was away for too long
+    undelivered: int = 0  # the trainer refused the group, or was unreachable for too long
 
 
 @dataclass
@@ -54,10 +54,10 @@ class _Trajectory:
 
 
 class AgentEnv(ABC):
-    """An environment: subclasses give the items, the task of each, and the score.
+    """An environment: subclasses define the items, the task of each item, and the score.
 
     The hooks run in this process and may be plain functions, which run in a thread, or coroutines; each call has `worker_timeout` seconds.
-    The agent, its tools and its sandboxes are rollouts of rolloutd's agent `react`. A hook that fails costs its own group.
+    The agent, its tools and its sandboxes are rollouts of rolloutd's agent `react`. If a hook fails, only its own group is lost.
     """
 
     name: ClassVar[str] = "agent_env"
@@ -81,7 +81,7 @@ class AgentEnv(ABC):
 
     @abstractmethod
     def get_next_item(self) -> Any:
-        """The next item; None: none for now."""
+        """The next item; None if there is no item at present."""
 
     @abstractmethod
     def build_task(self, item: Item) -> Any:
@@ -117,7 +117,7 @@ class AgentEnv(ABC):
         """The settings that the command line changes."""
         return cls.env_config_cls(), [APIServerConfig()]
 
-    # What the base class does with them.
+    # Methods of the base class, which call the hooks.
 
     async def setup(self) -> None:
         """Prepares the environment."""
@@ -139,7 +139,7 @@ class AgentEnv(ABC):
         return await self.collect(Work(new_id(), item))
 
     async def collect(self, work: Work) -> ScoredGroup | None:
-        """The scored group of work that is new, or was begun by a process that was killed: then its rollouts are the same."""
+        """The scored group of new work, or of work that a killed process began. In the second case the rollouts are the same."""
         group_id = work.group_id
         task = work.task or await self._begin(work)
         scores = Scores(self, work)
@@ -234,7 +234,7 @@ class AgentEnv(ABC):
         }
 
     def _endpoint(self) -> dict[str, Any]:
-        """The model endpoint of the next group: the configured ones in turn."""
+        """The model endpoint of the next group; groups take the configured endpoints in turn."""
         if self.config.rolloutd_endpoint:
             return {"endpoint": self.config.rolloutd_endpoint}
         if not self.server_configs:

@@ -18,7 +18,7 @@ _ENDING = ".group"
 
 @dataclass
 class Work:
-    """One group. `task` is there once its rollouts may have started; `metadata` is that of the hooks, by rollout."""
+    """One group. `task` is set once its rollouts may have started; `metadata` is what the hooks returned, by rollout."""
 
     group_id: str
     item: Any
@@ -30,7 +30,7 @@ class Work:
         """Saves the group. This class saves nothing."""
 
     def end(self) -> None:
-        """Deletes the group: it is delivered, or is not training data."""
+        """Deletes the group, which is delivered or is not training data."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Kept(Work):
         fields = {name: getattr(self, name) for name in Work.__dataclass_fields__}
         try:
             data = pickle.dumps(fields)
-        except Exception as err:  # whatever the item's class raises
+        except Exception as err:  # the item's class may raise any exception
             log.warning("group %s: a restarted environment will not finish it: its item cannot be pickled: %s", self.group_id, err)
             return
         part = self.path.with_suffix(".part")
@@ -106,12 +106,12 @@ def _taken(path: Path) -> Work | None:
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(held).st_ino != path.stat().st_ino:
-            raise BlockingIOError  # replaced by the process that has it
+            raise BlockingIOError  # replaced by the process that owns the group
         with os.fdopen(os.dup(held), "rb") as file:
             return _Kept(**pickle.load(file), path=path, held=held)
     except (BlockingIOError, FileNotFoundError):
         pass
-    except Exception as err:  # whatever the item's class raises
+    except Exception as err:  # the item's class may raise any exception
         log.warning("%s is left as it is: it cannot be read: %s: %s", path, type(err).__name__, err)
     os.close(held)
     return None

@@ -47,7 +47,7 @@ class Scores:
             await asyncio.gather(*self._given.values(), return_exceptions=True)
 
     async def _look(self, group: Group) -> None:
-        """Begins to score the members that await it."""
+        """Begins to score the members that await a score."""
         states = await asyncio.gather(
             *(self._env.client.rollouts.get(m.rollout_id) for m in group.members if not m.outcome), return_exceptions=True
         )
@@ -63,7 +63,7 @@ class Scores:
     async def _score(self, rollout_id: str) -> None:
         try:
             score, metadata = await self._env.score(self._work.item, rollout_id, self._work.workspace)
-        except Exception as err:  # whatever a hook raises costs its own group
+        except Exception as err:  # an exception of a hook affects only its own group
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)
             await self._env.client.groups.abort(self._group_id, why[:500])

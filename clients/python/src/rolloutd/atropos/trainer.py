@@ -26,8 +26,8 @@ _GZIP_FROM = 1024  # bytes
 class Trainer:
     """One environment's registration. Requests are repeated for `retry_s` seconds.
 
-    The original API has no way to tell a repeated group: when an answer to `send` is lost, the group may be in its queue twice. rolloutd's
-    trainer API takes it once, by its Idempotency-Key.
+    The original API cannot detect a repeated group: if an answer to `send` is lost, the group may be in its queue twice. rolloutd's
+    trainer API accepts it once, by its Idempotency-Key.
     """
 
     def __init__(self, url: str, retry_s: float = 120.0) -> None:
@@ -59,7 +59,7 @@ class Trainer:
         return await self._ask("GET", "/status-env", {"env_id": self.env_id})
 
     async def send(self, group: ScoredGroup, key: str) -> None:
-        """Sends a group, after the registration. `key` is the same for every try of the group, by this process and by others."""
+        """Sends a group, after the registration. `key` is the same whenever this group is sent, by this process or by another."""
         await self._registered.wait()
         await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=key)
 
@@ -75,7 +75,7 @@ class Trainer:
         try:
             await self._http.post(f"{self._url}/disconnect-env", json={"env_id": self.env_id})
         except httpx.TransportError:
-            return  # the trainer is away; its next start knows nothing of this environment
+            return  # the trainer is unreachable; after a restart it does not know this environment
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, key: str = "") -> Mapping[str, Any]:
         content = b"" if body is None else json.dumps(body, allow_nan=False).encode()

@@ -35,7 +35,7 @@ def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Await
 
 
 async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, timeout_s: float) -> tuple[dict[str, Any], Any]:
-    """Runs the hook in an episode of its own. Returns the task whose rollouts begin with the workspace that it left, and its result.
+    """Runs the hook in its own episode. Returns a task whose rollouts begin with the workspace that the hook left, and the hook's result.
 
     The episode ends after `timeout_s` seconds.
     """
@@ -56,7 +56,7 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, tim
 
 
 def check(packed: bytes) -> None:
-    """UnavailableError where the end of the archive is missing."""
+    """Raises UnavailableError if the end of the archive is missing."""
     try:
         with gzip.open(BytesIO(packed)) as files:
             while files.read(1 << 20):

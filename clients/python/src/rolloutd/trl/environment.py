@@ -1,4 +1,4 @@
-"""An environment for TRL's `environment_factory`: the trainer samples, its model's tool calls run in sandboxes of rolloutd."""
+"""An environment for TRL's `environment_factory`: the trainer samples, and the tool calls of its model run in sandboxes of rolloutd."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Row = Mapping[str, Any]  # of the data set
 
 
 class Environment:
-    """One sandbox after another, each for one generation. Pass `functools.partial(Environment, client, task)` as `environment_factory`.
+    """A sequence of sandboxes, one for each generation. Pass `functools.partial(Environment, client, task)` as `environment_factory`.
 
-    `task` has the arguments of all episodes, such as `setup` and `verify`, or a callable makes them of the row; `environment` names the
-    server's environment. TRL takes every public method but `reset` and `get_reward` for a tool: a subclass adds tools by methods that
-    return `self._call(NAME, …)`. An episode that infrastructure loses has the reward None, which TRL leaves out.
+    `task` has the arguments of all episodes, such as `setup` and `verify`, or is a callable that makes them from the row; `environment` names the
+    server's environment. For TRL, every public method except `reset` and `get_reward` is a tool: a subclass adds a tool as a method
+    that returns `self._call(NAME, …)`. An episode that is lost to an infrastructure failure has the reward None, which TRL leaves out.
     """
 
     def __init__(self, client: Client, task: Row | Callable[[Row], Row] | None = None, environment: str = "tools") -> None:
@@ -72,7 +72,7 @@ class Environment:
         return self._call("write_file", path=path, content=content)
 
     def get_reward(self) -> float | None:
-        """Ends the episode and returns its reward; None where it has none."""
+        """Ends the episode and returns its reward; None if it has none."""
         if self._episode is not None:
             episode, self._episode = self._episode, None
             try:

@@ -56,9 +56,9 @@ class Counts:
 
 @dataclass
 class RolloutFunc:
-    """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, equal neighbours as one group.
+    """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, consecutive equal prompts as one group.
 
-    `task` has the arguments that all rollouts share; a callable makes them of the prompt. A row whose rollout has no reward gets the
+    `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. A row whose rollout has no reward gets the
     reward None, which TRL leaves out of the group's mean, and a mask of zeros. `current_version` is the trainer's version for `staleness`.
     """
 
@@ -135,5 +135,5 @@ class RolloutFunc:
 
 
 def reward(completions: list[Any], rewards: list[float | None], **_: Any) -> list[float | None]:
-    """The reward function of GRPOTrainer beside a RolloutFunc: the rewards that the verifiers gave."""
+    """The reward function of GRPOTrainer for a RolloutFunc: the rewards that the verifiers gave."""
     return rewards

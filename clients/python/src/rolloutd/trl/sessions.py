@@ -50,7 +50,7 @@ def training_entries(trace: list[Mapping[str, Any]]) -> list[TrainingTurn]:
 
 
 def chat_reply(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reply with a message in each choice, which TRL's worker reads: a reply to a prompt of token ids has the text alone."""
+    """A reply with a message in each choice, which TRL's worker reads: a reply to a prompt of token ids has only the text."""
     choices = [
         choice if "message" in choice else {**choice, "message": {"role": "assistant", "content": choice.get("text") or ""}}
         for choice in response.get("choices") or []
@@ -70,10 +70,10 @@ class Session:
         self.rollout_id: str = arguments["rollout_id"]
 
     def wait_for_completion(self, timeout_s: float | None = None) -> int:
-        """Runs the rollout. 0: the agent came to its end; 1: it failed or spent its budget.
+        """Runs the rollout. Returns 0 if the agent completed, and 1 if it failed or exhausted its budget.
 
-        TimeoutError where the agent ran out of time; its turns are there and may be trained on. UnscoredError where the rollout says nothing
-        about the policy, such as a lost sandbox.
+        Raises TimeoutError if the agent reached its time limit; its turns are available and may be trained on. Raises UnscoredError if the
+        policy did not cause the outcome, for instance if the sandbox was lost.
         """
         if self._closed:
             raise UnscoredError("the session is closed")
@@ -96,7 +96,7 @@ class Session:
         return training_entries(self._client.rollouts.trace(self.rollout_id))
 
     def verify(self, transcript: list[dict[str, Any]], final_state: Any = None) -> VerifyResult:
-        """The reward that the verifier gave; None where there is none."""
+        """The reward that the verifier gave; None if there is none."""
         from openenv.core.harness import VerifyResult
 
         state = self._state or self._client.rollouts.get(self.rollout_id)
@@ -126,7 +126,7 @@ class Session:
 class SessionFactory:
     """Makes a session per rollout. Pass `functools.partial(SessionFactory, server, task=...)` as `harness_session_factory`.
 
-    `task` has the arguments that all rollouts share, or a callable makes them of the prompt. `sampling` is the trainer's policy, which is
+    `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. `sampling` is the trainer's policy, which is
     pinned on every model call.
     """
 
