@@ -14,7 +14,7 @@ import (
 )
 
 // stuck returns a function that calls end and then blocks until the attempt's artifacts are collected.
-func (w *world) stuck(t *testing.T, end func()) func() {
+func (w *testEnv) stuck(t *testing.T, end func()) func() {
 	released := make(chan struct{})
 	collect := w.collect
 	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
@@ -35,22 +35,22 @@ func (w *world) stuck(t *testing.T, end func()) func() {
 func TestAbortInEachPhase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hang func(w *world, stuck func())
+		hang func(w *testEnv, stuck func())
 		want []string // calls up to the one that hangs
 	}{
-		"install": {func(w *world, stuck func()) {
+		"install": {func(w *testEnv, stuck func()) {
 			w.install = func(context.Context, activities.InstallInput) (activities.InstallResult, error) {
 				stuck()
 				return activities.InstallResult{}, nil
 			}
 		}, happy[:2]},
-		"proxy": {func(w *world, stuck func()) {
+		"proxy": {func(w *testEnv, stuck func()) {
 			w.proxy = func(context.Context, activities.ProxyInput) error { stuck(); return nil }
 		}, happy[:3]},
-		"setup": {func(w *world, stuck func()) {
+		"setup": {func(w *testEnv, stuck func()) {
 			w.prepare = func(context.Context, activities.SetupInput) error { stuck(); return nil }
 		}, happy[:4]},
-		"verify": {func(w *world, stuck func()) {
+		"verify": {func(w *testEnv, stuck func()) {
 			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
 				stuck()
 				return activities.Grade{Reward: 1}, nil
@@ -59,7 +59,7 @@ func TestAbortInEachPhase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			c.hang(w, w.stuck(t, w.abortNow))
 			sum := w.run(t, spec())
 			require.Equal(t, rollout.Aborted, sum.Outcome)
@@ -74,22 +74,22 @@ func TestAbortInEachPhase(t *testing.T) {
 func TestAbortByHand(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		send   func(*world)
+		send   func(*testEnv)
 		reason string
 	}{
-		"text":    {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") }, "aborted"},
-		"nothing": {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, nil) }, "aborted"},
-		"a book": {func(w *world) {
+		"text":    {func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") }, "aborted"},
+		"nothing": {func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, nil) }, "aborted"},
+		"a book": {func(w *testEnv) {
 			w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: strings.Repeat("é", 500_000)})
 		}, strings.Repeat("é", 2000)},
-		"behind a progress that is none": {func(w *world) {
+		"behind a progress that is none": {func(w *testEnv) {
 			w.env.SignalWorkflow(rollout.SignalTurns, "half done")
 			w.abortNow()
 		}, "enough"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
 				c.send(w)
 				return activities.Grade{Reward: 1}, nil
@@ -104,7 +104,7 @@ func TestAbortByHand(t *testing.T) {
 // A rollout that is aborted before it has a sandbox still has a result.
 func TestAbortBeforeAnything(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.env.RegisterDelayedCallback(w.abortNow, 0)
 	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
 		return activities.Place{}, context.Canceled
@@ -119,13 +119,13 @@ func TestAbortBeforeAnything(t *testing.T) {
 // An abort during the agent's work stops the agent with AbortAgent, and RunAgent returns by itself with the agent's status.
 func TestAbortWhileTheAgentWorks(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*world){
-		"by signal":       (*world).abortNow,
-		"by cancellation": func(w *world) { w.env.CancelWorkflow() },
+	for name, end := range map[string]func(*testEnv){
+		"by signal":       (*testEnv).abortNow,
+		"by cancellation": func(w *testEnv) { w.env.CancelWorkflow() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			stopped := make(chan activities.AbortInput, 1)
 			w.abort = func(_ context.Context, in activities.AbortInput) error { stopped <- in; return nil }
 			w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
@@ -146,7 +146,7 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 	t.Parallel()
 	t.Run("AbortAgent fails", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.abort = func(context.Context, activities.AbortInput) error { return fault.New(fault.SandboxLost, "gone") }
 		stuck := w.stuck(t, w.abortNow)
 		w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
@@ -157,7 +157,7 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 	})
 	t.Run("RunAgent hangs", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.agentTime = 9 * time.Minute
 		w.env.RegisterDelayedCallback(w.abortNow, time.Minute)
 		start := w.env.Now()
@@ -169,7 +169,7 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 // An abort between two attempts is not lost: no further attempt follows, and the lost attempt is still listed.
 func TestAbortBetweenAttempts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 		return nil, fault.New(fault.SandboxLost, "gone")
 	}
@@ -184,7 +184,7 @@ func TestAbortBetweenAttempts(t *testing.T) {
 // An abort during the collection of the final result does not change the outcome.
 func TestAbortTooLate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	collect := w.collect
 	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 		w.abortNow()
@@ -198,7 +198,7 @@ func TestAbortTooLate(t *testing.T) {
 // An abort during the collection counts if the collection fails and another attempt would follow.
 func TestLateAbortOfALostCollection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
 		w.abortNow()
 		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
@@ -211,7 +211,7 @@ func TestLateAbortOfALostCollection(t *testing.T) {
 // The state has the progress that RunAgent reports. Reports of another attempt are ignored.
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.agentTime = time.Minute
 	w.env.RegisterDelayedCallback(func() {
 		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 1, Turns: 2, SessionID: "ses", Waiting: "model endpoint: 500"})

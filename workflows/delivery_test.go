@@ -20,7 +20,7 @@ func TestDeliveryWaitsForItsSink(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	bePatient(env)
+	raiseTimeouts(env)
 	env.RegisterWorkflow(workflows.DeliveryWorkflow)
 	activities.New(activities.Options{}).RegisterDelivery(env)
 	tries := 0
@@ -43,7 +43,7 @@ func TestDeliveryOfNothing(t *testing.T) {
 	for _, spec := range []rollout.DeliverySpec{{}, {GroupID: "g"}, {GroupID: "g", Sink: "a/b"}, {GroupID: "../g", Sink: "s"}} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()
-		bePatient(env)
+		raiseTimeouts(env)
 		env.RegisterWorkflow(workflows.DeliveryWorkflow)
 		env.ExecuteWorkflow(workflows.DeliveryWorkflow, spec)
 		require.True(t, fault.Is(failure.FromTemporal(env.GetWorkflowError()), fault.Invalid))

@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// party is a group in the SDK's test environment. Its children end with the summaries in ends.
-type party struct {
+// groupTest is a group in the SDK's test environment. Its children end with the summaries in ends.
+type groupTest struct {
 	env    *testsuite.TestWorkflowEnvironment
 	mu     sync.Mutex
 	specs  []rollout.Spec
@@ -28,11 +28,11 @@ type party struct {
 	ends map[string]rollout.Summary
 }
 
-func newParty(t *testing.T) *party {
+func newGroupTest(t *testing.T) *groupTest {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
-	p := &party{env: suite.NewTestWorkflowEnvironment(), ends: map[string]rollout.Summary{}}
-	bePatient(p.env)
+	p := &groupTest{env: suite.NewTestWorkflowEnvironment(), ends: map[string]rollout.Summary{}}
+	raiseTimeouts(p.env)
 	p.env.RegisterWorkflow(workflows.GroupWorkflow)
 	p.env.RegisterWorkflowWithOptions(p.child, workflow.RegisterOptions{Name: rollout.WorkflowName})
 	acts := activities.New(activities.Options{})
@@ -45,7 +45,7 @@ func newParty(t *testing.T) *party {
 }
 
 // child replaces RolloutWorkflow, which other tests run.
-func (p *party) child(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
+func (p *groupTest) child(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	p.mu.Lock()
 	p.specs = append(p.specs, spec)
 	end, known := p.ends[spec.ID]
@@ -62,7 +62,7 @@ func (p *party) child(ctx workflow.Context, spec rollout.Spec) (rollout.Summary,
 	return rollout.Summary{ID: spec.ID, Outcome: rollout.Aborted, Error: abort.Reason}, nil
 }
 
-func (p *party) run(t *testing.T, g rollout.GroupSpec) rollout.GroupState {
+func (p *groupTest) run(t *testing.T, g rollout.GroupSpec) rollout.GroupState {
 	t.Helper()
 	p.env.ExecuteWorkflow(workflows.GroupWorkflow, g)
 	require.True(t, p.env.IsWorkflowCompleted())
@@ -98,7 +98,7 @@ func lost(id string) rollout.Summary {
 
 func TestGroupCompletes(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	half := 0.5
 	p.ends["g-1"] = rollout.Summary{ID: "g-1", Outcome: rollout.AgentTimeout, Reward: &half}
 	s := p.run(t, groupOf(3))
@@ -114,7 +114,7 @@ func TestGroupCompletes(t *testing.T) {
 // A lost rollout is replaced under another id. The other members keep their ids.
 func TestGroupReplacesLostRollouts(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	p.ends["g-0"], p.ends["g-0r1"] = lost("g-0"), lost("g-0r1")
 	s := p.run(t, groupOf(2))
 	require.Equal(t, rollout.GroupComplete, s.Outcome)
@@ -126,7 +126,7 @@ func TestGroupReplacesLostRollouts(t *testing.T) {
 
 func TestReplacementsAreBounded(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	for _, id := range []string{"g-0", "g-0r1", "g-0r2"} {
 		p.ends[id] = lost(id)
 	}
@@ -141,7 +141,7 @@ func TestReplacementsAreBounded(t *testing.T) {
 func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []rollout.Outcome{rollout.SetupFailed, rollout.VerifierFailed} {
-		p := newParty(t)
+		p := newGroupTest(t)
 		for _, id := range []string{"g-0", "g-1"} {
 			p.ends[id] = rollout.Summary{ID: id, Outcome: outcome, Error: "npm: not found"}
 		}
@@ -156,7 +156,7 @@ func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 // One successful member shows that the task is valid.
 func TestGroupWithOneGoodMemberGoesOn(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	for _, id := range []string{"g-0", "g-2"} {
 		p.ends[id] = rollout.Summary{ID: id, Outcome: rollout.VerifierFailed, Error: "nan"}
 	}
@@ -174,7 +174,7 @@ func TestGroupIsAborted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newParty(t)
+			p := newGroupTest(t)
 			p.ends["g-1"] = rollout.Summary{}
 			p.env.RegisterDelayedCallback(func() { end(p.env) }, time.Minute)
 			s := p.run(t, groupOf(2))
@@ -189,7 +189,7 @@ func TestGroupIsAborted(t *testing.T) {
 // At the deadline, the group keeps the members that have ended and replaces none.
 func TestGroupsDeadline(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	p.ends["g-1"] = rollout.Summary{}
 	g := groupOf(2)
 	g.Deadline = time.Hour
@@ -202,7 +202,7 @@ func TestGroupsDeadline(t *testing.T) {
 
 func TestInvalidGroup(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	p.env.ExecuteWorkflow(workflows.GroupWorkflow, groupOf(0))
 	err := failure.FromTemporal(p.env.GetWorkflowError())
 	require.ErrorContains(t, err, "group_size")

@@ -19,7 +19,7 @@ import (
 )
 
 // underProducer runs a group as the child of a workflow that collects its reports.
-func (p *party) underProducer(g rollout.GroupSpec) (all []rollout.GroupReport, err error) {
+func (p *groupTest) underProducer(g rollout.GroupSpec) (all []rollout.GroupReport, err error) {
 	p.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "producer-p"})
 	g.ReportTo = "producer-p"
 	p.env.ExecuteWorkflow(func(ctx workflow.Context) error {
@@ -39,7 +39,7 @@ func (p *party) underProducer(g rollout.GroupSpec) (all []rollout.GroupReport, e
 // A group of a stored task loads the task and reports to its producer how many rollouts run and how all of them ended.
 func TestGroupOfAProducer(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	ref := rollout.TaskRef{Set: rollout.SetRef{Key: "tasksets/x", Len: 3}, Index: 2}
 	p.env.OnActivity("LoadTask", mock.Anything, ref).Return(func(context.Context, rollout.TaskRef) (rollout.Spec, error) {
 		stored := spec()
@@ -68,7 +68,7 @@ func TestGroupOfAProducer(t *testing.T) {
 // A group that cannot begin reports this, because its producer would wait for it.
 func TestGroupWithoutItsTask(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	p.env.OnActivity("LoadTask", mock.Anything, mock.Anything).Return(rollout.Spec{}, failure.ToTemporal(fault.New(fault.NotFound, "no such set")))
 	g := groupOf(2)
 	g.From = &rollout.TaskRef{}
@@ -82,7 +82,7 @@ func TestGroupWithoutItsTask(t *testing.T) {
 // A report takes time to arrive. The group continues, and the next report has all members that have ended by then.
 func TestSlowReports(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newGroupTest(t)
 	var mu sync.Mutex // the SDK delivers each signal in its own goroutine
 	var left []int
 	p.env.OnSignalExternalWorkflow(mock.Anything, "producer-p", "", rollout.SignalReport, mock.Anything).After(time.Minute).

@@ -23,8 +23,8 @@ import (
 
 const hostQueue = "rolloutd-host-h1"
 
-// world has the fake activities of the workflow. By default all succeed.
-type world struct {
+// testEnv is the SDK's test environment with fake activities. By default all succeed.
+type testEnv struct {
 	env   *testsuite.TestWorkflowEnvironment
 	mu    sync.Mutex
 	calls []string // activities in the order of their start
@@ -47,26 +47,26 @@ type world struct {
 	composed  []activities.CollectInput
 }
 
-// newWorld returns a world in which every activity succeeds and the reward is 1.
-func newWorld(t *testing.T) *world {
+// newTestEnv returns an environment in which every activity succeeds and the reward is 1.
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	w := &world{env: suite.NewTestWorkflowEnvironment()}
-	bePatient(w.env)
+	w := &testEnv{env: suite.NewTestWorkflowEnvironment()}
+	raiseTimeouts(w.env)
 	w.env.RegisterWorkflow(workflows.RolloutWorkflow)
 	w.succeed(w.env.Now)
 	return w
 }
 
-// bePatient raises the real-time bounds of the environment, because the machine may be busy.
-func bePatient(env *testsuite.TestWorkflowEnvironment) {
+// raiseTimeouts raises the real-time bounds of the environment, because the machine may be busy.
+func raiseTimeouts(env *testsuite.TestWorkflowEnvironment) {
 	env.SetTestTimeout(10 * time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 }
 
 // succeed makes every activity succeed.
-func (w *world) succeed(now func() time.Time) {
+func (w *testEnv) succeed(now func() time.Time) {
 	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		return activities.Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: "h1"}, Queue: hostQueue, StartedAt: now()}, nil
 	}
@@ -97,8 +97,8 @@ func stored(in activities.CollectInput) activities.CollectResult {
 	return activities.CollectResult{Result: rollout.Ref{Key: "rollouts/" + in.RolloutID + "/result.json"}}
 }
 
-// steps returns the activities by name. Each call is recorded and passed to the world's function.
-func (w *world) steps() map[string]any {
+// steps returns the activities by name. Each call is recorded and passed to the function of the same activity.
+func (w *testEnv) steps() map[string]any {
 	return map[string]any{
 		"CreateSandbox": answer(w, "CreateSandbox", &w.create), "InstallOpencode": answer(w, "InstallOpencode", &w.install),
 		"StartProxy": do(w, "StartProxy", &w.proxy), "RunSetup": do(w, "RunSetup", &w.prepare),
@@ -119,7 +119,7 @@ func (w *world) steps() map[string]any {
 }
 
 // mock replaces the real activities by the steps. The test environment checks their signatures against the real ones.
-func (w *world) mock() {
+func (w *testEnv) mock() {
 	acts := activities.New(activities.Options{})
 	acts.RegisterCreate(w.env)
 	acts.RegisterLocal(w.env)
@@ -137,19 +137,19 @@ func (w *world) mock() {
 }
 
 // register registers the steps with a real worker.
-func (w *world) register(r worker.ActivityRegistry) {
+func (w *testEnv) register(r worker.ActivityRegistry) {
 	for name, step := range w.steps() {
 		r.RegisterActivityWithOptions(step, activity.RegisterOptions{Name: name})
 	}
 }
 
-func (w *world) note(f func()) {
+func (w *testEnv) note(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-func answer[In, Out any](w *world, name string, f *func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+func answer[In, Out any](w *testEnv, name string, f *func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (Out, error) {
 		w.note(func() { w.calls = append(w.calls, name) })
 		out, err := (*f)(ctx, in)
@@ -157,7 +157,7 @@ func answer[In, Out any](w *world, name string, f *func(context.Context, In) (Ou
 	}
 }
 
-func do[In any](w *world, name string, f *func(context.Context, In) error) func(context.Context, In) error {
+func do[In any](w *testEnv, name string, f *func(context.Context, In) error) func(context.Context, In) error {
 	return func(ctx context.Context, in In) error {
 		w.note(func() { w.calls = append(w.calls, name) })
 		return failure.ToTemporal((*f)(ctx, in))
@@ -180,7 +180,7 @@ func spec() rollout.Spec {
 }
 
 // run runs the workflow to its end.
-func (w *world) run(t *testing.T, s rollout.Spec) rollout.Summary {
+func (w *testEnv) run(t *testing.T, s rollout.Spec) rollout.Summary {
 	t.Helper()
 	w.mock()
 	w.env.ExecuteWorkflow(workflows.RolloutWorkflow, s)
@@ -191,7 +191,7 @@ func (w *world) run(t *testing.T, s rollout.Spec) rollout.Summary {
 	return sum
 }
 
-func (w *world) state(t *testing.T) rollout.State {
+func (w *testEnv) state(t *testing.T) rollout.State {
 	t.Helper()
 	value, err := w.env.QueryWorkflow(rollout.QueryState)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func (w *world) state(t *testing.T) rollout.State {
 	return s
 }
 
-func (w *world) abortNow() {
+func (w *testEnv) abortNow() {
 	w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 }
 

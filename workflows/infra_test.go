@@ -28,7 +28,7 @@ func TestInfrastructureRetries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			agent, left := w.agent, c.losses
 			w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 				if left--; left >= 0 {
@@ -66,7 +66,7 @@ func count(calls []string, name string) int {
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.UpstreamRefused, fault.Invalid} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 			return nil, fault.New(kind, "bad key")
 		}
@@ -79,7 +79,7 @@ func TestPermanentFailuresAreNotRetried(t *testing.T) {
 // Temporal retries an activity after a transient error. The attempt continues.
 func TestTransientErrorsAreRetriedInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.proxy = fail(3, fault.Unavailable, w.proxy)
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
@@ -90,7 +90,7 @@ func TestTransientErrorsAreRetriedInPlace(t *testing.T) {
 // If a host goes away, the attempt is lost and the next one uses another host. Later activities do not wait for the lost host again.
 func TestHostGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	gone := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	agent, collect, closing := w.agent, w.collect, w.closing
 	w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
@@ -121,7 +121,7 @@ func TestHostGone(t *testing.T) {
 // A reward without its artifacts does not count: the attempt is lost, and another one follows if the maximum permits it.
 func TestArtifactsLost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
 		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
 	}
@@ -138,7 +138,7 @@ func TestArtifactsLost(t *testing.T) {
 // An outcome without a reward does not change if the artifacts cannot be collected.
 func TestArtifactsLostOfAFailedSetup(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.prepare = fail(9, fault.SetupFailed, w.prepare)
 	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
 		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
@@ -150,7 +150,7 @@ func TestArtifactsLostOfAFailedSetup(t *testing.T) {
 
 func TestNoRoomForTooLong(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
 		return activities.Place{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
@@ -163,7 +163,7 @@ func TestNoRoomForTooLong(t *testing.T) {
 // CreateSandbox gets the number of attempts that may fail, because it also returns without a failure.
 func TestCreateSandboxCountsItsTries(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	create, tries := w.create, 0
 	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		tries = in.Tries
@@ -176,7 +176,7 @@ func TestCreateSandboxCountsItsTries(t *testing.T) {
 // A wait for the model endpoint that takes the whole queue time ends the rollout, not only its first attempt.
 func TestEndpointPausedForTooLong(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
 		return activities.Place{}, failure.Final(fault.New(fault.Exhausted, "it is paused"))
 	}
@@ -189,7 +189,7 @@ func TestEndpointPausedForTooLong(t *testing.T) {
 // A sandbox that cannot be closed does not delay the result.
 func TestCloseFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.closing = fail(99, fault.Invalid, w.closing)
 	require.Equal(t, rollout.Completed, w.run(t, spec()).Outcome)
 }
@@ -197,7 +197,7 @@ func TestCloseFails(t *testing.T) {
 // The rollout's own time limit includes all activities. If infrastructure uses it up, the outcome is infra_failed.
 func TestRolloutBound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := spec()
 	s.Limits.Rollout, s.Limits.Attempts = 19*time.Minute, 99
 	w.install = func(ctx context.Context, in activities.InstallInput) (activities.InstallResult, error) {

@@ -29,9 +29,9 @@ import (
 //	go test ./workflows -run TestRecord -record 127.0.0.1:7299
 var record = flag.String("record", "", "address of a Temporal server to record histories on")
 
-// stage runs the world on a real server.
-type stage struct {
-	w       *world
+// recording runs the fake activities on a real server.
+type recording struct {
+	w       *testEnv
 	client  client.Client
 	key     seal.Key
 	reached chan string // hanging activities send their name when they begin
@@ -52,22 +52,22 @@ func recorder(t *testing.T) (client.Client, seal.Key) {
 	return c, key
 }
 
-// TestRecord records one history per scene, as a real server writes it.
+// TestRecord records one history per scenario, as a real server writes it.
 func TestRecord(t *testing.T) {
 	c, key := recorder(t)
-	for name, sc := range scenes() {
+	for name, sc := range scenarios() {
 		t.Run(name, func(t *testing.T) { recordOne(t, c, key, name, sc) })
 	}
 }
 
-// scene is one course of a rollout: arrange changes the activities, and happens runs after an activity has sent its name to reached.
-type scene struct {
+// scenario is one course of a rollout: arrange changes the activities, and happens runs after an activity has sent its name to reached.
+type scenario struct {
 	spec    func(*rollout.Spec) // nil: unchanged
-	arrange func(*stage)
+	arrange func(*recording)
 	happens func(ctx context.Context, c client.Client, workflowID string) error
 }
 
-func scenes() map[string]scene {
+func scenarios() map[string]scenario {
 	abort := func(ctx context.Context, c client.Client, id string) error {
 		return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 	}
@@ -78,29 +78,29 @@ func scenes() map[string]scene {
 		})
 		return err
 	}
-	return map[string]scene{
-		"happy":            {arrange: func(*stage) {}},
-		"labelled":         {arrange: func(*stage) {}}, // like happy, which was recorded with a build whose workflow set the first attributes
-		"no_proxy":         {arrange: (*stage).agentOnHost},
-		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
-		"verifier_fails":   {arrange: (*stage).failVerifier},
-		"infra_retry":      {arrange: (*stage).loseFirst},
-		"artifacts_lost":   {arrange: (*stage).loseArtifacts},
-		"abort_agent":      {arrange: (*stage).hangAgent, happens: abort},
-		"cancel_agent":     {arrange: (*stage).hangAgent, happens: cancel},
-		"abort_setup":      {arrange: (*stage).hangSetup, happens: abort},
-		"abort_creating":   {arrange: (*stage).slowCreate, happens: abort},
-		"abort_in_between": {arrange: (*stage).loseAll, happens: abort},
-		"score":            {spec: external, arrange: (*stage).holdSandbox, happens: score},
-		"score_none":       {spec: external, arrange: (*stage).holdShortly},
-		"abort_scoring":    {spec: external, arrange: (*stage).holdSandbox, happens: abort},
-		"episode":          {spec: interactive, arrange: func(*stage) {}},
-		"episode_lost":     {spec: interactive, arrange: (*stage).loseFirst},
+	return map[string]scenario{
+		"happy":            {arrange: func(*recording) {}},
+		"labelled":         {arrange: func(*recording) {}}, // like happy, which was recorded with a build whose workflow set the first attributes
+		"no_proxy":         {arrange: (*recording).agentOnHost},
+		"setup_fails":      {arrange: func(s *recording) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
+		"verifier_fails":   {arrange: (*recording).failVerifier},
+		"infra_retry":      {arrange: (*recording).loseFirst},
+		"artifacts_lost":   {arrange: (*recording).loseArtifacts},
+		"abort_agent":      {arrange: (*recording).hangAgent, happens: abort},
+		"cancel_agent":     {arrange: (*recording).hangAgent, happens: cancel},
+		"abort_setup":      {arrange: (*recording).hangSetup, happens: abort},
+		"abort_creating":   {arrange: (*recording).slowCreate, happens: abort},
+		"abort_in_between": {arrange: (*recording).loseAll, happens: abort},
+		"score":            {spec: external, arrange: (*recording).holdSandbox, happens: score},
+		"score_none":       {spec: external, arrange: (*recording).holdShortly},
+		"abort_scoring":    {spec: external, arrange: (*recording).holdSandbox, happens: abort},
+		"episode":          {spec: interactive, arrange: func(*recording) {}},
+		"episode_lost":     {spec: interactive, arrange: (*recording).loseFirst},
 	}
 }
 
-func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scene) {
-	s := &stage{w: &world{}, client: c, key: key, reached: make(chan string, 1)}
+func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scenario) {
+	s := &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, 1)}
 	s.w.succeed(time.Now)
 	sc.arrange(s)
 	s.workers(t)
@@ -130,7 +130,7 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 }
 
 // workers runs the workflow and the activities until the test ends.
-func (s *stage) workers(t *testing.T) {
+func (s *recording) workers(t *testing.T) {
 	t.Helper()
 	shared := worker.New(s.client, rollout.TaskQueue, worker.Options{})
 	workflows.Register(shared)
@@ -144,7 +144,7 @@ func (s *stage) workers(t *testing.T) {
 }
 
 // hangAgent makes RunAgent run until AbortAgent stops it.
-func (s *stage) hangAgent() {
+func (s *recording) hangAgent() {
 	stopped := make(chan struct{})
 	s.w.agent = func(ctx context.Context, _ *activities.AgentInput) (*activities.AgentResult, error) {
 		s.reached <- "RunAgent"
@@ -159,7 +159,7 @@ func (s *stage) hangAgent() {
 }
 
 // holdSandbox makes HoldSandbox run until its context ends.
-func (s *stage) holdSandbox() {
+func (s *recording) holdSandbox() {
 	s.w.hold = func(ctx context.Context, _ activities.HoldInput) error {
 		s.reached <- "HoldSandbox"
 		<-ctx.Done()
@@ -168,7 +168,7 @@ func (s *stage) holdSandbox() {
 }
 
 // agentOnHost makes CreateSandbox return a place that needs no installation and no channel.
-func (s *stage) agentOnHost() {
+func (s *recording) agentOnHost() {
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := create(ctx, in)
@@ -178,7 +178,7 @@ func (s *stage) agentOnHost() {
 }
 
 // holdShortly makes HoldSandbox end as if its time had ended before the workflow's timer.
-func (s *stage) holdShortly() {
+func (s *recording) holdShortly() {
 	s.w.hold = func(context.Context, activities.HoldInput) error { return nil }
 }
 
@@ -191,7 +191,7 @@ func interactive(s *rollout.Spec) {
 	s.Limits.Attempts = rollout.EpisodeAttempts
 }
 
-func (s *stage) hangSetup() {
+func (s *recording) hangSetup() {
 	s.w.prepare = func(ctx context.Context, _ activities.SetupInput) error {
 		s.reached <- "RunSetup"
 		<-ctx.Done()
@@ -200,7 +200,7 @@ func (s *stage) hangSetup() {
 }
 
 // slowCreate makes CreateSandbox succeed after the rollout was aborted.
-func (s *stage) slowCreate() {
+func (s *recording) slowCreate() {
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		s.reached <- "CreateSandbox"
@@ -212,20 +212,20 @@ func (s *stage) slowCreate() {
 }
 
 // asked reports whether the server was asked to cancel the activity.
-func (s *stage) asked(ctx context.Context, id string) bool {
+func (s *recording) asked(ctx context.Context, id string) bool {
 	data, err := temporalx.PlainHistory(ctx, s.client, s.key, rollout.WorkflowID(id))
 	return err == nil && strings.Contains(string(data), "ACTIVITY_TASK_CANCEL_REQUESTED")
 }
 
 // loseAll loses every attempt and reports when the first sandbox is being closed.
-func (s *stage) loseAll() {
+func (s *recording) loseAll() {
 	s.w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 		return nil, fault.New(fault.SandboxLost, "gone")
 	}
 	s.w.closing = func(context.Context, activities.CloseInput) error { s.reached <- "CloseSandbox"; return nil }
 }
 
-func (s *stage) loseFirst() {
+func (s *recording) loseFirst() {
 	agent := s.w.agent
 	s.w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 		if in.Attempt == 1 {
@@ -235,13 +235,13 @@ func (s *stage) loseFirst() {
 	}
 }
 
-func (s *stage) loseArtifacts() {
+func (s *recording) loseArtifacts() {
 	s.w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
 		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
 	}
 }
 
-func (s *stage) failVerifier() {
+func (s *recording) failVerifier() {
 	s.w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
 		return activities.Grade{}, fault.New(fault.VerifierFailed, "nan")
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// TestRecordGroups records one history per scene of a group, as TestRecord does for rollouts.
+// TestRecordGroups records one history per scenario of a group, as TestRecord does for rollouts.
 func TestRecordGroups(t *testing.T) {
 	c, key := recorder(t)
-	for name, sc := range map[string]scene{
-		"group_replaces": {arrange: (*stage).loseMember},
-		"group_hopeless": {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
-		"group_aborted": {arrange: (*stage).hangSetup, happens: func(ctx context.Context, c client.Client, id string) error {
+	for name, sc := range map[string]scenario{
+		"group_replaces": {arrange: (*recording).loseMember},
+		"group_hopeless": {arrange: func(s *recording) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
+		"group_aborted": {arrange: (*recording).hangSetup, happens: func(ctx context.Context, c client.Client, id string) error {
 			return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 		}},
 	} {
@@ -34,9 +34,9 @@ func TestRecordGroups(t *testing.T) {
 	}
 }
 
-func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc scene) {
+func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc scenario) {
 	const size = 3
-	s := &stage{w: &world{}, client: c, key: key, reached: make(chan string, size)}
+	s := &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, size)}
 	s.w.succeed(time.Now)
 	sc.arrange(s)
 	s.workers(t)
@@ -64,7 +64,7 @@ func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc sc
 }
 
 // loseMember loses the sandbox of the second member's first rollout.
-func (s *stage) loseMember() {
+func (s *recording) loseMember() {
 	agent := s.w.agent
 	s.w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 		if strings.HasSuffix(in.RolloutID, "-1") {

@@ -25,19 +25,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// TestRecordProducers records one history per producer scene, as TestRecord does for rollouts. The scene producer_continued records two runs
+// TestRecordProducers records one history per producer scenario, as TestRecord does for rollouts. The scenario producer_continued records two runs
 // and needs a server that suggests early to continue as new:
 //
 //	temporal server start-dev --headless --port 7299 --dynamic-config-value limit.historyCount.suggestContinueAsNew=40
 func TestRecordProducers(t *testing.T) {
 	c, key := recorder(t)
-	for name, sc := range map[string]producerScene{
+	for name, sc := range map[string]producerScenario{
 		"producer_completed": {change: func(p *rollout.ProducerSpec) {
 			p.Eval = &rollout.EvalSpec{Tasks: p.Tasks, Every: 10, GroupSize: 1}
 			p.Filter.EqualScores = true
 		}},
 		"producer_paused": {happens: pauseAndResume, change: func(p *rollout.ProducerSpec) { p.Epochs = 3 }},
-		"producer_aborted": {arrange: (*stage).hangSetup, happens: func(t *testing.T, s *producerStage) {
+		"producer_aborted": {arrange: (*recording).hangSetup, happens: func(t *testing.T, s *producerRecording) {
 			<-s.reached
 			require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}))
 		}},
@@ -47,29 +47,29 @@ func TestRecordProducers(t *testing.T) {
 	}
 }
 
-// producerScene is one course of a producer: change and arrange prepare it, and happens runs during it.
-type producerScene struct {
+// producerScenario is one course of a producer: change and arrange prepare it, and happens runs during it.
+type producerScenario struct {
 	change    func(*rollout.ProducerSpec)
-	arrange   func(*stage)
-	happens   func(*testing.T, *producerStage)
+	arrange   func(*recording)
+	happens   func(*testing.T, *producerRecording)
 	continues bool
 }
 
-// producerStage is the stage of a producer. Its sink accepts all groups, but fails the first delivery once.
-type producerStage struct {
-	*stage
+// producerRecording is the recording of a producer. Its sink accepts all groups, but fails the first delivery once.
+type producerRecording struct {
+	*recording
 	id        string // of the workflow
 	delivered chan string
 }
 
-func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc producerScene) {
-	s := &producerStage{
-		stage: &stage{w: &world{}, client: c, key: key, reached: make(chan string, 100)}, id: rollout.ProducerWorkflowID(name),
+func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc producerScenario) {
+	s := &producerRecording{
+		recording: &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, 100)}, id: rollout.ProducerWorkflowID(name),
 		delivered: make(chan string, 100),
 	}
 	s.w.succeed(time.Now)
 	if sc.arrange != nil {
-		sc.arrange(s.stage)
+		sc.arrange(s.recording)
 	}
 	s.workers(t)
 	s.deliveries(t)
@@ -100,14 +100,14 @@ func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc
 	s.write(t, name, s.runID(t))
 }
 
-func (s *producerStage) runID(t *testing.T) string {
+func (s *producerRecording) runID(t *testing.T) string {
 	t.Helper()
 	d, err := s.client.DescribeWorkflowExecution(t.Context(), s.id, "")
 	require.NoError(t, err)
 	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
-func (s *producerStage) write(t *testing.T, name, runID string) {
+func (s *producerRecording) write(t *testing.T, name, runID string) {
 	t.Helper()
 	data, err := temporalx.PlainHistory(t.Context(), oneRun{s.client, runID}, s.key, s.id)
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func (r oneRun) GetWorkflowHistory(ctx context.Context, workflowID, _ string, po
 }
 
 // deliveries runs the activities of the sink and the other activities of the producer.
-func (s *producerStage) deliveries(t *testing.T) {
+func (s *producerRecording) deliveries(t *testing.T) {
 	t.Helper()
 	tries := map[string]int{}
 	reward := 0.0
@@ -159,7 +159,7 @@ func (s *producerStage) deliveries(t *testing.T) {
 }
 
 // pauseAndResume pauses after the first delivery, waits until running groups have ended, and resumes with more concurrency.
-func pauseAndResume(t *testing.T, s *producerStage) {
+func pauseAndResume(t *testing.T, s *producerRecording) {
 	<-s.delivered
 	yes, no, four := true, false, 4
 	require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", rollout.SignalChange, rollout.ProducerChange{Paused: &yes}))

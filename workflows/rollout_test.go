@@ -22,7 +22,7 @@ import (
 
 func TestHappyPath(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	sum := w.run(t, spec())
 	require.Equal(t, happy, w.calls)
 	require.Equal(t, rollout.Completed, sum.Outcome)
@@ -51,8 +51,8 @@ func TestHappyPath(t *testing.T) {
 	}}, head.Attempts)
 }
 
-// hostSays changes the place that CreateSandbox returns.
-func (w *world) hostSays(change func(*activities.Place)) {
+// changePlace changes the place that CreateSandbox returns.
+func (w *testEnv) changePlace(change func(*activities.Place)) {
 	made := w.create
 	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := made(ctx, in)
@@ -64,8 +64,8 @@ func (w *world) hostSays(change func(*activities.Place)) {
 // The host reports that its agent needs no installation. A host of an older build does not report it.
 func TestAgentWithoutInstallation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.hostSays(func(p *activities.Place) { p.NoInstall = true })
+	w := newTestEnv(t)
+	w.changePlace(func(p *activities.Place) { p.NoInstall = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
 	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "InstallOpencode" }), w.calls)
@@ -75,8 +75,8 @@ func TestAgentWithoutInstallation(t *testing.T) {
 // The host reports that RunAgent opens the route. The recorded calls are still collected.
 func TestAgentThatNeedsNoChannel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.hostSays(func(p *activities.Place) { p.NoProxy = true })
+	w := newTestEnv(t)
+	w.changePlace(func(p *activities.Place) { p.NoProxy = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
 	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "StartProxy" }), w.calls)
@@ -87,8 +87,8 @@ func TestAgentThatNeedsNoChannel(t *testing.T) {
 // Before RunAgent there is no route, so no trace is collected.
 func TestNoRouteBeforeTheAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.hostSays(func(p *activities.Place) { p.NoProxy = true })
+	w := newTestEnv(t)
+	w.changePlace(func(p *activities.Place) { p.NoProxy = true })
 	w.prepare = fail(9, fault.SetupFailed, w.prepare)
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.SetupFailed, sum.Outcome)
@@ -106,7 +106,7 @@ func phases(s rollout.State) []rollout.Phase {
 // Temporal's list finds rollouts by task, phase, outcome and other attributes.
 func TestSearchAttributes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	keys, seen := searchattr.Typed(), map[string]any{}
 	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 		attrs := args.Get(0).(temporal.SearchAttributes)
@@ -126,7 +126,7 @@ func TestSearchAttributes(t *testing.T) {
 // A rollout that was started with its attributes does not set them again.
 func TestAttributesFromTheStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s, keys := spec(), searchattr.Typed()
 	require.NoError(t, w.env.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(keys.AtStart(s)...)))
 	var seen []string
@@ -142,7 +142,7 @@ func TestAttributesFromTheStart(t *testing.T) {
 
 func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := spec()
 	s.Task.Setup, s.Task.Verifier = nil, rollout.Verifier{}
 	sum := w.run(t, s)
@@ -153,7 +153,7 @@ func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {
 
 func TestInvalidSpecFailsTheWorkflow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := spec()
 	s.Task.Instruction = ""
 	w.env.ExecuteWorkflow(workflows.RolloutWorkflow, s)
@@ -168,7 +168,7 @@ func TestOutcomesOfTheAgent(t *testing.T) {
 	for _, outcome := range []rollout.Outcome{rollout.Completed, rollout.AgentFailed, rollout.AgentTimeout, rollout.BudgetExhausted, rollout.Aborted} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 				return &activities.AgentResult{Outcome: outcome, ExitCode: 7, Error: "why"}, nil
 			}
@@ -184,7 +184,7 @@ func TestOutcomesOfTheAgent(t *testing.T) {
 
 func TestSetupFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.prepare = fail(9, fault.SetupFailed, w.prepare)
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.SetupFailed, sum.Outcome)
@@ -196,7 +196,7 @@ func TestSetupFails(t *testing.T) {
 
 func TestVerifierFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
 		return activities.Grade{}, fault.New(fault.VerifierFailed, "nan")
 	}
@@ -214,7 +214,7 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 		{Agent: 2 * time.Hour, Call: time.Hour, Rollout: 24 * time.Hour},
 		{Agent: 10 * time.Second, Call: time.Second},
 	} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		var took time.Duration
 		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 			info := activity.GetInfo(ctx)
@@ -231,7 +231,7 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 // RunVerifier also saves and restores the workspace, and may run twice. Its deadline therefore exceeds the verifier's time limit.
 func TestDeadlineOfTheVerifier(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	var took time.Duration
 	w.verify = func(ctx context.Context, _ activities.VerifyInput) (activities.Grade, error) {
 		info := activity.GetInfo(ctx)
@@ -247,7 +247,7 @@ func TestDeadlineOfTheVerifier(t *testing.T) {
 func TestSolutionGoesToTheOracleOnly(t *testing.T) {
 	t.Parallel()
 	for agent, want := range map[string][]string{rollout.AgentOracle: {"solve"}, rollout.AgentOpencode: nil, rollout.AgentNop: nil} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		var got *activities.AgentInput
 		ends := w.agent
 		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {

@@ -25,7 +25,7 @@ func (u *update) Reject(err error)          { u.err = failure.FromTemporal(err) 
 func (u *update) Complete(_ any, err error) { u.done, u.err = true, err }
 
 // scoreAt sends a score after the given time on the workflow's clock.
-func (w *world) scoreAt(after time.Duration, score float64) *update {
+func (w *testEnv) scoreAt(after time.Duration, score float64) *update {
 	u := &update{}
 	w.env.RegisterDelayedCallback(func() {
 		w.env.UpdateWorkflow(rollout.UpdateScore, fmt.Sprint(after), u, rollout.Score{Score: score})
@@ -34,9 +34,9 @@ func (w *world) scoreAt(after time.Duration, score float64) *update {
 }
 
 // scored returns a rollout that a client grades. Its agent runs for 10 min.
-func scored(t *testing.T) (*world, rollout.Spec) {
+func scored(t *testing.T) (*testEnv, rollout.Spec) {
 	t.Helper()
-	w, s := newWorld(t), spec()
+	w, s := newTestEnv(t), spec()
 	external(&s)
 	s.Limits.Verifier = time.Hour
 	w.agentTime, w.holdTime = 10*time.Minute, 2*time.Hour
@@ -99,7 +99,7 @@ func TestAbortWhileScoring(t *testing.T) {
 // An episode whose sandbox is lost gets no further attempt, because its steps cannot be repeated.
 func TestEpisodeHasOneAttempt(t *testing.T) {
 	t.Parallel()
-	w, s := newWorld(t), spec()
+	w, s := newTestEnv(t), spec()
 	interactive(&s)
 	agents := 0
 	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {

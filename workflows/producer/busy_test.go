@@ -52,7 +52,7 @@ func TestEndpointIsBusy(t *testing.T) {
 	for _, size := range []int{4, 8, 16} {
 		t.Run(fmt.Sprint("group size ", size), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			const places = 32
 			begun := w.env.Now()
 			e := endpoint{free: slices.Repeat([]time.Time{begun}, places)}

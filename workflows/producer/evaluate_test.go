@@ -15,7 +15,7 @@ func TestEvaluations(t *testing.T) {
 	for name, instead := range map[string]bool{"beside": false, "instead": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestEnv(t)
 			tr := &trainer{batch: 8, takes: time.Minute}
 			tr.attach(w)
 			mixed := false
@@ -49,7 +49,7 @@ func TestEvaluations(t *testing.T) {
 }
 
 // evaluating reports whether rollouts of an evaluation are running.
-func evaluating(w *world, now time.Time) bool {
+func evaluating(w *testEnv, now time.Time) bool {
 	for _, id := range w.groups {
 		if strings.HasPrefix(id, "p-e") && w.ended[id].ID == "" {
 			return true

@@ -14,7 +14,7 @@ import (
 )
 
 // handOn runs a producer until it continues as new because its history is long, and returns the spec of the next run.
-func handOn(t *testing.T, w *world, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
+func handOn(t *testing.T, w *testEnv, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
 	t.Helper()
 	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
 	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
@@ -29,7 +29,7 @@ func handOn(t *testing.T, w *world, p rollout.ProducerSpec, after time.Duration)
 // A producer continues as new with its complete state. Its groups report to the next run. Groups whose report was lost are looked up.
 func TestContinuesAsNew(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newTestEnv(t)
 	first.end = func(string) (rollout.Summary, time.Duration) { return done(1), time.Minute }
 	seed := uint64(5)
 	p := spec(10, 2, 6)
@@ -39,7 +39,7 @@ func TestContinuesAsNew(t *testing.T) {
 	require.NotEmpty(t, running)
 	require.Equal(t, int64(len(first.delivered)+len(handed.From.Outbox)+len(running)), handed.From.Counts.Started)
 
-	second := newWorld(t)
+	second := newTestEnv(t)
 	ended := func(id string) rollout.GroupReport {
 		return rollout.GroupReport{GroupID: id, Outcome: rollout.GroupComplete, Rewards: []float64{1, 1}}
 	}
@@ -66,7 +66,7 @@ func TestContinuesAsNew(t *testing.T) {
 // A delivery in progress ends before the next run delivers again. An abort carries over to the next run.
 func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 	t.Parallel()
-	first := newWorld(t)
+	first := newTestEnv(t)
 	deliveries := 0
 	first.delivery = func(rollout.DeliverySpec) (rollout.Delivery, error) {
 		deliveries++
@@ -75,12 +75,12 @@ func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 	handed := handOn(t, first, spec(3, 2, 100), time.Hour)
 	require.NotZero(t, deliveries)
 	require.Len(t, handed.From.Outbox, 3)
-	second := newWorld(t)
+	second := newTestEnv(t)
 	s := second.run(t, handed)
 	require.Len(t, second.delivered, 3)
 	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
 
-	third := newWorld(t)
+	third := newTestEnv(t)
 	third.delivery = first.delivery
 	handed.From.Phase, handed.From.Error = rollout.ProducerAborting, "enough"
 	handed.From.Running = []rollout.RunningGroup{{ID: "p-9", Left: 1}}

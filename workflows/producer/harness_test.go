@@ -27,8 +27,8 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// world is a producer in the SDK's test environment, which skips time. Groups are real; rollouts and the sink are fake.
-type world struct {
+// testEnv is a producer in the SDK's test environment, which skips time. Groups are real; rollouts and the sink are fake.
+type testEnv struct {
 	env  *testsuite.TestWorkflowEnvironment
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -49,11 +49,11 @@ type world struct {
 	ended     map[string]rollout.GroupState
 }
 
-func newWorld(t *testing.T) *world {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	w := &world{env: suite.NewTestWorkflowEnvironment(), rand: rand.New(rand.NewPCG(1, 2)), ended: map[string]rollout.GroupState{}}
+	w := &testEnv{env: suite.NewTestWorkflowEnvironment(), rand: rand.New(rand.NewPCG(1, 2)), ended: map[string]rollout.GroupState{}}
 	w.env.SetTestTimeout(10 * time.Minute) // bounds in real time; the machine may be busy
 	w.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: rollout.ProducerWorkflowID("p"), TaskQueue: rollout.TaskQueue})
@@ -70,10 +70,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// registry registers all workflows except RolloutWorkflow, which the world replaces.
+// registry registers all workflows except RolloutWorkflow, which testEnv replaces.
 type registry struct {
 	*testsuite.TestWorkflowEnvironment
-	w *world
+	w *testEnv
 }
 
 func (r registry) RegisterWorkflowWithOptions(f any, o workflow.RegisterOptions) {
@@ -83,7 +83,7 @@ func (r registry) RegisterWorkflowWithOptions(f any, o workflow.RegisterOptions)
 	r.TestWorkflowEnvironment.RegisterWorkflowWithOptions(f, o)
 }
 
-func (w *world) mock() {
+func (w *testEnv) mock() {
 	w.env.OnActivity("LoadTask", mock.Anything, mock.Anything).Return(func(_ context.Context, ref rollout.TaskRef) (rollout.Spec, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *world) mock() {
 }
 
 // rollout replaces RolloutWorkflow, which other tests run.
-func (w *world) rollout(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
+func (w *testEnv) rollout(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	w.mu.Lock()
 	if !slices.Contains(w.groups, spec.GroupID) {
 		w.groups = append(w.groups, spec.GroupID)
@@ -184,7 +184,7 @@ func spec(tasks, groupSize, concurrency int) rollout.ProducerSpec {
 	}
 }
 
-func (w *world) run(t *testing.T, p rollout.ProducerSpec) rollout.ProducerState {
+func (w *testEnv) run(t *testing.T, p rollout.ProducerSpec) rollout.ProducerState {
 	t.Helper()
 	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
 	require.True(t, w.env.IsWorkflowCompleted())
@@ -197,7 +197,7 @@ func (w *world) run(t *testing.T, p rollout.ProducerSpec) rollout.ProducerState 
 	return s
 }
 
-func (w *world) query(t *testing.T) rollout.ProducerState {
+func (w *testEnv) query(t *testing.T) rollout.ProducerState {
 	t.Helper()
 	value, err := w.env.QueryWorkflow(rollout.QueryState)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	p := spec(10, 4, 8)
 	seed := uint64(3)
 	p.Epochs, p.Shuffle, p.SealedKey = 2, &seed, "sealed"
@@ -37,14 +37,14 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 
 func TestInvalidProducer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, rollout.ProducerSpec{ID: "p"})
 	require.ErrorContains(t, w.env.GetWorkflowError(), "group_size")
 }
 
 func TestConcurrencyBoundsRollouts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	most := 0
 	w.end = func(string) (rollout.Summary, time.Duration) {
 		return done(1), time.Duration(1+w.rand.IntN(100)) * time.Second
@@ -61,7 +61,7 @@ func TestConcurrencyBoundsRollouts(t *testing.T) {
 // Groups without usable data are counted by reason and never delivered.
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.end = func(id string) (rollout.Summary, time.Duration) {
 		switch {
 		case id[:3] == "p-0": // equal scores
@@ -109,7 +109,7 @@ func TestFilters(t *testing.T) {
 // A group whose rollouts were all lost to infrastructure failures runs again under another id, a bounded number of times.
 func TestLostGroupsRunAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.end = func(id string) (rollout.Summary, time.Duration) {
 		if id[:4] == "p-1-" || id[:3] == "p-2" {
 			return lost(), time.Second
@@ -127,7 +127,7 @@ func TestLostGroupsRunAgain(t *testing.T) {
 
 func TestPauseResumeStopAndBounds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.end = func(string) (rollout.Summary, time.Duration) { return done(float64(w.rand.IntN(2))), time.Minute }
 	yes, no, ten := true, false, 10
 	var paused, resumed rollout.ProducerState
@@ -153,11 +153,11 @@ func TestPauseResumeStopAndBounds(t *testing.T) {
 
 func TestProducerIsAborted(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*world){
-		"enough":                     func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
-		"the workflow was cancelled": func(w *world) { w.env.CancelWorkflow() },
+	for name, end := range map[string]func(*testEnv){
+		"enough":                     func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
+		"the workflow was cancelled": func(w *testEnv) { w.env.CancelWorkflow() },
 	} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		w.end = func(string) (rollout.Summary, time.Duration) { return done(1), 24 * time.Hour }
 		w.env.RegisterDelayedCallback(func() { end(w) }, time.Hour)
 		s := w.run(t, spec(10, 2, 6))

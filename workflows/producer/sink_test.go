@@ -13,7 +13,7 @@ import (
 
 // trainer takes a batch as soon as one is complete and needs the time takes for each.
 type trainer struct {
-	w             *world
+	w             *testEnv
 	batch, queued int
 	step          int
 	takes         time.Duration
@@ -22,7 +22,7 @@ type trainer struct {
 	holds         bool // the sink also counts the batch of the running step as queued
 }
 
-func (tr *trainer) attach(w *world) {
+func (tr *trainer) attach(w *testEnv) {
 	tr.w = w
 	tr.free = w.env.Now()
 	w.status = func() (delivery.Status, error) {
@@ -61,7 +61,7 @@ func maxTime(a, b time.Time) time.Time {
 // A slow trainer's queue never exceeds the off-policy bound, and no group is discarded because of the bound.
 func TestOffpolicyBound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	tr := &trainer{batch: 16, takes: 10 * time.Minute}
 	tr.attach(w)
 	p := spec(50, 4, 64)
@@ -75,7 +75,7 @@ func TestOffpolicyBound(t *testing.T) {
 func TestTotalSteps(t *testing.T) {
 	t.Parallel()
 	for _, holds := range []bool{false, true} {
-		w := newWorld(t)
+		w := newTestEnv(t)
 		tr := &trainer{batch: 8, takes: time.Minute, holds: holds}
 		tr.attach(w)
 		p := spec(5, 4, 8)
@@ -89,7 +89,7 @@ func TestTotalSteps(t *testing.T) {
 // A filtered group is followed by another one, because the steps need its rollouts.
 func TestTotalStepsWithFilteredGroups(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.end = func(id string) (rollout.Summary, time.Duration) {
 		if id[:3] == "p-1" {
 			return done(0), time.Second
@@ -107,7 +107,7 @@ func TestTotalStepsWithFilteredGroups(t *testing.T) {
 // A trainer that has not started or is unavailable for hours delays starts. Nothing is lost.
 func TestTrainerIsAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	begun := w.env.Now()
 	ready := w.status
 	w.status = func() (delivery.Status, error) {
@@ -139,7 +139,7 @@ func TestTrainerIsAway(t *testing.T) {
 // A sink that reports its room gets no more groups than it has room for.
 func TestRoomOfTheSink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	taken, most := 0, 0
 	begun := w.env.Now()
 	w.status = func() (delivery.Status, error) {
@@ -160,7 +160,7 @@ func TestRoomOfTheSink(t *testing.T) {
 // not exist is not repeated.
 func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	var tries []time.Time
 	deliver := w.delivery
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
@@ -186,12 +186,12 @@ func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 // The sink is closed once. A producer completes even if its sink cannot be closed for some minutes.
 func TestSinkIsClosed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestEnv(t)
 	s := w.run(t, spec(3, 2, 4))
 	require.Equal(t, 1, w.closed)
 	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
 
-	w = newWorld(t)
+	w = newTestEnv(t)
 	w.closing = func() error {
 		w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "too late"})
 		return errAway
