@@ -28,18 +28,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// cutter is a proxy between a sink and its trainer. It cuts the reply to the next send after the trainer has received the group.
-type cutter struct {
+// cuttingProxy is a proxy between a sink and its trainer. It cuts the reply to the next send after the trainer has received the group.
+type cuttingProxy struct {
 	*httptest.Server
 	cut atomic.Bool
 }
 
-func cutterOf(t *testing.T, target string) *cutter {
+func newCuttingProxy(t *testing.T, target string) *cuttingProxy {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(u)
-	c := &cutter{}
+	c := &cuttingProxy{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && (r.URL.Path == "/scored_data" || r.URL.Path == "/queues/q/groups") && c.cut.Swap(false) {
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
@@ -125,7 +125,7 @@ func TestAtropos(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		atroposserver.Do(t, "GET", server.URL+"/reset_data", "")
 		begin(t, server.URL)
-		c, notes := cutterOf(t, server.URL), newNotes()
+		c, notes := newCuttingProxy(t, server.URL), newNotes()
 		var got []float64
 		return sinktest.Subject{
 			Sink:    atropos(c.URL, notes, discard()),
@@ -158,7 +158,7 @@ func TestOwn(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		at := ownServer(t)
 		begin(t, at)
-		c := cutterOf(t, at)
+		c := newCuttingProxy(t, at)
 		var got []float64
 		return sinktest.Subject{
 			Sink:    trainer.NewOwn(options(c.URL)),
@@ -193,7 +193,7 @@ func TestAtroposAtOurServer(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		at := ownServer(t)
 		begin(t, at)
-		c, notes := cutterOf(t, at), newNotes()
+		c, notes := newCuttingProxy(t, at), newNotes()
 		var got []float64
 		return sinktest.Subject{
 			Sink:    atropos(c.URL, notes, discard()),
@@ -211,7 +211,7 @@ func TestPull(t *testing.T) {
 	t.Parallel()
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		at := ownServer(t)
-		c := cutterOf(t, at)
+		c := newCuttingProxy(t, at)
 		return sinktest.Subject{
 			Sink:      trainer.NewPull(options(c.URL), "q", 100),
 			Restart:   func(*testing.T) delivery.Sink { return trainer.NewPull(options(c.URL), "q", 100) },
@@ -302,7 +302,7 @@ func TestUncertainDeliveryToAtropos(t *testing.T) {
 	t.Parallel()
 	server := atroposserver.Start(t)
 	begin(t, server.URL)
-	c := cutterOf(t, server.URL)
+	c := newCuttingProxy(t, server.URL)
 	var log bytes.Buffer
 	sink := atropos(c.URL, newNotes(), slog.New(slog.NewTextHandler(&log, nil)))
 	other := atropos(server.URL, newNotes(), discard())

@@ -84,7 +84,7 @@ func TestSpeedComparedWithAtropos(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_BESIDE") == "" {
 		t.Skip("measures only when ROLLOUTD_TEST_BESIDE is set")
 	}
-	ours := &mortal{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db"), immortal: true}
+	ours := &restartingServer{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db"), noSelfKill: true}
 	ours.start()
 	t.Cleanup(func() { ours.kill(); _ = ours.stdin.Close() })
 	theirs := atroposserver.Start(t)

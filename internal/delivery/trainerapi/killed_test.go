@@ -30,8 +30,8 @@ import (
 // fileVariable makes the test binary serve the queue in the named file until it is killed.
 const fileVariable = "ROLLOUTD_TEST_QUEUE"
 
-// immortalVariable keeps that server from killing itself.
-const immortalVariable = "ROLLOUTD_TEST_QUEUE_LIVES"
+// noSelfKillVariable keeps that server from killing itself.
+const noSelfKillVariable = "ROLLOUTD_TEST_QUEUE_LIVES"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(fileVariable); path != "" {
@@ -47,8 +47,8 @@ func serveUntilKilled(path string) {
 		os.Exit(1)
 	}
 	handler := trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)})
-	if os.Getenv(immortalVariable) == "" {
-		handler = dieUnanswered(handler)
+	if os.Getenv(noSelfKillVariable) == "" {
+		handler = killBeforeReply(handler)
 	}
 	srv := httptest.NewServer(handler)
 	fmt.Println(srv.URL)
@@ -56,9 +56,9 @@ func serveUntilKilled(path string) {
 	os.Exit(0)
 }
 
-// dieUnanswered kills the process once, after it has handled the 25th request and before it answers. The client cannot know the result
+// killBeforeReply kills the process once, after it has handled the 25th request and before it answers. The client cannot know the result
 // of this request.
-func dieUnanswered(next http.Handler) http.Handler {
+func killBeforeReply(next http.Handler) http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1) != 25 {
@@ -70,8 +70,8 @@ func dieUnanswered(next http.Handler) http.Handler {
 	})
 }
 
-// mortal is a server that is killed and restarted.
-type mortal struct {
+// restartingServer is a server that is killed and restarted.
+type restartingServer struct {
 	t     *testing.T
 	path  string
 	mu    sync.Mutex
@@ -81,11 +81,11 @@ type mortal struct {
 	dead  chan struct{} // closed when the process has ended
 	ticks chan struct{} // one for each request that was sent, answered or not
 
-	immortal bool // the server does not kill itself
+	noSelfKill bool // the server does not kill itself
 }
 
-// tick records that a request was sent. Ticks during a restart count as one.
-func (m *mortal) tick() {
+// requestSent records that a request was sent. Ticks during a restart count as one.
+func (m *restartingServer) requestSent() {
 	select {
 	case m.ticks <- struct{}{}:
 	default:
@@ -93,11 +93,11 @@ func (m *mortal) tick() {
 }
 
 // start starts a new server process on the file.
-func (m *mortal) start() {
+func (m *restartingServer) start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fileVariable+"="+m.path)
-	if m.immortal {
-		cmd.Env = append(cmd.Env, immortalVariable+"=1")
+	if m.noSelfKill {
+		cmd.Env = append(cmd.Env, noSelfKillVariable+"=1")
 	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -115,20 +115,20 @@ func (m *mortal) start() {
 }
 
 // restart kills the server at any point of its work and starts it again.
-func (m *mortal) restart() {
+func (m *restartingServer) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kill()
 	m.start()
 }
 
-func (m *mortal) kill() {
+func (m *restartingServer) kill() {
 	_ = m.cmd.Process.Kill() // an error means that it has ended
 	<-m.dead
 }
 
-// revive starts the server again if it is dead.
-func (m *mortal) revive() {
+// startIfDead starts the server again if it is dead.
+func (m *restartingServer) startIfDead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
@@ -138,14 +138,14 @@ func (m *mortal) revive() {
 	}
 }
 
-func (m *mortal) at() string {
+func (m *restartingServer) at() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.url
 }
 
 // until repeats a request until it is answered with 200.
-func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]byte, error) {
+func (m *restartingServer) until(ctx context.Context, method, path, body, key string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
 		req, err := http.NewRequestWithContext(ctx, method, m.at()+path, strings.NewReader(body))
@@ -153,7 +153,7 @@ func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]b
 			return nil, err
 		}
 		req.Header.Set("Idempotency-Key", key)
-		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.tick() }}))
+		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.requestSent() }}))
 		if resp, err := client.Do(req); err == nil {
 			text, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close() // the body was read
@@ -167,7 +167,7 @@ func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]b
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		m.revive()
+		m.startIfDead()
 	}
 }
 
@@ -178,7 +178,7 @@ func TestKilled(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("ROLLOUTD_TEST_GROUPS")); err == nil {
 		groups, kills = n, n/50
 	}
-	m := &mortal{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db")}
+	m := &restartingServer{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db")}
 	m.start()
 	t.Cleanup(func() { m.kill(); _ = m.stdin.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -212,7 +212,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func (m *mortal) send(ctx context.Context, groups int) error {
+func (m *restartingServer) send(ctx context.Context, groups int) error {
 	for mark := range groups {
 		if _, err := m.until(ctx, "POST", "/scored_data", groupOf(2, mark, ""), "key-"+strconv.Itoa(mark)); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (m *mortal) send(ctx context.Context, groups int) error {
 }
 
 // train takes batches until all groups are trained on. It remembers the last batch, as a trainer does in its checkpoint.
-func (m *mortal) train(ctx context.Context, groups int) (trained []int, err error) {
+func (m *restartingServer) train(ctx context.Context, groups int) (trained []int, err error) {
 	last := 0
 	for len(trained) < groups {
 		text, err := m.until(ctx, "GET", "/batch?ack=explicit", "", "")

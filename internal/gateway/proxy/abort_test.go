@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// half returns the first two fifths of the good reply.
-func half() string { return goodReply[:len(goodReply)*2/5] }
+// halfReply returns the first two fifths of the good reply.
+func halfReply() string { return goodReply[:len(goodReply)*2/5] }
 
 // The end of the rollout cancels calls at the engine at once. The received parts are kept, and the agent's session ends without an error.
 func TestEndCancelsCallsInFlight(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	stream, object := later(t, url, "s", streamed), later(t, url, "u", unary)
+	stream, object := startSend(t, url, "s", streamed), startSend(t, url, "u", unary)
 	await(t, hang.begun)
 	await(t, hang.begun)
 	require.Eventually(t, func() bool { // both replies have grown
@@ -77,7 +77,7 @@ func TestRepeatedEndIsSaved(t *testing.T) {
 
 func TestAgentDisconnects(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -95,9 +95,9 @@ func TestAgentDisconnects(t *testing.T) {
 
 func TestCloseDuringACall(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve)
-	got := later(t, h.open(t, h.route(e.URL)), "a", streamed)
+	got := startSend(t, h.open(t, h.route(e.URL)), "a", streamed)
 	await(t, hang.begun)
 	require.NoError(t, h.client.Close(t.Context(), "r1.1"))
 	await(t, hang.gone)
@@ -108,7 +108,7 @@ func TestCloseDuringACall(t *testing.T) {
 func TestEndDuringBackOff(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "15"))
-	got := later(t, h.open(t, h.route(e.URL)), "a", streamed)
+	got := startSend(t, h.open(t, h.route(e.URL)), "a", streamed)
 	require.Eventually(t, func() bool { return len(e.requests()) == 1 }, patience, 1e6)
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "x"))
 	require.Contains(t, await(t, got).body, `"finish_reason":"stop"`)

@@ -19,10 +19,10 @@ func bounded(b limits.Bounds) func(*proxy.Options) {
 	return func(o *proxy.Options) { o.Bounds = func(string) limits.Bounds { return b } }
 }
 
-// gated is an engine that answers one request each time the test permits it.
-type gated struct{ came, answer chan string }
+// gatedEngine is an engine that answers one request each time the test permits it.
+type gatedEngine struct{ came, answer chan string }
 
-func (g gated) serve(w http.ResponseWriter, r *http.Request) {
+func (g gatedEngine) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	g.came <- string(body)
 	select {
@@ -55,7 +55,7 @@ func (h *host) upstream(t *testing.T, name string, is func(gateway.UpstreamStatu
 // With one call at a time, rollouts take turns, and the calls of each rollout stay in order. The record has the time of waiting.
 func TestRolloutsTakeTurns(t *testing.T) {
 	t.Parallel()
-	g := gated{make(chan string, 8), make(chan string)}
+	g := gatedEngine{make(chan string, 8), make(chan string)}
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, g.serve)
 	urls := map[string]string{}
 	for _, id := range []string{"a", "b", "c"} {
@@ -65,7 +65,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	}
 	var replies []<-chan reply
 	for i, call := range []string{"a0", "a1", "a2", "a3", "b1", "c1", "b2"} {
-		replies = append(replies, later(t, urls[call[:1]], call, fmt.Sprintf(`{"stream":true,"messages":[],"user":"%s"}`, call)))
+		replies = append(replies, startSend(t, urls[call[:1]], call, fmt.Sprintf(`{"stream":true,"messages":[],"user":"%s"}`, call)))
 		h.busy(t, "vllm", 1, i) // all but the first wait for admission, in this order
 	}
 	for _, want := range []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"} {
@@ -87,14 +87,14 @@ func TestRolloutsTakeTurns(t *testing.T) {
 func TestAdmissionWaitIsNotCallTime(t *testing.T) {
 	t.Parallel()
 	const budget = 3 * time.Second
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	first, second := h.route(e.URL), h.route(e.URL)
 	first.Model.Endpoint, second.Model.Endpoint = "vllm", "vllm"
 	second.ID, second.SandboxID, second.Limits.Call = "r2.1", "r2.1", budget
-	slow, url := later(t, h.open(t, first), "", streamed), h.open(t, second)
+	slow, url := startSend(t, h.open(t, first), "", streamed), h.open(t, second)
 	await(t, hang.begun)
-	waiting := later(t, url, "", streamed)
+	waiting := startSend(t, url, "", streamed)
 	h.queued(t, "vllm", 1)
 	since := time.Now()
 	require.Eventually(t, func() bool { return time.Since(since) > budget }, patience, 10*time.Millisecond)
@@ -107,14 +107,14 @@ func TestAdmissionWaitIsNotCallTime(t *testing.T) {
 
 func TestCanceledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)
 	r.Model.Endpoint, other.Model.Endpoint = "vllm", "vllm"
 	other.ID, other.SandboxID = "r2.1", "r2.1"
-	first, otherURL := later(t, h.open(t, r), "", streamed), h.open(t, other)
+	first, otherURL := startSend(t, h.open(t, r), "", streamed), h.open(t, other)
 	await(t, hang.begun)
-	gone := later(t, otherURL, "", streamed)
+	gone := startSend(t, otherURL, "", streamed)
 	h.queued(t, "vllm", 1)
 	require.NoError(t, h.client.End(t.Context(), other.ID, "by hand"))
 	require.Contains(t, await(t, gone).body, `"finish_reason":"stop"`)
@@ -134,7 +134,7 @@ func TestRate(t *testing.T) {
 	url, began := h.open(t, h.route(e.URL)), time.Now()
 	var all []<-chan reply
 	for range 6 {
-		all = append(all, later(t, url, "", streamed))
+		all = append(all, startSend(t, url, "", streamed))
 	}
 	for _, r := range all {
 		require.Equal(t, http.StatusOK, await(t, r).status)
@@ -149,13 +149,13 @@ func TestRetryAfterPausesTheUpstream(t *testing.T) {
 	r, other := h.route(e.URL), h.route(e.URL)
 	other.ID, other.SandboxID = "r2.1", "r2.1"
 	url, otherURL := h.open(t, r), h.open(t, other)
-	first := later(t, url, "", streamed)
+	first := startSend(t, url, "", streamed)
 	name := strings.TrimPrefix(e.URL, "http://")
 	require.Eventually(t, func() bool {
 		now, err := h.trainer.Upstream(t.Context(), name)
 		return err == nil && !now.HeldUntil.IsZero()
 	}, patience, time.Millisecond)
-	second := later(t, otherURL, "", streamed)
+	second := startSend(t, otherURL, "", streamed)
 	h.queued(t, name, 1)
 	require.Len(t, e.requests(), 1)
 	require.Equal(t, goodReply, await(t, second).body)

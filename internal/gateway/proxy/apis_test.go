@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// spoken is a call in one of the APIs with the engine's reply.
-type spoken struct {
+// apiCall is a call in one of the APIs with the engine's reply.
+type apiCall struct {
 	api, ask, stream string // ask is without "stream"
 	finish           string
 	said             string // a part of the reply as one object
@@ -25,8 +25,8 @@ const (
 	responseMessages = `"input_messages":[{"message":"<user>hi","tokens":[1,2,3],"type":"raw_message_tokens"}],"output_messages":[{"message":"Hel","tokens":[10],"type":"raw_message_tokens"},{"message":"lo","tokens":[11],"type":"raw_message_tokens"}]`
 )
 
-func apis() []spoken {
-	return []spoken{
+func apis() []apiCall {
+	return []apiCall{
 		{
 			api: "chat/completions", ask: `{"model":"m","messages":[{"role":"user","content":"hi"}]`, finish: "stop", said: `"content":"Hello"`,
 			usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2}, refusal: `{"error":{"message":`,
@@ -92,7 +92,7 @@ data: {"type":"message_stop"}
 }
 
 // call sends a call in an API.
-func (s spoken) call(ctx context.Context, url, callID string, stream bool, headers ...string) reply {
+func (s apiCall) call(ctx context.Context, url, callID string, stream bool, headers ...string) reply {
 	body := s.ask + "}"
 	if stream {
 		body = s.ask + `,"stream":true,"stream_options":{"include_usage":true}}`

@@ -54,13 +54,13 @@ func TestBudgets(t *testing.T) {
 // Calls in progress count, so that concurrent calls cannot exceed the budget together. Titles are not turns.
 func TestTurnsBudgetCountsCallsInFlight(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	h, hang := newHost(t), newHanging(halfReply(), goodReply[len(halfReply()):])
 	e := newEngine(t, says(goodReply), hang.serve)
 	r := h.route(e.URL)
 	r.Limits.Turns = 1
 	url := h.open(t, r)
 	require.Equal(t, 200, send(t.Context(), url, "", `{"messages":[{"role":"system","content":"You are a title generator."}]}`).status)
-	first := later(t, url, "", streamed)
+	first := startSend(t, url, "", streamed)
 	await(t, hang.begun)
 	require.NotEqual(t, goodReply, send(t.Context(), url, "", streamed).body)
 	close(hang.release)

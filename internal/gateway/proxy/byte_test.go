@@ -20,9 +20,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// mortal writes a limited number of bytes. At the last byte it acts as if its process was killed: the writing goroutine exits, and nothing
+// limitedDisk writes a limited number of bytes. At the last byte it acts as if its process was killed: the writing goroutine exits, and nothing
 // more is written. A kill does not lose written bytes, so Sync does nothing.
-type mortal struct {
+type limitedDisk struct {
 	died chan struct{}
 
 	mu      sync.Mutex
@@ -30,13 +30,13 @@ type mortal struct {
 	written int
 }
 
-func newMortal(left int) *mortal { return &mortal{died: make(chan struct{}), left: left} }
+func newLimitedDisk(left int) *limitedDisk { return &limitedDisk{died: make(chan struct{}), left: left} }
 
-func (m *mortal) options() trace.Options {
+func (m *limitedDisk) options() trace.Options {
 	return trace.Options{Write: m.write, Sync: func(*os.File) error { return nil }}
 }
 
-func (m *mortal) write(f *os.File, parts [][]byte, at int64) error {
+func (m *limitedDisk) write(f *os.File, parts [][]byte, at int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []byte
@@ -72,8 +72,8 @@ func numbered(request string, n int64) string {
 	return fmt.Sprintf(`{"choices":[{"index":0,"message":{"content":"%d"},"finish_reason":"stop","token_ids":[%d]}],"prompt_token_ids":[1]}`, n, n)
 }
 
-// play gets a reply to every call of the session, restarts the gateway once more, and checks the records.
-func (d *doomed) play(t *testing.T) {
+// runSession gets a reply to every call of the session, restarts the gateway once more, and checks the records.
+func (d *crashingGateway) runSession(t *testing.T) {
 	t.Helper()
 	var replies []string
 	for i, body := range session() {
@@ -109,13 +109,13 @@ func TestKilledAtAnyByte(t *testing.T) {
 	r.Model.Name, r.Model.Logprobs, r.Model.TopLogprobs = "m", false, 0 // fewer bytes, so fewer subtests
 	h.open(t, r)
 	h.stop()
-	lives := newDoomed(t, h, math.MaxInt)
+	lives := newCrashingGateway(t, h, math.MaxInt)
 	disk := lives.disk
-	lives.play(t)
+	lives.runSession(t)
 	for n := range disk.written {
 		t.Run(fmt.Sprint(n+1), func(t *testing.T) {
 			t.Parallel()
-			newDoomed(t, h, n+1).play(t)
+			newCrashingGateway(t, h, n+1).runSession(t)
 		})
 	}
 }

@@ -43,7 +43,7 @@ func TestRecordIsDurableBeforeDelivery(t *testing.T) {
 		}
 	})
 	e := newEngine(t, says(goodReply))
-	got := later(t, h.open(t, h.route(e.URL)), "", streamed)
+	got := startSend(t, h.open(t, h.route(e.URL)), "", streamed)
 	await(t, syncing)
 	select {
 	case <-got:

@@ -48,27 +48,27 @@ func (s socket) client() *http.Client {
 	}}
 }
 
-// doomed is a gateway whose disk may fail, and the sandbox's side, which repeats each call until it gets a reply.
-type doomed struct {
+// crashingGateway is a gateway whose disk may fail, and the sandbox's side, which repeats each call until it gets a reply.
+type crashingGateway struct {
 	options proxy.Options
-	disk    *mortal
+	disk    *limitedDisk
 	channel socket
 	server  *proxy.Server
 	stop    func()
 }
 
-// newDoomed starts a gateway on a copy of a host's folder. Its disk fails after the given number of bytes.
-func newDoomed(t *testing.T, of *host, bytes int) *doomed {
+// newCrashingGateway starts a gateway on a copy of a host's folder. Its disk fails after the given number of bytes.
+func newCrashingGateway(t *testing.T, of *host, bytes int) *crashingGateway {
 	t.Helper()
-	d := &doomed{options: of.options}
+	d := &crashingGateway{options: of.options}
 	d.options.Dir = filepath.Join(t.TempDir(), "gateway")
 	d.options.Hold = time.Millisecond
 	require.NoError(t, os.CopyFS(d.options.Dir, os.DirFS(of.dir)))
-	d.start(t, newMortal(bytes))
+	d.start(t, newLimitedDisk(bytes))
 	return d
 }
 
-func (d *doomed) start(t *testing.T, disk *mortal) {
+func (d *crashingGateway) start(t *testing.T, disk *limitedDisk) {
 	t.Helper()
 	d.disk, d.channel = disk, socket{filepath.Join(d.options.Dir, "s"), make(chan struct{})}
 	d.options.Dialer, d.options.Trace = d.channel, disk.options()
@@ -87,14 +87,14 @@ func (d *doomed) start(t *testing.T, disk *mortal) {
 }
 
 // restart starts the gateway again with a disk that does not fail.
-func (d *doomed) restart(t *testing.T) {
+func (d *crashingGateway) restart(t *testing.T) {
 	t.Helper()
 	d.stop()
-	d.start(t, newMortal(math.MaxInt))
+	d.start(t, newLimitedDisk(math.MaxInt))
 }
 
 // ask makes one call. A call can fail only because of the gateway's death, and is then repeated.
-func (d *doomed) ask(t *testing.T, id, body string) string {
+func (d *crashingGateway) ask(t *testing.T, id, body string) string {
 	t.Helper()
 	got := make(chan reply, 1)
 	client := d.channel.client()

@@ -87,7 +87,7 @@ func TestForeignFailuresAreNotTheEndpoints(t *testing.T) {
 	r := h.route(e.URL)
 	r.Origin, r.Model.Endpoint = "agent.1", "vllm"
 	url := h.open(t, r)
-	call := later(t, url, "", streamed, wire.OriginHeader, "shell")
+	call := startSend(t, url, "", streamed, wire.OriginHeader, "shell")
 	require.Eventually(t, func() bool { return len(e.requests()) > 4 }, patience, pollStep)
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
@@ -128,7 +128,7 @@ func TestEveryCallCountsForTheBudget(t *testing.T) {
 // The reply to an agent that hangs up was sampled, so the call counts.
 func TestAbandonedCallsCount(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve)
 	r := h.route(e.URL)
 	r.Limits.Turns = 2

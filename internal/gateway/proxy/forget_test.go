@@ -177,9 +177,9 @@ func TestUpstreamIsKeptUntilItIsIdle(t *testing.T) {
 // A call in progress at an address is not forgotten while other rollouts at this address start and end, so that a drain waits for it.
 func TestUpstreamWithACallIsKept(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, hang.serve)
-	got := later(t, h.open(t, h.route(e.URL)), "", streamed)
+	got := startSend(t, h.open(t, h.route(e.URL)), "", streamed)
 	await(t, hang.begun)
 	address := strings.TrimPrefix(e.URL, "http://")
 	var busy sync.WaitGroup

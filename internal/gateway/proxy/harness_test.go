@@ -227,8 +227,8 @@ func sendBy(ctx context.Context, agent *http.Client, url, callID, body string, h
 	return reply{status: res.StatusCode, header: res.Header, body: string(b), err: err}
 }
 
-// later makes a call in a goroutine.
-func later(t *testing.T, url, callID, body string, headers ...string) <-chan reply {
+// startSend makes a call in a goroutine.
+func startSend(t *testing.T, url, callID, body string, headers ...string) <-chan reply {
 	t.Helper()
 	out := make(chan reply, 1)
 	go func() { out <- send(t.Context(), url, callID, body, headers...) }()

@@ -22,8 +22,8 @@ import (
 
 const title = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
 
-// holds waits until the route holds calls back and has held them for at least d.
-func (h *host) holds(t *testing.T, d time.Duration) {
+// waitUntilHeld waits until the route holds calls back and has held them for at least d.
+func (h *host) waitUntilHeld(t *testing.T, d time.Duration) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		s := h.status(t, "r1.1")
@@ -42,7 +42,7 @@ func TestHeldWhilePaused(t *testing.T) {
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, own...).status)
 	pause, resume := h.pauses(t)
 	pause()
-	others := []<-chan reply{later(t, url, "", streamed, wire.OriginHeader, "shell"), later(t, url, "", title, own...)}
+	others := []<-chan reply{startSend(t, url, "", streamed, wire.OriginHeader, "shell"), startSend(t, url, "", title, own...)}
 	h.queued(t, "vllm", 2)
 	time.Sleep(300 * time.Millisecond)
 	s := h.status(t, r.ID)
@@ -50,8 +50,8 @@ func TestHeldWhilePaused(t *testing.T) {
 	require.Zero(t, s.Held, "nothing that the agent waits for")
 
 	began := time.Now()
-	calls := append(others, later(t, url, "", streamed, own...), later(t, url, "", streamed, own...), later(t, url, "", streamed, own...))
-	h.holds(t, 500*time.Millisecond)
+	calls := append(others, startSend(t, url, "", streamed, own...), startSend(t, url, "", streamed, own...), startSend(t, url, "", streamed, own...))
+	h.waitUntilHeld(t, 500*time.Millisecond)
 	resume()
 	for _, call := range calls {
 		require.Equal(t, 200, await(t, call).status)
@@ -72,17 +72,17 @@ func TestHeldWhilePaused(t *testing.T) {
 // The time that a drain costs a call counts as held: the time of the upstream request that the drain ended, and the pause.
 func TestHeldByADrain(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), "")
+	hang := newHanging(halfReply(), "")
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
-	got := later(t, h.open(t, r), "", streamed)
+	got := startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
 	time.Sleep(500 * time.Millisecond)
 	require.Zero(t, h.status(t, r.ID).Held, "the endpoint works on it")
 	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
 	require.NoError(t, err)
-	h.holds(t, 500*time.Millisecond)
+	h.waitUntilHeld(t, 500*time.Millisecond)
 	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 	require.Equal(t, goodReply, await(t, got).body)
@@ -101,9 +101,9 @@ func TestHeldByAnEndpointThatFails(t *testing.T) {
 	held := h.status(t, r.ID).Held
 	require.GreaterOrEqual(t, held, 500*time.Millisecond)
 
-	calls := []<-chan reply{later(t, url, "", streamed)}
+	calls := []<-chan reply{startSend(t, url, "", streamed)}
 	await(t, hang.begun)
-	calls = append(calls, later(t, url, "", streamed))
+	calls = append(calls, startSend(t, url, "", streamed))
 	h.queued(t, e.Listener.Addr().String(), 1)
 	time.Sleep(300 * time.Millisecond)
 	require.False(t, h.status(t, r.ID).Holding)
@@ -178,7 +178,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 		holds bool
 	}{
 		"calls are held back": {answers(503, "{}", "Retry-After", "60"), true},
-		"a call is under way": {newHanging(half(), "").serve, false},
+		"a call is under way": {newHanging(halfReply(), "").serve, false},
 		"none is":             {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 			m := startGateway(t, c.step)
 			calls, least := 0, away
 			if c.step != nil {
-				_ = later(t, m.url, "b", streamed)
+				_ = startSend(t, m.url, "b", streamed)
 				require.Eventually(t, func() bool {
 					s := m.status(t)
 					return s.InFlight == 1 && s.Holding == c.holds
@@ -234,11 +234,11 @@ func stopped(pid int) bool {
 // A gateway that stops during a call loses the call's work, as a killed gateway does.
 func TestHeldByAGatewayThatStops(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), "")
+	hang := newHanging(halfReply(), "")
 	h := newHost(t)
 	r := h.route(newEngine(t, hang.serve).URL)
 	asked := time.Now()
-	_ = later(t, h.open(t, r), "", streamed)
+	_ = startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
 	seen := time.Now()
 	time.Sleep(500 * time.Millisecond)

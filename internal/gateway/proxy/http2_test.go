@@ -20,7 +20,7 @@ func TestOverHTTP2(t *testing.T) {
 	agent := &http.Client{Transport: transport}
 	defer agent.CloseIdleConnections()
 
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, says(goodReply), hang.serve, hang.serve, says(goodReply))
 	url := h.open(t, h.route(e.URL))
 	require.Equal(t, goodReply, sendBy(t.Context(), agent, url, "whole", streamed).body)

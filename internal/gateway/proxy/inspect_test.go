@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// plays returns an engine that plays one script for any conversation.
-func plays(t *testing.T, o scripted.Options) *engine {
+// scriptedEngine returns an engine that plays one script for any conversation.
+func scriptedEngine(t *testing.T, o scripted.Options) *engine {
 	t.Helper()
 	o.Scripts = scripted.Scripts{{Name: "any", Turns: []scripted.Turn{{Text: "Hello there."}}}}
 	return newEngine(t, scripted.New(o).ServeHTTP)
@@ -39,7 +39,7 @@ func TestInspect(t *testing.T) {
 	atOne := (&rollout.Sampling{Temperature: ptr(1.0)}).ForTraining()
 	refuses := func(o scripted.Options, has string) func(t *testing.T) *engine {
 		return func(t *testing.T) *engine {
-			e := plays(t, o)
+			e := scriptedEngine(t, o)
 			next := e.steps[0]
 			e.steps[0] = func(w http.ResponseWriter, r *http.Request) {
 				body := new(bytes.Buffer)
@@ -56,7 +56,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	playing := func(o scripted.Options) func(t *testing.T) *engine {
-		return func(t *testing.T) *engine { return plays(t, o) }
+		return func(t *testing.T) *engine { return scriptedEngine(t, o) }
 	}
 	for name, tc := range map[string]struct {
 		engine   func(t *testing.T) *engine
@@ -71,7 +71,7 @@ func TestInspect(t *testing.T) {
 		"raw, allowed": {engine: playing(scripted.Options{RawLogprobs: true}), options: func(o *proxy.Options) { o.RawLogprobs = true }, want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)}},
 		"names":        {engine: playing(scripted.Options{NamedIDs: true}), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}},
 		"names alone": {engine: func(t *testing.T) *engine {
-			e := plays(t, scripted.Options{NamedIDs: true})
+			e := scriptedEngine(t, scripted.Options{NamedIDs: true})
 			without(e, "/tokenize")
 			return e
 		}, want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "processed", ToolSupport: ptr(true)}, finding: "no_prompt_ids"},
@@ -121,7 +121,7 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(t), plays(t, scripted.Options{})
+			h, e := newHost(t), scriptedEngine(t, scripted.Options{})
 			r := h.route(e.URL)
 			url := h.open(t, r)
 			_, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
@@ -169,7 +169,7 @@ func TestInspectOfCompletions(t *testing.T) {
 // One probe serves all routes with the same endpoint and parameters. It is not counted as a call of any route.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), plays(t, scripted.Options{})
+	h, e := newHost(t), scriptedEngine(t, scripted.Options{})
 	for _, id := range []string{"r1.1", "r2.1"} {
 		r := h.route(e.URL)
 		r.ID, r.SandboxID = id, id
@@ -196,7 +196,7 @@ func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 // Turns with raw log probabilities are recorded but not trained on.
 func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), plays(t, scripted.Options{RawLogprobs: true})
+	h, e := newHost(t), scriptedEngine(t, scripted.Options{RawLogprobs: true})
 	r := h.route(e.URL)
 	url := h.open(t, r)
 	require.Equal(t, 200, send(t.Context(), url, "", unary).status)
@@ -213,7 +213,7 @@ func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
 // An engine that only names tokens by their ids suffices for training if it also tokenises prompts.
 func TestTokensNamedByTheirIDs(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), plays(t, scripted.Options{NamedIDs: true})
+	h, e := newHost(t), scriptedEngine(t, scripted.Options{NamedIDs: true})
 	url := h.open(t, h.route(e.URL))
 	require.Equal(t, 200, send(t.Context(), url, "", `{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`).status)
 	turn := h.turns(t, "r1.1")[0]

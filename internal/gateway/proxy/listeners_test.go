@@ -41,7 +41,7 @@ func TestEachListenerHasItsOwnToken(t *testing.T) {
 	for door, url := range doors {
 		for _, token := range []string{"", admin, trainer, configured, "dummy-of-the-agent", canary} {
 			for _, c := range calls {
-				status := knock(t, url, c.call, token)
+				status := requestStatus(t, url, c.call, token)
 				known := false
 				for _, own := range opens[door] {
 					known = known || token == own
@@ -61,7 +61,7 @@ func TestEachListenerHasItsOwnToken(t *testing.T) {
 	}
 }
 
-func knock(t *testing.T, url, call, token string) int {
+func requestStatus(t *testing.T, url, call, token string) int {
 	t.Helper()
 	method, path, _ := strings.Cut(call, " ")
 	req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(`{"for_s":0.001}`))

@@ -30,8 +30,8 @@ func begin(t *testing.T, url, body string) *http.Response {
 	return res
 }
 
-// untilEnd returns the part of the good reply before its last event with a choice.
-func untilEnd() string {
+// replyWithoutEnd returns the part of the good reply before its last event with a choice.
+func replyWithoutEnd() string {
 	return goodReply[:strings.LastIndex(goodReply, `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{`)]
 }
 
@@ -39,20 +39,20 @@ func untilEnd() string {
 func TestPassThrough(t *testing.T) {
 	t.Parallel()
 	recording, recorded := make(chan struct{}), make(chan struct{})
-	hang := newHanging(untilEnd(), goodReply[len(untilEnd()):])
+	hang := newHanging(replyWithoutEnd(), goodReply[len(replyWithoutEnd()):])
 	h := newHost(t, passThrough, syncing(recording, recorded))
 	res := begin(t, h.open(t, h.route(newEngine(t, hang.serve).URL)), streamed)
 	require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))
-	got := make([]byte, len(untilEnd()))
+	got := make([]byte, len(replyWithoutEnd()))
 	_, err := io.ReadFull(res.Body, got)
 	require.NoError(t, err)
-	require.Equal(t, untilEnd(), string(got))
+	require.Equal(t, replyWithoutEnd(), string(got))
 	close(hang.release)
 	rest := make(chan string, 1)
 	go func() { b, _ := io.ReadAll(res.Body); rest <- string(b) }()
 	await(t, recording)
 	close(recorded)
-	require.Equal(t, goodReply[len(untilEnd()):], await(t, rest))
+	require.Equal(t, goodReply[len(replyWithoutEnd()):], await(t, rest))
 	require.Eventually(t, func() bool { return h.turns(t, "r1.1")[0].Delivered }, patience, time.Millisecond)
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
 }
@@ -63,7 +63,7 @@ func TestPassThroughOfEveryLineEnd(t *testing.T) {
 	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n", "CR": "\r"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reply, first := strings.ReplaceAll(goodReply, "\n", end), strings.ReplaceAll(": hello\n\n"+untilEnd(), "\n", end)
+			reply, first := strings.ReplaceAll(goodReply, "\n", end), strings.ReplaceAll(": hello\n\n"+replyWithoutEnd(), "\n", end)
 			hang := newHanging(first, reply[len(first)-len(": hello"+end+end):])
 			h := newHost(t, passThrough)
 			res := begin(t, h.open(t, h.route(newEngine(t, hang.serve).URL)), streamed)
@@ -113,11 +113,11 @@ func TestPassThroughRemovesTheGatewaysMembers(t *testing.T) {
 func TestPassThroughOfABrokenReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, passThrough)
-	e := newEngine(t, answers(503, ""), cutOff(""), cutOff(untilEnd()), says(goodReply))
+	e := newEngine(t, answers(503, ""), cutOff(""), cutOff(replyWithoutEnd()), says(goodReply))
 	got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
 	require.Equal(t, http.StatusOK, got.status)
 	require.NoError(t, got.err)
-	last, ok := strings.CutPrefix(got.body, untilEnd())
+	last, ok := strings.CutPrefix(got.body, replyWithoutEnd())
 	require.True(t, ok, got.body)
 	require.Contains(t, last, `data: {"error":{"message":"The model endpoint's reply broke off`)
 	require.NotContains(t, got.body, "[DONE]")
@@ -139,7 +139,7 @@ func TestPassThroughAfterARequestWithoutContent(t *testing.T) {
 	completed := newHost(t)
 	want := send(t.Context(), completed.open(t, completed.route(newEngine(t, says(goodReply)).URL)), "", ask).body
 
-	hang := newHanging(untilEnd(), goodReply[len(untilEnd()):])
+	hang := newHanging(replyWithoutEnd(), goodReply[len(replyWithoutEnd()):])
 	h := newHost(t, passThrough)
 	e := newEngine(t, cutOff(strings.Repeat(counts, 20)), hang.serve)
 	res := begin(t, h.open(t, h.route(e.URL)), ask)
@@ -178,7 +178,7 @@ func TestKeepAlive(t *testing.T) {
 				_, err = body.ReadString('\n')
 				require.NoError(t, err)
 			}
-			quiet, status := later(t, url, "", unary), http.StatusOK
+			quiet, status := startSend(t, url, "", unary), http.StatusOK
 			close(release)
 			rest, err := io.ReadAll(body)
 			require.NoError(t, err)

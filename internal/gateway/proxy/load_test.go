@@ -17,11 +17,11 @@ func TestAThousandStreamsInFlight(t *testing.T) {
 	var begun sync.WaitGroup
 	begun.Add(routes * each)
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
-		says(half())(w, r)
+		says(halfReply())(w, r)
 		_ = http.NewResponseController(w).Flush()
 		begun.Done()
 		begun.Wait() // until all requests are in progress
-		says(goodReply[len(half()):])(w, r)
+		says(goodReply[len(halfReply()):])(w, r)
 	})
 	agent := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: each}}
 	defer agent.CloseIdleConnections()

@@ -40,14 +40,14 @@ func child(dir string) error {
 		return err
 	}
 	srv, err := proxy.New(proxy.Options{
-		Dir: dir + "/gateway", Key: key, Egress: loopback(), Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}, Mark: childMark,
+		Dir: dir + "/gateway", Key: key, Egress: loopback(), Dialer: &channels{open: map[string]*httptest.Server{}, tell: printAddress}, Mark: childMark,
 	})
 	if err != nil {
 		return err
 	}
 	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	defer api.Close()
-	tell("admin", api.URL)
+	printAddress("admin", api.URL)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
@@ -56,4 +56,4 @@ func child(dir string) error {
 	return srv.Run(ctx)
 }
 
-func tell(what, url string) { fmt.Println(what, url) }
+func printAddress(what, url string) { fmt.Println(what, url) }

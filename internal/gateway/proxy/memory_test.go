@@ -171,10 +171,10 @@ func TestACallWaitsForMemory(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 72<<20, registry })
 	url := h.open(t, h.route(newEngine(t, hung.serve, says(whole)).URL))
-	first := later(t, url, "first", streamed)
+	first := startSend(t, url, "first", streamed)
 	await(t, hung.begun)
 	awaitLargeHeld(t, registry)
-	second := later(t, url, "second", streamed)
+	second := startSend(t, url, "second", streamed)
 	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 }, patience, time.Millisecond)
 	// The status has no trouble while an upstream request receives its first bytes.
 	require.Eventually(t, func() bool { return strings.Contains(h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib") }, patience, time.Millisecond)
@@ -201,10 +201,10 @@ func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 72<<20, registry })
 	url := h.open(t, h.route(newEngine(t, says(whole), hung.serve).URL))
 	require.Equal(t, whole, send(t.Context(), url, "first", streamed).body)
-	second := later(t, url, "second", streamed)
+	second := startSend(t, url, "second", streamed)
 	await(t, hung.begun)
 	awaitLargeHeld(t, registry)
-	again := later(t, url, "first", streamed)
+	again := startSend(t, url, "first", streamed)
 	select {
 	case got := <-again:
 		require.FailNow(t, "answered without memory", "%d %v", got.status, got.err)
@@ -250,8 +250,8 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 	require.False(t, turns[0].Train)
 }
 
-// unfinished sends about size bytes of a reply and then nothing more.
-func unfinished(size int) http.HandlerFunc {
+// unfinishedReply sends about size bytes of a reply and then nothing more.
+func unfinishedReply(size int) http.HandlerFunc {
 	text := large(size)
 	return func(w http.ResponseWriter, r *http.Request) {
 		says(text[:len(text)-200])(w, r)
@@ -268,12 +268,12 @@ func TestRouteLeavesMemoryForOthers(t *testing.T) {
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 96<<20, registry })
 	held := func() float64 { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") }
 	starved := func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 0 }
-	r := h.route(newEngine(t, unfinished(1<<20)).URL)
+	r := h.route(newEngine(t, unfinishedReply(1<<20)).URL)
 	r.ID, r.SandboxID = "hog.1", "hog.1"
 	url := h.open(t, r)
 	for n := 0; !starved(); n++ {
 		require.Less(t, n, 64, "one route may hold everything")
-		later(t, url, "", streamed)
+		startSend(t, url, "", streamed)
 		require.Eventually(t, func() bool { return starved() || held() >= float64((n+1)<<20) }, patience, time.Millisecond, "the gateway has read it")
 	}
 	require.Greater(t, held(), float64(8<<20))
@@ -290,11 +290,11 @@ func TestRouteLeavesMemoryForOthers(t *testing.T) {
 func TestNewRolloutsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Endpoints = 64<<20, []string{"vllm", "openai"} })
-	bad := newEngine(t, unfinished(600<<10))
+	bad := newEngine(t, unfinishedReply(600<<10))
 	for n := range 32 {
 		r := h.route(bad.URL)
 		r.ID, r.SandboxID, r.Model.Endpoint = fmt.Sprintf("hog%d.1", n), fmt.Sprintf("hog%d.1", n), "vllm"
-		later(t, h.open(t, r), "", streamed)
+		startSend(t, h.open(t, r), "", streamed)
 	}
 	var err error
 	require.Eventually(t, func() bool {

@@ -19,12 +19,12 @@ import (
 // A drain lets the call in progress end and holds the next one back. Resume releases it.
 func TestDrainAndResume(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
 	url := h.open(t, r)
-	first := later(t, url, "", streamed)
+	first := startSend(t, url, "", streamed)
 	await(t, hang.begun)
 
 	_, err := h.trainer.Drain(t.Context(), "vllm", 10*time.Minute, 10*time.Millisecond, false)
@@ -34,7 +34,7 @@ func TestDrainAndResume(t *testing.T) {
 	require.True(t, now.Paused, "and stays paused")
 	require.Equal(t, 1, now.InFlight)
 
-	second := later(t, url, "", streamed)
+	second := startSend(t, url, "", streamed)
 	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 2 }, patience, time.Millisecond)
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, first).body)
@@ -67,7 +67,7 @@ func TestPause(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, goodReply, send(t.Context(), otherURL, "", streamed).body)
 
-	held := later(t, url, "", streamed)
+	held := startSend(t, url, "", streamed)
 	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 1 }, patience, time.Millisecond)
 	require.NoError(t, h.client.End(t.Context(), r.ID, "by hand"))
 	require.Contains(t, await(t, held).body, `"finish_reason":"stop"`)
@@ -82,7 +82,7 @@ func TestServersUnderOneName(t *testing.T) {
 	h := newHost(t)
 	routes, engines, hangs := map[string]string{}, map[string]*engine{}, map[string]*hanging{}
 	open := func(id string, own bool) string {
-		hangs[id] = newHanging(half(), goodReply[len(half()):])
+		hangs[id] = newHanging(halfReply(), goodReply[len(halfReply()):])
 		engines[id] = newEngine(t, hangs[id].serve, says(goodReply))
 		r := h.route(engines[id].URL)
 		r.ID, r.SandboxID, r.Model.Endpoint, r.Model.Own = id+".1", id+".1", "vllm", own
@@ -92,7 +92,7 @@ func TestServersUnderOneName(t *testing.T) {
 	require.Equal(t, "vllm", open("a", false))
 	own := open("b", true)
 	require.Equal(t, "vllm@"+engines["b"].Listener.Addr().String(), own)
-	replies := []<-chan reply{later(t, routes["a"], "", streamed), later(t, routes["b"], "", streamed)}
+	replies := []<-chan reply{startSend(t, routes["a"], "", streamed), startSend(t, routes["b"], "", streamed)}
 	await(t, hangs["a"].begun)
 	await(t, hangs["b"].begun)
 
@@ -108,7 +108,7 @@ func TestServersUnderOneName(t *testing.T) {
 
 	late := open("c", true)
 	require.ErrorContains(t, h.client.Ready(t.Context(), late), "it is paused")
-	held := later(t, routes["c"], "", streamed)
+	held := startSend(t, routes["c"], "", streamed)
 	h.busy(t, "vllm", 0, 1)
 	close(hangs["c"].release)
 	_, err = h.trainer.Resume(t.Context(), "vllm", "")
@@ -134,11 +134,11 @@ func TestServersUnderOneName(t *testing.T) {
 // A drain with a short timeout ends the calls in progress. They are repeated after the pause, and the callers do not notice.
 func TestDrainThatEndsCalls(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), "")
+	hang := newHanging(halfReply(), "")
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
-	got := later(t, h.open(t, r), "", streamed)
+	got := startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
 	now, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
 	require.NoError(t, err)
@@ -160,10 +160,10 @@ func TestDrainThatEndsCalls(t *testing.T) {
 // A drain fails if its pause ends before the last call, because other calls have begun since.
 func TestDrainThatOutlastsItsPause(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	h, hang := newHost(t), newHanging(halfReply(), goodReply[len(halfReply()):])
 	r := h.route(newEngine(t, hang.serve).URL)
 	r.Model.Endpoint = "vllm"
-	got := later(t, h.open(t, r), "", streamed)
+	got := startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
 	drained := make(chan error, 1)
 	go func() {
@@ -216,7 +216,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 	t.Parallel()
 	named := strings.Replace(goodReply, `"choices"`, `"weight_version":"engine-1","choices"`, 1)
 	unlabelled := strings.Replace(goodReply, `"choices"`, `"weight_version":"default","choices"`, 1)
-	slow := newHanging(half(), goodReply[len(half()):])
+	slow := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), slow.serve, says(named), says(unlabelled), says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
@@ -229,7 +229,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 	send(t.Context(), url, "", streamed)
 	resume("step-1")
 	send(t.Context(), url, "", streamed)
-	under := later(t, url, "", streamed)
+	under := startSend(t, url, "", streamed)
 	await(t, slow.begun)
 	resume("step-2")
 	resume("")
@@ -256,10 +256,10 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 // If unnamed weights get a name during a call, the name does not apply to the whole call.
 func TestWeightsNamedDuringACall(t *testing.T) {
 	t.Parallel()
-	slow := newHanging(half(), goodReply[len(half()):])
+	slow := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, slow.serve)
 	r := h.route(e.URL)
-	under := later(t, h.open(t, r), "", streamed)
+	under := startSend(t, h.open(t, r), "", streamed)
 	await(t, slow.begun)
 	_, err := h.trainer.Resume(t.Context(), e.Listener.Addr().String(), "step-1")
 	require.NoError(t, err)
@@ -273,7 +273,7 @@ func TestStatusShowsAPause(t *testing.T) {
 	t.Parallel()
 	paused := func(s gateway.RouteStatus) bool { return strings.HasPrefix(s.Trouble, "it is paused, until ") }
 	well := func(s gateway.RouteStatus) bool { return s.Trouble == "" }
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h := newHost(t, bounded(limits.Bounds{Calls: 1}))
 	r := h.route(newEngine(t, hang.serve).URL)
 	r.Model.Endpoint = "vllm"
@@ -287,11 +287,11 @@ func TestStatusShowsAPause(t *testing.T) {
 		_, err := h.trainer.Resume(t.Context(), "vllm", "")
 		require.NoError(t, err)
 	}
-	calls := []<-chan reply{later(t, url, "", streamed)}
+	calls := []<-chan reply{startSend(t, url, "", streamed)}
 	await(t, hang.begun)
 	pause(time.Hour)
 	require.True(t, well(h.status(t, r.ID)), "the endpoint works on the only call")
-	calls = append(calls, later(t, url, "", streamed))
+	calls = append(calls, startSend(t, url, "", streamed))
 	statusOf(t, changes, paused)
 	resume()
 	statusOf(t, changes, well)
@@ -354,11 +354,11 @@ func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 		r := h.route(e.URL)
 		r.Model.Endpoint = "vllm"
 		url := h.open(t, r)
-		got := later(t, url, "", streamed)
+		got := startSend(t, url, "", streamed)
 		await(t, asked)
 		pause()
 		close(refuse)
-		h.holds(t, 300*time.Millisecond)
+		h.waitUntilHeld(t, 300*time.Millisecond)
 		require.Nil(t, h.status(t, r.ID).Failure)
 		require.Len(t, e.requests(), 1)
 		resume()
@@ -369,7 +369,7 @@ func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 // An endpoint is inspected after its pause, and again if a pause begins during the inspection. Replies from a pause are not evaluated.
 func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), plays(t, scripted.Options{})
+	h, e := newHost(t), scriptedEngine(t, scripted.Options{})
 	serve, hung := e.steps[0], newHanging("", "")
 	e.steps = []http.HandlerFunc{hung.serve, hung.serve, hung.serve, serve}
 	r := h.route(e.URL)
@@ -428,11 +428,11 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
 	url := h.open(t, r)
-	got := later(t, url, "", streamed)
+	got := startSend(t, url, "", streamed)
 	await(t, hang.begun)
 	pause()
 	close(hang.release)
-	h.holds(t, 300*time.Millisecond)
+	h.waitUntilHeld(t, 300*time.Millisecond)
 	require.Equal(t, 200, sizeOf(t, url).status)
 	require.Empty(t, questions)
 
@@ -440,7 +440,7 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	await(t, questions)
 	pause()
 	ids <- answers(404, "{}")
-	h.holds(t, h.status(t, r.ID).Held+300*time.Millisecond)
+	h.waitUntilHeld(t, h.status(t, r.ID).Held+300*time.Millisecond)
 	require.Empty(t, questions)
 	resume()
 	await(t, questions)

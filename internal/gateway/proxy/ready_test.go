@@ -19,7 +19,7 @@ import (
 // New rollouts wait while an upstream is paused, has too many waiting calls, or fails. Running rollouts continue.
 func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	t.Parallel()
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1, Queue: 1})), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
@@ -37,11 +37,11 @@ func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 
-	replies := []<-chan reply{later(t, url, "", streamed)}
+	replies := []<-chan reply{startSend(t, url, "", streamed)}
 	await(t, hang.begun)
 	for n := range 2 {
 		require.NoError(t, h.client.Ready(t.Context(), "vllm"))
-		replies = append(replies, later(t, url, "", streamed))
+		replies = append(replies, startSend(t, url, "", streamed))
 		h.queued(t, "vllm", n+1)
 	}
 	busy("2 calls wait for it")
@@ -87,7 +87,7 @@ func TestNewRolloutsWaitForAFailingUpstream(t *testing.T) {
 	r.Model.Endpoint = "vllm"
 	own := r.Model
 	own.Own = true
-	got := later(t, h.open(t, r), "", streamed)
+	got := startSend(t, h.open(t, r), "", streamed)
 	require.Eventually(t, func() bool { return fault.Is(h.client.Ready(t.Context(), "vllm"), fault.Exhausted) }, patience, time.Millisecond)
 	require.GreaterOrEqual(t, len(e.requests()), 3)
 	require.NoError(t, h.client.Ready(t.Context(), own.Upstream()), "a server of one's own under that name is another")

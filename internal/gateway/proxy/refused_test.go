@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw sends bytes to a sandbox's model channel and reads the response.
-func raw(t *testing.T, channel, request string) (int, string) {
+// sendRaw sends bytes to a sandbox's model channel and reads the response.
+func sendRaw(t *testing.T, channel, request string) (int, string) {
 	t.Helper()
 	u, err := url.Parse(channel)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestChannelReachesOnlyTheModel(t *testing.T) {
 		{"two lengths", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400},
 		{"a length and chunks", "POST /v1/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n", 404},
 	} {
-		status, body := raw(t, mine, tc.request)
+		status, body := sendRaw(t, mine, tc.request)
 		require.Equal(t, tc.status, status, "%s: %s", tc.name, body)
 	}
 	require.Len(t, other.requests(), 1, "its own call alone")

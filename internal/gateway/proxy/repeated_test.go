@@ -16,12 +16,12 @@ import (
 // Two concurrent requests with the same call id make one call.
 func TestConcurrentRequestsShareACall(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	h, hang := newHost(t), newHanging(halfReply(), goodReply[len(halfReply()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	one := later(t, url, "same", streamed)
+	one := startSend(t, url, "same", streamed)
 	await(t, hang.begun)
-	two := later(t, url, "same", streamed)
+	two := startSend(t, url, "same", streamed)
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, one).body)
 	require.Equal(t, goodReply, await(t, two).body)
@@ -52,13 +52,13 @@ func TestAnsweredCallIsReplayed(t *testing.T) {
 // A call continues when its channel breaks, and the repeated request joins it.
 func TestCallSurvivesABrokenChannel(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	h, hang := newHost(t), newHanging(halfReply(), goodReply[len(halfReply()):])
 	e := newEngine(t, hang.serve)
-	one := later(t, h.open(t, h.route(e.URL)), "same", streamed)
+	one := startSend(t, h.open(t, h.route(e.URL)), "same", streamed)
 	await(t, hang.begun)
 	h.channels.breakOff("r1.1")
 	require.Error(t, await(t, one).err)
-	two := later(t, h.channels.url(t, "r1.1"), "same", streamed)
+	two := startSend(t, h.channels.url(t, "r1.1"), "same", streamed)
 	select {
 	case <-hang.gone:
 		require.Fail(t, "the call was cancelled")
@@ -77,7 +77,7 @@ func TestCallSurvivesRepeatedBreaks(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Second
 	h := newHost(t, func(o *proxy.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
-	hang := newHanging(half(), goodReply[len(half()):])
+	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
 	for range 4 { // 1.2 times hold in total
@@ -115,9 +115,9 @@ func heldCall(t *testing.T, url, callID, body string) io.Reader {
 // A gateway that stops does not answer the call and keeps the bytes received so far. A repeated call gets a complete reply.
 func TestGatewayRestartsDuringACall(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve, says(goodReply))
-	one := later(t, h.open(t, h.route(e.URL)), "same", streamed)
+	one := startSend(t, h.open(t, h.route(e.URL)), "same", streamed)
 	await(t, hang.begun)
 	h.stop()
 	require.Error(t, await(t, one).err, "no answer: the sandbox asks again")
@@ -136,9 +136,9 @@ func TestGatewayRestartsDuringACall(t *testing.T) {
 func TestAbandonedCallIsDropped(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Hold = 100 * time.Millisecond })
-	hang := newHanging(half(), "")
+	hang := newHanging(halfReply(), "")
 	e := newEngine(t, hang.serve)
-	got := later(t, h.open(t, h.route(e.URL)), "a", streamed)
+	got := startSend(t, h.open(t, h.route(e.URL)), "a", streamed)
 	await(t, hang.begun)
 	h.channels.breakOff("r1.1")
 	require.Error(t, await(t, got).err)

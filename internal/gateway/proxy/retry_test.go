@@ -87,7 +87,7 @@ func TestEngineRecovers(t *testing.T) {
 	down := httptest.NewServer(http.NotFoundHandler())
 	address := down.Listener.Addr().String()
 	down.Close()
-	got := later(t, h.open(t, h.route("http://"+address)), "", streamed)
+	got := startSend(t, h.open(t, h.route("http://"+address)), "", streamed)
 	require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 1 }, patience, time.Millisecond)
 	up := listenAgain(t, address, e)
 	defer up.Close()

@@ -30,7 +30,7 @@ func TestCallsAreMeasured(t *testing.T) {
 		`calls_total{empty}`: 1, `calls_total{rejected}`: 1, `calls_total{replayed}`: 1, `calls_total{whole}`: 1,
 		`calls_in_flight`: 0, `calls_queued`: 0, `queued_seconds`: 2, `replies_given_up_total`: 0, `reply_memory_bytes`: 0, `tokens_total{completion}`: 2, `tokens_total{prompt}`: 3, `upstream_tries_total`: 3,
 		`routes`: 1, `call_seconds`: 1,
-	}, measured(t, reg))
+	}, readMetrics(t, reg))
 
 	ended := spans.Ended()
 	require.Len(t, ended, 2, "one for each call that went upstream")
@@ -54,8 +54,8 @@ func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	require.Equal(t, activity.SpanContext().SpanID(), spans.Ended()[0].Parent().SpanID())
 }
 
-// measured reads all instruments by their short names. For a histogram it returns the count.
-func measured(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+// readMetrics reads all instruments by their short names. For a histogram it returns the count.
+func readMetrics(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	require.NoError(t, err)

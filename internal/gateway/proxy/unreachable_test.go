@@ -120,11 +120,11 @@ func TestOneEngineIsReached(t *testing.T) {
 // While a call is retried, the status has the reason, and watches receive the change. The reason is cleared once a reply begins.
 func TestStatusHasTheReasonOfARetry(t *testing.T) {
 	t.Parallel()
-	h, hang := newHost(t), newHanging(half(), "")
+	h, hang := newHost(t), newHanging(halfReply(), "")
 	r := h.route(newEngine(t, answers(500, `{"message":"out of memory"}`), answers(500, `{"message":"out of memory"}`), hang.serve).URL)
 	url := h.open(t, r)
 	changes := watch(t, h.client, r.ID, h.status(t, r.ID).Version)
-	call := later(t, url, "", streamed)
+	call := startSend(t, url, "", streamed)
 	s := statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Trouble != "" })
 	require.Contains(t, s.Trouble, "out of memory")
 	await(t, hang.begun)

@@ -29,7 +29,7 @@ func TestOwedTimeOfAFailingEndpoint(t *testing.T) {
 		"healthy":            {steps: []http.HandlerFunc{says(goodReply)}, healthy: 2},
 		"429 for good":       {steps: []http.HandlerFunc{answers(429, `{"message":"slow down"}`)}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"500 later":          {steps: []http.HandlerFunc{says(goodReply), answers(500, `{"message":"no"}`)}, healthy: 1, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
-		"cut streams":        {steps: []http.HandlerFunc{cutOff(half())}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"cut streams":        {steps: []http.HandlerFunc{cutOff(halfReply())}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"garbage":            {steps: []http.HandlerFunc{says("data: {]\n\n")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"a web page":         {steps: []http.HandlerFunc{answers(200, "<html>hello</html>")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"refuses the key":    {steps: []http.HandlerFunc{answers(401, `{"message":"no"}`)}, failure: fault.UpstreamRefused, probe: fault.UpstreamRefused},
@@ -87,7 +87,7 @@ func TestOwedTimeWhileWaiting(t *testing.T) {
 	}{
 		"hangs at once":  {"", nil, true},
 		"keeps alive":    {"", nil, true},
-		"hangs midway":   {half(), nil, true},
+		"hangs midway":   {halfReply(), nil, true},
 		"a foreign call": {"", []string{wire.OriginHeader, "shell"}, false},
 		"a title":        {"", nil, false},
 	} {
@@ -108,7 +108,7 @@ func TestOwedTimeWhileWaiting(t *testing.T) {
 			if name == "a title" {
 				body = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
 			}
-			call := later(t, url, "", body, append(tc.headers, "X-A", "b")...)
+			call := startSend(t, url, "", body, append(tc.headers, "X-A", "b")...)
 			await(t, hang.begun)
 			if !tc.owed {
 				require.Zero(t, h.status(t, r.ID).OwedSince)
@@ -142,7 +142,7 @@ func TestOwedTimeOfASlowReply(t *testing.T) {
 	drip := make(chan struct{})
 	h := newHost(t)
 	r := h.route(newEngine(t, func(w http.ResponseWriter, req *http.Request) {
-		says(half())(w, req)
+		says(halfReply())(w, req)
 		for {
 			_ = http.NewResponseController(w).Flush()
 			select {
@@ -153,7 +153,7 @@ func TestOwedTimeOfASlowReply(t *testing.T) {
 			}
 		}
 	}).URL)
-	call := later(t, h.open(t, r), "", streamed)
+	call := startSend(t, h.open(t, r), "", streamed)
 	owes := func() bool { return !h.status(t, r.ID).OwedSince.IsZero() }
 	require.Eventually(t, owes, patience, pollStep, "it stands still")
 	drip <- struct{}{}

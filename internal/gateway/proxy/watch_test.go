@@ -45,7 +45,7 @@ func TestWatchGivesEachChange(t *testing.T) {
 	url := h.open(t, h.route(newEngine(t, hung.serve).URL))
 	changes := watch(t, h.client, "r1.1", 0)
 	statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Attached })
-	answer := later(t, url, "c1", streamed)
+	answer := startSend(t, url, "c1", streamed)
 	statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.InFlight == 1 })
 	<-hung.begun
 	close(hung.release)
@@ -75,17 +75,17 @@ func lastOf(t *testing.T, changes <-chan *gateway.Change, known int64) error {
 	}
 }
 
-// front is an address that stays the same when the gateway restarts. It counts the requests for changes.
-type front struct {
+// stableAddress is an address that stays the same when the gateway restarts. It counts the requests for changes.
+type stableAddress struct {
 	url     string
 	cut     func() // breaks all connections
 	gateway atomic.Pointer[http.Handler]
 	watches atomic.Int64
 }
 
-func newFront(t *testing.T) *front {
+func newStableAddress(t *testing.T) *stableAddress {
 	t.Helper()
-	f := &front{}
+	f := &stableAddress{}
 	srv := gatewaytest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == gateway.WatchPath {
 			f.watches.Add(1)
@@ -101,7 +101,7 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-func (f *front) use(h *host) {
+func (f *stableAddress) use(h *host) {
 	handler := admin.New(h.server, admin.Options{Key: h.key}).Handler()
 	f.gateway.Store(&handler)
 }
@@ -109,7 +109,7 @@ func (f *front) use(h *host) {
 // A watch survives a restart of the gateway: it reports that no gateway answers, then the changes since.
 func TestWatchOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
-	h, f := newHost(t), newFront(t)
+	h, f := newHost(t), newStableAddress(t)
 	f.use(h)
 	h.open(t, h.route("http://127.0.0.1:9"))
 	client := gateway.NewClient(f.url, h.key)
@@ -134,7 +134,7 @@ func TestWatchOutlivesTheGateway(t *testing.T) {
 // After each broken connection, a watch sends the status even if nothing has changed, so that the watcher knows that the gateway answers.
 func TestWatchAfterABreak(t *testing.T) {
 	t.Parallel()
-	h, f := newHost(t), newFront(t)
+	h, f := newHost(t), newStableAddress(t)
 	f.use(h)
 	r := h.route("http://127.0.0.1:9")
 	r.SandboxID = "" // a model channel would change the status
@@ -157,7 +157,7 @@ func TestWatchAfterABreak(t *testing.T) {
 func TestWatchesShareARequest(t *testing.T) {
 	t.Parallel()
 	const many = 50
-	h, f := newHost(t), newFront(t)
+	h, f := newHost(t), newStableAddress(t)
 	f.use(h)
 	client := gateway.NewClient(f.url, h.key)
 	var stops []func()
@@ -181,7 +181,7 @@ func TestWatchesShareARequest(t *testing.T) {
 // A request for changes needs the token and ends at a line that is not a command. Other requests continue.
 func TestWatchRefusesBadRequests(t *testing.T) {
 	t.Parallel()
-	h, f := newHost(t), newFront(t)
+	h, f := newHost(t), newStableAddress(t)
 	f.use(h)
 	h.open(t, h.route("http://127.0.0.1:9"))
 	changes := watch(t, gateway.NewClient(f.url, h.key), "r1.1", 0)
@@ -227,7 +227,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 // A server that is not a gateway sends no changes: the caller gets the error that no gateway answers, and the status once a gateway answers.
 func TestWatchOfAnotherServer(t *testing.T) {
 	t.Parallel()
-	h, f := newHost(t), newFront(t)
+	h, f := newHost(t), newStableAddress(t)
 	h.open(t, h.route("http://127.0.0.1:9"))
 	client := gateway.NewClient(f.url, h.key)
 	answers := []string{"", "<html>\n", `{"watch":1}` + "\n", `{"watch":99,"status":{"version":5}}` + "\n", strings.Repeat("x", 2<<20)}
