@@ -59,16 +59,16 @@ func (b browser) eventually(script string) {
 	}, patience, 50*time.Millisecond, "%s", script)
 }
 
-// says waits until an element's text contains part.
-func (b browser) says(selector, part string) {
+// waitForText waits until an element's text contains part.
+func (b browser) waitForText(selector, part string) {
 	b.t.Helper()
 	want, err := json.Marshal(part)
 	require.NoError(b.t, err)
 	b.eventually(`(document.querySelector("` + selector + `")?.innerText ?? "").includes(` + string(want) + `)`)
 }
 
-// look saves a screenshot if ROLLOUTD_TEST_PICTURES names a folder.
-func (b browser) look(name string) {
+// saveScreenshot saves a screenshot if ROLLOUTD_TEST_PICTURES names a folder.
+func (b browser) saveScreenshot(name string) {
 	b.t.Helper()
 	if dir := os.Getenv("ROLLOUTD_TEST_PICTURES"); dir != "" {
 		png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
@@ -100,30 +100,30 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/"))
 	b.eventually(`document.activeElement.id === "token-text"`)
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
-	b.says("#name", "opencode_env")
+	b.waitForText("#name", "opencode_env")
 	b.eventually(`document.title === "Playground – rolloutd"`)
-	b.says("#readme", "README")
+	b.waitForText("#readme", "README")
 	b.run(chromedp.SendKeys("#field-instruction", "do <b>it</b>"), chromedp.SendKeys("#field-endpoint", "vllm\r"))
-	b.says("#status", "completed, reward 0.5")
-	b.says("#raw", `"größe.txt": "<ok> & done"`)
-	b.says("#log", "run_rollout done")
-	b.look("playground")
+	b.waitForText("#status", "completed, reward 0.5")
+	b.waitForText("#raw", `"größe.txt": "<ok> & done"`)
+	b.waitForText("#log", "run_rollout done")
+	b.saveScreenshot("playground")
 	b.run(chromedp.Click("#state"))
-	b.says("#status", "1 steps, 1 rollouts")
+	b.waitForText("#status", "1 steps, 1 rollouts")
 	b.run(chromedp.Click("#reset"))
 	b.eventually(`document.querySelectorAll("#log li").length === 0`)
 
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
-	b.says("#list", "completed")
-	b.look("rollouts")
+	b.waitForText("#list", "completed")
+	b.saveScreenshot("rollouts")
 	b.run(chromedp.Click("#list a"))
-	b.says("#rollout", "running agent")
-	b.says("#rollout", "Model calls")
-	b.says("#rollout", "größe.txt")
-	b.says("#rollout table", "length")
+	b.waitForText("#rollout", "running agent")
+	b.waitForText("#rollout", "Model calls")
+	b.waitForText("#rollout", "größe.txt")
+	b.waitForText("#rollout table", "length")
 	b.run(chromedp.Click(`//summary[text()="Full logs"]`), chromedp.Click(`//button[text()="agent"]`))
-	b.says("#rollout", "agent of web-")
-	b.look("rollout")
+	b.waitForText("#rollout", "agent of web-")
+	b.saveScreenshot("rollout")
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
 	require.NoError(t, err)
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
@@ -155,26 +155,26 @@ func TestPageOfProducers(t *testing.T) {
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/producers"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
-	b.says("#producer-list", "algebra")
-	b.says("#delivery-list", "connection <refused>")
-	b.look("producers")
+	b.waitForText("#producer-list", "algebra")
+	b.waitForText("#delivery-list", "connection <refused>")
+	b.saveScreenshot("producers")
 	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
 	for _, part := range []string{
 		"the trainer has enough batches", "7 of 500", "group 41", "40 started, 1 in flight, 1 to be delivered, 30 delivered",
 		"3 (9.1 % of those that ended), 1 failed, 2 too long", "3 of 32", "math-40", "connection <refused>", "0.500",
 	} {
-		b.says("#producer", part)
+		b.waitForText("#producer", part)
 	}
-	b.look("producer")
+	b.saveScreenshot("producer")
 	for _, button := range []struct{ name, then string }{{"Pause", "paused"}, {"Resume", "running"}, {"Abort", "done aborted"}} {
 		b.run(chromedp.Click(`//button[text()="` + button.name + `"]`))
-		b.says("#producer dl", button.then)
+		b.waitForText("#producer dl", button.then)
 	}
 	b.run(chromedp.EmulateViewport(360, 740))
 	for page, ready := range map[string]string{"producers": "#delivery-list td", "producers/math": "#producer td"} {
 		b.run(chromedp.Navigate(r.url + "/web/#/" + page))
 		b.eventually(`document.querySelector("` + ready + `")?.checkVisibility() ?? false`)
-		b.fits(page)
+		b.requireReadable(page)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,17 +196,17 @@ func TestPageFollowsARollout(t *testing.T) {
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
-	b.says("#rollout", "running agent")
+	b.waitForText("#rollout", "running agent")
 	for _, part := range []string{"The agent calls terminal", `{"command":"cat <b>"}`, "terminal failed", "<script>no</script>", "Exit code: 1"} {
-		b.says("#rollout .activity", part)
+		b.waitForText("#rollout .activity", part)
 	}
 	b.eventually(`[...document.querySelectorAll("#rollout dt")].some((e) => e.textContent === "Model calls" && e.nextSibling.textContent === "7")`)
-	b.look("running")
+	b.saveScreenshot("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
-	b.says("#rollout", "aborted")
-	b.says("#rollout details", "(none)")
+	b.waitForText("#rollout", "aborted")
+	b.waitForText("#rollout details", "(none)")
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/none"))
-	b.says("#alert", "no rollout none")
+	b.waitForText("#alert", "no rollout none")
 }
 
 // overlaps lists elements that overlap or extend beyond the window.
@@ -244,22 +244,22 @@ func TestPageOnAPhone(t *testing.T) {
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
 	b := newBrowser(t, 360, 740)
 	b.run(chromedp.EmulateViewport(360, 740), chromedp.Navigate(r.url+"/web/"), chromedp.SendKeys("#token-text", pageToken+"\r"))
-	b.says("#name", "opencode_env")
+	b.waitForText("#name", "opencode_env")
 	b.run(chromedp.Click("#fields details summary"))
 	for name, ready := range map[string]string{
 		"": "#fields", "rollouts": "#list a", "rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout table",
 	} {
 		b.run(chromedp.Navigate(r.url+"/web/#/"+name), chromedp.WaitVisible(ready))
 		for _, scheme := range []string{"light", "dark"} {
-			b.run(prefer(scheme))
-			b.look("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
-			b.fits(name + " " + scheme)
+			b.run(setColorScheme(scheme))
+			b.saveScreenshot("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
+			b.requireReadable(name + " " + scheme)
 		}
 	}
 }
 
-// fits checks that all elements of the page are visible and readable.
-func (b browser) fits(page string) {
+// requireReadable checks that all elements of the page are visible and readable.
+func (b browser) requireReadable(page string) {
 	b.t.Helper()
 	for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
 		bad, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](script))
@@ -268,8 +268,8 @@ func (b browser) fits(page string) {
 	}
 }
 
-// prefer sets the color scheme that the browser reports.
-func prefer(scheme string) chromedp.Action[chromedp.Void] {
+// setColorScheme sets the color scheme that the browser reports.
+func setColorScheme(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},

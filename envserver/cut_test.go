@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// masked returns a client's text frame with a zero mask, which leaves the text readable.
-func masked(text string) []byte {
+// maskedFrame returns a client's text frame with a zero mask, which leaves the text readable.
+func maskedFrame(text string) []byte {
 	var b bytes.Buffer
 	b.WriteByte(0x81)
 	b.WriteByte(0x80 | 126)
@@ -30,7 +30,7 @@ func TestRunRolloutCutAnywhere(t *testing.T) {
 	r, _, _ := replicas(t)
 	const hello = "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 	script := func(id string) []byte {
-		return append(masked(`{"type":"reset","data":{"episode_id":"ep-`+id+`"}}`), masked(call("run_rollout", task(id, "x")))...)
+		return append(maskedFrame(`{"type":"reset","data":{"episode_id":"ep-`+id+`"}}`), maskedFrame(call("run_rollout", task(id, "x")))...)
 	}
 	sent := len(script("cut-000-000"))
 	for at := 0; at <= sent; at += 3 {

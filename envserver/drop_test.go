@@ -48,7 +48,7 @@ func (r *rig) drop(registry *prometheus.Registry, n int) {
 		}
 		require.NoError(r.t, c.NetConn().Close())
 	}
-	r.eventually(func() bool { return gather(r.t, registry)["sessions"] == 0 }, "all sessions gone")
+	r.eventually(func() bool { return metricValues(r.t, registry)["sessions"] == 0 }, "all sessions gone")
 	for _, c := range silent {
 		require.NoError(r.t, c.NetConn().Close())
 	}

@@ -221,16 +221,16 @@ func TestABugIsAnErrorWithAnID(t *testing.T) {
 	var log logs
 	r := start(t, func(o *envserver.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	c := r.dial("/ws")
-	failed := dig(t, object(t, c.ask(call("run_rollout", task("r", panics)))), "data", "observation", "error")
-	require.Equal(t, "execution_error", dig(t, failed, "error_type"))
-	message := dig(t, failed, "message").(string)
+	failed := valueAt(t, object(t, c.ask(call("run_rollout", task("r", panics)))), "data", "observation", "error")
+	require.Equal(t, "execution_error", valueAt(t, failed, "error_type"))
+	message := valueAt(t, failed, "message").(string)
 	require.Regexp(t, `^internal error \(id [0-9a-f-]{36}\)$`, message)
 	id := message[len("internal error (id ") : len(message)-1]
 	require.Contains(t, log.String(), id)
 	require.Contains(t, log.String(), "a bug")
 	require.Contains(t, c.ask(`{"type":"state"}`), "step_count", "the session goes on")
 	out := r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", panics)})
-	require.EqualValues(t, -32603, dig(t, out, "error", "code"))
+	require.EqualValues(t, -32603, valueAt(t, out, "error", "code"))
 }
 
 // brokenWriter simulates a bug outside the tools: the first WriteHeader panics.
@@ -290,7 +290,7 @@ func TestMetricsAndSpans(t *testing.T) {
 		"tool_calls_total tool_not_found unknown": 1,
 		"tool_call_seconds get_state":             2,
 		"tool_call_seconds unknown":               1,
-	}, gather(t, registry))
+	}, metricValues(t, registry))
 	var names []string
 	r.eventually(func() bool { return len(spans.Ended()) >= 8 }, "spans ended")
 	for _, s := range spans.Ended() {
@@ -321,8 +321,8 @@ func TestTraceContextIsPropagated(t *testing.T) {
 	require.Equal(t, trace, r.fake.traceOf("a"))
 }
 
-// gather reads a registry. It maps the name and label values of each series, without our prefix, to its value or number of observations.
-func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+// metricValues reads a registry. It maps the name and label values of each series, without our prefix, to its value or number of observations.
+func metricValues(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	require.NoError(t, err)

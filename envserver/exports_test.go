@@ -17,14 +17,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldBack is an engine whose traces and transcripts are readable only after let is closed. It counts the readers.
-type heldBack struct {
+// blockedEngine is an engine whose traces and transcripts are readable only after let is closed. It counts the readers.
+type blockedEngine struct {
 	*fake
 	let           chan struct{}
 	reading, most atomic.Int64
 }
 
-func (h *heldBack) read() {
+func (h *blockedEngine) read() {
 	n := h.reading.Add(1)
 	for most := h.most.Load(); n > most && !h.most.CompareAndSwap(most, n); most = h.most.Load() {
 	}
@@ -32,7 +32,7 @@ func (h *heldBack) read() {
 	h.reading.Add(-1)
 }
 
-func (h *heldBack) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
+func (h *blockedEngine) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	left, err := h.fake.Open(ctx, id, name)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (h *heldBack) Open(ctx context.Context, id, name string) (io.ReadCloser, er
 	}{io.MultiReader(readerFunc(func([]byte) (int, error) { h.read(); return 0, io.EOF }), left), left}, nil
 }
 
-func (h *heldBack) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
+func (h *blockedEngine) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
 	h.read()
 	return h.fake.Messages(ctx, id)
 }
@@ -55,7 +55,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // The server builds only as many exports at once as fit the memory, of all kinds together; the others wait.
 func TestExportsShareMemory(t *testing.T) {
 	t.Parallel()
-	h := &heldBack{fake: newFake(), let: make(chan struct{})}
+	h := &blockedEngine{fake: newFake(), let: make(chan struct{})}
 	r := start(t, func(o *envserver.Options) { o.Rollouts, o.ExportMemory = h, 512<<20 })
 	h.left = exported(t, session())
 	body, err := json.Marshal(task("r1", "x"))

@@ -290,8 +290,8 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
 }
 
-// keeps sets the lines of every trace.
-func (f *fake) keeps(lines string) {
+// setTraceLines sets the lines of every trace.
+func (f *fake) setTraceLines(lines string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lines = lines

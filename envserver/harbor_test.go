@@ -76,7 +76,7 @@ func harborTrace(t *testing.T) string {
 func (s socket) harborCall(args map[string]any) map[string]any {
 	s.t.Helper()
 	reply := object(s.t, s.ask(call("run_rollout", args)))
-	text, ok := dig(s.t, reply, "data", "observation", "result", "content", 0, "text").(string)
+	text, ok := valueAt(s.t, reply, "data", "observation", "result", "content", 0, "text").(string)
 	require.True(s.t, ok, reply)
 	return object(s.t, text)
 }
@@ -84,7 +84,7 @@ func (s socket) harborCall(args map[string]any) map[string]any {
 func TestHarborResult(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.keeps(harborTrace(t))
+	r.fake.setTraceLines(harborTrace(t))
 	c := r.dial(harborPath + "/ws")
 	got := c.harborCall(map[string]any{"harness": "opencode", "sandbox": "e2b", "task_index": 0, "llm_url": "http://model.test", "model": "m", "api_key": "k",
 		"agent_step_limit": 7, "sampling": map[string]any{"temperature": 0.5}, "keep_sandbox": true})
@@ -98,15 +98,15 @@ func TestHarborResult(t *testing.T) {
 	require.InDelta(t, 3, got["n_turns"], 0)
 	require.InDelta(t, 2, got["n_roots"], 0)
 	require.InDelta(t, 2, got["n_trainable_tokens"], 0)
-	require.Equal(t, "auxiliary", dig(t, got, "conversations", 0, "role"))
-	require.Equal(t, "done", dig(t, got, "conversations", 1, "messages", 4, "content"))
+	require.Equal(t, "auxiliary", valueAt(t, got, "conversations", 0, "role"))
+	require.Equal(t, "done", valueAt(t, got, "conversations", 1, "messages", 4, "content"))
 	turns := got["turns"].([]any)
 	require.Len(t, turns, 2)
-	require.Equal(t, []any{map[string]any{"name": "bash", "arguments": `{"command":"ls"}`}}, dig(t, turns, 0, "tool_calls"))
-	require.Len(t, dig(t, turns, 0, "request_messages"), 2, "the client takes objects only")
-	require.Equal(t, []any{0.0, 0.0, 0.0, 1.0, 1.0}, dig(t, turns, 0, "loss_mask"))
-	require.Equal(t, []any{0.0, 0.0}, dig(t, turns, 1, "per_token_logps"), "logprobs that do not fit are none")
-	require.Equal(t, false, dig(t, turns, 1, "trainable"))
+	require.Equal(t, []any{map[string]any{"name": "bash", "arguments": `{"command":"ls"}`}}, valueAt(t, turns, 0, "tool_calls"))
+	require.Len(t, valueAt(t, turns, 0, "request_messages"), 2, "the client takes objects only")
+	require.Equal(t, []any{0.0, 0.0, 0.0, 1.0, 1.0}, valueAt(t, turns, 0, "loss_mask"))
+	require.Equal(t, []any{0.0, 0.0}, valueAt(t, turns, 1, "per_token_logps"), "logprobs that do not fit are none")
+	require.Equal(t, false, valueAt(t, turns, 1, "trainable"))
 	require.Contains(t, fmt.Sprint(got["findings"]), "keep_sandbox")
 
 	spec, ok := r.fake.spec(got["trial_name"].(string))
@@ -126,14 +126,14 @@ func TestHarborResult(t *testing.T) {
 	require.Equal(t, "http://vllm.test:8000/v1", spec.Model.BaseURL, "the server's own endpoint")
 	require.Equal(t, 90*time.Second, spec.Limits.Agent)
 	state := object(t, c.ask(`{"type":"state"}`))
-	require.InDelta(t, 2, dig(t, state, "data", "rollouts_completed"), 0)
+	require.InDelta(t, 2, valueAt(t, state, "data", "rollouts_completed"), 0)
 }
 
 // A rollout that cannot run gives a result with the reason and without a reward. It stops the trainer only if no rollout could ever run.
 func TestHarborRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.keeps(harborTrace(t))
+	r.fake.setTraceLines(harborTrace(t))
 	c := r.dial(harborPath + "/ws")
 	for _, at := range []struct {
 		args  map[string]any
@@ -164,22 +164,22 @@ func TestHarborRefusals(t *testing.T) {
 		require.Equal(t, at.fatal, strings.Contains(fmt.Sprint(got["findings"]), "[FATAL]"), got["findings"])
 		require.Equal(t, "train", got["rollout_type"])
 	}
-	require.InDelta(t, 1, dig(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"), 0, "the one whose key was wrong")
+	require.InDelta(t, 1, valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"), 0, "the one whose key was wrong")
 	for args, says := range map[string]string{
 		`{"colour":"red"}`: "invalid_args", `{"task_index":"x"}`: "invalid_args", `{"sampling":3}`: "invalid_args",
 	} {
 		var a map[string]any
 		require.NoError(t, json.Unmarshal([]byte(args), &a))
-		require.Equal(t, says, dig(t, object(t, c.ask(call("run_rollout", a))), "data", "observation", "error", "error_type"))
+		require.Equal(t, says, valueAt(t, object(t, c.ask(call("run_rollout", a))), "data", "observation", "error", "error_type"))
 	}
-	require.Equal(t, "tool_not_found", dig(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"))
+	require.Equal(t, "tool_not_found", valueAt(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"))
 }
 
 // A lost rollout has no reward and no turns; its result is an empty trace and not an error.
 func TestHarborLostRollout(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.keeps("\n")
+	r.fake.setTraceLines("\n")
 	c := r.dial(harborPath + "/ws")
 	got := c.harborCall(map[string]any{"task_index": 0})
 	require.Nil(t, got["reward"], "there is no turn that it would be the reward of")
@@ -191,7 +191,7 @@ func TestHarborLostRollout(t *testing.T) {
 	r.started("lost")
 	_, err := r.fake.Abort(t.Context(), "lost", "its host is gone")
 	require.NoError(t, err)
-	got = object(t, dig(t, object(t, c.read()), "data", "observation", "result", "content", 0, "text").(string))
+	got = object(t, valueAt(t, object(t, c.read()), "data", "observation", "result", "content", 0, "text").(string))
 	require.Equal(t, false, got["ok"])
 	require.Equal(t, "CancelledError", got["exception_type"])
 	require.Nil(t, got["reward"])
@@ -206,7 +206,7 @@ func TestHarborWithoutAModel(t *testing.T) {
 		o.Harbor.Arguments = map[string]any{"endpoint": "vllm"}
 		o.Resolve = catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve
 	})
-	r.fake.keeps("\n")
+	r.fake.setTraceLines("\n")
 	c := r.dial(harborPath + "/ws")
 	require.Contains(t, c.harborCall(map[string]any{"harness": "opencode"})["error"], "endpoint vllm has no base_url")
 	for _, harness := range []string{"oracle", "nop"} {
@@ -230,7 +230,7 @@ func TestHarborQueuesManyRollouts(t *testing.T) {
 	t.Parallel()
 	const crowd = 160
 	r := start(t, withHarbor(t), func(o *envserver.Options) { o.MaxSessions = 1 })
-	r.fake.keeps(harborTrace(t))
+	r.fake.setTraceLines(harborTrace(t))
 	sockets := make([]socket, crowd)
 	for i := range sockets {
 		sockets[i] = r.dial(harborPath + "/ws")
@@ -256,7 +256,7 @@ func TestHarborQueuesManyRollouts(t *testing.T) {
 func TestTraceAsATIF(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.keeps(harborTrace(t))
+	r.fake.setTraceLines(harborTrace(t))
 	r.dial("/ws").ask(call("run_rollout", task("r", "write a")))
 	status, _, body := r.do("GET", "/rollouts/r/trace?format=atif", "")
 	require.Equal(t, http.StatusOK, status, body)
@@ -265,13 +265,13 @@ func TestTraceAsATIF(t *testing.T) {
 	steps := got["steps"].([]any)
 	require.Len(t, steps, 4, body)
 	for i, source := range []string{"system", "user", "agent", "agent"} {
-		require.Equal(t, source, dig(t, steps, i, "source"))
-		require.InDelta(t, i+1, dig(t, steps, i, "step_id"), 0)
+		require.Equal(t, source, valueAt(t, steps, i, "source"))
+		require.InDelta(t, i+1, valueAt(t, steps, i, "step_id"), 0)
 	}
-	require.Equal(t, []any{map[string]any{"tool_call_id": "c1", "function_name": "bash", "arguments": map[string]any{"command": "ls"}}}, dig(t, steps, 2, "tool_calls"))
-	require.Equal(t, []any{map[string]any{"source_call_id": "c1", "content": "x"}}, dig(t, steps, 2, "observation", "results"))
-	require.Equal(t, []any{4.0, 5.0}, dig(t, steps, 2, "metrics", "completion_token_ids"))
-	require.Equal(t, "done", dig(t, steps, 3, "message"))
+	require.Equal(t, []any{map[string]any{"tool_call_id": "c1", "function_name": "bash", "arguments": map[string]any{"command": "ls"}}}, valueAt(t, steps, 2, "tool_calls"))
+	require.Equal(t, []any{map[string]any{"source_call_id": "c1", "content": "x"}}, valueAt(t, steps, 2, "observation", "results"))
+	require.Equal(t, []any{4.0, 5.0}, valueAt(t, steps, 2, "metrics", "completion_token_ids"))
+	require.Equal(t, "done", valueAt(t, steps, 3, "message"))
 	status, _, _ = r.do("GET", "/rollouts/r/trace?format=xml", "")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 }
@@ -315,13 +315,13 @@ func TestHarborTaskAPI(t *testing.T) {
 
 	c := r.dial(harborPath + "/ws")
 	reply := object(t, c.ask(call("capabilities", nil)))
-	got := object(t, dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
-	require.Equal(t, "opencode", dig(t, got, "harnesses", 0, "name"))
-	require.Equal(t, "local", dig(t, got, "sandboxes", 0, "name"))
-	require.Equal(t, "http://vllm.test:8000/v1", dig(t, got, "llm", "url"))
+	got := object(t, valueAt(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+	require.Equal(t, "opencode", valueAt(t, got, "harnesses", 0, "name"))
+	require.Equal(t, "local", valueAt(t, got, "sandboxes", 0, "name"))
+	require.Equal(t, "http://vllm.test:8000/v1", valueAt(t, got, "llm", "url"))
 	reply = object(t, c.ask(call("list_tasks", map[string]any{"split": "lines", "stop": 1})))
 	require.JSONEq(t, `[{"index":0,"task_id":"one","task_name":"one","dataset":"lines","instruction":"do one"}]`,
-		dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+		valueAt(t, reply, "data", "observation", "result", "content", 0, "text").(string))
 }
 
 // TestHarborClient runs the published client of OpenEnv's Harbor environment.
@@ -332,7 +332,7 @@ func TestHarborClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, withHarbor(t))
-			r.fake.keeps(harborTrace(t))
+			r.fake.setTraceLines(harborTrace(t))
 			python.Run(t, filepath.Join("testdata", "py", "harbor_env.py"), r.url+base)
 		})
 	}
@@ -342,13 +342,13 @@ func TestHarborClient(t *testing.T) {
 func TestHarborAtTheRoot(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.keeps(harborTrace(t))
+	r.fake.setTraceLines(harborTrace(t))
 	c := r.dial("/ws")
 	got := c.harborCall(map[string]any{"task_index": 0, "sandbox": "e2b", "model": "", "api_key": "", "sampling": map[string]any{"temperature": 0.5}})
 	require.Equal(t, "a-task", got["task_name"], got["error"])
 	require.InDelta(t, 0.5, got["reward"], 0)
 	reply := object(t, c.ask(call("run_rollout", task("own", "write a"))))
-	own := object(t, dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+	own := object(t, valueAt(t, reply, "data", "observation", "result", "content", 0, "text").(string))
 	require.Equal(t, "own", own["rollout_id"], "the engine's own arguments and result: %v", reply)
 
 	for name, at := range map[string]struct {
@@ -360,16 +360,16 @@ func TestHarborAtTheRoot(t *testing.T) {
 		"unknown":    {map[string]any{"task_index": 0, "colour": "red"}, "unknown argument"},
 	} {
 		reply := object(t, c.ask(call("run_rollout", at.args)))
-		require.Equal(t, "invalid_args", dig(t, reply, "data", "observation", "error", "error_type"), name)
-		require.Contains(t, dig(t, reply, "data", "observation", "error", "message"), at.says, name)
+		require.Equal(t, "invalid_args", valueAt(t, reply, "data", "observation", "error", "error_type"), name)
+		require.Contains(t, valueAt(t, reply, "data", "observation", "error", "message"), at.says, name)
 	}
 
 	list := object(t, c.ask(`{"type":"step","data":{"type":"list_tools"}}`))
 	var names []string
 	schemas := map[string]*jsonschema.Schema{}
-	for _, tool := range dig(t, list, "data", "observation", "tools").([]any) {
-		name := dig(t, tool, "name").(string)
-		raw, err := json.Marshal(dig(t, tool, "input_schema"))
+	for _, tool := range valueAt(t, list, "data", "observation", "tools").([]any) {
+		name := valueAt(t, tool, "name").(string)
+		raw, err := json.Marshal(valueAt(t, tool, "input_schema"))
 		require.NoError(t, err)
 		names, schemas[name] = append(names, name), new(jsonschema.Schema)
 		require.NoError(t, json.Unmarshal(raw, schemas[name]))

@@ -100,7 +100,7 @@ func (r *rig) rpc(method string, params map[string]any) map[string]any {
 // session opens a session over HTTP.
 func (r *rig) session() string {
 	r.t.Helper()
-	return dig(r.t, r.rpc("openenv/session/create", nil), "result", "session_id").(string)
+	return valueAt(r.t, r.rpc("openenv/session/create", nil), "result", "session_id").(string)
 }
 
 // socket is a WebSocket client.
@@ -186,8 +186,8 @@ func object(t *testing.T, raw string) map[string]any {
 	return v
 }
 
-// dig follows keys and indexes into a decoded value.
-func dig(t *testing.T, v any, path ...any) any {
+// valueAt follows keys and indexes into a decoded value.
+func valueAt(t *testing.T, v any, path ...any) any {
 	t.Helper()
 	for _, p := range path {
 		switch p := p.(type) {
@@ -207,7 +207,7 @@ func dig(t *testing.T, v any, path ...any) any {
 // answer decodes the JSON text that a tool returned over /ws.
 func answer(t *testing.T, frame string) map[string]any {
 	t.Helper()
-	text, ok := dig(t, object(t, frame), "data", "observation", "result", "data").(string)
+	text, ok := valueAt(t, object(t, frame), "data", "observation", "result", "data").(string)
 	require.True(t, ok, frame)
 	return object(t, text)
 }

@@ -31,7 +31,7 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 		time.AfterFunc(2*time.Hour, func() { engine.finish("r") })
 		w := httptest.NewRecorder()
 		srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(rpcRun(t, nil))))
-		require.Contains(t, dig(t, object(t, w.Body.String()), "result", "data"), `"outcome":"completed"`)
+		require.Contains(t, valueAt(t, object(t, w.Body.String()), "result", "data"), `"outcome":"completed"`)
 	})
 }
 
@@ -45,7 +45,7 @@ func TestCallTimeoutOverridesTheServersOverMCP(t *testing.T) {
 	requireTimeout(t, object(t, body), "1.5")
 	requireTimeout(t, object(t, r.dial("/mcp").ask(rpcRun(t, own))), "1.5")
 	inFrame := r.dial("/ws").ask(`{"type":"mcp","data":` + rpcRun(t, own) + `}`)
-	requireTimeout(t, dig(t, object(t, inFrame), "data").(map[string]any), "1.5")
+	requireTimeout(t, valueAt(t, object(t, inFrame), "data").(map[string]any), "1.5")
 
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
@@ -65,8 +65,8 @@ func TestAnImpossibleTimeoutIsRefused(t *testing.T) {
 	r := start(t)
 	for _, wrong := range []any{0, -1, "soon", []any{}} {
 		_, _, body := r.do("POST", "/mcp", rpcRun(t, map[string]any{"timeout_s": wrong}))
-		require.EqualValues(t, -32602, dig(t, object(t, body), "error", "code"))
-		require.Contains(t, dig(t, object(t, body), "error", "message"), "_meta.timeout_s")
+		require.EqualValues(t, -32602, valueAt(t, object(t, body), "error", "code"))
+		require.Contains(t, valueAt(t, object(t, body), "error", "message"), "_meta.timeout_s")
 	}
 	require.Zero(t, r.fake.count())
 }
@@ -80,9 +80,9 @@ func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	require.NoError(t, err)
 	status, _, out := r.do("POST", "/step", string(body))
 	require.Equal(t, http.StatusOK, status)
-	failed := dig(t, object(t, out), "observation", "error")
-	require.Equal(t, "timeout", dig(t, failed, "error_type"))
-	require.Contains(t, dig(t, failed, "message"), "timed out after 1.5 seconds; rollout r goes on")
+	failed := valueAt(t, object(t, out), "observation", "error")
+	require.Equal(t, "timeout", valueAt(t, failed, "error_type"))
+	require.Contains(t, valueAt(t, failed, "message"), "timed out after 1.5 seconds; rollout r goes on")
 }
 
 // rpcRun returns a request that runs a rollout which does not end by itself.
@@ -99,9 +99,9 @@ func rpcRun(t *testing.T, meta map[string]any) string {
 
 func requireTimeout(t *testing.T, reply map[string]any, seconds string) {
 	t.Helper()
-	failed := dig(t, reply, "error")
-	require.Equal(t, "Timeout", dig(t, failed, "data", "kind"))
-	require.Contains(t, dig(t, failed, "message"),
+	failed := valueAt(t, reply, "error")
+	require.Equal(t, "Timeout", valueAt(t, failed, "data", "kind"))
+	require.Contains(t, valueAt(t, failed, "message"),
 		"timed out after "+seconds+` seconds; rollout r goes on: call finalize_rollout with rollout_id "r" for its result`)
 }
 

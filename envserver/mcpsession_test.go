@@ -134,7 +134,7 @@ func (c mcpClient) note(text string) string {
 	c.t.Helper()
 	status, _, body := c.send("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`, text))
 	require.Equal(c.t, http.StatusOK, status, body)
-	return dig(c.t, object(c.t, body), "result", "content", 0, "text").(string)
+	return valueAt(c.t, object(c.t, body), "result", "content", 0, "text").(string)
 }
 
 // Each MCP client has its own episode under the session id that initialize returned, from its first call until it ends the session.
@@ -150,7 +150,7 @@ func TestMCPSessionIsAnEpisode(t *testing.T) {
 	require.Equal(t, `{"text":"a"} {"text":"c"}`, one.note("c"))
 	require.Equal(t, 2, r.fake.count())
 	_, _, state := r.do("GET", "/env/tools/state", "", "X-Session-Id", one.id)
-	require.Equal(t, of, dig(t, object(t, state), "rollout_id"))
+	require.Equal(t, of, valueAt(t, object(t, state), "rollout_id"))
 
 	status, _, body := one.send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status, body)

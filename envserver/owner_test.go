@@ -97,7 +97,7 @@ func TestIDsOfOthersAreTaken(t *testing.T) {
 		body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": task("r1", "mine")}})
 		require.NoError(t, err)
 		_, _, out := r.do("POST", "/mcp", string(body), "Authorization", bob)
-		require.Equal(t, `rollout_id: "r1" is taken: choose another`, dig(t, object(t, out), "error", "message"))
+		require.Equal(t, `rollout_id: "r1" is taken: choose another`, valueAt(t, object(t, out), "error", "message"))
 	}
 	body, err := json.Marshal(task("r1", "mine"))
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestLateReplyOfAnMCPSocket(t *testing.T) {
 	r.fake.finish("a")
 	late := object(t, c.read())
 	require.Equal(t, "long", late["id"])
-	require.Contains(t, dig(t, late, "result", "data"), `"outcome":"completed"`)
+	require.Contains(t, valueAt(t, late, "result", "data"), `"outcome":"completed"`)
 
 	c.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"b"}}}`)
 	r.started("b")
@@ -41,7 +41,7 @@ func TestGivingUpIsNotDisconnecting(t *testing.T) {
 	c := r.dial("/ws")
 	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))
 	r.started("r")
-	require.Equal(t, []any{"r"}, dig(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts"))
+	require.Equal(t, []any{"r"}, valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts"))
 	require.False(t, r.fake.aborted("r"))
 	require.NoError(t, c.Close())
 	r.eventually(func() bool { return r.fake.aborted("r") }, "aborted")

@@ -122,7 +122,7 @@ func TestLateCallDoesNotAffectTheNextEpisode(t *testing.T) {
 		begun := do(http.MethodPost, "/reset", resetToWait)
 		close(p.late)
 		require.Contains(t, <-late, "the rollout has ended")
-		require.Contains(t, begun, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"), "the session is in the second episode")
+		require.Contains(t, begun, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"), "the session is in the second episode")
 		require.Contains(t, do(http.MethodPost, "/step", toolStep("look")), `"data":"done"`)
 		require.Equal(t, 1, p.running())
 	})
@@ -146,7 +146,7 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 		synctest.Wait()
 		close(p.starting)
 		both := <-answers + <-answers
-		require.Contains(t, both, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
+		require.Contains(t, both, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
 		require.Equal(t, 1, p.running())
 	})
 }
@@ -163,7 +163,7 @@ func TestConcurrentCallsAreBothListed(t *testing.T) {
 		both.Go(func() { do(http.MethodPost, "/step", toolStep(name)) })
 	}
 	both.Wait()
-	require.ElementsMatch(t, []any{"one", "two"}, dig(t, object(t, do(http.MethodGet, "/state", "")), "tools_used"))
+	require.ElementsMatch(t, []any{"one", "two"}, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "tools_used"))
 }
 
 // A client whose episode another client has taken over does not end it when it closes its session or begins its own episode.

@@ -22,13 +22,13 @@ func TestResultIsInsertedAtItsPlace(t *testing.T) {
 		for over, got := range map[string]any{
 			"POST /mcp": object(t, posted),
 			"WS /mcp":   object(t, r.dial("/mcp").ask(string(request))),
-			"WS /ws":    dig(t, object(t, r.dial("/ws").ask(string(frame))), "data"),
+			"WS /ws":    valueAt(t, object(t, r.dial("/ws").ask(string(frame))), "data"),
 		} {
-			require.Equal(t, id, dig(t, got, "id"), over)
-			text, _ := dig(t, got, "result", "data").(string)
+			require.Equal(t, id, valueAt(t, got, "id"), over)
+			text, _ := valueAt(t, got, "result", "data").(string)
 			require.Equal(t, "there", object(t, text)["rollout_id"], over)
-			require.Equal(t, text, dig(t, got, "result", "content", 0, "text"), over)
-			require.Nil(t, dig(t, got, "result", "structured_content"), over)
+			require.Equal(t, text, valueAt(t, got, "result", "content", 0, "text"), over)
+			require.Nil(t, valueAt(t, got, "result", "structured_content"), over)
 		}
 	}
 }
@@ -51,11 +51,11 @@ func TestTextsAreInsertedAtTheirPlaces(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &replies), body)
 	require.Len(t, replies, len(batch))
 	for _, reply := range replies {
-		id := dig(t, reply, "id")
+		id := valueAt(t, reply, "id")
 		if id == "d" {
 			continue
 		}
-		text, _ := dig(t, reply, "result", "content", 0, "text").(string)
+		text, _ := valueAt(t, reply, "result", "content", 0, "text").(string)
 		require.Equal(t, id, object(t, text)["rollout_id"])
 		require.Equal(t, `"öß\`, object(t, text)["task_id"])
 	}

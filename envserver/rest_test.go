@@ -113,7 +113,7 @@ func TestRESTList(t *testing.T) {
 	_, _, out := r.do("GET", "/rollouts?task_id=t&status=done&limit=2", "", "Authorization", "Bearer token-of-operator")
 	require.Len(t, object(t, out)["rollouts"], 2)
 	_, _, out = r.do("GET", "/rollouts?limit=2&cursor="+object(t, out)["next"].(string), "", "Authorization", "Bearer token-of-operator")
-	require.Equal(t, "c", dig(t, object(t, out), "rollouts", 0, "rollout_id"))
+	require.Equal(t, "c", valueAt(t, object(t, out), "rollouts", 0, "rollout_id"))
 	require.NotContains(t, object(t, out), "next")
 	for query, want := range map[string]int{
 		"group_id=g": 2, "group_id=none": 0, "task_id=t": 3, "task_id=none": 0, "outcome=completed": 3, "outcome=aborted": 0, "status=running": 0,

@@ -106,7 +106,7 @@ func TestGroupsOverREST(t *testing.T) {
 	r, groups := withGroups(t)
 	status, _, out := r.do("POST", "/groups", groupBody("g"))
 	require.Equal(t, http.StatusAccepted, status, out)
-	require.Equal(t, "g-1", dig(t, object(t, out), "members", 1, "rollout_id"))
+	require.Equal(t, "g-1", valueAt(t, object(t, out), "members", 1, "rollout_id"))
 
 	status, _, out = r.do("GET", "/groups/g/trajectory", "")
 	require.Equal(t, http.StatusConflict, status)
@@ -116,7 +116,7 @@ func TestGroupsOverREST(t *testing.T) {
 	groups.finish("g", &one)
 	status, _, out = r.do("GET", "/groups/g", "")
 	require.Equal(t, http.StatusOK, status)
-	require.InDelta(t, 1, dig(t, object(t, out), "statistics", "mean"), 0)
+	require.InDelta(t, 1, valueAt(t, object(t, out), "statistics", "mean"), 0)
 
 	_, _, out = r.do("GET", "/groups?status=done&limit=1", "")
 	require.Len(t, object(t, out)["groups"], 1)

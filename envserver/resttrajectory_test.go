@@ -73,10 +73,10 @@ func TestTrajectoryOfAGroup(t *testing.T) {
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos", "")
 	require.Equal(t, http.StatusOK, status, out)
 	require.Equal(t, []any{0.5, 0.5}, object(t, out)["scores"], "one rollout of two sequences")
-	require.InDeltaSlice(t, []any{-100.0, -100.0, -100.0, 10.0, -100.0, 11.0}, dig(t, object(t, out), "masks", 0), 0)
+	require.InDeltaSlice(t, []any{-100.0, -100.0, -100.0, 10.0, -100.0, 11.0}, valueAt(t, object(t, out), "masks", 0), 0)
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=trl", "")
 	require.Equal(t, http.StatusOK, status, out)
-	require.InDeltaSlice(t, []any{10.0, 4.0, 11.0}, dig(t, object(t, out), "completion_ids", 0), 0)
+	require.InDeltaSlice(t, []any{10.0, 4.0, 11.0}, valueAt(t, object(t, out), "completion_ids", 0), 0)
 	_, _, out = r.do("GET", "/groups/g/trajectory", "")
 	require.Equal(t, 2, strings.Count(out, `"rollout_id":"g-0"`))
 }

@@ -14,7 +14,7 @@ import (
 func (s socket) about(tool, id string) string {
 	s.t.Helper()
 	reply := object(s.t, s.ask(call(tool, map[string]any{"rollout_id": id})))
-	return dig(s.t, reply, "data", "observation", "result", "data").(string)
+	return valueAt(s.t, reply, "data", "observation", "result", "data").(string)
 }
 
 func TestGetState(t *testing.T) {
@@ -89,9 +89,9 @@ func TestStepTimeoutBoundsTheCall(t *testing.T) {
 	c := r.dial("/ws")
 	reply := c.ask(`{"type":"step","data":{"tool_name":"run_rollout","metadata":{"timeout_s":1.5},
 		"arguments":{"instruction":"wait","endpoint":"vllm","rollout_id":"r"}}}`)
-	failed := dig(t, object(t, reply), "data", "observation", "error")
-	require.Equal(t, "timeout", dig(t, failed, "error_type"))
-	require.Contains(t, dig(t, failed, "message"), `timed out after 1.5 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`)
+	failed := valueAt(t, object(t, reply), "data", "observation", "error")
+	require.Equal(t, "timeout", valueAt(t, failed, "error_type"))
+	require.Contains(t, valueAt(t, failed, "message"), `timed out after 1.5 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`)
 	require.False(t, r.fake.aborted("r"))
 }
 
@@ -112,7 +112,7 @@ func TestARolloutCountsOnceInItsSession(t *testing.T) {
 		c.ask(call("run_rollout", task("a", "x")))
 	}
 	c.ask(call("run_rollout", task("b", "x")))
-	require.EqualValues(t, 2, dig(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"))
+	require.EqualValues(t, 2, valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"))
 }
 
 func TestKeysAreSealed(t *testing.T) {

@@ -24,18 +24,18 @@ func TestCapacityIsReportedOverEveryTransport(t *testing.T) {
 	ws := r.dial("/ws")
 	want := decode(t, []byte(`{"type":"error","data":{"message":"`+full+`","code":"CAPACITY_REACHED","active_sessions":1,"max_sessions":1}}`))
 	ws.send(`{"type":"reset"}`) // gets the refusal as its reply
-	same(t, want, decode(t, []byte(ws.read())), "first answer")
-	same(t, want, decode(t, []byte(ws.ask(`{"type":"state"}`))), "later answer")
+	requireSame(t, want, decode(t, []byte(ws.read())), "first answer")
+	requireSame(t, want, decode(t, []byte(ws.ask(`{"type":"state"}`))), "later answer")
 	ws.send(`{"type":"close"}`)
 	require.Equal(t, 1000, ws.closed())
 
 	rpc := decode(t, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"`+full+`","data":{"active_sessions":1,"max_sessions":1}}}`))
-	same(t, rpc, decode(t, []byte(r.dial("/mcp").read())), "ws /mcp")
+	requireSame(t, rpc, decode(t, []byte(r.dial("/mcp").read())), "ws /mcp")
 	out := r.rpc("openenv/session/create", nil)
-	require.EqualValues(t, -32000, dig(t, out, "error", "code"))
-	require.Equal(t, full, dig(t, out, "error", "message"))
+	require.EqualValues(t, -32000, valueAt(t, out, "error", "code"))
+	require.Equal(t, full, valueAt(t, out, "error", "message"))
 	// Requests that take no slot still work.
-	require.NotEmpty(t, dig(t, r.rpc("tools/list", nil), "result", "tools"))
+	require.NotEmpty(t, valueAt(t, r.rpc("tools/list", nil), "result", "tools"))
 }
 
 func TestRefusedSocketIsClosed(t *testing.T) {
@@ -54,12 +54,12 @@ func TestHTTPSession(t *testing.T) {
 	run := func() map[string]any {
 		return r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", "x"), "session_id": id})
 	}
-	require.NotNil(t, dig(t, run(), "result", "data"))
+	require.NotNil(t, valueAt(t, run(), "result", "data"))
 	closed := r.rpc("openenv/session/close", map[string]any{"session_id": id})
-	same(t, map[string]any{"session_id": id, "closed": true}, dig(t, closed, "result"), "close")
+	requireSame(t, map[string]any{"session_id": id, "closed": true}, valueAt(t, closed, "result"), "close")
 	again := r.rpc("openenv/session/close", map[string]any{"session_id": id})
-	require.Equal(t, "Unknown session_id: "+id, dig(t, again, "error", "message"))
-	require.Equal(t, "Unknown session_id: "+id, dig(t, run(), "error", "message"))
+	require.Equal(t, "Unknown session_id: "+id, valueAt(t, again, "error", "message"))
+	require.Equal(t, "Unknown session_id: "+id, valueAt(t, run(), "error", "message"))
 	r.session() // the slot is free again
 }
 
@@ -74,10 +74,10 @@ func TestClosingASessionEndsItsCalls(t *testing.T) {
 	out := make(chan map[string]any, 1)
 	go func() { out <- in("run_rollout", task("free", waits)) }()
 	r.started("free")
-	require.Equal(t, true, dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result", "closed"))
+	require.Equal(t, true, valueAt(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result", "closed"))
 	failed := <-out
-	require.EqualValues(t, -32603, dig(t, failed, "error", "code"))
-	require.Contains(t, dig(t, failed, "error", "message"), "the session was closed; rollout free goes on")
+	require.EqualValues(t, -32603, valueAt(t, failed, "error", "code"))
+	require.Contains(t, valueAt(t, failed, "error", "message"), "the session was closed; rollout free goes on")
 	r.eventually(func() bool { return r.fake.aborted("bound") }, "the session's end is its client's")
 	require.False(t, r.fake.aborted("free"))
 }
@@ -96,9 +96,9 @@ func TestIdleSessionEnds(t *testing.T) {
 				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)))
 			return object(t, rec.Body.String())
 		}
-		id, _ := dig(t, rpc("openenv/session/create", "{}"), "result", "session_id").(string)
+		id, _ := valueAt(t, rpc("openenv/session/create", "{}"), "result", "session_id").(string)
 		time.Sleep(time.Hour - time.Second)
-		require.Contains(t, dig(t, rpc("openenv/session/create", "{}"), "error", "message"), "capacity")
+		require.Contains(t, valueAt(t, rpc("openenv/session/create", "{}"), "error", "message"), "capacity")
 
 		out := make(chan map[string]any, 1)
 		go func() {
@@ -124,9 +124,9 @@ func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {
 	c := r.dial("/ws?session_id=" + id)
 	c.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
 	r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", "x", "task_id", "t"), "session_id": id})
-	state := dig(t, object(t, c.ask(`{"type":"state"}`)), "data")
-	require.EqualValues(t, 1, dig(t, state, "rollouts_completed"), "both transports see one session")
-	require.Equal(t, "t", dig(t, state, "last_task_id"))
+	state := valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data")
+	require.EqualValues(t, 1, valueAt(t, state, "rollouts_completed"), "both transports see one session")
+	require.Equal(t, "t", valueAt(t, state, "last_task_id"))
 
 	// Another socket attaches only when this one has closed, as when a client reconnects.
 	next := make(chan string, 1)
@@ -138,8 +138,8 @@ func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {
 	require.Contains(t, <-next, `"episode_id":"ep"`)
 
 	closing := r.rpc("openenv/session/close", map[string]any{"session_id": id})
-	if dig(t, closing, "result", "closed") == false {
-		require.Equal(t, true, dig(t, closing, "result", "closing"))
+	if valueAt(t, closing, "result", "closed") == false {
+		require.Equal(t, true, valueAt(t, closing, "result", "closing"))
 	}
 }
 
@@ -149,8 +149,8 @@ func TestAttachedSessionClosesWhenItsSocketDoes(t *testing.T) {
 	id := r.session()
 	c := r.dial("/ws?session_id=" + id)
 	c.ask(`{"type":"state"}`)
-	closing := dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result")
-	same(t, map[string]any{"session_id": id, "closed": false, "closing": true}, closing, "close")
+	closing := valueAt(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result")
+	requireSame(t, map[string]any{"session_id": id, "closed": false, "closing": true}, closing, "close")
 	require.Contains(t, c.ask(`{"type":"state"}`), `"state"`)
 	c.send(`{"type":"close"}`)
 	require.Equal(t, 1000, c.closed())
@@ -161,9 +161,9 @@ func TestAttachRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	c := r.dial("/ws?session_id=none")
-	same(t, decode(t, []byte(`{"type":"error","data":{"message":"Unknown session_id: none","code":"SESSION_ERROR"}}`)), decode(t, []byte(c.read())), "unknown")
+	requireSame(t, decode(t, []byte(`{"type":"error","data":{"message":"Unknown session_id: none","code":"SESSION_ERROR"}}`)), decode(t, []byte(c.read())), "unknown")
 	own := object(t, r.dial("/mcp").ask(`{"jsonrpc":"2.0","method":"openenv/session/create","id":1}`))
-	c = r.dial("/ws?session_id=" + dig(t, own, "result", "session_id").(string))
+	c = r.dial("/ws?session_id=" + valueAt(t, own, "result", "session_id").(string))
 	require.Contains(t, c.read(), "already has an attached WebSocket")
 }
 
@@ -171,18 +171,18 @@ func TestASocketsOwnSessionIsNotForOthersToClose(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	c := r.dial("/mcp")
-	id := dig(t, object(t, c.ask(`{"jsonrpc":"2.0","method":"openenv/session/create","id":1}`)), "result", "session_id").(string)
+	id := valueAt(t, object(t, c.ask(`{"jsonrpc":"2.0","method":"openenv/session/create","id":1}`)), "result", "session_id").(string)
 	const refused = "Cannot close active WebSocket-managed session via MCP method"
 	own := object(t, c.ask(`{"jsonrpc":"2.0","method":"openenv/session/close","params":{"session_id":"`+id+`"},"id":2}`))
-	require.EqualValues(t, -32600, dig(t, own, "error", "code"))
-	require.Equal(t, refused, dig(t, own, "error", "message"))
-	require.Equal(t, refused, dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "error", "message"))
+	require.EqualValues(t, -32600, valueAt(t, own, "error", "code"))
+	require.Equal(t, refused, valueAt(t, own, "error", "message"))
+	require.Equal(t, refused, valueAt(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "error", "message"))
 }
 
 func TestStartWithoutASessionToEndIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	out := r.rpc("tools/call", map[string]any{"name": "start_rollout", "arguments": task("r", waits, "on_disconnect", "abort")})
-	require.Contains(t, dig(t, out, "error", "message"), "on_disconnect")
+	require.Contains(t, valueAt(t, out, "error", "message"), "on_disconnect")
 	require.Zero(t, r.fake.count())
 }

@@ -80,7 +80,7 @@ func overWS(r *rig) func() (io.Reader, error) {
 
 // overMCP requests the result as a client of the MCP protocol does.
 func overMCP() asking {
-	client := &http.Client{Transport: &http.Transport{DialContext: narrow}}
+	client := &http.Client{Transport: &http.Transport{DialContext: dialWithSmallBuffer}}
 	return func(r *rig) func() (io.Reader, error) {
 		body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
 			"params": map[string]any{"name": "run_rollout", "arguments": task("crowd", waits)}})
@@ -100,8 +100,8 @@ func overMCP() asking {
 	}
 }
 
-// narrow connects with a small receive buffer, so that the kernel holds little unread data.
-func narrow(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialWithSmallBuffer connects with a small receive buffer, so that the kernel holds little unread data.
+func dialWithSmallBuffer(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if tcp, ok := c.(*net.TCPConn); ok {
 		err = tcp.SetReadBuffer(64 << 10)

@@ -53,7 +53,7 @@ func TestSizeOfAResult(t *testing.T) {
 	r := start(t)
 	r.fake.turns = ours
 	frame := r.dial("/ws").ask(call("run_rollout", task("r", "fix it")))
-	require.Len(t, dig(t, object(t, dig(t, object(t, frame), "data", "observation", "result", "content", 0, "text").(string)), "proxy_turns"), calls)
+	require.Len(t, valueAt(t, object(t, valueAt(t, object(t, frame), "data", "observation", "result", "content", 0, "text").(string)), "proxy_turns"), calls)
 
 	text, err := json.Marshal(map[string]any{"proxy_turns": theirs})
 	require.NoError(t, err)

@@ -256,7 +256,7 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	go func() {
 		defer close(waiting)
 		out := r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("h", waits, "on_disconnect", "abort"), "session_id": id})
-		waiting <- dig(r.t, out, "error", "message").(string)
+		waiting <- valueAt(r.t, out, "error", "message").(string)
 	}()
 	r.started("h")
 	proper := make(chan string, 1)

@@ -23,19 +23,19 @@ func TestTraceTool(t *testing.T) {
 	all := answer(t, ask("r"))
 	require.Len(t, all["turns"], 3)
 	require.Nil(t, all["next"])
-	require.Equal(t, []any{0.0, 1.0}, dig(t, all, "turns", 0, "loss_mask"))
+	require.Equal(t, []any{0.0, 1.0}, valueAt(t, all, "turns", 0, "loss_mask"))
 
 	first := answer(t, ask("r", "limit", 2))
 	require.Len(t, first["turns"], 2)
 	require.EqualValues(t, 2, first["next"])
 	last := answer(t, ask("r", "limit", 2, "cursor", 2))
-	require.EqualValues(t, 3, dig(t, last, "turns", 0, "turn"))
+	require.EqualValues(t, 3, valueAt(t, last, "turns", 0, "turn"))
 	require.Nil(t, last["next"])
 	require.Empty(t, answer(t, ask("r", "cursor", 9))["turns"])
 
 	c.ask(call("start_rollout", task("runs", waits)))
 	for id, want := range map[string]string{"runs": "is not done", "none": "no rollout"} {
-		require.Contains(t, dig(t, object(t, ask(id)), "data", "observation", "error", "message"), want)
+		require.Contains(t, valueAt(t, object(t, ask(id)), "data", "observation", "error", "message"), want)
 	}
 	require.Contains(t, ask("r", "limit", 0), "must be 1 to 1000")
 }

@@ -39,7 +39,7 @@ func TestWebRoutes(t *testing.T) {
 				require.Equal(t, v, headers.Get(k), k)
 			}
 			if c.Want != nil {
-				same(t, decode(t, c.Want), decode(t, []byte(body)), "body")
+				requireSame(t, decode(t, c.Want), decode(t, []byte(body)), "body")
 			}
 		})
 	}
@@ -51,13 +51,13 @@ func TestWebSession(t *testing.T) {
 	_, _, out := r.do("POST", "/web/reset", `{"episode_id":"ep"}`)
 	require.JSONEq(t, `{"observation":{"metadata":{}},"reward":null,"done":false}`, out)
 	_, _, out = r.do("POST", "/web/step", step(call("run_rollout", task("r", "x"))))
-	require.Equal(t, "run_rollout", dig(t, object(t, out), "observation", "tool_name"))
+	require.Equal(t, "run_rollout", valueAt(t, object(t, out), "observation", "tool_name"))
 	_, _, out = r.do("GET", "/web/state", "")
 	require.Equal(t, "ep", object(t, out)["episode_id"])
 	require.EqualValues(t, 1, object(t, out)["rollouts_completed"], "the session is one for all who name none")
 
 	_, _, out = r.do("POST", "/web/step", step(call("run_rollout", task("r2", "x"))), "X-Session-Id", "of-one-page")
-	require.Equal(t, "run_rollout", dig(t, object(t, out), "observation", "tool_name"))
+	require.Equal(t, "run_rollout", valueAt(t, object(t, out), "observation", "tool_name"))
 	_, _, out = r.do("GET", "/web/state", "", "X-Session-Id", "of-one-page")
 	require.NotEqual(t, "ep", object(t, out)["episode_id"], "who names a session has it for himself")
 }
@@ -66,28 +66,28 @@ func TestWebUpdates(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	c := r.dial("/ws/ui")
-	same(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"<uuid>","step_count":0,"current_observation":null,"action_logs":[],"is_reset":true}}`)),
+	requireSame(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"<uuid>","step_count":0,"current_observation":null,"action_logs":[],"is_reset":true}}`)),
 		decode(t, []byte(c.read())), "first")
 	r.do("POST", "/web/reset", `{"episode_id":"ep"}`)
-	same(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"ep","step_count":0,"current_observation":{},"action_logs":[],"is_reset":true}}`)),
+	requireSame(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"ep","step_count":0,"current_observation":{},"action_logs":[],"is_reset":true}}`)),
 		decode(t, []byte(c.read())), "after the reset")
 	c.send("the server ignores what a page sends")
 	r.do("POST", "/web/step", step(call("abort_rollout", map[string]any{"rollout_id": "none", "api_key": "sk-secret"})))
 	update := c.read()
 	require.NotContains(t, update, "sk-secret")
-	state := dig(t, object(t, update), "episode_state")
-	require.EqualValues(t, 1, dig(t, state, "step_count"))
-	require.Equal(t, false, dig(t, state, "is_reset"))
-	entry := dig(t, state, "action_logs", 0).(map[string]any)
-	require.Equal(t, dig(t, state, "current_observation"), entry["observation"])
-	require.Equal(t, "call_tool", dig(t, entry, "action", "type"))
-	require.Equal(t, map[string]any{"rollout_id": "none", "api_key": "…"}, dig(t, entry, "action", "arguments"))
+	state := valueAt(t, object(t, update), "episode_state")
+	require.EqualValues(t, 1, valueAt(t, state, "step_count"))
+	require.Equal(t, false, valueAt(t, state, "is_reset"))
+	entry := valueAt(t, state, "action_logs", 0).(map[string]any)
+	require.Equal(t, valueAt(t, state, "current_observation"), entry["observation"])
+	require.Equal(t, "call_tool", valueAt(t, entry, "action", "type"))
+	require.Equal(t, map[string]any{"rollout_id": "none", "api_key": "…"}, valueAt(t, entry, "action", "arguments"))
 	_, err := time.Parse("2006-01-02T15:04:05.000000", entry["timestamp"].(string))
 	require.NoError(t, err)
 	require.Equal(t, false, entry["done"])
 
 	r.do("POST", "/web/reset", "")
-	require.Empty(t, dig(t, object(t, c.read()), "episode_state", "action_logs"), "a reset clears the log")
+	require.Empty(t, valueAt(t, object(t, c.read()), "episode_state", "action_logs"), "a reset clears the log")
 	require.NoError(t, r.srv.Shutdown(t.Context()))
 	require.Equal(t, websocket.CloseServiceRestart, c.closed())
 }

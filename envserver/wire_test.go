@@ -64,8 +64,8 @@ func decode(t *testing.T, raw []byte) any {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// same fails the test if got differs from want.
-func same(t *testing.T, want, got any, path string) {
+// requireSame fails the test if got differs from want.
+func requireSame(t *testing.T, want, got any, path string) {
 	t.Helper()
 	require.NoError(t, mismatch(want, got, path))
 }
@@ -131,7 +131,7 @@ func TestHTTPWire(t *testing.T) {
 			}
 			if c.Want != nil {
 				require.Equal(t, "application/json", headers.Get("Content-Type"))
-				same(t, decode(t, c.Want), decode(t, []byte(body)), "body")
+				requireSame(t, decode(t, c.Want), decode(t, []byte(body)), "body")
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestWebSocketWire(t *testing.T) {
 					require.Equal(t, f.Closes, c.closed())
 					continue
 				}
-				same(t, decode(t, f.Want), decode(t, []byte(c.read())), f.Send)
+				requireSame(t, decode(t, f.Want), decode(t, []byte(c.read())), f.Send)
 			}
 		})
 	}
@@ -164,15 +164,15 @@ func TestRPCWire(t *testing.T) {
 			// The content type of the request is ignored.
 			status, _, body := r.do("POST", "/mcp", c.Send, "Content-Type", "text/plain")
 			require.Equal(t, http.StatusOK, status)
-			same(t, decode(t, c.Want), decode(t, []byte(body)), "http")
+			requireSame(t, decode(t, c.Want), decode(t, []byte(body)), "http")
 			if c.HTTPOnly {
 				return
 			}
 			want := decode(t, c.Want)
 			if c.WS != "" {
-				dig(t, want, "error").(map[string]any)["message"] = c.WS
+				valueAt(t, want, "error").(map[string]any)["message"] = c.WS
 			}
-			same(t, want, decode(t, []byte(socket.ask(c.Send))), "ws")
+			requireSame(t, want, decode(t, []byte(socket.ask(c.Send))), "ws")
 		})
 	}
 }
@@ -227,7 +227,7 @@ func TestProductionHasNoSimulationRoutes(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, status, c.path)
 		require.JSONEq(t, `{"detail":"Not Found"}`, body)
 	}
-	same(t, decode(t, []byte(`{"type":"observation","data":{"observation":{"metadata":{}},"reward":null,"done":false}}`)),
+	requireSame(t, decode(t, []byte(`{"type":"observation","data":{"observation":{"metadata":{}},"reward":null,"done":false}}`)),
 		decode(t, []byte(r.dial("/ws").ask(`{"type":"reset"}`))), "reset over /ws works in production, too")
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// slowBox has two launches shortly after each other. Status requests about the first one are slow.
-type slowBox struct {
+// slowSandbox has two launches shortly after each other. Status requests about the first one are slow.
+type slowSandbox struct {
 	agent.Sandbox
 	starts map[string]time.Time
 }
 
-func (b slowBox) Status(_ context.Context, name string) (wire.Status, error) {
+func (b slowSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	start, ok := b.starts[name]
 	if !ok {
 		return wire.Status{}, fault.New(fault.NotFound, "no process %q", name)
@@ -31,13 +31,13 @@ func (b slowBox) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
-// endedBox has a process that ended.
-type endedBox struct {
+// endedSandbox has a process that ended.
+type endedSandbox struct {
 	agent.Sandbox
 	status wire.Status
 }
 
-func (b endedBox) Wait(context.Context, string, time.Duration) (wire.Status, error) {
+func (b endedSandbox) Wait(context.Context, string, time.Duration) (wire.Status, error) {
 	return b.status, nil
 }
 
@@ -45,7 +45,7 @@ func (b endedBox) Wait(context.Context, string, time.Duration) (wire.Status, err
 func TestEndOfAProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := endedBox{status: wire.Status{Age: time.Hour, Ran: time.Minute, EndedAt: time.Now().Add(time.Hour)}}
+		b := endedSandbox{status: wire.Status{Age: time.Hour, Ran: time.Minute, EndedAt: time.Now().Add(time.Hour)}}
 		st, err := agent.NewProcessRun(agent.ProcessRunOptions{Sandbox: b}, agent.Launch{Number: 1}).Next(t.Context())
 		require.NoError(t, err)
 		require.True(t, st.Answered())
@@ -58,7 +58,7 @@ func TestLaunchesAreInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		b := slowBox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
+		b := slowSandbox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
 		l, err := agent.AttachProcess(t.Context(), b)
 		require.NoError(t, err)
 		require.Equal(t, 2, l.Number)

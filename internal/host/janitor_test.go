@@ -21,8 +21,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// yard is a fake of a host's sandboxes, its gateway's routes and the workflows that may own them.
-type yard struct {
+// fakeHost is a fake of a host's sandboxes, its gateway's routes and the workflows that may own them.
+type fakeHost struct {
 	mu        sync.Mutex
 	infos     []driver.Info
 	workflows map[string]*client.WorkflowExecutionDescription
@@ -32,28 +32,28 @@ type yard struct {
 	routes    []string // closed routes
 }
 
-func (y *yard) Routes(context.Context) ([]string, error) { return y.open, nil }
+func (y *fakeHost) Routes(context.Context) ([]string, error) { return y.open, nil }
 
-func (y *yard) List(context.Context) ([]driver.Info, error) {
+func (y *fakeHost) List(context.Context) ([]driver.Info, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.lists++
 	return slices.Clone(y.infos), nil
 }
 
-func (y *yard) Destroy(_ context.Context, id string) error {
+func (y *fakeHost) Destroy(_ context.Context, id string) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.infos = slices.DeleteFunc(y.infos, func(i driver.Info) bool { return i.ID == id })
 	return nil
 }
 
-func (y *yard) Close(_ context.Context, id string) error {
+func (y *fakeHost) Close(_ context.Context, id string) error {
 	y.routes = append(y.routes, id)
 	return nil
 }
 
-func (y *yard) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
+func (y *fakeHost) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
 	if id == y.failing {
 		return nil, serviceerror.NewUnavailable("down")
 	}
@@ -72,13 +72,13 @@ func description(status enumspb.WorkflowExecutionStatus, sandbox string) *client
 	return d
 }
 
-func (y *yard) add(id, rollout, purpose string, age time.Duration) {
+func (y *fakeHost) add(id, rollout, purpose string, age time.Duration) {
 	y.infos = append(y.infos, driver.Info{
 		ID: id, CreatedAt: time.Now().Add(-age), Labels: map[string]string{driver.LabelRollout: rollout, driver.LabelPurpose: purpose},
 	})
 }
 
-func (y *yard) janitor() *host.Janitor {
+func (y *fakeHost) janitor() *host.Janitor {
 	return &host.Janitor{
 		Sandboxes: y, Workflows: y, Routes: y, Grace: 10 * time.Minute, Every: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	}
@@ -88,7 +88,7 @@ func (y *yard) janitor() *host.Janitor {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	const running, closed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
-	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
+	y := &fakeHost{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
 		"rollout-open":   description(running, "open.2"),
 		"rollout-new":    description(running, ""),
 		"rollout-closed": description(closed, "closed.1"),
@@ -117,7 +117,7 @@ func TestSweep(t *testing.T) {
 // A route whose sandbox ended by itself is closed once its workflow has closed or runs a later attempt.
 func TestSweepRoutes(t *testing.T) {
 	t.Parallel()
-	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
+	y := &fakeHost{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
 		"rollout-open":   description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, "open.2"),
 		"rollout-new":    description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, ""),
 		"rollout-closed": description(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "closed.1"),
@@ -131,7 +131,7 @@ func TestSweepRoutes(t *testing.T) {
 // If a route cannot be closed, its sandbox stays listed, so that the next sweep finds it again.
 func TestSweepAgainAfterAFailedClose(t *testing.T) {
 	t.Parallel()
-	y := &yard{}
+	y := &fakeHost{}
 	y.add("never.1", "never", "agent", time.Hour)
 	j := y.janitor()
 	j.Routes = noRoutes{}
@@ -150,7 +150,7 @@ func (noRoutes) Close(context.Context, string) error { return errors.New("connec
 func TestJanitorSweepsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := &yard{}
+		y := &fakeHost{}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); y.janitor().Run(ctx) }()

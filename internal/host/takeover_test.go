@@ -18,17 +18,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// estate is what a dead worker left: its sandboxes, and the pending activities of their workflows by workflow id.
-type estate struct {
+// deadWorker is what a dead worker left: its sandboxes, and the pending activities of their workflows by workflow id.
+type deadWorker struct {
 	sandboxes []driver.Info
 	steps     map[string][]*workflow.PendingActivityInfo
 	ended     []string
 	gone      string // an activity that completes before the takeover fails it
 }
 
-func (e *estate) List(context.Context) ([]driver.Info, error) { return e.sandboxes, nil }
+func (e *deadWorker) List(context.Context) ([]driver.Info, error) { return e.sandboxes, nil }
 
-func (e *estate) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (e *deadWorker) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	steps, ok := e.steps[id]
 	if !ok {
 		return nil, serviceerror.NewNotFound("no such workflow")
@@ -39,7 +39,7 @@ func (e *estate) DescribeWorkflowExecution(_ context.Context, id, _ string) (*wo
 	}, nil
 }
 
-func (e *estate) CompleteActivityByID(_ context.Context, namespace, id, run, step string, result any, err error) error {
+func (e *deadWorker) CompleteActivityByID(_ context.Context, namespace, id, run, step string, result any, err error) error {
 	if step == e.gone {
 		return serviceerror.NewNotFound("no such step")
 	}
@@ -63,7 +63,7 @@ func TestTakeoverRetriesTheActivitiesOfADeadWorker(t *testing.T) {
 	box := func(id, rollout string) driver.Info {
 		return driver.Info{ID: id, Labels: map[string]string{driver.LabelRollout: rollout}}
 	}
-	e := &estate{
+	e := &deadWorker{
 		sandboxes: []driver.Info{box("a.1", "a"), box("a.1.v", "a"), box("b.1", "b"), box("c.1", "c"), {ID: "of-somebody-else"}},
 		steps: map[string][]*workflow.PendingActivityInfo{
 			"rollout-a": {

@@ -157,12 +157,12 @@ func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *hos
 func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 	t.Helper()
 	got := p.Take(t.Context(), to, a, rollout.Sandbox{}, nil)
-	settle()
+	waitForPool()
 	return got
 }
 
-// settle waits until a woken pool has finished its delayed work.
-func settle() {
+// waitForPool waits until a woken pool has finished its delayed work.
+func waitForPool() {
 	time.Sleep(time.Second) // fake time
 	synctest.Wait()
 }

@@ -23,17 +23,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// sleeper is an agent that runs a sleeping process.
-type sleeper struct{ installed }
+// sleepingAgent is an agent that runs a sleeping process.
+type sleepingAgent struct{ installed }
 
-func (sleeper) WarmKey(job agent.Job) string {
+func (sleepingAgent) WarmKey(job agent.Job) string {
 	if job.ObeyProject {
 		return ""
 	}
 	return "any"
 }
 
-func (sleeper) Warm(ctx context.Context, env agent.Env, _ agent.Job, _ func(context.Context, http.Handler) error) error {
+func (sleepingAgent) Warm(ctx context.Context, env agent.Env, _ agent.Job, _ func(context.Context, http.Handler) error) error {
 	_, err := agent.OpenProcess(ctx, env.Sandbox, 1, func() (wire.Process, error) {
 		return wire.Process{Argv: []string{"/bin/sleep", "infinity"}}, nil
 	})
@@ -43,7 +43,7 @@ func (sleeper) Warm(ctx context.Context, env agent.Env, _ agent.Job, _ func(cont
 	return agent.MarkWarm(ctx, env.Sandbox)
 }
 
-func (sleeper) Ready(ctx context.Context, env agent.Env) (bool, error) {
+func (sleepingAgent) Ready(ctx context.Context, env agent.Env) (bool, error) {
 	return agent.Warm(ctx, env.Sandbox)
 }
 
@@ -60,7 +60,7 @@ func realBackend(t *testing.T) host.WarmBackend {
 	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxd})
 	require.NoError(t, err)
 	agents, err := agent.NewRegistry(
-		agent.Kind{Name: "sleeper", Agent: sleeper{}}, agent.Kind{Name: "cold", Agent: installed{}}, interactive.Kind(), react.Kind(),
+		agent.Kind{Name: "sleeper", Agent: sleepingAgent{}}, agent.Kind{Name: "cold", Agent: installed{}}, interactive.Kind(), react.Kind(),
 	)
 	require.NoError(t, err)
 	return host.WarmBackend{

@@ -51,12 +51,12 @@ func BenchmarkPull(b *testing.B) {
 		require.NoError(b, os.RemoveAll(images))
 		oci, bundle := filepath.Join(b.TempDir(), "oci"), filepath.Join(b.TempDir(), "bundle")
 		both := run(b, "skopeo", "copy", "--quiet", "--insecure-policy", "--src-tls-verify=false", "docker://"+image, "oci:"+oci+":1")
-		both = both.plus(run(b, "umoci", "unpack", "--image", oci+":1", bundle))
+		both = both.add(run(b, "umoci", "unpack", "--image", oci+":1", bundle))
 		theirs = append(theirs, both)
 		require.NoError(b, os.RemoveAll(bundle))
 		require.NoError(b, os.RemoveAll(oci))
 	}
-	us, them := middle(ours), middle(theirs)
+	us, them := median(ours), median(theirs)
 	b.ReportMetric(us.wall.Seconds(), "pull-s")
 	b.ReportMetric(them.wall.Seconds(), "skopeo+umoci-s")
 	b.ReportMetric(us.wall.Seconds()/them.wall.Seconds(), "ratio")
@@ -72,12 +72,12 @@ type cost struct {
 	memoryKiB int64 // peak of resident memory
 }
 
-func (c cost) plus(o cost) cost {
+func (c cost) add(o cost) cost {
 	return cost{c.wall + o.wall, c.cpu + o.cpu, max(c.memoryKiB, o.memoryKiB)}
 }
 
-// middle returns the run with the median time.
-func middle(all []cost) cost {
+// median returns the run with the median time.
+func median(all []cost) cost {
 	slices.SortFunc(all, func(a, b cost) int { return int(a.wall - b.wall) })
 	return all[len(all)/2]
 }

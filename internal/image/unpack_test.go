@@ -24,17 +24,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// lyingImage is an image whose configuration does not match its layers.
-type lyingImage struct {
+// inconsistentImage is an image whose configuration does not match its layers.
+type inconsistentImage struct {
 	v1.Image
 	config *v1.ConfigFile
 }
 
-func (l lyingImage) RawConfigFile() ([]byte, error) { return json.Marshal(l.config) }
+func (l inconsistentImage) RawConfigFile() ([]byte, error) { return json.Marshal(l.config) }
 
-func (l lyingImage) ConfigFile() (*v1.ConfigFile, error) { return l.config, nil }
+func (l inconsistentImage) ConfigFile() (*v1.ConfigFile, error) { return l.config, nil }
 
-func (l lyingImage) ConfigName() (v1.Hash, error) {
+func (l inconsistentImage) ConfigName() (v1.Hash, error) {
 	data, err := l.RawConfigFile()
 	if err != nil {
 		return v1.Hash{}, err
@@ -43,7 +43,7 @@ func (l lyingImage) ConfigName() (v1.Hash, error) {
 	return h, err
 }
 
-func (l lyingImage) Manifest() (*v1.Manifest, error) {
+func (l inconsistentImage) Manifest() (*v1.Manifest, error) {
 	m, err := l.Image.Manifest()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (l lyingImage) Manifest() (*v1.Manifest, error) {
 	return m, err
 }
 
-func (l lyingImage) RawManifest() ([]byte, error) {
+func (l inconsistentImage) RawManifest() ([]byte, error) {
 	m, err := l.Manifest()
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (l lyingImage) RawManifest() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-func (l lyingImage) Digest() (v1.Hash, error) {
+func (l inconsistentImage) Digest() (v1.Hash, error) {
 	data, err := l.RawManifest()
 	if err != nil {
 		return v1.Hash{}, err
@@ -252,7 +252,7 @@ func TestWrongDigest(t *testing.T) {
 	lying := config.DeepCopy()
 	lying.RootFS.DiffIDs = []v1.Hash{{Algorithm: "sha256", Hex: strings.Repeat("1", 64)}}
 	host := serve(t, nil)
-	ref := push(t, host, "app:1", lyingImage{img, lying})
+	ref := push(t, host, "app:1", inconsistentImage{img, lying})
 	s := open(t, image.Options{})
 	err = pull(t, s, ref)
 	require.ErrorContains(t, err, "the configuration has sha256:1111")

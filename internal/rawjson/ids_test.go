@@ -94,7 +94,7 @@ func TestLongListsOfIDs(t *testing.T) {
 		}
 		c := rawjson.Cursor{Src: slices.Concat(list, []byte(` ,"more":12345678`))}
 		got, span := c.IDs(nil)
-		want, ok := decimals(list[:bytes.IndexByte(list, ']')+1])
+		want, ok := readIDs(list[:bytes.IndexByte(list, ']')+1])
 		require.Equal(t, ok, !c.Bad, "%s", list)
 		if !ok {
 			continue
@@ -106,8 +106,8 @@ func TestLongListsOfIDs(t *testing.T) {
 	}
 }
 
-// decimals reads a list in brackets with the standard library.
-func decimals(list []byte) (ids []int32, ok bool) {
+// readIDs reads a list in brackets with the standard library.
+func readIDs(list []byte) (ids []int32, ok bool) {
 	for number := range strings.SplitSeq(string(list[1:len(list)-1]), ",") {
 		if number = strings.Trim(number, " "); strings.Trim(number, "0123456789") != "" || len(number) > 10 {
 			return nil, false

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// impatient creates a sandbox whose client has short timeouts. The handler hangs on requests for which hangs returns true.
-func impatient(t *testing.T, proof time.Duration, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
+// newWithShortTimeouts creates a sandbox whose client has short timeouts. The handler hangs on requests for which hangs returns true.
+func newWithShortTimeouts(t *testing.T, proof time.Duration, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
 	t.Helper()
 	over := make(chan struct{})
 	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func TestSilentSandboxIsDestroyed(t *testing.T) {
 		},
 		"status": func(t *testing.T, s *sandbox.Sandbox) error { _, err := s.Status(t.Context(), "p"); return err },
 	} {
-		s, f := impatient(t, 50*time.Millisecond, func(*http.Request) bool { return true })
+		s, f := newWithShortTimeouts(t, 50*time.Millisecond, func(*http.Request) bool { return true })
 		err := call(t, s)
 		require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%s: %v", name, err)
 		require.EqualValues(t, 1, f.destroyed.Load(), name)
@@ -54,7 +54,7 @@ func TestSilentSandboxIsDestroyed(t *testing.T) {
 // A sandbox that answers other requests is kept: a single request may be slow.
 func TestSlowRequestKeepsTheSandbox(t *testing.T) {
 	t.Parallel()
-	s, f := impatient(t, 5*time.Minute, func(r *http.Request) bool { return r.URL.Path != "/v1/info" })
+	s, f := newWithShortTimeouts(t, 5*time.Minute, func(r *http.Request) bool { return r.URL.Path != "/v1/info" })
 	err := s.KillAll(t.Context())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	require.Zero(t, f.destroyed.Load())

@@ -51,10 +51,10 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // Each call to an unreachable bucket returns a temporary error, never that a blob is missing.
 func TestLostBucket(t *testing.T) {
 	t.Parallel()
-	forEachCloud(t, outlivesLosses)
+	forEachCloud(t, survivesLostRequests)
 }
 
-func outlivesLosses(t *testing.T, c cloud) {
+func survivesLostRequests(t *testing.T, c cloud) {
 	server := c.start(t)
 	s := open(t, server.url(c.bucket))
 	_, err := s.PutBytes(t.Context(), "a/301", []byte("x"))

@@ -63,9 +63,9 @@ func forEachCloud(t *testing.T, test func(*testing.T, cloud)) {
 // emulated is locked while STORAGE_EMULATOR_HOST names a server.
 var emulated sync.Mutex
 
-// reach makes a URL with a server after "#" usable until done is called. The driver of GCS reads the server from a variable when it
+// withServer makes a URL with a server after "#" usable until done is called. The driver of GCS reads the server from a variable when it
 // opens a bucket.
-func reach(t *testing.T, url string) (bare string, done func()) {
+func withServer(t *testing.T, url string) (bare string, done func()) {
 	t.Helper()
 	bare, address, found := strings.Cut(url, "#")
 	if !found {

@@ -15,7 +15,7 @@ import (
 
 func limited(t *testing.T, url string, q store.Quota) *store.Store {
 	t.Helper()
-	url, done := reach(t, url)
+	url, done := withServer(t, url)
 	s, err := store.Open(t.Context(), url, store.WithQuota(q))
 	done()
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func TestSweep(t *testing.T) {
 func unfinished(t *testing.T, s *store.Store, dir string) string {
 	t.Helper()
 	var during []string
-	_, err := s.Put(t.Context(), store.AttemptKey("r2", 1, store.Home), iotest.TimeoutReader(peek{func() {
+	_, err := s.Put(t.Context(), store.AttemptKey("r2", 1, store.Home), iotest.TimeoutReader(callbackReader{func() {
 		found, err := filepath.Glob(filepath.Join(dir, "rollouts/r2/attempts/1/*"))
 		require.NoError(t, err)
 		during = found
@@ -54,10 +54,10 @@ func unfinished(t *testing.T, s *store.Store, dir string) string {
 	return during[0]
 }
 
-// peek calls look at each Read, and returns one byte.
-type peek struct{ look func() }
+// callbackReader calls look at each Read, and returns one byte.
+type callbackReader struct{ look func() }
 
-func (p peek) Read(b []byte) (int, error) {
+func (p callbackReader) Read(b []byte) (int, error) {
 	p.look()
 	return copy(b, "x"), nil
 }

@@ -149,7 +149,7 @@ func TestBindLater(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `unknown tool "c": the tools are terminal, b, a`, result.Message)
 
-	hung := selectAll(t, withServers(t, tool.Server{Name: "hangs", Source: hanging{}})).BindLater(t.Context(), tool.Env{})
+	hung := selectAll(t, withServers(t, tool.Server{Name: "hangs", Source: hangingServer{}})).BindLater(t.Context(), tool.Env{})
 	result, err = hung.Call(t.Context(), tool.Call{ID: "1", Name: "terminal", Arguments: json.RawMessage(`{"command": "x"}`)})
 	require.NoError(t, err)
 	require.False(t, result.Error, result.Message)
@@ -166,10 +166,10 @@ func selectAll(t *testing.T, r *tool.Registry) *tool.Selection {
 	return selected
 }
 
-// hanging is a server that never lists its tools.
-type hanging struct{ *source }
+// hangingServer is a server that never lists its tools.
+type hangingServer struct{ *source }
 
-func (hanging) List(ctx context.Context) ([]tool.Definition, error) {
+func (hangingServer) List(ctx context.Context) ([]tool.Definition, error) {
 	<-ctx.Done()
 	return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "request")
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 )
 
-// long answers "long" when it is released, and everything else at once. It sends the causes with which its context ended to ended.
-type long struct {
+// longHandler answers "long" when it is released, and everything else at once. It sends the causes with which its context ended to ended.
+type longHandler struct {
 	release chan struct{}
 	ended   chan error
 	named   bool
 }
 
-func (l long) answer(frame []byte) wsio.Answer {
+func (l longHandler) answer(frame []byte) wsio.Answer {
 	said := append([]byte("re "), frame...)
 	if string(frame) != "long" {
 		return wsio.Answer{Reply: [][]byte{said}}
@@ -36,7 +36,7 @@ func (l long) answer(frame []byte) wsio.Answer {
 func TestClientThatGaveUp(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
-	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
+	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1)}
 	c, _ := serve(t, wsio.Options{GiveUpAfter: -1, ErrGaveUp: gaveUp}, l.answer)
 	for range 2 {
 		send(t, c, "long")
@@ -52,7 +52,7 @@ func TestClientThatGaveUp(t *testing.T) {
 func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 	t.Parallel()
 	gaveUp := context.Canceled
-	l := long{ended: make(chan error, 1)}
+	l := longHandler{ended: make(chan error, 1)}
 	stuck := make(chan struct{})
 	c, _ := serve(t, wsio.Options{GiveUpAfter: -1, ErrGaveUp: gaveUp}, func(frame []byte) wsio.Answer {
 		if string(frame) != "stuck" {
@@ -75,7 +75,7 @@ func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 // A client that sends ahead waits for every answer, in order, for any time.
 func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	t.Parallel()
-	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
+	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1)}
 	c, _ := serve(t, wsio.Options{}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
@@ -89,7 +89,7 @@ func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 // If replies name their requests, the next request is answered at once, and the late reply is sent when it is ready.
 func TestNamedReplyMayComeLate(t *testing.T) {
 	t.Parallel()
-	l := long{release: make(chan struct{}), ended: make(chan error, 1), named: true}
+	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1), named: true}
 	c, over := serve(t, wsio.Options{GiveUpAfter: -1}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")

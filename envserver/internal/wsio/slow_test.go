@@ -36,16 +36,16 @@ func (slow) answer(frame []byte) wsio.Answer {
 	return wsio.Answer{Reply: [][]byte{frame}}
 }
 
-// narrow shrinks the receive buffer of c, so that the server notices that the client does not read.
-func (slow) narrow(t *testing.T, c *websocket.Conn) {
+// shrinkReceiveBuffer shrinks the receive buffer of c, so that the server notices that the client does not read.
+func (slow) shrinkReceiveBuffer(t *testing.T, c *websocket.Conn) {
 	t.Helper()
 	tcp, _ := c.NetConn().(*net.TCPConn)
 	require.NoError(t, tcp.SetReadBuffer(64<<10))
 	c.SetPingHandler(func(string) error { return nil })
 }
 
-// take reads the reply for the given number of ping intervals, and returns the number of bytes.
-func (s slow) take(t *testing.T, reply io.Reader, bounds int) (taken int64) {
+// readFor reads the reply for the given number of ping intervals, and returns the number of bytes.
+func (s slow) readFor(t *testing.T, reply io.Reader, bounds int) (taken int64) {
 	t.Helper()
 	pace := time.NewTicker(s.every / ticks)
 	defer pace.Stop()

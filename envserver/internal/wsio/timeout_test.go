@@ -38,7 +38,7 @@ func (c *watchedConn) SetReadDeadline(at time.Time) error {
 // The connection of a client that stalls within a large message ends, although it answers pings. The client gets the reason.
 func TestMessageThatStalls(t *testing.T) {
 	t.Parallel()
-	c, over := serve(t, wsio.Options{MessageTimeout: time.Millisecond}, mixed(nil))
+	c, over := serve(t, wsio.Options{MessageTimeout: time.Millisecond}, mixedHandler(nil))
 	w, err := c.NextWriter(websocket.TextMessage)
 	require.NoError(t, err)
 	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // the final frame is never sent
@@ -52,7 +52,7 @@ func TestMessageThatStalls(t *testing.T) {
 func TestMessageDeadlineIsRemoved(t *testing.T) {
 	t.Parallel()
 	var last atomic.Pointer[time.Time]
-	c, _ := serveWatched(t, wsio.Options{MessageTimeout: patience}, mixed(nil), func(at time.Time) { last.Store(&at) })
+	c, _ := serveWatched(t, wsio.Options{MessageTimeout: patience}, mixedHandler(nil), func(at time.Time) { last.Store(&at) })
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
 	last.Store(nil)
@@ -72,7 +72,7 @@ func TestFullQueueBehindALongAnswer(t *testing.T) {
 	t.Parallel()
 	const frames, pings = 100, 2
 	let, pinged := make(chan struct{}), 0
-	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second}, mixed(let))
+	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second}, mixedHandler(let))
 	answer := c.PingHandler()
 	c.SetPingHandler(func(data string) error {
 		if pinged++; pinged == pings {

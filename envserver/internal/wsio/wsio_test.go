@@ -83,8 +83,8 @@ func closed(t *testing.T, over <-chan struct{}) {
 	}
 }
 
-// mixed answers "slow…" when let has a token, and everything else at once.
-func mixed(let <-chan struct{}) wsio.Handler {
+// mixedHandler answers "slow…" when let has a token, and everything else at once.
+func mixedHandler(let <-chan struct{}) wsio.Handler {
 	return func(frame []byte) wsio.Answer {
 		if !strings.HasPrefix(string(frame), "slow") {
 			return wsio.Answer{Reply: [][]byte{frame}}
@@ -104,7 +104,7 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	const frames = 300
 	let := make(chan struct{}, frames)
-	c, _ := serve(t, wsio.Options{}, mixed(let))
+	c, _ := serve(t, wsio.Options{}, mixedHandler(let))
 	name := func(i int) string {
 		if i%3 == 0 {
 			return fmt.Sprint("slow ", i)
@@ -141,7 +141,7 @@ func TestPiecesAreOneMessage(t *testing.T) {
 func TestCloseInOrder(t *testing.T) {
 	t.Parallel()
 	let := make(chan struct{})
-	quick := mixed(let)
+	quick := mixedHandler(let)
 	c, over := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
 		if string(frame) == "bye" {
 			return wsio.Answer{Reply: [][]byte{[]byte("goodbye")}, Close: wsio.CloseNormal}
@@ -165,7 +165,7 @@ func TestFrameTooLargeIsAnswered(t *testing.T) {
 	t.Parallel()
 	let := make(chan struct{})
 	refuse := func(error) wsio.Answer { return wsio.Answer{Reply: [][]byte{[]byte("too large")}} }
-	c, _ := serve(t, wsio.Options{Refuse: refuse}, mixed(let))
+	c, _ := serve(t, wsio.Options{Refuse: refuse}, mixedHandler(let))
 	fits := strings.Repeat("x", maxMessage)
 	for _, frame := range []string{"slow", fits + "x", strings.Repeat(fits, 20), fits, ""} {
 		send(t, c, frame)
@@ -229,11 +229,11 @@ func TestLargeReplyMayBeReadSlowly(t *testing.T) {
 	const bounds = 3
 	s := slow{every: 3 * time.Second, step: 256 << 10}
 	c, _ := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
-	s.narrow(t, c)
+	s.shrinkReceiveBuffer(t, c)
 	send(t, c, "give")
 	_, reply, err := c.NextReader()
 	require.NoError(t, err)
-	taken := s.take(t, reply, bounds)
+	taken := s.readFor(t, reply, bounds)
 	rest, err := io.Copy(io.Discard, reply)
 	require.NoError(t, err)
 	require.Positive(t, rest, "the reply was read before several ping intervals had passed")
@@ -247,10 +247,10 @@ func TestClientThatStopsReadingAReply(t *testing.T) {
 	t.Parallel()
 	s := slow{every: 2 * time.Second, step: 256 << 10}
 	c, over := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
-	s.narrow(t, c)
+	s.shrinkReceiveBuffer(t, c)
 	send(t, c, "give")
 	_, reply, err := c.NextReader()
 	require.NoError(t, err)
-	s.take(t, reply, 1)
+	s.readFor(t, reply, 1)
 	closed(t, over)
 }

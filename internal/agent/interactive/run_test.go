@@ -20,18 +20,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// box is a sandbox that records only launches. Only one goroutine may use it.
-type box struct {
+// fakeSandbox is a sandbox that records only launches. Only one goroutine may use it.
+type fakeSandbox struct {
 	agent.Sandbox
 	marks map[string]wire.Status
 }
 
-func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
+func (b *fakeSandbox) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
 	b.marks[name] = wire.Status{Name: name}
 	return b.marks[name], nil
 }
 
-func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
+func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	st, ok := b.marks[name]
 	if !ok {
 		return st, fault.New(fault.NotFound, "no process %q", name)
@@ -49,8 +49,8 @@ func (slow) Call(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{Content: "done"}, nil
 }
 
-// play opens an episode with slow calls and returns it with the agent's run.
-func play(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
+// openEpisode opens an episode with slow calls and returns it with the agent's run.
+func openEpisode(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
 	t.Helper()
 	return playIn(t, config, agent.Env{})
 }
@@ -60,7 +60,7 @@ func playIn(t *testing.T, config rollout.Episode, env agent.Env) (*live.Episode,
 	open, closeIt, err := live.NewTable(t.TempDir()).Open(live.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, closeIt()) })
-	env.Sandbox, env.Episode = &box{marks: map[string]wire.Status{}}, open
+	env.Sandbox, env.Episode = &fakeSandbox{marks: map[string]wire.Status{}}, open
 	run, err := interactive.Agent{}.Open(t.Context(), env, agent.Job{Instruction: "go", Episode: &config})
 	require.NoError(t, err)
 	return open, run
@@ -112,7 +112,7 @@ func TestIdleAfterASuspension(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		open, run := play(t, rollout.Episode{Idle: 5 * time.Minute})
+		open, run := openEpisode(t, rollout.Episode{Idle: 5 * time.Minute})
 		begun := time.Now()
 		go func() {
 			time.Sleep(4 * time.Minute)
@@ -132,7 +132,7 @@ func TestIdle(t *testing.T) {
 func TestBoundAndSubmit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		open, run := play(t, rollout.Episode{MaxSteps: 2})
+		open, run := openEpisode(t, rollout.Episode{MaxSteps: 2})
 		step(t, open, "a")
 		require.NotEmpty(t, step(t, open, "b").Ended)
 		st := end(t, run)
@@ -140,7 +140,7 @@ func TestBoundAndSubmit(t *testing.T) {
 		require.False(t, st.Answered())
 		require.Contains(t, st.Error, "maximum of 2 steps")
 
-		open, run = play(t, rollout.Episode{})
+		open, run = openEpisode(t, rollout.Episode{})
 		step(t, open, "a")
 		require.NoError(t, open.Submit(episode.Call{}))
 		require.True(t, end(t, run).Answered())

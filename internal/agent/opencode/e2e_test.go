@@ -16,7 +16,7 @@ import (
 // The agent completes a demo task. Every model call extends the previous one, and the transcript and the log record the work.
 func TestWholeTask(t *testing.T) {
 	t.Parallel()
-	w, b := newWorld(t, ""), newTask(t, "binary_search")
+	w, b := newTestAgent(t, ""), newTask(t, "binary_search")
 	for path, text := range b.Files {
 		w.put(t, path, text)
 	}
@@ -60,7 +60,7 @@ func TestWholeTask(t *testing.T) {
 // If a worker dies after it started the agent, the next worker starts nothing twice.
 func TestAttachAfterACrash(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newTestAgent(t, `
 pace: {delay: 300ms}
 turns:
   - tool_calls: [{name: bash, arguments: {command: "echo once >> proof; sleep 1", description: "Leaves a proof"}}]
@@ -95,7 +95,7 @@ turns:
 // Stop during a reply ends the generation at once and kills the process. The transcript keeps the partial reply.
 func TestStopDuringAReply(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newTestAgent(t, `
 - {match: second, turns: [{text: done}]}
 - {turns: [{text: half of an answer, faults: [{hang_after: 2}]}]}
 `)
@@ -134,7 +134,7 @@ func TestStopDuringAReply(t *testing.T) {
 // If the process dies, the agent is done and its status has the reason.
 func TestKilledAgentIsDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
+	w := newTestAgent(t, "turns: [{text: never, faults: [{hang: true}]}]")
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
@@ -151,7 +151,7 @@ func TestKilledAgentIsDone(t *testing.T) {
 // A refusal that no retry can fix ends the agent with the model's message after one call.
 func TestRefusalEndsTheAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
+	w := newTestAgent(t, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
@@ -168,7 +168,7 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
 	const odd = "-x --help /init @README.md\r\n\t\"quoted\" 'and' `so` $(echo no) \\n \\ <b>&amp;</b>\n\n日本語 🙂 e\u0301 \u202ertl\u202c \u2028 \x01 {file:/etc/passwd} {env:HOME} !`id`\n \n"
-	w := newWorld(t, "turns: [{text: done}]")
+	w := newTestAgent(t, "turns: [{text: done}]")
 	job := agent.Job{Instruction: odd, Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
@@ -182,7 +182,7 @@ func TestProjectConfiguration(t *testing.T) {
 	for name, obey := range map[string]bool{"obeyed": true, "ignored": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, `
+			w := newTestAgent(t, `
 turns:
   - tool_calls: [{name: bash, arguments: {command: "echo ran > /tmp/proof; cat .env", description: "Runs"}}, {name: read, arguments: {filePath: /home/user/workdir/.env}}]
   - text: done
@@ -204,7 +204,7 @@ turns:
 // Tools that need a person, the internet or another agent are not offered. All others are.
 func TestToolsOffered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newTestAgent(t, `
 turns:
   - tool_calls: [{name: grep, arguments: {pattern: needle}}, {name: glob, arguments: {pattern: "*.txt"}}]
   - text: done
@@ -225,7 +225,7 @@ turns:
 // If the host's folder cannot be mounted, the agent works from the uploaded copy.
 func TestUploadedBinary(t *testing.T) {
 	t.Parallel()
-	w := newWorldSeeing(t, "turns: [{text: done}]", false)
+	w := newTestAgentWithMount(t, "turns: [{text: done}]", false)
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
@@ -235,7 +235,7 @@ func TestUploadedBinary(t *testing.T) {
 // The proxy variables of a task with a network reach the agent's commands and do not affect model calls.
 func TestModelCallsTakeNoProxy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`)
+	w := newTestAgent(t, `turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`)
 	w.Sandbox = w.Sandbox.WithEnv(network.Env()) // no proxy listens at that address
 	r := w.begin(t, w.agent(), agent.Job{Instruction: "look", MaxOutput: 4096, Launch: 1})
 	st := w.finish(t, r)

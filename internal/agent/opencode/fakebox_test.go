@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// fakeBox is a sandbox in memory: files, one process at a time, and one port that leads to a server of the test.
-type fakeBox struct {
+// fakeSandbox is a sandbox in memory: files, one process at a time, and one port that leads to a server of the test.
+type fakeSandbox struct {
 	server *url.URL // the test's fake OpenCode server
 
 	mu       sync.Mutex
@@ -29,7 +29,7 @@ type fakeBox struct {
 	keepListening bool
 }
 
-func (b *fakeBox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
+func (b *fakeSandbox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started = append(b.started, p)
@@ -37,7 +37,7 @@ func (b *fakeBox) Start(_ context.Context, name string, p wire.Process) (wire.St
 	return b.process, nil
 }
 
-func (b *fakeBox) Status(_ context.Context, name string) (wire.Status, error) {
+func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -51,11 +51,11 @@ func (b *fakeBox) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
-func (b *fakeBox) Wait(ctx context.Context, name string, _ time.Duration) (wire.Status, error) {
+func (b *fakeSandbox) Wait(ctx context.Context, name string, _ time.Duration) (wire.Status, error) {
 	return b.Status(ctx, name)
 }
 
-func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, wait time.Duration) (sandbox.Chunk, error) {
+func (b *fakeSandbox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, wait time.Duration) (sandbox.Chunk, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if wait > 0 {
@@ -70,37 +70,37 @@ func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, lim
 	return sandbox.Chunk{Data: data, Next: offset + int64(len(data)), EOF: !b.process.Running}, nil
 }
 
-func (b *fakeBox) Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error) {
+func (b *fakeSandbox) Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error) {
 	all, err := b.WaitLog(ctx, st.Name, stream, 0, 1<<30, 0)
 	return all.Data[max(0, len(all.Data)-n):], err
 }
 
-func (b *fakeBox) Kill(_ context.Context, _ string) error {
+func (b *fakeSandbox) Kill(_ context.Context, _ string) error {
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
 	return nil
 }
 
-func (b *fakeBox) end(how wire.Status) {
+func (b *fakeSandbox) end(how wire.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	how.Name = b.process.Name
 	b.process = how
 }
 
-func (b *fakeBox) lose() {
+func (b *fakeSandbox) lose() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lost = true
 }
 
 // write appends to the process's output.
-func (b *fakeBox) write(stdout, stderr string) {
+func (b *fakeSandbox) write(stdout, stderr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.out, b.err = append(b.out, stdout...), append(b.err, stderr...)
 }
 
-func (b *fakeBox) WriteFile(_ context.Context, path string, data io.Reader, _ fs.FileMode) error {
+func (b *fakeSandbox) WriteFile(_ context.Context, path string, data io.Reader, _ fs.FileMode) error {
 	content, err := io.ReadAll(data)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +111,7 @@ func (b *fakeBox) WriteFile(_ context.Context, path string, data io.Reader, _ fs
 	return err
 }
 
-func (b *fakeBox) ReadFile(_ context.Context, path string, _ int64) ([]byte, error) {
+func (b *fakeSandbox) ReadFile(_ context.Context, path string, _ int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if content, ok := b.files[path]; ok {
@@ -120,14 +120,14 @@ func (b *fakeBox) ReadFile(_ context.Context, path string, _ int64) ([]byte, err
 	return nil, fault.New(fault.NotFound, "no file %s", path)
 }
 
-func (b *fakeBox) PutTar(ctx context.Context, path string, r io.Reader) error {
+func (b *fakeSandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return b.WriteFile(ctx, path+".tar", r, 0)
 }
 
-func (b *fakeBox) ClientOf(int, string) *http.Client { return &http.Client{Transport: b} }
+func (b *fakeSandbox) ClientOf(int, string) *http.Client { return &http.Client{Transport: b} }
 
 // RoundTrip sends requests to the test's server while the process runs.
-func (b *fakeBox) RoundTrip(req *http.Request) (*http.Response, error) {
+func (b *fakeSandbox) RoundTrip(req *http.Request) (*http.Response, error) {
 	b.mu.Lock()
 	running := b.process.Running || b.keepListening
 	b.mu.Unlock()

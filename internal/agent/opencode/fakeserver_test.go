@@ -30,7 +30,7 @@ type fakeServer struct {
 	cutAnswers int
 	unwell     int // number of health requests answered with healthy=false
 	aborted    int
-	looks      int           // requests for the status
+	statusRequests      int           // requests for the status
 	events     chan string   // sent to the listener
 	cut        chan struct{} // cuts the event stream
 	opened     chan struct{} // receives a value for each opened event stream
@@ -39,7 +39,7 @@ type fakeServer struct {
 	messagesBy http.HandlerFunc
 }
 
-func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
+func newFake(t *testing.T) (*fakeServer, *fakeSandbox, *opencode.Agent) {
 	t.Helper()
 	s := &fakeServer{sessions: []map[string]any{}, messages: []any{}, events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
 	mux := http.NewServeMux()
@@ -63,19 +63,19 @@ func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
 	})
 	u, err := url.Parse(h.URL)
 	require.NoError(t, err)
-	b := &fakeBox{server: u, files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")}}
+	b := &fakeSandbox{server: u, files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")}}
 	b.write("opencode server listening on http://127.0.0.1:4096\n", "")
 	return s, b, opencode.New(opencode.Options{Platform: "linux/amd64"})
 }
 
 func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-// looked returns a function that reports whether the status was requested at least n times.
-func (s *fakeServer) looked(n int) func() bool {
+// statusRequested returns a function that reports whether the status was requested at least n times.
+func (s *fakeServer) statusRequested(n int) func() bool {
 	return func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.looks >= n
+		return s.statusRequests >= n
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 func (s *fakeServer) status(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks++
+	s.statusRequests++
 	all := map[string]any{}
 	if s.busy {
 		all["ses_0"] = map[string]string{"type": "busy"}

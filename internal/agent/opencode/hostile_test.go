@@ -29,7 +29,7 @@ func flood(n int) http.HandlerFunc {
 //nolint:paralleltest // it measures the memory of the whole process
 func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.messagesBy = flood(20 << 20)
 	before := allocated()
 	st := next(t, r)
@@ -51,7 +51,7 @@ func TestGarbageFailsTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, a := newFake(t)
-			r := begun(t, a, b)
+			r := startRun(t, a, b)
 			s.messagesBy = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 			st := next(t, r)
 			require.True(t, st.Done)

@@ -18,7 +18,7 @@ import (
 func TestInstallUploadsWithoutAMount(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
-	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeBox{}
+	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeSandbox{}
 	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Equal(t, "opencode 1.2.3, checksum verified, uploaded at /tmp/.rolloutd/opencode/1.2.3/opencode", said)
@@ -34,7 +34,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
 	a := fetcher(t.TempDir(), npm, sumOf(fakeBinary))
-	b := &fakeBox{files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.2.3/models.json": []byte("{}")}}
+	b := &fakeSandbox{files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.2.3/models.json": []byte("{}")}}
 	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Contains(t, said, "mounted at /opt/rolloutd/agents/opencode/1.2.3/opencode")
@@ -54,7 +54,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 
 func TestOpenBeforeInstallIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).Open(t.Context(), agent.Env{Sandbox: &fakeBox{}}, testJob())
+	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{}}, testJob())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.ErrorContains(t, err, "Install comes before Open")
 }

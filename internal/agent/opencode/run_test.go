@@ -41,7 +41,7 @@ func waiting(t *testing.T, r agent.Run) <-chan result {
 	return out
 }
 
-func open(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+func open(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	t.Helper()
 	r, err := a.Open(t.Context(), agent.Env{Sandbox: b}, testJob())
 	require.NoError(t, err)
@@ -49,8 +49,8 @@ func open(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
 	return r
 }
 
-// begun returns a run that has accepted its instruction.
-func begun(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+// startRun returns a run that has accepted its instruction.
+func startRun(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	t.Helper()
 	r := open(t, a, b)
 	st := next(t, r)
@@ -68,7 +68,7 @@ func next(t *testing.T, r agent.Run) agent.Status {
 	return st
 }
 
-func attach(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+func attach(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	t.Helper()
 	r, err := a.Attach(t.Context(), agent.Env{Sandbox: b}, agent.Job{})
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestAnnouncedBeforeItIsHealthy(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.unwell = 3
-	begun(t, a, b)
+	startRun(t, a, b)
 	require.JSONEq(t, "-1", fmt.Sprintf("%s", s.read(func() any { return s.unwell })))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.swallow = 1
-	begun(t, a, b)
+	startRun(t, a, b)
 	require.Len(t, s.prompts, 2)
 	require.Equal(t, s.prompts[0], s.prompts[1])
 }
@@ -147,14 +147,14 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 func TestIdleWithoutAnswerIsNotDone(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	done := waiting(t, begun(t, a, b))
-	require.Eventually(t, s.looked(1), patient, time.Millisecond)
+	done := waiting(t, startRun(t, a, b))
+	require.Eventually(t, s.statusRequested(1), patient, time.Millisecond)
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
-	require.Eventually(t, s.looked(2), patient, time.Millisecond)
+	require.Eventually(t, s.statusRequested(2), patient, time.Millisecond)
 	require.Empty(t, done)
 	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
-	require.Eventually(t, s.looked(3), patient, time.Millisecond)
+	require.Eventually(t, s.statusRequested(3), patient, time.Millisecond)
 	require.Empty(t, done)
 }
 
@@ -173,7 +173,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, a := newFake(t)
-			r := begun(t, a, b)
+			r := startRun(t, a, b)
 			s.set(func() { s.messages = append(s.messages, c.last) })
 			st := next(t, r)
 			require.True(t, st.Done)
@@ -188,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 func TestAttachAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	begun(t, a, b)
+	startRun(t, a, b)
 	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
 	require.True(t, next(t, attach(t, a, b)).Answered())
 	b.end(wire.Status{ExitCode: 1, Age: time.Hour, Ran: time.Minute})
@@ -201,10 +201,10 @@ func TestAttachAfterTheEnd(t *testing.T) {
 func TestNextReturnsOnTheEvent(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.set(func() { s.busy = true })
 	done := waiting(t, r)
-	require.Eventually(t, s.looked(1), patient, time.Millisecond) // the first status was busy
+	require.Eventually(t, s.statusRequested(1), patient, time.Millisecond) // the first status was busy
 	before := time.Now()
 	s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
@@ -219,7 +219,7 @@ func TestNextReturnsOnTheEvent(t *testing.T) {
 func TestWaitingRunSendsNoRequests(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.set(func() { s.busy = true })
 	done := waiting(t, r)
 	<-s.opened
@@ -230,20 +230,20 @@ func TestWaitingRunSendsNoRequests(t *testing.T) {
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
 	require.True(t, (<-done).st.Done)
 	require.Empty(t, s.opened, "one subscription")
-	require.False(t, s.looked(3)(), "it asks at the connection and at the end")
+	require.False(t, s.statusRequested(3)(), "it asks at the connection and at the end")
 }
 
 // The run detects an end that happened while the stream was broken once the stream is connected again.
 func TestNextSurvivesABrokenStream(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.set(func() { s.busy = true })
 	done := waiting(t, r)
 	<-s.opened
 	s.cut <- struct{}{}
 	<-s.opened
-	require.Eventually(t, s.looked(3), patient, time.Millisecond) // connected, broken, connected
+	require.Eventually(t, s.statusRequested(3), patient, time.Millisecond) // connected, broken, connected
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
 	s.cut <- struct{}{}
 	require.True(t, (<-done).st.Done)
@@ -253,7 +253,7 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 func TestEndlessEventIsBounded(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.set(func() { s.busy = true })
 	s.endless.Store(true)
 	done := waiting(t, r)
@@ -267,7 +267,7 @@ func TestEndlessEventIsBounded(t *testing.T) {
 func TestDeadProcessIsDoneWithItsLastOutput(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	b.write("", "Segmentation fault at 0xdead\n")
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
 	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} { // opened and attached after the death, too
@@ -283,7 +283,7 @@ func TestDeadProcessIsDoneWithItsLastOutput(t *testing.T) {
 func TestKilledAgentIsNeverCompleted(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	b.keepListening = true // a fake server took over the port
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
 	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
@@ -296,7 +296,7 @@ func TestKilledAgentIsNeverCompleted(t *testing.T) {
 func TestLostSandboxIsAnError(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	b.end(wire.Status{})
 	b.lose()
 	_, err := r.Next(t.Context())
@@ -307,7 +307,7 @@ func TestLostSandboxIsAnError(t *testing.T) {
 func TestStopKeepsTheTranscript(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
 	alive, err := r.Transcript(t.Context())
 	require.NoError(t, err)
@@ -324,7 +324,7 @@ func TestStopKeepsTheTranscript(t *testing.T) {
 func TestKilledWithoutStopHasNoTranscript(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	r := begun(t, a, b)
+	r := startRun(t, a, b)
 	b.end(wire.Status{ExitCode: 137})
 	_, err := r.Transcript(t.Context())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)

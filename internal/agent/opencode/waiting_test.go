@@ -11,7 +11,7 @@ import (
 // OpenCode is suspended while it waits for its model. The watch does not resume it, and it still answers the requests of Stop.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
+	w := newTestAgent(t, "turns: [{text: never, faults: [{hang: true}]}]")
 	r := w.begin(t, w.agent(), agent.Job{Instruction: "go", Launch: 1})
 	paused := func() bool {
 		st, err := w.Status(t.Context(), "agent-1")

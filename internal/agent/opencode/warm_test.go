@@ -15,10 +15,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// newWarmWorld is like newWorld, with an agent that was warmed for job before the model was available.
-func newWarmWorld(t *testing.T, script string, job agent.Job) *world {
+// newWarmTestAgent is like newTestAgent, with an agent that was warmed for job before the model was available.
+func newWarmTestAgent(t *testing.T, script string, job agent.Job) *testAgent {
 	t.Helper()
-	w := newWorldWithoutModel(t, true)
+	w := newTestAgentWithoutModel(t, true)
 	serve := func(ctx context.Context, h http.Handler) error { return w.Backend.ServeModel(ctx, w.ID(), h, nil) }
 	require.NoError(t, w.agent().Warm(t.Context(), w.Env(), job, serve))
 	w.ServeModel(t, script)
@@ -41,12 +41,12 @@ func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 	}
 	job := agent.Job{Instruction: "Look around.", MaxOutput: 1234, Launch: 1}
 	requests := map[string][]string{}
-	for name, make := range map[string]func(*testing.T) *world{
-		"cold": func(t *testing.T) *world { return newWorld(t, inspecting) },
-		"warm": func(t *testing.T) *world {
+	for name, make := range map[string]func(*testing.T) *testAgent{
+		"cold": func(t *testing.T) *testAgent { return newTestAgent(t, inspecting) },
+		"warm": func(t *testing.T) *testAgent {
 			other := job
 			other.Instruction = "Something else."
-			return newWarmWorld(t, inspecting, other)
+			return newWarmTestAgent(t, inspecting, other)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	t.Parallel()
 	job := agent.Job{Instruction: "go", Launch: 1}
-	w := newWarmWorld(t, "turns: [{text: done}]", job)
+	w := newWarmTestAgent(t, "turns: [{text: done}]", job)
 	ready, err := w.agent().Ready(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.True(t, ready)
@@ -99,7 +99,7 @@ func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 func TestWarmAndTheUsersConfiguration(t *testing.T) {
 	t.Parallel()
 	job := agent.Job{Instruction: "go", Launch: 1}
-	w := newWarmWorld(t, "turns: [{text: done}]", job)
+	w := newWarmTestAgent(t, "turns: [{text: done}]", job)
 	require.NoError(t, w.WriteFile(t.Context(), rollout.Workdir+"/rules.md", strings.NewReader("Speak like a pirate."), 0o644))
 	require.NoError(t, w.WriteFile(t.Context(), rollout.Home+"/.config/opencode/opencode.json",
 		strings.NewReader(`{"instructions": ["/home/user/workdir/rules.md"]}`), 0o644))

@@ -19,21 +19,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// world is a real OpenCode in a real sandbox that calls a scripted model through the model channel.
-type world struct {
+// testAgent is a real OpenCode in a real sandbox that calls a scripted model through the model channel.
+type testAgent struct {
 	*agenttest.Place
 	agents string // the host's folder of agents
 }
 
-func newWorld(t *testing.T, script string) *world {
+func newTestAgent(t *testing.T, script string) *testAgent {
 	t.Helper()
-	return newWorldSeeing(t, script, true)
+	return newTestAgentWithMount(t, script, true)
 }
 
-// newWorldSeeing creates a sandbox in which the host's folder of agents is mounted or, if not, gets an uploaded copy.
-func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
+// newTestAgentWithMount creates a sandbox in which the host's folder of agents is mounted or, if not, gets an uploaded copy.
+func newTestAgentWithMount(t *testing.T, script string, mounted bool) *testAgent {
 	t.Helper()
-	w, how := newWorldWithoutModel(t, mounted), "mounted"
+	w, how := newTestAgentWithoutModel(t, mounted), "mounted"
 	if !mounted {
 		how = "uploaded"
 	}
@@ -44,13 +44,13 @@ func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	return w
 }
 
-// newWorldWithoutModel creates the sandbox without a model and without an installed agent.
-func newWorldWithoutModel(t *testing.T, mounted bool) *world {
+// newTestAgentWithoutModel creates the sandbox without a model and without an installed agent.
+func newTestAgentWithoutModel(t *testing.T, mounted bool) *testAgent {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
-	w := &world{agents: agentsDir(t)}
+	w := &testAgent{agents: agentsDir(t)}
 	_, err := w.agent().Fetch(t.Context())
 	require.NoError(t, err)
 	mount := w.agents
@@ -73,12 +73,12 @@ func agentsDir(t *testing.T) string {
 }
 
 // agent returns a new Agent on each call, without the state of an earlier one.
-func (w *world) agent() *opencode.Agent {
+func (w *testAgent) agent() *opencode.Agent {
 	return opencode.New(opencode.Options{AgentsDir: w.agents})
 }
 
 // begin opens the agent and waits until it has accepted the job.
-func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run {
+func (w *testAgent) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run {
 	t.Helper()
 	r, err := a.Open(t.Context(), w.Env(), job)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run 
 }
 
 // attach attaches a new Agent, as another worker does.
-func (w *world) attach(t *testing.T) agent.Run {
+func (w *testAgent) attach(t *testing.T) agent.Run {
 	t.Helper()
 	r, err := w.agent().Attach(t.Context(), w.Env(), agent.Job{})
 	require.NoError(t, err)
@@ -99,19 +99,19 @@ func (w *world) attach(t *testing.T) agent.Run {
 }
 
 // finish waits for the end of the job.
-func (w *world) finish(t *testing.T, r agent.Run) agent.Status {
+func (w *testAgent) finish(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
 	return agenttest.Finish(t, r)
 }
 
 // bash runs a command in the sandbox's workdir.
-func (w *world) bash(t *testing.T, name, command string) (output string, status int) {
+func (w *testAgent) bash(t *testing.T, name, command string) (output string, status int) {
 	t.Helper()
 	return w.run(t, name, command, "")
 }
 
 // run runs a bash command as a user of the sandbox; "" is the agent's user.
-func (w *world) run(t *testing.T, name, command, user string) (output string, status int) {
+func (w *testAgent) run(t *testing.T, name, command, user string) (output string, status int) {
 	t.Helper()
 	_, err := w.Start(t.Context(), name, wire.Process{
 		Argv: []string{"/bin/bash", "--noprofile", "--norc", "-c", command}, Dir: rollout.Workdir, User: user,
@@ -130,7 +130,7 @@ func (w *world) run(t *testing.T, name, command, user string) (output string, st
 	return string(all), st.ExitCode
 }
 
-func (w *world) put(t *testing.T, path, text string) {
+func (w *testAgent) put(t *testing.T, path, text string) {
 	t.Helper()
 	require.NoError(t, w.WriteFile(t.Context(), rollout.Workdir+"/"+path, strings.NewReader(text), 0o644))
 }

@@ -23,7 +23,7 @@ import (
 func BenchmarkInFlight(b *testing.B) {
 	const many = 1000
 	for b.Loop() {
-		w := newWorld(b, script)
+		w := newTestGateway(b, script)
 		model, release := w.model, make(chan struct{})
 		all := make(chan struct{})
 		var asked atomic.Int64
@@ -44,7 +44,7 @@ func BenchmarkInFlight(b *testing.B) {
 			}
 			require.NoError(b, w.client.Open(b.Context(), route))
 			run, err := react.Agent{}.Open(b.Context(), agent.Env{
-				Sandbox: &box{marks: map[string]wire.Status{}}, Model: w.client.Model(route.ID), Tools: &tools{},
+				Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: w.client.Model(route.ID), Tools: &tools{},
 			}, job(&rollout.React{Continuation: rollout.ContinueMessages}))
 			require.NoError(b, err)
 			runs[i] = run

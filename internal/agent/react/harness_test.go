@@ -32,21 +32,21 @@ import (
 
 const patience = 5 * time.Minute
 
-// world is a gateway with one route, a scripted model behind it, and a sandbox that records only launches.
-type world struct {
+// testGateway is a gateway with one route, a scripted model behind it, and a sandbox that records only launches.
+type testGateway struct {
 	client *gateway.Client
-	box    *box
+	box    *fakeSandbox
 	tools  *tools
 	model  http.Handler // the endpoint's handler; the scripted model unless a test changes it
 	sent   *sentLog
 	url    string // of the endpoint
 }
 
-func newWorld(t testing.TB, script string) *world {
+func newTestGateway(t testing.TB, script string) *testGateway {
 	t.Helper()
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
-	w := &world{box: &box{marks: map[string]wire.Status{}}, tools: &tools{}, sent: &sentLog{}}
+	w := &testGateway{box: &fakeSandbox{marks: map[string]wire.Status{}}, tools: &tools{}, sent: &sentLog{}}
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent})
 	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }))
 	t.Cleanup(endpoint.Close)
@@ -88,7 +88,7 @@ func (noSandbox) ServeModel(context.Context, string, http.Handler, func()) error
 	return errors.New("no sandbox")
 }
 
-func (w *world) env() agent.Env {
+func (w *testGateway) env() agent.Env {
 	return agent.Env{Sandbox: w.box, Model: w.client.Model("r1.1"), Tools: w.tools}
 }
 
@@ -97,7 +97,7 @@ func job(config *rollout.React) agent.Job {
 }
 
 // finish runs the job to its end in a run of its own, as a worker does.
-func (w *world) finish(t *testing.T, j agent.Job) (agent.Status, rollout.Transcript) {
+func (w *testGateway) finish(t *testing.T, j agent.Job) (agent.Status, rollout.Transcript) {
 	t.Helper()
 	r, err := react.Agent{}.Open(t.Context(), w.env(), j)
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func await(t *testing.T, r agent.Run) agent.Status {
 	}
 }
 
-func (w *world) turns(t *testing.T) []rollout.Turn {
+func (w *testGateway) turns(t *testing.T) []rollout.Turn {
 	t.Helper()
 	body, err := w.client.Trace(t.Context(), "r1.1")
 	require.NoError(t, err)
@@ -152,35 +152,35 @@ func requireOneSequence(t *testing.T, turns []rollout.Turn) {
 	}
 }
 
-// box records launches.
-type box struct {
+// fakeSandbox records launches.
+type fakeSandbox struct {
 	agent.Sandbox
 	mu    sync.Mutex
 	marks map[string]wire.Status
 	looks int // calls of Status
 }
 
-func (b *box) looked() int {
+func (b *fakeSandbox) statusCalls() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.looks
 }
 
-// lose deletes all records of launches.
-func (b *box) lose() {
+// loseLaunches deletes all records of launches.
+func (b *fakeSandbox) loseLaunches() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.marks)
 }
 
-func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
+func (b *fakeSandbox) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.marks[name] = wire.Status{Name: name}
 	return b.marks[name], nil
 }
 
-func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
+func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.looks++
@@ -191,7 +191,7 @@ func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
-func (b *box) Tail(context.Context, wire.Status, string, int) ([]byte, error) { return nil, nil }
+func (b *fakeSandbox) Tail(context.Context, wire.Status, string, int) ([]byte, error) { return nil, nil }
 
 // tools counts executions. A call repeated under its id returns the stored result and runs nothing, as in a sandbox.
 type tools struct {

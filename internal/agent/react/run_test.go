@@ -41,7 +41,7 @@ const script = `
 // with a duplicate end of turn or with separately tokenised messages.
 func TestOneSequenceByTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	st, said := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
 	require.True(t, st.Answered(), "%+v", st)
 	require.Equal(t, []string{`{"command":"one"}`, `{"command":"two"}`, `{"command": "three"}`}, w.tools.runs)
@@ -61,7 +61,7 @@ func TestOneSequenceByTokens(t *testing.T) {
 // If the first reply has no ids, the gateway prompts SGLang with ids at /generate. The conversation is one sequence, as with vLLM.
 func TestOneSequenceBySGLang(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent, SGLang: true})
@@ -83,7 +83,7 @@ func TestOneSequenceBySGLang(t *testing.T) {
 // Chat completions give the same conversation. The ids in its prompts are deterministic.
 func TestByMessages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueMessages}))
 	require.True(t, st.Answered(), "%+v", st)
 	turns := w.turns(t)
@@ -94,7 +94,7 @@ func TestByMessages(t *testing.T) {
 // With continuation "tokens", the agent repeats a failed tokenize request until it succeeds. The route's status has the error.
 func TestTokenizeIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	model, failures := w.model, atomic.Int64{}
 	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if n := failures.Add(1); r.URL.Path == "/tokenize" && n <= 5 {
@@ -115,7 +115,7 @@ func TestTokenizeIsWaitedFor(t *testing.T) {
 func TestEndpointWithoutTokenize(t *testing.T) {
 	t.Parallel()
 	for _, continuation := range []string{rollout.ContinueAuto, rollout.ContinueTokens} {
-		w := newWorld(t, script)
+		w := newTestGateway(t, script)
 		model := w.model
 		w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/tokenize" {
@@ -144,7 +144,7 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, script)
+			w := newTestGateway(t, script)
 			model := w.model
 			w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/tokenize" {
@@ -166,7 +166,7 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 // paths become available one after another, the model calls last.
 func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	model, asked := w.model, atomic.Int64{}
 	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) <= 12 {
@@ -184,23 +184,23 @@ func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 	requireOneSequence(t, turns)
 }
 
-// hanging is a model that never answers a tokenize request.
-type hanging struct{ asked, calls int }
+// hangingModel is a model that never answers a tokenize request.
+type hangingModel struct{ asked, calls int }
 
-func (m *hanging) Tokenize(ctx context.Context, _ []json.RawMessage) (gateway.Tokens, error) {
+func (m *hangingModel) Tokenize(ctx context.Context, _ []json.RawMessage) (gateway.Tokens, error) {
 	m.asked++
 	<-ctx.Done()
 	return gateway.Tokens{}, fault.Wrap(fault.Unavailable, ctx.Err(), "gateway")
 }
 
-func (m *hanging) Call(context.Context, string, string, []byte) (gateway.Reply, error) {
+func (m *hangingModel) Call(context.Context, string, string, []byte) (gateway.Reply, error) {
 	m.calls++
 	return gateway.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
 }
 
-func (*hanging) Probe(context.Context) error { return nil }
+func (*hangingModel) Probe(context.Context) error { return nil }
 
-func (m *hanging) Status(context.Context) (gateway.RouteStatus, error) {
+func (m *hangingModel) Status(context.Context) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, nil
 }
 
@@ -208,8 +208,8 @@ func (m *hanging) Status(context.Context) (gateway.RouteStatus, error) {
 func TestTokenizeHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &hanging{}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		m := &hangingModel{}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
 		require.NoError(t, err)
 		defer r.Close()
 		st := await(t, r)
@@ -219,10 +219,10 @@ func TestTokenizeHangs(t *testing.T) {
 	})
 }
 
-// silent is an endpoint that does not answer.
-type silent struct{ hanging }
+// silentModel is an endpoint that does not answer.
+type silentModel struct{ hangingModel }
 
-func (*silent) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply, error) {
+func (*silentModel) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply, error) {
 	<-ctx.Done()
 	return gateway.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
 }
@@ -231,19 +231,19 @@ func (*silent) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply,
 func TestSandboxOfAWaitingRollout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sb := &box{marks: map[string]wire.Status{}}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: sb, Model: &silent{}, Tools: &tools{}}, job(nil))
+		sb := &fakeSandbox{marks: map[string]wire.Status{}}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: sb, Model: &silentModel{}, Tools: &tools{}}, job(nil))
 		require.NoError(t, err)
 		defer r.Close()
-		looks, began := sb.looked(), time.Now()
+		looks, began := sb.statusCalls(), time.Now()
 		for range 7 { // the first call returns at once
 			st, err := r.Next(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, time.Now(), st.LastSign)
 		}
 		require.Equal(t, time.Minute, time.Since(began))
-		require.Equal(t, looks+2, sb.looked())
-		sb.lose()
+		require.Equal(t, looks+2, sb.statusCalls())
+		sb.loseLaunches()
 		for ; err == nil; _, err = r.Next(t.Context()) {
 		}
 		require.Equal(t, 90*time.Second, time.Since(began))
@@ -253,7 +253,7 @@ func TestSandboxOfAWaitingRollout(t *testing.T) {
 // A truncated reply has no end of turn. The next prompt adds it once.
 func TestReplyCutOff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newTestGateway(t, `
 - name: cut
   hermes: true
   turns:
@@ -271,7 +271,7 @@ func TestReplyCutOff(t *testing.T) {
 
 func TestNativeToolsRunInParallel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, `
+	w := newTestGateway(t, `
 - name: native
   turns:
     - tool_calls: [{name: terminal, arguments: {command: one}}, {name: terminal, arguments: {command: two}}, {name: terminal, arguments: "{broken"}]
@@ -328,7 +328,7 @@ func TestPromptBeyondTheContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, script)
+			w := newTestGateway(t, script)
 			w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/tokenize" {
 					c.tokenize(rw, 41)
@@ -365,7 +365,7 @@ func TestEndsOfTheLoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, c.script)
+			w := newTestGateway(t, c.script)
 			st, _ := w.finish(t, job(&c.config))
 			require.Contains(t, st.Error, c.want)
 			require.Equal(t, c.want == "", st.Answered())
@@ -373,7 +373,7 @@ func TestEndsOfTheLoop(t *testing.T) {
 			require.Equal(t, name == "malformed, respond", st.Malformed == 1, "%+v", st)
 		})
 	}
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	require.NoError(t, w.client.End(t.Context(), "r1.1", "enough"))
 	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueMessages}))
 	require.Equal(t, "no further model calls: enough", st.Error)
@@ -384,12 +384,12 @@ func TestEndsOfTheLoop(t *testing.T) {
 func TestReplayAtEachEvent(t *testing.T) {
 	t.Parallel()
 	for _, continuation := range []string{rollout.ContinueTokens, rollout.ContinueMessages} {
-		whole := newWorld(t, script)
+		whole := newTestGateway(t, script)
 		whole.finish(t, job(&rollout.React{Continuation: continuation}))
 		for event := range 6 {
 			t.Run(fmt.Sprint(continuation, event), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, script)
+				w := newTestGateway(t, script)
 				j := job(&rollout.React{Continuation: continuation})
 				r, err := react.Agent{}.Open(t.Context(), w.env(), j)
 				require.NoError(t, err)
@@ -439,7 +439,7 @@ func TestReplayAtEachEvent(t *testing.T) {
 // A transcript that is read during the replay has all recorded messages.
 func TestTranscriptOfAReplay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	_, whole := w.finish(t, job(nil))
 	require.NoError(t, w.client.End(t.Context(), "r1.1", "over"))
 	r, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
@@ -452,7 +452,7 @@ func TestTranscriptOfAReplay(t *testing.T) {
 
 func TestStopAndLoss(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, script)
+	w := newTestGateway(t, script)
 	_, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
 	require.True(t, fault.Is(err, fault.NotFound))
 	w.tools.call = func(tool.Call) (tool.Result, error) {
@@ -477,13 +477,13 @@ func TestStopAndLoss(t *testing.T) {
 	require.False(t, st.Answered())
 }
 
-// away is a model whose gateway does not answer at first.
-type away struct {
-	hanging
+// unavailableModel is a model whose gateway does not answer at first.
+type unavailableModel struct {
+	hangingModel
 	left int // requests until it answers
 }
 
-func (m *away) gone() error {
+func (m *unavailableModel) unavailable() error {
 	if m.left == 0 {
 		return nil
 	}
@@ -491,32 +491,32 @@ func (m *away) gone() error {
 	return fault.New(fault.Unavailable, "gateway: connection refused")
 }
 
-func (m *away) Tokenize(context.Context, []json.RawMessage) (gateway.Tokens, error) {
-	if err := m.gone(); err != nil {
+func (m *unavailableModel) Tokenize(context.Context, []json.RawMessage) (gateway.Tokens, error) {
+	if err := m.unavailable(); err != nil {
 		return gateway.Tokens{}, err
 	}
 	return gateway.Tokens{IDs: []int32{1, 2}}, nil
 }
 
-func (m *away) Probe(context.Context) error { return m.gone() }
+func (m *unavailableModel) Probe(context.Context) error { return m.unavailable() }
 
-func (m *away) Call(_ context.Context, _, api string, _ []byte) (gateway.Reply, error) {
+func (m *unavailableModel) Call(_ context.Context, _, api string, _ []byte) (gateway.Reply, error) {
 	return gateway.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil
 }
 
-func (m *away) Status(context.Context) (gateway.RouteStatus, error) {
+func (m *unavailableModel) Status(context.Context) (gateway.RouteStatus, error) {
 	if m.asked++; m.asked == 1 { // the loop waits for the gateway before it begins
 		return gateway.RouteStatus{}, nil
 	}
-	return gateway.RouteStatus{}, m.gone()
+	return gateway.RouteStatus{}, m.unavailable()
 }
 
 // If the gateway restarts at the first prompt, the agent still uses token ids.
 func TestGatewayRestartsAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &away{left: 40}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		m := &unavailableModel{left: 40}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
 		require.NoError(t, err)
 		defer r.Close()
 		require.True(t, await(t, r).Answered())

@@ -58,7 +58,7 @@ func requireEnds(t *testing.T, limits rollout.Limits, last time.Duration, route 
 			for _, firstCall := range []time.Duration{0, second, last} {
 				for _, calls := range []int{0, 1} {
 					route.InFlight, route.Owed = calls, before
-					l := look{limits: limits, first: last, owed: owed, firstCall: firstCall, route: route}
+					l := ages{limits: limits, first: last, owed: owed, firstCall: firstCall, route: route}
 					require.NotEqual(t, watch.Continue, watch.Decide(l.state(time.Now())).Action, "%+v", l)
 				}
 			}
@@ -73,10 +73,10 @@ func (route) Status(context.Context, string) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, nil
 }
 
-// unborn is an agent that cannot be launched.
-type unborn struct{ agent.Agent }
+// unlaunchableAgent is an agent that cannot be launched.
+type unlaunchableAgent struct{ agent.Agent }
 
-func (unborn) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) {
+func (unlaunchableAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) {
 	return nil, fault.New(fault.NotFound, "never launched")
 }
 
@@ -115,7 +115,7 @@ func TestWaitForAStart(t *testing.T) {
 				}
 				began := time.Now()
 				_, err := watch.New(watch.Options{Gateway: route{}, Starts: starts}).Run(within, &watch.Job{
-					Kind: agent.Kind{Agent: unborn{}}, Limits: limits, Logger: slog.New(slog.DiscardHandler),
+					Kind: agent.Kind{Agent: unlaunchableAgent{}}, Limits: limits, Logger: slog.New(slog.DiscardHandler),
 				})
 				require.Equal(t, c.want, time.Since(began))
 				var final *temporal.ApplicationError

@@ -17,9 +17,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// unreliable is a gateway whose route does not change. Its watch reports broken connections, its other requests fail between away and
+// unreliableGateway is a gateway whose route does not change. Its watch reports broken connections, its other requests fail between away and
 // back, and its endpoint is paused until resumed.
-type unreliable struct {
+type unreliableGateway struct {
 	watch.Gateway
 	status     gateway.RouteStatus
 	changes    chan *gateway.Change
@@ -27,59 +27,59 @@ type unreliable struct {
 	resumed    time.Time
 }
 
-func (g *unreliable) Status(context.Context, string) (gateway.RouteStatus, error) {
+func (g *unreliableGateway) Status(context.Context, string) (gateway.RouteStatus, error) {
 	if now := time.Now(); !now.Before(g.away) && now.Before(g.back) {
 		return gateway.RouteStatus{}, errAway
 	}
 	return g.status, nil
 }
 
-func (g *unreliable) Watch(string, int64, time.Duration) (changes <-chan *gateway.Change, stop func()) {
+func (g *unreliableGateway) Watch(string, int64, time.Duration) (changes <-chan *gateway.Change, stop func()) {
 	return g.changes, func() {}
 }
 
-func (g *unreliable) Probe(context.Context, string) error {
+func (g *unreliableGateway) Probe(context.Context, string) error {
 	if time.Now().Before(g.resumed) {
 		return fault.New(fault.Unavailable, "it is paused")
 	}
 	return nil
 }
 
-func (*unreliable) End(context.Context, string, string) error { return nil }
+func (*unreliableGateway) End(context.Context, string, string) error { return nil }
 
 var errAway = fault.New(fault.Unavailable, "connection reset")
 
-// idle is an agent that keeps running and gives no sign of life.
-type idle struct {
+// idleAgent is an agent that keeps running and gives no sign of life.
+type idleAgent struct {
 	agent.Agent
 	agent.Run
 	began time.Time
 }
 
-func (i idle) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return i, nil }
+func (i idleAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return i, nil }
 
-func (i idle) Launch() agent.Launch { return agent.Launch{Number: 1, Began: i.began, First: i.began} }
+func (i idleAgent) Launch() agent.Launch { return agent.Launch{Number: 1, Began: i.began, First: i.began} }
 
-func (idle) Next(ctx context.Context) (agent.Status, error) {
+func (idleAgent) Next(ctx context.Context) (agent.Status, error) {
 	<-ctx.Done()
 	return agent.Status{}, ctx.Err()
 }
 
-func (idle) Transcript(context.Context) (rollout.Transcript, error) {
+func (idleAgent) Transcript(context.Context) (rollout.Transcript, error) {
 	return rollout.Transcript{}, fault.New(fault.NotFound, "no transcript")
 }
 
-func (idle) Stop(context.Context) error { return nil }
+func (idleAgent) Stop(context.Context) error { return nil }
 
-func (idle) Close() {}
+func (idleAgent) Close() {}
 
-type unheard struct{}
+type ignoredSignals struct{}
 
-func (unheard) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+func (ignoredSignals) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
 
-type unmeasured struct{}
+type failingInspector struct{}
 
-func (unmeasured) Inspect(context.Context, string) (driver.Usage, error) {
+func (failingInspector) Inspect(context.Context, string) (driver.Usage, error) {
 	return driver.Usage{}, fault.New(fault.Unavailable, "not measured")
 }
 
@@ -100,7 +100,7 @@ func TestBrokenConnections(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				g := &unreliable{
+				g := &unreliableGateway{
 					changes: make(chan *gateway.Change, len(c.breaks)), status: gateway.RouteStatus{FirstCallAt: began}, away: began.Add(minute), back: began.Add(c.back),
 				}
 				go func() {
@@ -120,15 +120,15 @@ func TestBrokenConnections(t *testing.T) {
 }
 
 // watchIdle watches an idle agent that was launched at began.
-func watchIdle(ctx context.Context, t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
+func watchIdle(ctx context.Context, t *testing.T, g *unreliableGateway, began time.Time) (*watch.Result, error) {
 	t.Helper()
-	return watchAgent(ctx, t, g, idle{began: began})
+	return watchAgent(ctx, t, g, idleAgent{began: began})
 }
 
-func watchAgent(ctx context.Context, t *testing.T, g *unreliable, a agent.Agent) (*watch.Result, error) {
+func watchAgent(ctx context.Context, t *testing.T, g *unreliableGateway, a agent.Agent) (*watch.Result, error) {
 	t.Helper()
-	return watch.New(watch.Options{Gateway: g, Signals: unheard{}}).Run(ctx, &watch.Job{
-		Kind: agent.Kind{Agent: a}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
+	return watch.New(watch.Options{Gateway: g, Signals: ignoredSignals{}}).Run(ctx, &watch.Job{
+		Kind: agent.Kind{Agent: a}, Sandboxes: failingInspector{}, Logger: slog.New(slog.DiscardHandler),
 		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
 	})
 }
@@ -150,7 +150,7 @@ func TestProbeAfterAPause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				refused := gateway.RouteStatus{FirstCallAt: began, Turns: 1, Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Status: 403}}
-				result, err := watchIdle(t.Context(), t, &unreliable{status: refused, resumed: began.Add(c.pause)}, began)
+				result, err := watchIdle(t.Context(), t, &unreliableGateway{status: refused, resumed: began.Add(c.pause)}, began)
 				if c.outcome == "" {
 					require.Equal(t, fault.UpstreamRefused, fault.KindOf(err))
 					require.ErrorContains(t, err, c.text)
@@ -165,15 +165,15 @@ func TestProbeAfterAPause(t *testing.T) {
 	}
 }
 
-// lingering is an idle agent whose Stop fails.
-type lingering struct {
-	idle
+// unstoppableAgent is an idle agent whose Stop fails.
+type unstoppableAgent struct {
+	idleAgent
 	stop error
 }
 
-func (l lingering) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return l, nil }
+func (l unstoppableAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return l, nil }
 
-func (l lingering) Stop(context.Context) error { return l.stop }
+func (l unstoppableAgent) Stop(context.Context) error { return l.stop }
 
 // Processes that take long to die do not change the agent's outcome; grading kills them again.
 func TestAgentThatTakesLongToDie(t *testing.T) {
@@ -181,8 +181,8 @@ func TestAgentThatTakesLongToDie(t *testing.T) {
 	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.SandboxLost: false} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began}}
-			result, err := watchAgent(t.Context(), t, g, lingering{idle{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
+			g := &unreliableGateway{status: gateway.RouteStatus{FirstCallAt: began}}
+			result, err := watchAgent(t.Context(), t, g, unstoppableAgent{idleAgent{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
 			if !decided {
 				require.Equal(t, kind, fault.KindOf(err))
 				return
@@ -201,7 +201,7 @@ func TestFirstCallAfterATimeWithoutAWorker(t *testing.T) {
 		time.Sleep(2 * minute)
 		ctx, cancel := context.WithTimeout(t.Context(), minute/2)
 		defer cancel()
-		_, err := watchIdle(ctx, t, &unreliable{}, began)
+		_, err := watchIdle(ctx, t, &unreliableGateway{}, began)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "it is neither stopped nor launched again")
 	})
 }

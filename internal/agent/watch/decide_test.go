@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// look describes a State by the age of its observations.
-type look struct {
+// ages describes a State by the age of its observations.
+type ages struct {
 	limits              rollout.Limits // zero: 10 min, calls of 5 min, first call 1 min, quiet 5 min
 	noModel             bool
 	launch              int // 0: the first
@@ -33,7 +33,7 @@ type look struct {
 	probe               error
 }
 
-func (l look) state(now time.Time) watch.State {
+func (l ages) state(now time.Time) watch.State {
 	if l.limits.Agent == 0 {
 		l.limits = rollout.Limits{Agent: 10 * time.Minute, Call: 5 * time.Minute, FirstCall: time.Minute, Quiet: 5 * time.Minute}
 	}
@@ -69,11 +69,11 @@ type want struct {
 func ends(o rollout.Outcome, text string) want  { return want{watch.End, o, "", text} }
 func infraFails(k fault.Kind, text string) want { return want{watch.End, "", k, text} }
 func relaunches(text string) want               { return want{action: watch.Relaunch, text: text} }
-func goesOn() want                              { return want{} }
+func continues() want                              { return want{} }
 func failure(kind fault.Kind) *gateway.Failure {
 	return &gateway.Failure{Kind: kind, Message: "503 overloaded"}
 }
-func check(t *testing.T, l look, expected want) {
+func check(t *testing.T, l ages, expected want) {
 	t.Helper()
 	d := watch.Decide(l.state(time.Now()))
 	require.Equal(t, expected.action, d.Action)
@@ -118,69 +118,69 @@ func TestDecide(t *testing.T) {
 	forbidden := gateway.RouteStatus{Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Message: "content policy", Status: 403}}
 	answered := gateway.RouteStatus{Failure: forbidden.Failure, Turns: 2}
 	killed := agent.Status{Done: true, ExitCode: 137, Error: "killed"}
-	called := func(l look) look {
+	called := func(l ages) ages {
 		l.firstCall = max(l.first, second)
 		l.lastCall = max(l.lastCall, second)
 		return l
 	}
 	for name, c := range map[string]struct {
-		look look
+		look ages
 		want want
 	}{
-		"running":                {called(look{}), goesOn()},
-		"done":                   {called(look{agent: done}), ends(rollout.Completed, "")},
-		"broke off":              {called(look{agent: broken}), ends(rollout.AgentFailed, "boom")},
-		"exit code alone":        {called(look{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
-		"out of time":            {called(look{first: 10 * minute}), ends(rollout.AgentTimeout, "10m0s")},
-		"done just in time":      {called(look{agent: done, first: 10 * minute}), ends(rollout.Completed, "")},
-		"done with a late reply": {look{agent: done, first: 11 * minute, firstCall: 11 * minute, lastCall: second}, ends(rollout.AgentTimeout, "10m0s")},
-		"done late":              {look{agent: agent.Status{Done: true, Ended: time.Now()}, first: 11 * minute, firstCall: 11 * minute, lastCall: 2 * minute}, ends(rollout.AgentTimeout, "10m0s")},
-		"aborted":                {called(look{agent: done, route: gateway.RouteStatus{Ended: "enough"}}), ends(rollout.Aborted, "enough")},
-		"ended by a watch":       {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
-		"completed, then died":   {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
+		"running":                {called(ages{}), continues()},
+		"done":                   {called(ages{agent: done}), ends(rollout.Completed, "")},
+		"broke off":              {called(ages{agent: broken}), ends(rollout.AgentFailed, "boom")},
+		"exit code alone":        {called(ages{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
+		"out of time":            {called(ages{first: 10 * minute}), ends(rollout.AgentTimeout, "10m0s")},
+		"done just in time":      {called(ages{agent: done, first: 10 * minute}), ends(rollout.Completed, "")},
+		"done with a late reply": {ages{agent: done, first: 11 * minute, firstCall: 11 * minute, lastCall: second}, ends(rollout.AgentTimeout, "10m0s")},
+		"done late":              {ages{agent: agent.Status{Done: true, Ended: time.Now()}, first: 11 * minute, firstCall: 11 * minute, lastCall: 2 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"aborted":                {called(ages{agent: done, route: gateway.RouteStatus{Ended: "enough"}}), ends(rollout.Aborted, "enough")},
+		"ended by a watch":       {called(ages{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
+		"completed, then died":   {called(ages{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
 
-		"endpoint refuses":                {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
-		"endpoint refuses a probe, too":   {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
-		"endpoint refuses a probe alike":  {called(look{agent: broken, route: forbidden, probed: true, probe: errors.New("gateway: content policy")}), infraFails(fault.UpstreamRefused, "gets the same answer")},
-		"endpoint refuses this one only":  {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
-		"endpoint forbids the first call": {called(look{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
-		"endpoint forbids a later call":   {called(look{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
-		"endpoint forbids all now":        {called(look{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
-		"endpoint failed, agent coped":    {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
-		"abort beats a failure":           {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
-		"a failure beats a budget":        {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
+		"endpoint refuses":                {called(ages{agent: broken, route: refused}), want{action: watch.Probe}},
+		"endpoint refuses a probe, too":   {called(ages{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
+		"endpoint refuses a probe alike":  {called(ages{agent: broken, route: forbidden, probed: true, probe: errors.New("gateway: content policy")}), infraFails(fault.UpstreamRefused, "gets the same answer")},
+		"endpoint refuses this one only":  {called(ages{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
+		"endpoint forbids the first call": {called(ages{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
+		"endpoint forbids a later call":   {called(ages{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
+		"endpoint forbids all now":        {called(ages{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
+		"endpoint failed, agent coped":    {called(ages{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
+		"abort beats a failure":           {called(ages{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
+		"a failure beats a budget":        {called(ages{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
 
-		"budget spent, agent ends":    {called(look{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
-		"budget spent, agent breaks":  {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
-		"budget spent, just now":      {called(look{spent: 10 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), goesOn()},
-		"budget spent, agent goes on": {called(look{spent: 20 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
+		"budget spent, agent ends":    {called(ages{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
+		"budget spent, agent breaks":  {called(ages{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
+		"budget spent, just now":      {called(ages{spent: 10 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), continues()},
+		"budget spent, agent goes on": {called(ages{spent: 20 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
 
-		"quiet":                        {called(look{alive: 5 * minute}), ends(rollout.AgentFailed, "no sign of life")},
-		"quiet, and never called":      {look{alive: 5 * minute}, goesOn()},
-		"quiet, but a call is open":    {called(look{alive: 5 * minute, route: gateway.RouteStatus{InFlight: 1}}), goesOn()},
-		"nothing without a gateway":    {called(look{away: true, agent: broken, first: time.Hour}), goesOn()},
-		"pkill after calls of its own": {called(look{agent: killed}), ends(rollout.AgentFailed, "killed")},
+		"quiet":                        {called(ages{alive: 5 * minute}), ends(rollout.AgentFailed, "no sign of life")},
+		"quiet, and never called":      {ages{alive: 5 * minute}, continues()},
+		"quiet, but a call is open":    {called(ages{alive: 5 * minute, route: gateway.RouteStatus{InFlight: 1}}), continues()},
+		"nothing without a gateway":    {called(ages{away: true, agent: broken, first: time.Hour}), continues()},
+		"pkill after calls of its own": {called(ages{agent: killed}), ends(rollout.AgentFailed, "killed")},
 
-		"ended without a call":               {look{launch: 2, agent: broken}, relaunches("without a call of its model")},
-		"ended without a call, well":         {look{launch: 3, agent: done}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
-		"ended without a call, overflowed":   {look{agent: agent.Status{Done: true, ExitCode: 1, Error: "too long", Overflowed: true}}, ends(rollout.AgentFailed, "too long")},
-		"needs no model, done":               {look{noModel: true, agent: done}, ends(rollout.Completed, "")},
-		"needs no model, client left":        {look{noModel: true, agent: agent.Status{Done: true, ExitCode: 1, Error: "no call came", Left: true}}, ends(rollout.Aborted, "no call came")},
-		"needs no model, broke":              {look{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},
-		"needs no model, for long":           {look{noModel: true, first: 5 * minute, progress: 2 * minute}, goesOn()},
-		"time counts from the first call":    {look{first: 10 * minute, firstCall: 9 * minute}, goesOn()},
-		"time after a late first call":       {look{first: 14 * minute, firstCall: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
-		"time after a very late first call":  {look{first: 15 * minute, firstCall: 6 * minute}, ends(rollout.AgentTimeout, "10m0s")},
-		"no call after a slow start":         {look{first: 14 * minute}, goesOn()},
-		"no call in all the time":            {look{first: 15 * minute}, infraFails(fault.AgentFailed, "no model call within 15m0s")},
-		"the same after a launch that hung":  {look{launch: 2, first: 15 * minute}, infraFails(fault.AgentFailed, "in 2 launches")},
-		"needs no model, out of time":        {look{noModel: true, first: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
-		"no call yet, but progress":          {look{first: 5 * minute, progress: 59 * second}, goesOn()},
-		"no call and no progress":            {look{first: 5 * minute, progress: minute}, relaunches("no progress towards one")},
-		"no call, and much CPU for nothing":  {look{first: 5 * minute, progress: second, cpu: minute}, relaunches("no progress towards one")},
-		"no call, being made":                {look{progress: minute, route: gateway.RouteStatus{InFlight: 1}}, goesOn()},
-		"no progress in the last launch":     {look{launch: 3, progress: minute}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
-		"no progress and the gateway's away": {look{away: true, progress: minute}, goesOn()},
+		"ended without a call":               {ages{launch: 2, agent: broken}, relaunches("without a call of its model")},
+		"ended without a call, well":         {ages{launch: 3, agent: done}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
+		"ended without a call, overflowed":   {ages{agent: agent.Status{Done: true, ExitCode: 1, Error: "too long", Overflowed: true}}, ends(rollout.AgentFailed, "too long")},
+		"needs no model, done":               {ages{noModel: true, agent: done}, ends(rollout.Completed, "")},
+		"needs no model, client left":        {ages{noModel: true, agent: agent.Status{Done: true, ExitCode: 1, Error: "no call came", Left: true}}, ends(rollout.Aborted, "no call came")},
+		"needs no model, broke":              {ages{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},
+		"needs no model, for long":           {ages{noModel: true, first: 5 * minute, progress: 2 * minute}, continues()},
+		"time counts from the first call":    {ages{first: 10 * minute, firstCall: 9 * minute}, continues()},
+		"time after a late first call":       {ages{first: 14 * minute, firstCall: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"time after a very late first call":  {ages{first: 15 * minute, firstCall: 6 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"no call after a slow start":         {ages{first: 14 * minute}, continues()},
+		"no call in all the time":            {ages{first: 15 * minute}, infraFails(fault.AgentFailed, "no model call within 15m0s")},
+		"the same after a launch that hung":  {ages{launch: 2, first: 15 * minute}, infraFails(fault.AgentFailed, "in 2 launches")},
+		"needs no model, out of time":        {ages{noModel: true, first: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"no call yet, but progress":          {ages{first: 5 * minute, progress: 59 * second}, continues()},
+		"no call and no progress":            {ages{first: 5 * minute, progress: minute}, relaunches("no progress towards one")},
+		"no call, and much CPU for nothing":  {ages{first: 5 * minute, progress: second, cpu: minute}, relaunches("no progress towards one")},
+		"no call, being made":                {ages{progress: minute, route: gateway.RouteStatus{InFlight: 1}}, continues()},
+		"no progress in the last launch":     {ages{launch: 3, progress: minute}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
+		"no progress and the gateway's away": {ages{away: true, progress: minute}, continues()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,28 +196,28 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	earlier := limits
 	earlier.Held = 0
 	held := func(d time.Duration) gateway.RouteStatus { return gateway.RouteStatus{Held: d, Owed: d} }
-	at := func(l rollout.Limits, d time.Duration, route gateway.RouteStatus) look {
-		return look{limits: l, first: d, firstCall: d, lastCall: minute, route: route}
+	at := func(l rollout.Limits, d time.Duration, route gateway.RouteStatus) ages {
+		return ages{limits: l, first: d, firstCall: d, lastCall: minute, route: route}
 	}
 	open := at(limits, 15*minute, held(5*minute))
 	open.route.InFlight, open.route.Owed, open.owed = 1, 0, 6*minute
-	away := func(l look, d time.Duration) look { l.downtime = d; return l }
+	away := func(l ages, d time.Duration) ages { l.downtime = d; return l }
 	for name, c := range map[string]struct {
-		look look
+		look ages
 		want want
 	}{
-		"not yet":                         {at(limits, 14*minute, held(5*minute)), goesOn()},
+		"not yet":                         {at(limits, 14*minute, held(5*minute)), continues()},
 		"all its own time is used":        {at(limits, 15*minute, held(5*minute)), ends(rollout.AgentTimeout, "")},
 		"for half of its time":            {at(limits, 17*minute, held(7*minute)), ends(rollout.AgentTimeout, "")},
 		"owed besides, for half":          {at(limits, 15*minute, gateway.RouteStatus{Held: 5 * minute, Owed: 10 * minute}), infraFails(fault.UpstreamFailed, "unanswered")},
-		"up to the bound":                 {at(limits, 18*minute-second, held(8*minute)), goesOn()},
+		"up to the bound":                 {at(limits, 18*minute-second, held(8*minute)), continues()},
 		"at the bound":                    {at(limits, 18*minute, held(8*minute)), ends(rollout.AgentTimeout, "")},
 		"beyond the bound":                {at(limits, 18*minute, held(9*minute)), infraFails(fault.UpstreamFailed, "for 9m0s, and extends its time by 8m0s")},
-		"beyond the bound, but not yet":   {at(limits, 17*minute, held(9*minute)), goesOn()},
-		"a call open that was held back":  {open, goesOn()},
-		"no worker, not yet":              {away(at(limits, 14*minute, gateway.RouteStatus{}), 5*minute), goesOn()},
+		"beyond the bound, but not yet":   {at(limits, 17*minute, held(9*minute)), continues()},
+		"a call open that was held back":  {open, continues()},
+		"no worker, not yet":              {away(at(limits, 14*minute, gateway.RouteStatus{}), 5*minute), continues()},
 		"no worker, all its own time":     {away(at(limits, 15*minute, gateway.RouteStatus{}), 5*minute), ends(rollout.AgentTimeout, "")},
-		"no worker and held, not yet":     {away(at(limits, 17*minute, held(3*minute)), 5*minute), goesOn()},
+		"no worker and held, not yet":     {away(at(limits, 17*minute, held(3*minute)), 5*minute), continues()},
 		"no worker and held, up to it":    {away(at(limits, 18*minute, held(3*minute)), 5*minute), ends(rollout.AgentTimeout, "")},
 		"no worker beyond the bound":      {away(at(limits, 18*minute, held(3*minute)), 6*minute), infraFails(fault.Timeout, "no worker ran the agent for 6m0s, and the gateway held its calls back for 3m0s")},
 		"no worker takes no blame":        {away(at(limits, 15*minute, gateway.RouteStatus{Owed: 5 * minute}), 5*minute), infraFails(fault.UpstreamFailed, "unanswered for 5m0s")},
@@ -239,24 +239,24 @@ func TestDecideOnEndpointFailures(t *testing.T) {
 	working := gateway.RouteStatus{InFlight: 1}
 	owedBefore := gateway.RouteStatus{Owed: 6 * minute}
 	for name, c := range map[string]struct {
-		look look
+		look ages
 		want want
 	}{
-		"hangs at once, call over":         {look{first: 5 * minute, firstCall: 5 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 10 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "unanswered for 9m0s")},
-		"hangs later, time is up":          {look{first: 10 * minute, firstCall: 10 * minute, owed: 2 * minute, route: working}, goesOn()},
-		"hangs later, call over":           {look{first: 13 * minute, firstCall: 13 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs later, call has no end":     {look{first: 15 * minute, firstCall: 15 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
-		"slow drip, stalled at the end":    {look{first: 10 * minute, firstCall: 10 * minute, owed: 5 * second, route: working}, goesOn()},
-		"reply grows when time is up":      {look{first: 10 * minute, firstCall: 10 * minute, route: working}, ends(rollout.AgentTimeout, "")},
-		"429 for most of the time":         {look{first: 10 * minute, firstCall: 10 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "unanswered for 6m0s")},
-		"429 and cut streams, then well":   {look{first: 5 * minute, firstCall: 5 * minute, route: owedBefore}, goesOn()},
-		"slow, but answered late":          {look{first: 11 * minute, firstCall: 11 * minute}, ends(rollout.AgentTimeout, "")},
-		"the next call after time is up":   {look{first: 11 * minute, firstCall: 11 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},
-		"a foreign call open at the end":   {look{first: 10 * minute, firstCall: 10 * minute, lastCall: minute, route: working}, ends(rollout.AgentTimeout, "")},
-		"500 later, agent broke off":       {look{first: minute, firstCall: minute, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
-		"garbage, refused connections":     {look{first: minute, firstCall: minute, route: failed}, infraFails(fault.UpstreamFailed, "")},
-		"pkill after a foreign call's 500": {look{first: minute, firstCall: minute, agent: agent.Status{Done: true, ExitCode: 137, Error: "killed"}}, ends(rollout.AgentFailed, "killed")},
+		"hangs at once, call over":         {ages{first: 5 * minute, firstCall: 5 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs at once, time is up":        {ages{first: 10 * minute, firstCall: 10 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "unanswered for 9m0s")},
+		"hangs later, time is up":          {ages{first: 10 * minute, firstCall: 10 * minute, owed: 2 * minute, route: working}, continues()},
+		"hangs later, call over":           {ages{first: 13 * minute, firstCall: 13 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs later, call has no end":     {ages{first: 15 * minute, firstCall: 15 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
+		"slow drip, stalled at the end":    {ages{first: 10 * minute, firstCall: 10 * minute, owed: 5 * second, route: working}, continues()},
+		"reply grows when time is up":      {ages{first: 10 * minute, firstCall: 10 * minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"429 for most of the time":         {ages{first: 10 * minute, firstCall: 10 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "unanswered for 6m0s")},
+		"429 and cut streams, then well":   {ages{first: 5 * minute, firstCall: 5 * minute, route: owedBefore}, continues()},
+		"slow, but answered late":          {ages{first: 11 * minute, firstCall: 11 * minute}, ends(rollout.AgentTimeout, "")},
+		"the next call after time is up":   {ages{first: 11 * minute, firstCall: 11 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},
+		"a foreign call open at the end":   {ages{first: 10 * minute, firstCall: 10 * minute, lastCall: minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"500 later, agent broke off":       {ages{first: minute, firstCall: minute, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
+		"garbage, refused connections":     {ages{first: minute, firstCall: minute, route: failed}, infraFails(fault.UpstreamFailed, "")},
+		"pkill after a foreign call's 500": {ages{first: minute, firstCall: minute, agent: agent.Status{Done: true, ExitCode: 137, Error: "killed"}}, ends(rollout.AgentFailed, "killed")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,7 +16,7 @@ import (
 
 // done is an agent that has ended. Reading its status takes a while. One that is replayed first reports that it works.
 type done struct {
-	idle
+	idleAgent
 	status  agent.Status
 	reads   time.Duration
 	replays *bool
@@ -75,9 +75,9 @@ func TestAgentEndedWithoutAWorker(t *testing.T) {
 				if !c.status.Ended.IsZero() {
 					c.status.Ended = began.Add(c.status.Ended.Sub(time.Time{}))
 				}
-				g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began, LastCallAt: began.Add(c.lastCall), Turns: 3}}
+				g := &unreliableGateway{status: gateway.RouteStatus{FirstCallAt: began, LastCallAt: began.Add(c.lastCall), Turns: 3}}
 				time.Sleep(c.attach)
-				result, err := watchAgent(t.Context(), t, g, done{idle{began: began}, c.status, c.reads, &c.replays})
+				result, err := watchAgent(t.Context(), t, g, done{idleAgent{began: began}, c.status, c.reads, &c.replays})
 				require.NoError(t, err)
 				require.Equal(t, c.want, result.Outcome, result.Error)
 				require.LessOrEqual(t, time.Since(began), max(c.attach+16*second, time.Hour+second))
@@ -109,8 +109,8 @@ func TestRouteEndedByAnEarlierWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				time.Sleep(minute)
-				g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began, LastCallAt: began, Turns: 3, Ended: watch.EndedPrefix + c.ended}}
-				result, err := watchAgent(t.Context(), t, g, done{idle{began: began}, c.status, second, &c.replays})
+				g := &unreliableGateway{status: gateway.RouteStatus{FirstCallAt: began, LastCallAt: began, Turns: 3, Ended: watch.EndedPrefix + c.ended}}
+				result, err := watchAgent(t.Context(), t, g, done{idleAgent{began: began}, c.status, second, &c.replays})
 				require.NoError(t, err)
 				c.want.Turns, c.want.SessionID = 3, "s"
 				require.Equal(t, &c.want, result)

@@ -14,22 +14,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
-// diary records the calls of tiers in order.
-type diary struct {
+// callLog records the calls of tiers in order.
+type callLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (d *diary) note(line string) {
+func (d *callLog) add(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, line)
 }
 
-func (d *diary) tier(name string, done <-chan error) tier.Tier {
+func (d *callLog) tier(name string, done <-chan error) tier.Tier {
 	return tier.Tier{Name: name, Start: func(context.Context) (tier.Running, error) {
-		d.note("start " + name)
-		return tier.Running{Done: done, Stop: func(context.Context) error { d.note("stop " + name); return nil }}, nil
+		d.add("start " + name)
+		return tier.Running{Done: done, Stop: func(context.Context) error { d.add("stop " + name); return nil }}, nil
 	}}
 }
 
@@ -37,20 +37,20 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestTiersStopInReverse(t *testing.T) {
 	t.Parallel()
-	var d diary
+	var d callLog
 	ctx, cancel := context.WithCancel(t.Context())
-	err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.note("ready"); cancel() })
+	err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.add("ready"); cancel() })
 	require.NoError(t, err)
 	require.Equal(t, []string{"start a", "start b", "ready", "stop b", "stop a"}, d.lines)
 }
 
 func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 	t.Parallel()
-	var d diary
+	var d callLog
 	broken := tier.Tier{Name: "b", Start: func(context.Context) (tier.Running, error) {
 		return tier.Running{}, errors.New("no luck")
 	}}
-	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.note("ready") })
+	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.add("ready") })
 	require.ErrorContains(t, err, "start b: no luck")
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
@@ -58,7 +58,7 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 // Run reports the first cause once and stops the other tiers.
 func TestFailedTierEndsTheProcessWithItsError(t *testing.T) {
 	t.Parallel()
-	var d diary
+	var d callLog
 	died := make(chan error, 1)
 	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", died)}, func() { died <- errors.New("out of luck") })
 	require.EqualError(t, err, "b ended by itself: out of luck")
@@ -67,13 +67,13 @@ func TestFailedTierEndsTheProcessWithItsError(t *testing.T) {
 
 func TestInterruptedStartIsNoError(t *testing.T) {
 	t.Parallel()
-	var d diary
+	var d callLog
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := tier.Tier{Name: "slow", Start: func(ctx context.Context) (tier.Running, error) {
 		cancel()
 		return tier.Running{}, ctx.Err()
 	}}
-	require.NoError(t, tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, func() { d.note("ready") }))
+	require.NoError(t, tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, func() { d.add("ready") }))
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
 
@@ -81,7 +81,7 @@ func TestInterruptedStartIsNoError(t *testing.T) {
 func TestSlowStopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d callLog
 		ctx, cancel := context.WithCancel(t.Context())
 		slow := tier.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (tier.Running, error) {
 			return tier.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil

@@ -153,14 +153,14 @@ func TestSilentSandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, dir := impatient(t)
+			s, dir := newWithShortTimeouts(t)
 			stopAll(t, dir)
 			requireLost(t, dir, ask(t.Context(), s))
 		})
 	}
 	t.Run("in the middle of an archive", func(t *testing.T) {
 		t.Parallel()
-		s, dir := impatient(t)
+		s, dir := newWithShortTimeouts(t)
 		content, err := s.GetTar(t.Context(), "/home/user")
 		require.NoError(t, err)
 		stopAll(t, dir)
@@ -170,8 +170,8 @@ func TestSilentSandbox(t *testing.T) {
 	})
 }
 
-// impatient creates a sandbox with a large file and a client with short timeouts.
-func impatient(t *testing.T) (s *sandbox.Sandbox, dir string) {
+// newWithShortTimeouts creates a sandbox with a large file and a client with short timeouts.
+func newWithShortTimeouts(t *testing.T) (s *sandbox.Sandbox, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	d := open(t, local.Options{Dir: dir})

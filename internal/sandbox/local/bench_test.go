@@ -78,7 +78,7 @@ func bareBwrap(ctx context.Context) *exec.Cmd {
 // BenchmarkImageToFirstExec measures the time from the start of Create to the end of a first process, in turn in the host's root file
 // system, in an image of three layers, and in a bare bwrap.
 func BenchmarkImageToFirstExec(b *testing.B) {
-	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
+	backend := sandbox.New(open(b, local.Options{Images: newLayeredStore(b), BridgeDir: b.TempDir()}), sandbox.Options{})
 	var host, ofImage, bare []time.Duration
 	for i := range b.N + 1 { // the first run of each kind, which includes the probe, does not count
 		for kind, image := range map[string]string{"host": "", "image": "layered"} {
@@ -107,8 +107,8 @@ func BenchmarkImageToFirstExec(b *testing.B) {
 	}
 }
 
-// layered returns a store with an image of three layers. The lowest layer has programs of this host.
-func layered(b *testing.B) *image.Store {
+// newLayeredStore returns a store with an image of three layers. The lowest layer has programs of this host.
+func newLayeredStore(b *testing.B) *image.Store {
 	b.Helper()
 	folder := b.TempDir()
 	require.NoError(b, imagetest.Fill(folder, []string{"true", "bash"}))
@@ -193,14 +193,14 @@ func BenchmarkList(b *testing.B) {
 // them exist.
 func BenchmarkManyOfOneImage(b *testing.B) {
 	const sandboxes = 200
-	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
+	backend := sandbox.New(open(b, local.Options{Images: newLayeredStore(b), BridgeDir: b.TempDir()}), sandbox.Options{})
 	_, err := backend.Create(b.Context(), "bench-probe", rollout.Sandbox{Image: "layered"}, nil)
 	require.NoError(b, err)
 	require.NoError(b, backend.Destroy(b.Context(), "bench-probe"))
 	var create, destroy []time.Duration
 	for i := range b.N {
 		id := func(n int) string { return fmt.Sprintf("bench-%d-%d", i, n) }
-		create = append(create, atOnce(b, sandboxes, func(n int) error {
+		create = append(create, concurrently(b, sandboxes, func(n int) error {
 			s, err := backend.Create(b.Context(), id(n), rollout.Sandbox{Image: "layered"}, nil)
 			if err == nil {
 				_, err = s.Start(b.Context(), "first", wire.Process{Argv: []string{"true"}})
@@ -213,15 +213,15 @@ func BenchmarkManyOfOneImage(b *testing.B) {
 		all, err := backend.List(b.Context())
 		require.NoError(b, err)
 		require.Len(b, all, sandboxes)
-		destroy = append(destroy, atOnce(b, sandboxes, func(n int) error { return backend.Destroy(b.Context(), id(n)) }))
+		destroy = append(destroy, concurrently(b, sandboxes, func(n int) error { return backend.Destroy(b.Context(), id(n)) }))
 	}
 	b.ReportMetric(median(create)/1000, "create-s")
 	b.ReportMetric(median(create)/sandboxes, "ms/sandbox")
 	b.ReportMetric(median(destroy)/1000, "destroy-s")
 }
 
-// atOnce runs do n times concurrently and returns the total time.
-func atOnce(b *testing.B, n int, do func(int) error) time.Duration {
+// concurrently runs do n times concurrently and returns the total time.
+func concurrently(b *testing.B, n int, do func(int) error) time.Duration {
 	b.Helper()
 	start := time.Now()
 	var all errgroup.Group

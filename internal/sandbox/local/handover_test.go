@@ -24,8 +24,8 @@ func small() sandbox.Options {
 	return sandbox.Options{Defaults: driver.Spec{HomeMiB: 16, TmpMiB: 16, MemoryMiB: 256, CPU: 1}}
 }
 
-// spare creates an idle sandbox with a running process.
-func spare(t *testing.T, b *sandbox.Backend, id string) {
+// createIdle creates an idle sandbox with a running process.
+func createIdle(t *testing.T, b *sandbox.Backend, id string) {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), id)) })
 	s, err := b.CreateIdle(t.Context(), id, map[string]string{driver.LabelPurpose: driver.PurposeWarm})
@@ -40,7 +40,7 @@ func TestHandOver(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, local.Options{Dir: dir})
 	b := sandbox.New(d, small())
-	spare(t, b, "warm-1")
+	createIdle(t, b, "warm-1")
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), "r.1")) })
 	labels := map[string]string{driver.LabelRollout: "r", driver.LabelPurpose: driver.PurposeAgent}
 	require.NoError(t, b.HandOver(t.Context(), "warm-1", "r.1", rollout.Sandbox{CPU: 0.5, MemoryMiB: 512}, labels))
@@ -109,7 +109,7 @@ func mib(t *testing.T, bytes string) string {
 func TestHandOverToOneOnly(t *testing.T) {
 	t.Parallel()
 	b := sandbox.New(open(t, local.Options{}), small())
-	spare(t, b, "warm-1")
+	createIdle(t, b, "warm-1")
 	errs := make([]error, 8)
 	var all sync.WaitGroup
 	for i := range errs {
@@ -136,8 +136,8 @@ func TestHandOverToOneOnly(t *testing.T) {
 func TestHandOverRefused(t *testing.T) {
 	t.Parallel()
 	b := sandbox.New(open(t, local.Options{}), small())
-	spare(t, b, "warm-1")
-	spare(t, b, "r.1")
+	createIdle(t, b, "warm-1")
+	createIdle(t, b, "r.1")
 	require.True(t, fault.Is(b.HandOver(t.Context(), "warm-1", "r.1", rollout.Sandbox{}, nil), fault.Conflict), "r.1 lives")
 	for _, s := range []rollout.Sandbox{{DiskMiB: 32}, {MemoryMiB: 8}} {
 		err := b.HandOver(t.Context(), "warm-1", "r.2", s, nil)
@@ -155,7 +155,7 @@ func TestInterruptedHandOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := sandbox.New(open(t, local.Options{Dir: dir}), small())
-	spare(t, b, "warm-1")
+	createIdle(t, b, "warm-1")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "r.1"), 0o700), "where it was to go")
 	file := filepath.Join(dir, "warm-1", "state.json")
 	text, err := os.ReadFile(file)

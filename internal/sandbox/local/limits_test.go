@@ -170,13 +170,13 @@ func TestCgroupsOfProcesses(t *testing.T) {
 	dir := t.TempDir()
 	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{})
 	p.StartBash("job", "exec sleep infinity")
-	p.Eventually(func() bool { return len(partsOf(t, dir, "sleep")) > 0 }, "the program runs")
-	require.Equal(t, []string{"work"}, partsOf(t, dir, "sleep"))
-	require.Equal(t, []string{"sandboxd"}, partsOf(t, dir, "sandboxd"))
+	p.Eventually(func() bool { return len(childCgroups(t, dir, "sleep")) > 0 }, "the program runs")
+	require.Equal(t, []string{"work"}, childCgroups(t, dir, "sleep"))
+	require.Equal(t, []string{"sandboxd"}, childCgroups(t, dir, "sandboxd"))
 }
 
-// partsOf returns the child cgroups of the sandbox's cgroups that the threads of a program are in, over all controllers.
-func partsOf(t *testing.T, dir, program string) []string {
+// childCgroups returns the child cgroups of the sandbox's cgroups that the threads of a program are in, over all controllers.
+func childCgroups(t *testing.T, dir, program string) []string {
 	t.Helper()
 	part := regexp.MustCompile(`(?m):[a-z,]+:/rolloutd/\S+/(\w+)$`)
 	if cgroup.New("/sys/fs/cgroup").Version == 2 {

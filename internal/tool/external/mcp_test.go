@@ -28,7 +28,7 @@ func mcpScript(t *testing.T) (python, script string) {
 
 // options disables waiting for a server that is unavailable.
 func options() external.Options {
-	o := impatient()
+	o := withoutRetries()
 	o.Prefix = "py_"
 	return o
 }
@@ -44,14 +44,14 @@ func command(t *testing.T, o external.Options, args ...string) *external.Server 
 func TestMCPCommand(t *testing.T) {
 	t.Parallel()
 	s := command(t, options(), "stdio")
-	exercise(t, s)
+	requireWorkingServer(t, s)
 	r, err := s.Call(t.Context(), tool.Env{}, tool.Call{ID: "9", Name: "py_environment"})
 	require.NoError(t, err)
 	require.Equal(t, "secret", r.Content, "a server has the environment that is configured")
 
 	r, err = s.Call(t.Context(), tool.Env{}, tool.Call{ID: "10", Name: "py_quit"})
 	require.True(t, err != nil || r.Error, "the process ends within the call: %+v", r)
-	exercise(t, s)
+	requireWorkingServer(t, s)
 }
 
 func TestMCPOverHTTP(t *testing.T) {
@@ -71,13 +71,13 @@ func TestMCPOverHTTP(t *testing.T) {
 	o.Patience = 5 * time.Minute // the server needs time to start
 	s := external.MCP(o, "http://"+l.Addr().String()+"/mcp", "secret")
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	exercise(t, s)
+	requireWorkingServer(t, s)
 
-	_, err = external.MCP(impatient(), "http://127.0.0.1:1/mcp", "").List(t.Context())
+	_, err = external.MCP(withoutRetries(), "http://127.0.0.1:1/mcp", "").List(t.Context())
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 }
 
-func exercise(t *testing.T, s *external.Server) {
+func requireWorkingServer(t *testing.T, s *external.Server) {
 	t.Helper()
 	list, err := s.List(t.Context())
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestMCPAnswerTooLarge(t *testing.T) {
 func TestMCPCommandIsNoServer(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{{"/bin/echo", "<html>"}, {"/nonexistent/program"}, {"/bin/true"}} {
-		s := external.Command(impatient(), argv, nil)
+		s := external.Command(withoutRetries(), argv, nil)
 		_, err := s.List(t.Context())
 		require.True(t, fault.Is(err, fault.Unavailable), "%v: %v", argv, err)
 		require.NoError(t, s.Close())

@@ -32,15 +32,15 @@ func serve(t *testing.T, tools string, execute http.HandlerFunc) string {
 	return srv.URL
 }
 
-func says(status int, text string) http.HandlerFunc {
+func replyWith(status int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, text)
 	}
 }
 
-// impatient disables waiting for a server that is unavailable.
-func impatient() external.Options {
+// withoutRetries disables waiting for a server that is unavailable.
+func withoutRetries() external.Options {
 	return external.Options{Name: "s", Patience: time.Nanosecond, Timeout: 2 * time.Minute}
 }
 
@@ -59,7 +59,7 @@ func TestToolServer(t *testing.T) {
 		_ = json.NewDecoder(r.Body).Decode(&got) // the test detects an empty request
 		_, _ = io.WriteString(w, `{"success":true,"output":"three","error":"","metadata":{"n":3},"uniq_id":"r1.1/react-1-1-1"}`)
 	})
-	o := impatient()
+	o := withoutRetries()
 	o.Prefix = "x_"
 	s := external.ToolServer(o, url+"/", "secret", nil)
 	list, err := s.List(t.Context())
@@ -84,24 +84,24 @@ func TestToolServerMisbehaves(t *testing.T) {
 		message string // of a result
 		failure string
 	}{
-		"the tool fails":      {says(200, `{"success":false,"output":"half","error":"no such skill","metadata":{}}`), "no such skill", ""},
-		"without a reason":    {says(200, `{"success":false}`), "the tool failed without a reason", ""},
-		"refused arguments":   {says(422, `{"detail":[{"msg":"bad"}]}`), `the tool server refused the call: [{"msg":"bad"}]`, ""},
-		"many bytes":          {says(200, `{"success":true,"output":"`+strings.Repeat("x", 9<<20)+`"}`), "the tool's answer is too large: JSON text has more than 8388608 bytes", ""},
-		"many elements":       {says(200, `{"success":true,"metadata":[`+strings.Repeat("{},", 200_000)+`{}]}`), "more than 100000 elements", ""},
-		"HTML":                {says(200, `<html><title>Sign in</title></html>`), "", "not of the tool server protocol (text/html; charset=utf-8: <html>"},
-		"HTML with an error":  {says(502, `<html>bad gateway</html>`), "", "status 502: <html>bad gateway</html>"},
-		"another's answer":    {says(200, `{"success":true,"output":"x","uniq_id":"r2.1/react-1-1-1"}`), "", "the answer is of another call"},
-		"JSON of another API": {says(200, `{"hello":"world"}`), "", "has no success"},
+		"the tool fails":      {replyWith(200, `{"success":false,"output":"half","error":"no such skill","metadata":{}}`), "no such skill", ""},
+		"without a reason":    {replyWith(200, `{"success":false}`), "the tool failed without a reason", ""},
+		"refused arguments":   {replyWith(422, `{"detail":[{"msg":"bad"}]}`), `the tool server refused the call: [{"msg":"bad"}]`, ""},
+		"many bytes":          {replyWith(200, `{"success":true,"output":"`+strings.Repeat("x", 9<<20)+`"}`), "the tool's answer is too large: JSON text has more than 8388608 bytes", ""},
+		"many elements":       {replyWith(200, `{"success":true,"metadata":[`+strings.Repeat("{},", 200_000)+`{}]}`), "more than 100000 elements", ""},
+		"HTML":                {replyWith(200, `<html><title>Sign in</title></html>`), "", "not of the tool server protocol (text/html; charset=utf-8: <html>"},
+		"HTML with an error":  {replyWith(502, `<html>bad gateway</html>`), "", "status 502: <html>bad gateway</html>"},
+		"another's answer":    {replyWith(200, `{"success":true,"output":"x","uniq_id":"r2.1/react-1-1-1"}`), "", "the answer is of another call"},
+		"JSON of another API": {replyWith(200, `{"hello":"world"}`), "", "has no success"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://example.org/", http.StatusTemporaryRedirect)
 		},
 			"", "status 307"},
-		"infrastructure of a tool": {says(200, `{"success":false,"error":"mcp is down","metadata":{"fault":"Unavailable"}}`), "", "mcp is down"},
+		"infrastructure of a tool": {replyWith(200, `{"success":false,"error":"mcp is down","metadata":{"fault":"Unavailable"}}`), "", "mcp is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := external.ToolServer(impatient(), serve(t, oneTool, c.execute), "", nil)
+			s := external.ToolServer(withoutRetries(), serve(t, oneTool, c.execute), "", nil)
 			r, err := s.Call(t.Context(), tool.Env{CallScope: "r1.1"}, call("skills_list"))
 			if c.failure != "" {
 				require.True(t, fault.Is(err, fault.ToolServerFailed), "%v", err)
@@ -118,7 +118,7 @@ func TestToolServerMisbehaves(t *testing.T) {
 
 func TestLongOutputIsCut(t *testing.T) {
 	t.Parallel()
-	s := external.ToolServer(impatient(), serve(t, oneTool, says(200, `{"success":true,"output":"`+strings.Repeat("é", 60_000)+`"}`)), "", nil)
+	s := external.ToolServer(withoutRetries(), serve(t, oneTool, replyWith(200, `{"success":true,"output":"`+strings.Repeat("é", 60_000)+`"}`)), "", nil)
 	r, err := s.Call(t.Context(), tool.Env{}, call("skills_list"))
 	require.NoError(t, err)
 	require.Contains(t, r.Content, "é\n[... 70000 bytes left out ...]\né")
@@ -141,7 +141,7 @@ func TestToolServerHangs(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"success":true,"output":"quick"}`)
 	})
-	o := impatient()
+	o := withoutRetries()
 	o.Timeout = 50 * time.Millisecond
 	slow := external.ToolServer(o, url, "", nil)
 	r, err := slow.Call(t.Context(), tool.Env{}, call("hangs"))
@@ -217,13 +217,13 @@ func TestBadLists(t *testing.T) {
 	} {
 		all = append(all, `{"type":"function","function":{`+f+`}}`)
 	}
-	s := external.ToolServer(impatient(), serve(t, `{"tools":[`+strings.Join(all, ",")+`]}`, says(404, "")), "", nil)
+	s := external.ToolServer(withoutRetries(), serve(t, `{"tools":[`+strings.Join(all, ",")+`]}`, replyWith(404, "")), "", nil)
 	list, err := s.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "good", list[0].Name)
 	for _, text := range []string{`<html>`, `{}`, `{"tools":5}`, strings.Repeat("[", 100), ``} {
-		_, err := external.ToolServer(impatient(), serve(t, text, says(404, "")), "", nil).List(t.Context())
+		_, err := external.ToolServer(withoutRetries(), serve(t, text, replyWith(404, "")), "", nil).List(t.Context())
 		require.True(t, fault.Is(err, fault.Unavailable), "%q: %v", text, err)
 		require.ErrorContains(t, err, `list the tools of server "s"`)
 	}
@@ -231,7 +231,7 @@ func TestBadLists(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf(`{"function":{"name":"t%d","parameters":{"type":"object"}}}`, i)
 	}
-	list, err = external.ToolServer(impatient(), serve(t, `{"tools":[`+strings.Join(many, ",")+`]}`, says(404, "")), "", nil).List(t.Context())
+	list, err = external.ToolServer(withoutRetries(), serve(t, `{"tools":[`+strings.Join(many, ",")+`]}`, replyWith(404, "")), "", nil).List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 256)
 }

@@ -15,7 +15,7 @@ import (
 
 // BenchmarkCalls measures tool calls and, for comparison, starting the same command as a process and waiting for its end.
 func BenchmarkCalls(b *testing.B) {
-	x := newBox(b)
+	x := newTestSandbox(b)
 	calls := map[string]string{
 		"terminal_stateful": `{"command":"true"}`, "bash": `{"command":"true"}`, "read_file": `{"path":"/etc/passwd"}`,
 	}

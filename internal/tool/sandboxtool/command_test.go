@@ -17,7 +17,7 @@ import (
 
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	ok, failed := `{"exit_code":0,"sandboxed":true,"network_isolated":true}`, `{"exit_code":3,"sandboxed":true,"network_isolated":true}`
 	for _, c := range []struct{ name, command, content, message, data string }{
 		{"bash", "printf '  hi\n\n'", "  hi", "", ok},
@@ -40,7 +40,7 @@ func TestCommands(t *testing.T) {
 // The output before a timeout is kept, and the processes that the command started are killed.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4}) // long enough for bash to begin
 	require.Equal(t, "before", r.Content)
 	require.Equal(t, "Command timed out after 4s", r.Message)
@@ -51,7 +51,7 @@ func TestTimeout(t *testing.T) {
 // A call that is repeated under its id returns its first result and runs nothing.
 func TestCallTwice(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	for _, id := range []string{"a", "call 1/ü", strings.Repeat("x", 256)} {
 		arguments := map[string]any{"command": "echo x >> f; wc -l < f; rm -f g"}
 		first := b.callAs(id, "bash", arguments)
@@ -70,7 +70,7 @@ func TestCallTwice(t *testing.T) {
 // For any amount of output, the result is bounded, is valid text, and states how many bytes are left out.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	r := b.call("bash", map[string]any{"command": "echo first; yes é | head -c 100000001 | tr -d '\\n'; echo; echo last"})
 	require.Less(t, len(r.Content), 60_000)
 	require.True(t, utf8.ValidString(r.Content))
@@ -83,7 +83,7 @@ func TestOutputIsBounded(t *testing.T) {
 // A sandbox without its workdir is attributed to the policy, so the call returns a result.
 func TestBrokenByThePolicy(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	require.Contains(t, b.call("bash", map[string]any{"command": "a\x00b"}).Message, "zero character")
 	b.bash("rm -rf /home/user/workdir")
 	r := b.call("read_file", map[string]any{"path": "f"})
@@ -94,7 +94,7 @@ func TestBrokenByThePolicy(t *testing.T) {
 // A slow call does not block other calls.
 func TestCallsDoNotWait(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	slow := make(chan tool.Result, 1)
 	go func() {
 		slow <- b.callAs("slow", "bash", map[string]any{"command": "until [ -e go ]; do read -t 0.01 <> <(:) || :; done; echo went"})
@@ -127,7 +127,7 @@ func TestOutOfMemory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no cgroups")
 	}
-	b, kept := newBox(t), &records{}
+	b, kept := newTestSandbox(t), &records{}
 	b.bind(tool.Env{Sandbox: b.sb, Record: kept})
 	failing, greedy := map[string]any{"command": "exit 4"}, map[string]any{"command": "x=x; while :; do x=$x$x; done"}
 	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)

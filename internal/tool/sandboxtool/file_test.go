@@ -13,7 +13,7 @@ import (
 
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	type args = map[string]any
 	write := b.call("write_file", args{"path": "a/b/f.txt", "content": "one\r\ntwo\nthree é"})
 	require.Equal(t, "Successfully wrote 17 bytes to a/b/f.txt", write.Content)
@@ -69,7 +69,7 @@ func TestFiles(t *testing.T) {
 // Long files and long lists are truncated, and the result states this.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	type args = map[string]any
 	b.bash("seq 1000000 > long; head -c 200000 /dev/zero | tr '\\0' x > line; mkdir many; (cd many; seq 1500 | xargs touch)")
 	long := b.call("read_file", args{"path": "long"})
@@ -88,7 +88,7 @@ func TestFilesAreBounded(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	type args = map[string]any
 	b.bash("mkdir src; printf 'def f():\\n  return 1\\n' > src/a.py; echo 'Def x' > src/b.txt; echo def > .hidden")
 	require.Equal(t, "src/a.py:1:def f():", b.call("search", args{"pattern": "def"}).Content)

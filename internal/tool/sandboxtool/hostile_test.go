@@ -22,7 +22,7 @@ func TestToolsThatThePolicyBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBox(t)
+			b := newTestSandbox(t)
 			b.bash(command)
 			for _, id := range []string{"one", "two"} {
 				arguments := map[string]any{"command": "sleep 0.7; date +%N; date +%N | cat", "timeout": 2}

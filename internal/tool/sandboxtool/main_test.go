@@ -44,14 +44,14 @@ const (
 	tick     = 10 * time.Millisecond
 )
 
-type box struct {
+type testSandbox struct {
 	t   testing.TB
 	sb  *sandbox.Sandbox
 	set tool.Set
 	n   int
 }
 
-func newBox(t testing.TB) *box {
+func newTestSandbox(t testing.TB) *testSandbox {
 	t.Helper()
 	d, err := local.New(local.Options{SandboxdPath: sandboxdPath, Dir: filepath.Join(t.TempDir(), "sandboxes")})
 	require.NoError(t, err)
@@ -64,13 +64,13 @@ func newBox(t testing.TB) *box {
 		defer cancel()
 		require.NoError(t, b.Destroy(ctx, id))
 	})
-	made := &box{t: t, sb: sb}
+	made := &testSandbox{t: t, sb: sb}
 	made.bind(tool.Env{Sandbox: sb})
 	return made
 }
 
 // bind binds all tools to env.
-func (b *box) bind(env tool.Env) {
+func (b *testSandbox) bind(env tool.Env) {
 	b.t.Helper()
 	registry, err := sandboxtool.NewRegistry()
 	require.NoError(b.t, err)
@@ -81,13 +81,13 @@ func (b *box) bind(env tool.Env) {
 }
 
 // call calls a tool under a new id.
-func (b *box) call(name string, arguments map[string]any) tool.Result {
+func (b *testSandbox) call(name string, arguments map[string]any) tool.Result {
 	b.t.Helper()
 	b.n++
 	return b.callAs(fmt.Sprintf("c%d", b.n), name, arguments)
 }
 
-func (b *box) callAs(id, name string, arguments map[string]any) tool.Result {
+func (b *testSandbox) callAs(id, name string, arguments map[string]any) tool.Result {
 	b.t.Helper()
 	text, err := json.Marshal(arguments)
 	require.NoError(b.t, err)
@@ -97,7 +97,7 @@ func (b *box) callAs(id, name string, arguments map[string]any) tool.Result {
 }
 
 // bash runs a command that must succeed.
-func (b *box) bash(command string) string {
+func (b *testSandbox) bash(command string) string {
 	b.t.Helper()
 	r := b.call("bash", map[string]any{"command": command})
 	require.False(b.t, r.Error, "%s: %s: %s", command, r.Message, r.Content)

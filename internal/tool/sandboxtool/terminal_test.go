@@ -13,7 +13,7 @@ import (
 // The shell keeps its state, and the end of a command is detected regardless of the command's last line.
 func TestStateful(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	for _, c := range []struct{ command, content, message string }{
 		{"cd /tmp; X=5", "", ""},
 		{"pwd; echo $X", "/tmp\n5", ""},
@@ -56,7 +56,7 @@ func TestStatefulPrompts(t *testing.T) {
 		"PS1='me> '", "unset PS0 PS1 PS2", "set -u; unset PS0 PS1 PS2", "export PS1='$(false)x '", "PROMPT_COMMAND='history -a'", "unset PROMPT_COMMAND",
 		`PROMPT_COMMAND="history -a; $PROMPT_COMMAND"`, `PROMPT_COMMAND="false; $PROMPT_COMMAND"`, "shopt -u promptvars", "exec 1>&2",
 	} {
-		b := newBox(t)
+		b := newTestSandbox(t)
 		require.Empty(t, b.call("terminal_stateful", map[string]any{"command": command, "timeout": 5}).Message, command)
 		r := b.call("terminal_stateful", map[string]any{"command": "echo a; (exit 3)", "timeout": 5})
 		require.Equal(t, "Exit code: 3", r.Message, command)
@@ -71,7 +71,7 @@ func TestStatefulPrompts(t *testing.T) {
 // A command that reaches its timeout is stopped and its output is kept. The shell continues with its state.
 func TestStatefulTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	b.call("terminal_stateful", map[string]any{"command": "X=5"})
 	for _, command := range []string{"echo before; sleep 1000", "echo before; cat", `echo before; bash -c "trap '' INT; while :; do :; done"`} {
 		r := b.call("terminal_stateful", map[string]any{"command": command, "timeout": 4})
@@ -87,7 +87,7 @@ func TestStatefulTimeout(t *testing.T) {
 // exit ends the shell, and the result states this. The next call starts another shell.
 func TestStatefulExit(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	r := b.call("terminal_stateful", map[string]any{"command": "X=5; echo bye; exit 3"})
 	require.True(t, r.Error)
 	require.Equal(t, "The shell has ended with exit code 3; the next call starts another", r.Message)
@@ -98,7 +98,7 @@ func TestStatefulExit(t *testing.T) {
 // A call that is repeated under its id does not type its keys twice.
 func TestStatefulTwice(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	arguments := map[string]any{"command": "echo x >> f; wc -l < f"}
 	first := b.callAs("s", "terminal_stateful", arguments)
 	require.Equal(t, first, b.callAs("s", "terminal_stateful", arguments))
@@ -109,7 +109,7 @@ func TestStatefulTwice(t *testing.T) {
 
 func TestStatefulOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	r := b.call("terminal_stateful", map[string]any{"command": "echo first; yes 0123456789 | head -n 1000000; echo last"})
 	require.False(t, r.Error, r.Message)
 	require.Less(t, len(r.Content), 70_000)
@@ -120,7 +120,7 @@ func TestStatefulOutputIsBounded(t *testing.T) {
 
 func TestTmux(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	require.True(t, b.call("tmux", map[string]any{"action": "capture"}).Error)
 	start := b.call("tmux", map[string]any{"action": "start", "pane_width": 80, "pane_height": 24})
 	require.Equal(t, "started", start.Content)
@@ -163,7 +163,7 @@ func TestTmux(t *testing.T) {
 // still be read.
 func TestRepliesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
+	b := newTestSandbox(t)
 	b.call("tmux", map[string]any{"action": "start"})
 	flood := make(chan tool.Result, 1)
 	go func() {

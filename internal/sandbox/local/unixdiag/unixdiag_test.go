@@ -61,15 +61,15 @@ func needFiles(t *testing.T, path string) unixdiag.Set {
 	if err != nil {
 		t.Skip(err)
 	}
-	if len(set) > 0 && !set.Has(path) && notPlain(t, path) {
+	if len(set) > 0 && !set.Has(path) && differsFromStat(t, path) {
 		t.Skip("this file system numbers files otherwise")
 	}
 	require.True(t, set.Has(path))
 	return set
 }
 
-// notPlain reports whether the file system of path is not one of those whose inode numbers equal those of stat.
-func notPlain(t *testing.T, path string) bool {
+// differsFromStat reports whether the file system of path is not one of those whose inode numbers equal those of stat.
+func differsFromStat(t *testing.T, path string) bool {
 	t.Helper()
 	var fs unix.Statfs_t
 	require.NoError(t, unix.Statfs(filepath.Dir(path), &fs))
