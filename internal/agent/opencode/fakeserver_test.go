@@ -27,14 +27,14 @@ type fakeServer struct {
 	busy     bool
 	swallow  int // number of prompts that are accepted and then lost
 	// cutAnswers is the number of sessions that are created without sending a reply.
-	cutAnswers int
-	unwell     int // number of health requests answered with healthy=false
-	aborted    int
-	statusRequests      int           // requests for the status
-	events     chan string   // sent to the listener
-	cut        chan struct{} // cuts the event stream
-	opened     chan struct{} // receives a value for each opened event stream
-	endless    atomic.Bool   // the event stream is one line that never ends
+	cutAnswers     int
+	unwell         int // number of health requests answered with healthy=false
+	aborted        int
+	statusRequests int           // requests for the status
+	events         chan string   // sent to the listener
+	cut            chan struct{} // cuts the event stream
+	opened         chan struct{} // receives a value for each opened event stream
+	endless        atomic.Bool   // the event stream is one line that never ends
 	// messagesBy handles requests for messages if it is set.
 	messagesBy http.HandlerFunc
 }

@@ -191,7 +191,9 @@ func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error
 	return st, nil
 }
 
-func (b *fakeSandbox) Tail(context.Context, wire.Status, string, int) ([]byte, error) { return nil, nil }
+func (b *fakeSandbox) Tail(context.Context, wire.Status, string, int) ([]byte, error) {
+	return nil, nil
+}
 
 // tools counts executions. A call repeated under its id returns the stored result and runs nothing, as in a sandbox.
 type tools struct {

@@ -58,7 +58,9 @@ type idleAgent struct {
 
 func (i idleAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return i, nil }
 
-func (i idleAgent) Launch() agent.Launch { return agent.Launch{Number: 1, Began: i.began, First: i.began} }
+func (i idleAgent) Launch() agent.Launch {
+	return agent.Launch{Number: 1, Began: i.began, First: i.began}
+}
 
 func (idleAgent) Next(ctx context.Context) (agent.Status, error) {
 	<-ctx.Done()
@@ -171,7 +173,9 @@ type unstoppableAgent struct {
 	stop error
 }
 
-func (l unstoppableAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return l, nil }
+func (l unstoppableAgent) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) {
+	return l, nil
+}
 
 func (l unstoppableAgent) Stop(context.Context) error { return l.stop }
 

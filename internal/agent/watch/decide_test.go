@@ -69,7 +69,7 @@ type want struct {
 func ends(o rollout.Outcome, text string) want  { return want{watch.End, o, "", text} }
 func infraFails(k fault.Kind, text string) want { return want{watch.End, "", k, text} }
 func relaunches(text string) want               { return want{action: watch.Relaunch, text: text} }
-func continues() want                              { return want{} }
+func continues() want                           { return want{} }
 func failure(kind fault.Kind) *gateway.Failure {
 	return &gateway.Failure{Kind: kind, Message: "503 overloaded"}
 }

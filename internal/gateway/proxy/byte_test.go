@@ -30,7 +30,9 @@ type limitedDisk struct {
 	written int
 }
 
-func newLimitedDisk(left int) *limitedDisk { return &limitedDisk{died: make(chan struct{}), left: left} }
+func newLimitedDisk(left int) *limitedDisk {
+	return &limitedDisk{died: make(chan struct{}), left: left}
+}
 
 func (m *limitedDisk) options() trace.Options {
 	return trace.Options{Write: m.write, Sync: func(*os.File) error { return nil }}
