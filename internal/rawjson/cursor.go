@@ -107,14 +107,14 @@ func endOfString(b []byte, at int) int {
 		case '"':
 			return at + 1
 		case '\\':
-			return farEnd(b, at)
+			return endOfLongString(b, at)
 		}
 	}
-	return farEnd(b, at)
+	return endOfLongString(b, at)
 }
 
-// farEnd is endOfString for a long string, or from its first backslash on.
-func farEnd(b []byte, at int) int {
+// endOfLongString does the work of endOfString for a long string, and from the first backslash of any string.
+func endOfLongString(b []byte, at int) int {
 	start := at
 	for {
 		n := bytes.IndexByte(b[at:], '"')

@@ -5,7 +5,7 @@ import "bytes"
 // Finite replaces the bare words NaN, Infinity and -Infinity, which Python writes and JSON has not, by null. Strings stay
 // as they are. It works on one JSON text as well as on a stream of events.
 func Finite(src []byte) []byte {
-	if !HasOdd(src) {
+	if !HasNonFinite(src) {
 		return src
 	}
 	out := make([]byte, 0, len(src))
@@ -19,7 +19,7 @@ func Finite(src []byte) []byte {
 			out, i = append(out, src[i:c.At]...), c.At
 			continue
 		}
-		if n := oddWord(src[i:]); n > 0 {
+		if n := nonFiniteIndex(src[i:]); n > 0 {
 			out, i = append(out, "null"...), i+n
 			continue
 		}
@@ -28,12 +28,12 @@ func Finite(src []byte) []byte {
 	return out
 }
 
-// HasOdd reports whether src may contain NaN or Infinity. It may return true for text in a string.
-func HasOdd(src []byte) bool {
+// HasNonFinite reports whether src may contain NaN or Infinity. It may return true for text in a string.
+func HasNonFinite(src []byte) bool {
 	return bytes.Contains(src, []byte("NaN")) || bytes.Contains(src, []byte("Infinity"))
 }
 
-func oddWord(s []byte) int {
+func nonFiniteIndex(s []byte) int {
 	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
 		if bytes.HasPrefix(s, []byte(word)) {
 			return len(word)

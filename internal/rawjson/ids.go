@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// Span is where in a reply the prompt's ids stand, brackets included. It is zero unless they are spelt so plainly that
-// AppendIDs spells them again, byte for byte: they are most of a reply to a long prompt, and need not be kept twice.
+// Span is the position of the prompt's ids in a reply, including the brackets. It is zero unless AppendIDs writes the same bytes for
+// these ids. The ids are most of a reply to a long prompt; with a span they need not be stored twice.
 type Span struct {
 	Start, End int
 	Spaced     bool // a space after each comma
 }
 
-// AppendIDs spells ids as a JSON array.
+// AppendIDs appends ids as a JSON array.
 func AppendIDs(b []byte, ids []int32, spaced bool) []byte {
 	b = append(b, '[')
 	for i, id := range ids {
@@ -43,8 +43,8 @@ func (c *Cursor) IDs(dst []int32) ([]int32, Span) {
 		return dst, Span{}
 	}
 	before := len(dst)
-	dst, digits := c.halves(dst)
-	dst, more := c.tight(dst)
+	dst, digits := c.appendHalves(dst)
+	dst, more := c.appendPlain(dst)
 	digits += more
 	for n, spaced := len(dst)-before+1, 0; ; n++ {
 		c.Peek()
@@ -66,15 +66,16 @@ func (c *Cursor) IDs(dst []int32) ([]int32, Span) {
 	}
 }
 
-// minHalves is the length of a list, in bytes, from which on it is read in halves.
-const minHalves = 2 << 10
+// minHalvesBytes is the minimum length of a list for appendHalves to append ids.
+const minHalvesBytes = 2 << 10
 
-// halves makes room for the ids of the list and, if it is long, appends most of them: it reads the list from its beginning and from its middle at
-// once. Where a number begins is known only after the one before it has been looked at, which leaves a processor idle; two of these chains run side by
-// side. It stops where the first of them meets what tight would, and then appends nothing. It returns how many digits the ids have.
-func (c *Cursor) halves(dst []int32) (_ []int32, digits int) {
+// appendHalves reserves capacity for the ids of the list. If the list is long, it also appends most of the ids: one loop reads the list from
+// its beginning and from its middle. The position of a number is known only after the previous number has been read, so one chain of reads
+// leaves the processor idle, and two chains run in parallel. If one of them meets a number that appendPlain does not read, nothing is
+// appended. It returns the number of digits of the ids.
+func (c *Cursor) appendHalves(dst []int32) (_ []int32, digits int) {
 	end := bytes.IndexByte(c.Src[c.At:], ']')
-	if end < 0 || end < minHalves && cap(dst) > 0 { // the ids will fit, or nearly so
+	if end < 0 || end < minHalvesBytes && cap(dst) > 0 { // the ids will fit, or nearly so
 		return dst, 0
 	}
 	list := c.Src[c.At : c.At+end]
@@ -82,7 +83,7 @@ func (c *Cursor) halves(dst []int32) (_ []int32, digits int) {
 	first := bytes.Count(list[:second], []byte(","))
 	all := first + bytes.Count(list[second:], []byte(",")) + 1
 	dst = slices.Grow(dst, all)
-	if end < minHalves {
+	if end < minHalvesBytes {
 		return dst, 0
 	}
 	into := dst[len(dst) : len(dst)+all]
@@ -119,9 +120,9 @@ func plainID(b uint64, n int) bool {
 	return uint(n-1) < 7 && byte(b>>(8*n)) == ',' && (n == 1 || byte(b) != '0')
 }
 
-// tight appends ids for as long as there is a comma and a digit right behind each, and none has eight digits, as no vocabulary
-// needs: all of most lists. It returns how many digits they have.
-func (c *Cursor) tight(dst []int32) (_ []int32, digits int) {
+// appendPlain appends ids as long as each is followed directly by a comma and a digit and has fewer than eight digits. This covers all of
+// most lists, because no vocabulary needs eight digits. It returns the number of digits of the ids.
+func (c *Cursor) appendPlain(dst []int32) (_ []int32, digits int) {
 	b, i := c.Src, c.At
 	for len(b)-i > 8 {
 		id, n := parse8(binary.LittleEndian.Uint64(b[i:]))
@@ -134,8 +135,8 @@ func (c *Cursor) tight(dst []int32) (_ []int32, digits int) {
 	return dst, digits
 }
 
-// parse8 reads the number that the first n of eight bytes spell, the first of them the lowest. It adds up neighbouring digits,
-// then pairs, then fours, without a look at each: after D. Lemire, "Quickly parsing eight digits" (2018).
+// parse8 reads the decimal number at the beginning of eight bytes, the first byte being the lowest, and returns its number of digits. It adds
+// adjacent digits, then pairs, then groups of four, without a branch for each digit: after D. Lemire, "Quickly parsing eight digits" (2018).
 func parse8(b uint64) (id uint64, n int) {
 	b ^= '0' * ones
 	n = bits.TrailingZeros64((b+0x76*ones|b)&(0x80*ones)) / 8 // a byte above 9 has its highest bit there
@@ -148,8 +149,8 @@ func parse8(b uint64) (id uint64, n int) {
 // ones has a 1 in each byte.
 const ones = 0x0101010101010101
 
-// plain keeps the span if n ids of so many digits, so many of them after a single space, are all that is in it. A leading
-// zero counts for no digit, so that it shows as a byte too many.
+// plain returns the span if it consists of brackets, n ids with the given number of digits, and commas, followed by a single space each or
+// by none. It returns the zero span otherwise. A leading zero is not counted as a digit, so it shows as an additional byte.
 func (s Span) plain(n, digits, spaced int) Span {
 	rest := s.End - s.Start - len("[]") - digits - (n - 1)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Lists of ids of every length, with and without spaces, are read as written and reported as plainly spelt.
+// Lists of ids of every length, with and without spaces, are read as written, and their span is reported.
 func TestIDsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -37,7 +37,7 @@ func TestIDsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// A value that is not a plain list of ids is either refused, or read and not reported as plainly spelt.
+// A value that is not a plain list of ids is either refused, or read without a span.
 func TestUnusualIDs(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string][]int32{
@@ -67,8 +67,8 @@ func TestUnusualIDs(t *testing.T) {
 	}
 }
 
-// A long list with one changed byte is read as a list of decimal numbers, or refused if it is not one. If it is reported as plainly
-// spelt, it equals the plain spelling.
+// A long list with one changed byte is read as a list of decimal numbers, or refused if it is not one. If it has a
+// span, it equals what AppendIDs writes.
 func TestLongListsOfIDs(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -15,7 +15,7 @@ const maxRequest = 64 << 20 // bytes
 // call is one request being answered.
 type call struct {
 	req    request
-	scene  scene
+	scene  plannedReply
 	fault  Fault
 	prompt []int32
 	id     string // of the reply; the same for the same request

@@ -2,8 +2,8 @@ package scripted
 
 import "strings"
 
-// scene is the reply to one request, with its pace and faults.
-type scene struct {
+// plannedReply is the reply to one request, with its pace and faults.
+type plannedReply struct {
 	script string
 	turn   int // from 0
 	reply  *reply
@@ -11,12 +11,12 @@ type scene struct {
 	faults []Fault
 }
 
-// choose selects the scene from the request alone. ok is false when no script matches.
-func (s *Server) choose(req *request) (sc scene, ok bool) {
+// choose selects the reply from the request alone. ok is false when no script matches.
+func (s *Server) choose(req *request) (sc plannedReply, ok bool) {
 	text, answered := req.instruction()
 	system := req.system()
-	if aside := asideReply(system, text); aside != nil {
-		return scene{script: "aside", reply: aside}, true
+	if aside := auxiliaryReply(system, text); aside != nil {
+		return plannedReply{script: "aside", reply: aside}, true
 	}
 	for i := range s.scripts {
 		script := &s.scripts[i]
@@ -27,22 +27,22 @@ func (s *Server) choose(req *request) (sc scene, ok bool) {
 			answered %= len(script.Turns)
 		}
 		if answered >= len(script.Turns) {
-			return scene{script: script.Name, turn: answered, reply: newReply(Turn{}, 1)}, true
+			return plannedReply{script: script.Name, turn: answered, reply: newReply(Turn{}, 1)}, true
 		}
-		sc = scene{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}
+		sc = plannedReply{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}
 		if turn, changed := req.adapt(script.Turns[answered]); changed {
 			sc.reply = newReply(turn, sc.pace.TokensPerChunk)
 		}
 		return sc, true
 	}
-	return scene{}, false
+	return plannedReply{}, false
 }
 
 // probeText begins the instruction of a gateway's probes.
 const probeText = "Endpoint probe:"
 
-// asideReply answers calls that are not part of the task: titles and summaries of agents, and probes of a gateway.
-func asideReply(system, text string) *reply {
+// auxiliaryReply answers calls that are not part of the task: titles and summaries of agents, and probes of a gateway.
+func auxiliaryReply(system, text string) *reply {
 	switch {
 	case strings.HasPrefix(system, "You are a title generator."):
 		words := strings.Fields(text)

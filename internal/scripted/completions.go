@@ -88,12 +88,12 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// play selects the scene for a prompt of ids and waits for its delay; false: it has answered, or the caller has left.
-func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, body []byte) (scene, *Sent, bool) {
+// play selects the reply for a prompt of ids and waits for its delay; false: it has answered, or the caller has left.
+func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, body []byte) (plannedReply, *Sent, bool) {
 	read, err := toy.Read(prompt)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
-		return scene{}, nil, false
+		return plannedReply{}, nil, false
 	}
 	messages := make([]message, 0, len(read))
 	for _, m := range read {
@@ -102,7 +102,7 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, bo
 	sc, ok := s.choose(&request{Messages: messages})
 	if !ok {
 		writeError(w, http.StatusBadRequest, "no script matches the instruction; add one without match to play for any")
-		return scene{}, nil, false
+		return plannedReply{}, nil, false
 	}
 	session := r.Header.Get("X-Session-Id")
 	f := s.fault(sc, session)
@@ -111,14 +111,14 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, bo
 	}
 	if clock.Sleep(r.Context(), sc.pace.Delay+f.Delay) != nil || f.refuse(w, r) {
 		s.log.write(sent)
-		return scene{}, nil, false
+		return plannedReply{}, nil, false
 	}
 	sent.Status = http.StatusOK
 	return sc, sent, true
 }
 
 // reply sends the sampled tokens, as far as max_tokens allows.
-func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sentLog) {
+func (c *completion) reply(w http.ResponseWriter, sc plannedReply, sent *Sent, log *sentLog) {
 	most := 16 // the default of engines
 	if c.MaxTokens != nil {
 		most = *c.MaxTokens
@@ -139,8 +139,8 @@ func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sen
 	_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", body)
 }
 
-// sample returns the scene's reply, cut to most tokens, and the finish reason.
-func (sc *scene) sample(most int) (tokens []token, finish string) {
+// sample returns the planned reply, cut to most tokens, and the finish reason.
+func (sc *plannedReply) sample(most int) (tokens []token, finish string) {
 	tokens, finish = sampleOf(sc.reply.text), sc.reply.finish
 	if len(tokens) > most {
 		tokens, finish = tokens[:most], "length"

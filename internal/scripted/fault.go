@@ -36,7 +36,7 @@ func (c *counter) next(h hit) int {
 }
 
 // fault returns the fault of this call, or the zero Fault.
-func (s *Server) fault(sc scene, session string) Fault {
+func (s *Server) fault(sc plannedReply, session string) Fault {
 	if len(sc.faults) == 0 {
 		return Fault{}
 	}

@@ -43,21 +43,21 @@ func newReply(t Turn, perChunk int) *reply {
 	}
 	c := &cutter{reply: r, perChunk: max(perChunk, 1)}
 	if r.reasoning != "" {
-		c.carry(thinkStart)
+		c.prependMarkup(thinkStart)
 		c.cut(chunkReasoning, 0, r.reasoning)
-		c.trail(thinkEnd)
+		c.appendMarkup(thinkEnd)
 	}
 	c.cut(chunkText, 0, r.text)
 	for i, call := range t.ToolCalls {
 		arguments, _ := call.json() // valid: checked by Validate
 		r.calls = append(r.calls, readyCall{call.Name, arguments})
-		c.carry(callStart)
-		c.carry(pieces(callHead(call.Name))...)
+		c.prependMarkup(callStart)
+		c.prependMarkup(pieces(callHead(call.Name))...)
 		c.flush(chunkCall, i, "")
 		c.cut(chunkArguments, i, arguments)
-		c.trail(callTail, callEnd)
+		c.appendMarkup(callTail, callEnd)
 	}
-	c.carry(turnEnd)
+	c.prependMarkup(turnEnd)
 	c.flush(chunkEnd, 0, "")
 	r.tokens = c.position
 	return r
@@ -71,17 +71,17 @@ type cutter struct {
 	waiting  []token
 }
 
-// carry adds markup to the start of the next chunk.
-func (c *cutter) carry(markup ...string) {
+// prependMarkup adds markup to the start of the next chunk.
+func (c *cutter) prependMarkup(markup ...string) {
 	for _, piece := range markup {
 		c.waiting = append(c.waiting, newToken(piece, tokenID(piece), c.position))
 		c.position++
 	}
 }
 
-// trail adds markup to the end of the last chunk.
-func (c *cutter) trail(markup ...string) {
-	c.carry(markup...)
+// appendMarkup adds markup to the end of the last chunk.
+func (c *cutter) appendMarkup(markup ...string) {
+	c.prependMarkup(markup...)
 	last := &c.reply.chunks[len(c.reply.chunks)-1]
 	last.tokens = append(last.tokens, c.waiting...)
 	c.waiting = nil
@@ -94,7 +94,7 @@ func (c *cutter) cut(kind chunkKind, call int, text string) {
 		for _, piece := range part {
 			joined += piece
 		}
-		c.carry(part...)
+		c.prependMarkup(part...)
 		c.flush(kind, call, joined)
 	}
 }

@@ -38,7 +38,7 @@ const (
 
 // deliver starts the deliveries of the oldest groups of the outbox.
 func (p *producer) deliver() {
-	if p.handingOn || p.state.Phase == rollout.ProducerAborting {
+	if p.continuing || p.state.Phase == rollout.ProducerAborting {
 		return
 	}
 	for _, f := range p.state.Outbox {
@@ -182,7 +182,7 @@ func (p *producer) lookForLost(ctx workflow.Context) {
 		if err != nil {
 			return
 		}
-		ids := p.silent()
+		ids := p.unreportedGroups()
 		if len(ids) == 0 {
 			continue
 		}
@@ -213,8 +213,8 @@ func (p *producer) anyStale() bool {
 	return slices.ContainsFunc(p.state.Running, func(g rollout.RunningGroup) bool { return g.ReportedAt.IsZero() })
 }
 
-// silent returns the running groups without a recent report; those that must be looked up come first.
-func (p *producer) silent() []string {
+// unreportedGroups returns the running groups without a recent report; those that must be looked up come first.
+func (p *producer) unreportedGroups() []string {
 	now := workflow.Now(p.ctx)
 	var ids []string
 	for i := range p.state.Running {

@@ -39,13 +39,13 @@ type producer struct {
 	acts  *activities.Activities // nil: only to name the methods
 	state rollout.ProducerState
 
-	order     []int // of the tasks in the epoch
-	epoch     int   // of order; -1: none yet
-	starting  int   // groups whose start is not confirmed
-	changed   bool  // the state has changed since the last decision
-	handingOn bool  // this run ends and another continues
-	finishing bool  // the outcome is decided: changes and aborts have no effect
-	abort     string
+	order      []int // of the tasks in the epoch
+	epoch      int   // of order; -1: none yet
+	starting   int   // groups whose start is not confirmed
+	changed    bool  // the state has changed since the last decision
+	continuing bool  // this run ends and another continues
+	finishing  bool  // the outcome is decided: changes and aborts have no effect
+	abort      string
 
 	io        workflow.Context // of activities and timers: cancelled when this run ends
 	stopIO    workflow.CancelFunc
@@ -117,7 +117,7 @@ func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
 			return p.finish(outcome)
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return p.state, p.handOn(ctx)
+			return p.state, p.continueAsNew(ctx)
 		}
 		p.describe()
 		if err := workflow.Await(p.ctx, func() bool { return p.changed }); err != nil {
@@ -126,9 +126,9 @@ func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
 	}
 }
 
-// handOn continues as new with the same state. It first ends running deliveries, because two at once could deliver a group twice.
-func (p *producer) handOn(ctx workflow.Context) error {
-	p.handingOn = true
+// continueAsNew continues as new with the same state. It first ends running deliveries, because two at once could deliver a group twice.
+func (p *producer) continueAsNew(ctx workflow.Context) error {
+	p.continuing = true
 	p.stopIO()
 	p.tasks.Wait(p.ctx)
 	if err := workflow.Await(p.ctx, func() bool { return p.starting == 0 }); err != nil {

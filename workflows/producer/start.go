@@ -26,12 +26,12 @@ func (p *producer) advance() {
 
 // mayStart reports whether a training group may start, and records in the state why not.
 func (p *producer) mayStart() bool {
-	p.state.Waiting = p.obstacle()
+	p.state.Waiting = p.blockedBy()
 	return p.state.Waiting == ""
 }
 
-// obstacle is why no training group may start; "" if one may.
-func (p *producer) obstacle() string {
+// blockedBy is why no training group may start; "" if one may.
+func (p *producer) blockedBy() string {
 	s := &p.state
 	switch {
 	case s.Phase != rollout.ProducerRunning:
@@ -39,7 +39,7 @@ func (p *producer) obstacle() string {
 	case p.atTheEnd():
 		return "all tasks have started"
 	case !p.known:
-		return "sink " + p.spec.Sink + " was not asked yet" + because(p.sinkError)
+		return "sink " + p.spec.Sink + " was not asked yet" + waitingText(p.sinkError)
 	case p.enoughSteps():
 		p.asked = true
 		return "the groups in flight are enough for all steps"
@@ -51,7 +51,7 @@ func (p *producer) obstacle() string {
 	return p.noRoom()
 }
 
-func because(why string) string {
+func waitingText(why string) string {
 	if why == "" {
 		return ""
 	}
@@ -74,9 +74,9 @@ func (p *producer) noRoom() string {
 	}
 	p.asked = true
 	if p.status.Waiting != "" {
-		why += because(p.status.Waiting)
+		why += waitingText(p.status.Waiting)
 	}
-	return why + because(p.sinkError)
+	return why + waitingText(p.sinkError)
 }
 
 // offpolicyRoom is how many groups may run or wait at the producer within the off-policy depth; false: no limit.

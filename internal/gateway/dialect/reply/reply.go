@@ -43,7 +43,7 @@ type Reply struct {
 
 // Event reads one event of a stream, or a whole object. Only the first choice is read.
 func (r *Reply) Event(data []byte) error {
-	r.Odd = r.Odd || rawjson.HasOdd(data)
+	r.Odd = r.Odd || rawjson.HasNonFinite(data)
 	c := rawjson.Cursor{Src: data}
 	switch r.API {
 	case Responses:

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// handOn runs a producer until it continues as new because its history is long, and returns the spec of the next run.
-func handOn(t *testing.T, w *testEnv, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
+// runUntilContinuedAsNew runs a producer until it continues as new because its history is long, and returns the spec of the next run.
+func runUntilContinuedAsNew(t *testing.T, w *testEnv, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
 	t.Helper()
 	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
 	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
@@ -34,7 +34,7 @@ func TestContinuesAsNew(t *testing.T) {
 	seed := uint64(5)
 	p := spec(10, 2, 6)
 	p.Shuffle = &seed
-	handed := handOn(t, first, p, 90*time.Second)
+	handed := runUntilContinuedAsNew(t, first, p, 90*time.Second)
 	running := handed.From.Running
 	require.NotEmpty(t, running)
 	require.Equal(t, int64(len(first.delivered)+len(handed.From.Outbox)+len(running)), handed.From.Counts.Started)
@@ -72,7 +72,7 @@ func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 		deliveries++
 		return rollout.Delivery{}, errAway
 	}
-	handed := handOn(t, first, spec(3, 2, 100), time.Hour)
+	handed := runUntilContinuedAsNew(t, first, spec(3, 2, 100), time.Hour)
 	require.NotZero(t, deliveries)
 	require.Len(t, handed.From.Outbox, 3)
 	second := newTestEnv(t)
