@@ -36,7 +36,7 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm"}, 0, "vllm: open, 0 calls"},
 		{[]string{"resume", "vllm", "--version", "step-12"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
 		{[]string{"show", "vllm"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
-		{[]string{"resume", "vllm", "--version", "1..2"}, 1, "version: want up to 128 letters"},
+		{[]string{"resume", "vllm", "--version", "1..2"}, 1, "version: must be 1 to 128 letters"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "0s"}, 1, "for_s"},
 		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of an endpoint given only by URL"},

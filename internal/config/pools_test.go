@@ -45,7 +45,7 @@ pools:
 	bad.JobID, bad.Driver, bad.Max = "another", "singularity", 1000
 	c.Pools["bad"] = bad
 	err = c.Validate()
-	require.ErrorContains(t, err, "pools.bad.driver: want docker, raw_exec or exec")
-	require.ErrorContains(t, err, "pools.bad.max_containers: want 1 to 200")
+	require.ErrorContains(t, err, "pools.bad.driver: must be docker, raw_exec or exec")
+	require.ErrorContains(t, err, "pools.bad.max_containers: must be 1 to 200")
 	require.ErrorContains(t, err, "pools.train.sandbox_job_id: must be another job than that of the pool other")
 }

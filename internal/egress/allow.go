@@ -21,7 +21,7 @@ const maxAllowed = 1000
 func ParseAllow(entries []string) (AllowList, error) {
 	var l AllowList
 	if len(entries) > maxAllowed {
-		return l, fmt.Errorf("want at most %d hosts, got %d", maxAllowed, len(entries))
+		return l, fmt.Errorf("must have at most %d hosts, got %d", maxAllowed, len(entries))
 	}
 	for _, text := range entries {
 		if strings.TrimSpace(text) == "*" {
@@ -33,7 +33,7 @@ func ParseAllow(entries []string) (AllowList, error) {
 			return AllowList{}, err
 		}
 		if one.prefix.IsValid() && !one.prefix.IsSingleIP() {
-			return AllowList{}, fmt.Errorf("%q: want a host name, *.domain or one address, not a range", text)
+			return AllowList{}, fmt.Errorf("must be a host name, *.domain or one address, not a range, got %q", text)
 		}
 		l.allowed = append(l.allowed, one)
 	}

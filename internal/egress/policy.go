@@ -113,7 +113,7 @@ func (p pattern) matches(host string, to netip.AddrPort) bool {
 func parse(text string) (pattern, error) {
 	host, port, err := cutPort(strings.TrimSpace(text))
 	if err != nil {
-		return pattern{}, fmt.Errorf("%q: %w", text, err)
+		return pattern{}, fmt.Errorf("%w, got %q", err, text)
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return pattern{prefix: netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), port: port}, nil
@@ -123,7 +123,7 @@ func parse(text string) (pattern, error) {
 	}
 	name, below := strings.CutPrefix(strings.ToLower(host), "*")
 	if below && !strings.HasPrefix(name, ".") || strings.Trim(name, ".") == "" || strings.ContainsAny(name, "*/:[]@ ") {
-		return pattern{}, fmt.Errorf("%q: want an address, a range such as 10.0.0.0/8, a host name or *.domain, with or without :port", text)
+		return pattern{}, fmt.Errorf("must be an address, a range such as 10.0.0.0/8, a host name or *.domain, with or without :port, got %q", text)
 	}
 	return pattern{name: name, below: below, port: port}, nil
 }
@@ -142,7 +142,7 @@ func cutPort(text string) (host string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, errors.New("want a port from 1 to 65535")
+		return "", 0, errors.New("must have a port from 1 to 65535")
 	}
 	return host, uint16(n), nil
 }

@@ -17,7 +17,7 @@ import (
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	var in request
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&in); err != nil || len(in.Messages) == 0 {
-		writeError(w, http.StatusBadRequest, "request: want messages")
+		writeError(w, http.StatusBadRequest, "messages: must not be empty")
 		return
 	}
 	if s.namedIDs {
@@ -79,7 +79,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
-		writeError(w, http.StatusBadRequest, "request: want a prompt of token ids or a text: "+err.Error())
+		writeError(w, http.StatusBadRequest, "prompt: must be a list of token ids or a text: "+err.Error())
 		return
 	}
 	c.noIDs = s.noIDs

@@ -39,7 +39,7 @@ func (s *Server) generateContent(w http.ResponseWriter, r *http.Request) {
 	model, method, _ := strings.Cut(r.PathValue("call"), ":")
 	stream := method == "streamGenerateContent"
 	if !stream && method != "generateContent" || stream && r.URL.Query().Get("alt") != "sse" {
-		writeError(w, http.StatusNotFound, fmt.Sprintf("no such method: %s; want generateContent, or streamGenerateContent?alt=sse", method))
+		writeError(w, http.StatusNotFound, fmt.Sprintf("the method must be generateContent, or streamGenerateContent?alt=sse, got %q", method))
 		return
 	}
 	d := generateAPI(model, stream)

@@ -38,7 +38,7 @@ func (c ToolCall) json() (string, error) {
 	case map[string]any:
 		return compact(args)
 	default:
-		return "", errors.New("want a mapping, or a string that is sent unchanged")
+		return "", errors.New("must be a mapping, or a string that is sent unchanged")
 	}
 }
 

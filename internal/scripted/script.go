@@ -131,7 +131,7 @@ func decode(text []byte) (Scripts, error) {
 		return nil, err
 	}
 	if len(shape.Content) == 0 {
-		return nil, errors.New("empty: want one script (name, match, turns) or a list of them")
+		return nil, errors.New("must be one script (name, match, turns) or a list of them, got nothing")
 	}
 	var scripts Scripts
 	var err error

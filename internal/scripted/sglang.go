@@ -51,7 +51,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest))
 	var g generation
 	if err != nil || json.Unmarshal(body, &g) != nil || g.Stream {
-		writeError(w, http.StatusBadRequest, "request: want input_ids and no stream")
+		writeError(w, http.StatusBadRequest, "the request must have input_ids and no stream")
 		return
 	}
 	sc, sent, ok := s.play(w, r, g.InputIDs, body)

@@ -10,7 +10,7 @@ import (
 func (ss Scripts) Validate() error {
 	var errs []error
 	if len(ss) == 0 {
-		errs = append(errs, errors.New("no scripts"))
+		errs = append(errs, errors.New("must have at least one script"))
 	}
 	for i, s := range ss {
 		at := fmt.Sprintf("scripts[%d]", i)
@@ -28,7 +28,7 @@ func (ss Scripts) Validate() error {
 func (s Script) validate(at string) []error {
 	var errs []error
 	if len(s.Turns) == 0 {
-		errs = append(errs, fmt.Errorf("%s: no turns", at))
+		errs = append(errs, fmt.Errorf("%s.turns: must not be empty", at))
 	}
 	errs = append(errs, s.Pace.validate(at+".pace")...)
 	for i, t := range s.Turns {
@@ -39,10 +39,10 @@ func (s Script) validate(at string) []error {
 
 func (p Pace) validate(at string) []error {
 	if p.Delay < 0 || p.ChunkDelay < 0 || p.TokensPerSecond < 0 || p.TokensPerChunk < 0 {
-		return []error{fmt.Errorf("%s: negative", at)}
+		return []error{fmt.Errorf("%s: must not have negative numbers", at)}
 	}
 	if p.ChunkDelay > 0 && p.TokensPerSecond > 0 {
-		return []error{fmt.Errorf("%s: chunk_delay and tokens_per_second both given; want one", at)}
+		return []error{fmt.Errorf("%s: must have chunk_delay or tokens_per_second, not both", at)}
 	}
 	return nil
 }
@@ -50,11 +50,11 @@ func (p Pace) validate(at string) []error {
 func (t Turn) validate(at string) []error {
 	var errs []error
 	if t.Filler < 0 {
-		errs = append(errs, fmt.Errorf("%s.filler: negative", at))
+		errs = append(errs, fmt.Errorf("%s.filler: must not be negative, got %d", at, t.Filler))
 	}
 	for i, c := range t.ToolCalls {
 		if c.Name == "" {
-			errs = append(errs, fmt.Errorf("%s.tool_calls[%d]: no name", at, i))
+			errs = append(errs, fmt.Errorf("%s.tool_calls[%d].name: must not be empty", at, i))
 		}
 		if _, err := c.json(); err != nil {
 			errs = append(errs, fmt.Errorf("%s.tool_calls[%d].arguments: %w", at, i, err))
@@ -63,7 +63,7 @@ func (t Turn) validate(at string) []error {
 	switch t.FinishReason {
 	case "", "stop", "length", "tool_calls", "content_filter":
 	default:
-		errs = append(errs, fmt.Errorf("%s.finish_reason: %q; want stop, length, tool_calls or content_filter", at, t.FinishReason))
+		errs = append(errs, fmt.Errorf("%s.finish_reason: must be stop, length, tool_calls or content_filter, got %q", at, t.FinishReason))
 	}
 	if t.Pace != nil {
 		errs = append(errs, t.Pace.validate(at+".pace")...)
@@ -81,17 +81,17 @@ func (f Fault) validate(at string, last bool) []error {
 		errs = append(errs, fmt.Errorf("%s: has no times, so the faults after it are never shown: set times", at))
 	}
 	if f.Times < 0 || f.Delay < 0 || f.RetryAfter < 0 || negative(f.HangAfter) || negative(f.CutAfter) || negative(f.ErrorAfter) {
-		errs = append(errs, fmt.Errorf("%s: negative", at))
+		errs = append(errs, fmt.Errorf("%s: must not have negative numbers", at))
 	}
 	kinds := f.kinds()
 	if len(kinds) > 1 {
-		errs = append(errs, fmt.Errorf("%s: %s together; want one", at, strings.Join(kinds, " and ")))
+		errs = append(errs, fmt.Errorf("%s: must have one kind of fault, got %s", at, strings.Join(kinds, " and ")))
 	}
 	if len(kinds) == 0 && f.Delay == 0 {
-		errs = append(errs, fmt.Errorf("%s: is empty; want status, delay, hang, hang_after, cut_after, error_after, no_finish, not_sse or garbage", at))
+		errs = append(errs, fmt.Errorf("%s: must have status, delay, hang, hang_after, cut_after, error_after, no_finish, not_sse or garbage", at))
 	}
 	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
-		errs = append(errs, fmt.Errorf("%s.status: %d; want 400 to 599", at, f.Status))
+		errs = append(errs, fmt.Errorf("%s.status: must be 400 to 599, got %d", at, f.Status))
 	}
 	if f.Status == 0 && (f.RetryAfter != 0 || f.Message != "" || f.EchoKey) {
 		errs = append(errs, fmt.Errorf("%s: retry_after, message and echo_key need a status", at))

@@ -74,7 +74,7 @@ func TestUnknownToolset(t *testing.T) {
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, fault.Invalid, f.Kind)
 		require.Equal(t, field, f.Field)
-		require.ErrorContains(t, err, `unknown toolset "web", want one of circle, default, files, none, sandbox, all`)
+		require.ErrorContains(t, err, `unknown toolset "web": must be one of circle, default, files, none, sandbox, all`)
 	}
 }
 

@@ -45,7 +45,7 @@ func newSchema(text json.RawMessage) (*schema, error) {
 		return nil, err
 	}
 	if s.Type != "object" {
-		return nil, errors.New("want a schema of type object")
+		return nil, errors.New("must be a schema of type object")
 	}
 	resolved, err := s.Resolve(nil) // without a loader: a schema that refers to other documents is refused
 	return &schema{resolved}, err

@@ -72,7 +72,7 @@ func (t toolsets) resolve(field string, names []string) (picked, error) {
 			continue
 		}
 		if _, ok := t[name]; !ok {
-			return p, fault.Field(field, "unknown toolset %q, want one of %s", name, strings.Join(t.names(), ", "))
+			return p, fault.Field(field, "unknown toolset %q: must be one of %s", name, strings.Join(t.names(), ", "))
 		}
 		t.collect(name, p)
 	}

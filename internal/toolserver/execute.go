@@ -74,11 +74,11 @@ func decode(r *http.Request) (in executeRequest, err error) {
 	case err != nil:
 		return in, fmt.Errorf("body: %w", err)
 	case in.Tool.Name == "" || in.Tool.UniqID == "":
-		return in, errors.New("tool: want name and uniq_id")
+		return in, errors.New("tool: must have name and uniq_id")
 	case len(in.Tool.Arguments) > 0 && in.Tool.Arguments[0] != '{':
-		return in, errors.New("tool.arguments: want an object")
+		return in, errors.New("tool.arguments: must be an object")
 	case !(in.TimeoutS >= 0 && in.TimeoutS <= maxTimeout.Seconds()):
-		return in, fmt.Errorf("timeout_s: want 0 to %g", maxTimeout.Seconds())
+		return in, fmt.Errorf("timeout_s: must be 0 to %g, got %g", maxTimeout.Seconds(), in.TimeoutS)
 	}
 	return in, nil
 }

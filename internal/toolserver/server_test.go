@@ -97,9 +97,9 @@ func TestWire(t *testing.T) {
 		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"nope","uniq_id":"u"}}`, 200, `{"success":false,"output":"","error":"Unknown tool: nope","metadata":{},"uniq_id":"u"}`},
 		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"broken","uniq_id":"u"}}`, 200,
 			`{"success":false,"output":"","error":"Tool execution error: mcp is down","metadata":{"fault":"Unavailable"},"uniq_id":"u"}`},
-		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list"}}`, 422, `{"detail":[{"msg":"tool: want name and uniq_id","type":"value_error"}]}`},
-		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list","uniq_id":"u","arguments":[]}}`, 422, `{"detail":[{"msg":"tool.arguments: want an object","type":"value_error"}]}`},
-		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list","uniq_id":"u"},"timeout_s":1e9}`, 422, `{"detail":[{"msg":"timeout_s: want 0 to 600","type":"value_error"}]}`},
+		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list"}}`, 422, `{"detail":[{"msg":"tool: must have name and uniq_id","type":"value_error"}]}`},
+		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list","uniq_id":"u","arguments":[]}}`, 422, `{"detail":[{"msg":"tool.arguments: must be an object","type":"value_error"}]}`},
+		{"POST", "/execute", "Bearer secret", `{"tool":{"name":"skills_list","uniq_id":"u"},"timeout_s":1e9}`, 422, `{"detail":[{"msg":"timeout_s: must be 0 to 600, got 1e+09","type":"value_error"}]}`},
 		{"POST", "/execute", "Bearer secret", `<html>`, 422, ``},
 		{"POST", "/execute", "Bearer secret", strings.Repeat("[", 100), 422, ``},
 	} {

@@ -124,8 +124,8 @@ def test_wait_has_a_time_limit(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
-        (422, {"detail": "agent: want react", "kind": "Invalid"}, InvalidError, "agent: want react"),
-        (422, {"detail": [{"loc": ["body", "verify"], "msg": "want a list"}]}, InvalidError, "verify: want a list"),
+        (422, {"detail": "agent: must be react", "kind": "Invalid"}, InvalidError, "agent: must be react"),
+        (422, {"detail": [{"loc": ["body", "verify"], "msg": "must be a list"}]}, InvalidError, "verify: must be a list"),
         (401, {"detail": "no token"}, UnauthorizedError, "no token"),
         (404, {"detail": "no rollout r", "kind": "NotFound"}, NotFoundError, "no rollout r"),
         (409, {"detail": "not done", "kind": "Conflict"}, ConflictError, "not done"),

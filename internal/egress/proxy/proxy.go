@@ -73,7 +73,7 @@ func (p *Proxy) Serve(ctx context.Context, conn io.ReadWriteCloser) {
 	in := bufio.NewReader(head)
 	req, err := http.ReadRequest(in)
 	if !headerTimer.Stop() || err != nil {
-		_ = answer(conn, http.StatusBadRequest, "want a request to an HTTP proxy")
+		_ = answer(conn, http.StatusBadRequest, "this is an HTTP proxy: the request must be CONNECT host:port, or one with an http:// URL")
 		return
 	}
 	head.N = 1 << 62 // the header has been read
@@ -112,7 +112,7 @@ func target(req *http.Request) (string, uint16, error) {
 	case req.Method == http.MethodConnect:
 		at, port = req.Host, "443"
 	case !req.URL.IsAbs() || req.URL.Scheme != "http" || at == "":
-		return "", 0, errors.New("want CONNECT host:port, or an http:// URL")
+		return "", 0, errors.New("the request must be CONNECT host:port, or one with an http:// URL")
 	}
 	host, given, err := net.SplitHostPort(at)
 	if err == nil {
@@ -122,7 +122,7 @@ func target(req *http.Request) (string, uint16, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 || host == "" || len(host) > 253 {
-		return "", 0, fmt.Errorf("want a host with a port, got %.300q", at)
+		return "", 0, fmt.Errorf("the target must be a host with a port from 1 to 65535, got %.300q", at)
 	}
 	return egress.Canonical(host), uint16(n), nil
 }

@@ -80,10 +80,10 @@ func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gate
 		return nil, in, err
 	}
 	if !(in.ForS > 0 && in.ForS <= maxPause) {
-		return nil, in, fault.Field("for_s", "want seconds, more than 0 and at most %d", maxPause)
+		return nil, in, fault.Field("for_s", "must be seconds, more than 0 and at most %d, got %g", maxPause, in.ForS)
 	}
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
-		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
+		return nil, in, fault.Field("wait_s", "must be seconds from 0 to %d, got %g", maxPause, in.WaitS)
 	}
 	g, err := a.gateway.Pause(req.PathValue("name"), seconds(in.ForS))
 	return g, in, err

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -193,6 +194,6 @@ func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
 	case "countTokens":
 		r.serveSize(w, req, dialect.Google(model, false, false), "totalTokens", "generateContentRequest")
 	default:
-		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "want generateContent, streamGenerateContent or countTokens of a model", "")
+		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, fmt.Sprintf("the method of a model must be generateContent, streamGenerateContent or countTokens, got %.100q", method), "")
 	}
 }

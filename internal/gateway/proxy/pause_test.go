@@ -205,7 +205,7 @@ func TestPauseRefusesAnUnknownEndpoint(t *testing.T) {
 		require.Equal(t, err == nil, errPause == nil && errResume == nil)
 		return err
 	}
-	require.ErrorContains(t, misspelled(), "want vllm, openai, or host:port")
+	require.ErrorContains(t, misspelled(), "must be vllm, openai, or host:port")
 	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
 	require.NoError(t, misspelled(), "rollouts ask for it, so there is a host of that name")
 }

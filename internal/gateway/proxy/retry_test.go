@@ -212,8 +212,8 @@ func TestAWrongURLIsNamed(t *testing.T) {
 	}{
 		"a path that is not there":   {answers(404, `{"detail":"Not Found"}`), fault.UpstreamRefused, "the endpoint answered 404 at /v1/chat/completions: Not Found"},
 		"a web page":                 {answers(200, "<html>Welcome</html>"), fault.UpstreamFailed, "the reply is not one of a model API; check the endpoint's URL"},
-		"http to Go's HTTPS server":  {answers(400, "Client sent an HTTP request to an HTTPS server.\n"), fault.UpstreamRefused, "want https:// in its URL"},
-		"http to nginx's HTTPS port": {answers(400, "<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"), fault.UpstreamRefused, "want https:// in its URL"},
+		"http to Go's HTTPS server":  {answers(400, "Client sent an HTTP request to an HTTPS server.\n"), fault.UpstreamRefused, "use https:// in its URL"},
+		"http to nginx's HTTPS port": {answers(400, "<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"), fault.UpstreamRefused, "use https:// in its URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +232,7 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 	r := h.route(strings.Replace(newEngine(t).URL, "http:", "https:", 1))
 	r.Limits.Call = 2 * time.Second
 	require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", streamed).status)
-	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; want http:// in its URL")
+	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; use http:// in its URL")
 }
 
 // The agent gets its own mistakes as errors that it does not retry. They do not fail the rollout.

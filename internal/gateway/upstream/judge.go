@@ -30,7 +30,7 @@ func refusal(res *http.Response, t *target) *Result {
 	}
 	p.Text = fmt.Sprintf("the endpoint answered %d%s: %s", res.StatusCode, at, p.message(body))
 	if res.StatusCode == http.StatusBadRequest && res.Request.URL.Scheme == "http" && wantsTLS(body) {
-		p.Class, p.Text = Refused, "the endpoint answered 400: it expects TLS; want https:// in its URL"
+		p.Class, p.Text = Refused, "the endpoint answered 400: it expects TLS; use https:// in its URL"
 	}
 	return &Result{Status: res.StatusCode, Problem: p}
 }

@@ -160,7 +160,7 @@ func judgeNoAnswer(err error, key string) *Problem {
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &plain):
-		text = "it does not speak TLS; want http:// in its URL"
+		text = "it does not speak TLS; use http:// in its URL"
 	case errors.Is(err, context.Canceled):
 		text = "the request was canceled while it waited"
 	}

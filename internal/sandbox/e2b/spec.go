@@ -64,7 +64,7 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 	case name == "":
 		return "", fault.Field("image", "is needed: the backend e2b has no default template (sandbox.e2b.template)")
 	case !templateName.MatchString(name):
-		return "", fault.Field("image", "want the name of a template of E2B, got %q", name)
+		return "", fault.Field("image", "must be the name of a template of E2B, got %q", name)
 	}
 	return name, nil
 }

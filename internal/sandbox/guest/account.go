@@ -34,7 +34,7 @@ func accountOf(use *Image, user string) (*wire.Account, error) {
 			return &wire.Account{}, nil
 		}
 		if !rollout.IsAccount(user) {
-			return nil, fault.Field("user", "the image names the user %.100q; want a name or an id", user)
+			return nil, fault.Field("user", "the user of the image must be a name or an id, got %.100q", user)
 		}
 	}
 	passwd, err := records(use, "/etc/passwd")
@@ -137,7 +137,7 @@ func groupsOf(groups [][]string, name string) ([]int, error) {
 func number(digits, what, name string) (int, error) {
 	id, err := strconv.Atoi(digits)
 	if err != nil {
-		return 0, fault.Field("user", "%s %.50q has the id %.50q in the image; want a number", what, name, digits)
+		return 0, fault.Field("user", "the id of %s %.50q in the image must be a number, got %.50q", what, name, digits)
 	}
 	return id, nil
 }

@@ -51,7 +51,7 @@ func unframe(to io.Writer, from *os.File, atMost time.Duration) error {
 		case size == EndFrame:
 			return nil
 		case size > maxFrame:
-			return fmt.Errorf("a frame of %d bytes, want at most %d", size, maxFrame)
+			return fmt.Errorf("a frame must have at most %d bytes, got %d", maxFrame, size)
 		}
 		if _, err := io.CopyN(to, from, int64(size)); err != nil {
 			return err

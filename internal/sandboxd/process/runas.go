@@ -162,7 +162,7 @@ func receiveStreams(conn *net.UnixConn, verifier int) ([]*os.File, error) {
 		}
 	}
 	if len(files) != 3 || flags&unix.MSG_CTRUNC != 0 {
-		return files, fault.New(fault.Invalid, "want three streams, got %d", len(files))
+		return files, fault.New(fault.Invalid, "a start must have three streams, got %d", len(files))
 	}
 	return files, nil
 }

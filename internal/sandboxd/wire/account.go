@@ -34,7 +34,7 @@ func (a Account) String() string {
 func ParseAccount(text string) (Account, error) {
 	fields := strings.Split(text, ":")
 	if len(fields) != 3 {
-		return Account{}, fmt.Errorf("want uid:gid:groups, got %q", text)
+		return Account{}, fmt.Errorf("must be uid:gid:groups, got %q", text)
 	}
 	a := Account{}
 	var err error

@@ -70,7 +70,7 @@ func (s *httpServer) list(ctx context.Context) ([]tool.Definition, error) {
 		return nil, err
 	}
 	if status != http.StatusOK || out.Tools == nil {
-		return nil, fault.New(fault.Unavailable, "GET /tools answers status %d, want 200 and a list of tools", status)
+		return nil, fault.New(fault.Unavailable, "the answer to GET /tools must have status 200 and a list of tools, got status %d", status)
 	}
 	list := make([]tool.Definition, len(out.Tools))
 	for i, t := range out.Tools {
@@ -116,7 +116,7 @@ func (s *httpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	case out.Success == nil:
 		return tool.Result{}, fault.New(fault.Unavailable, "the answer to POST /execute has no success")
 	case out.UniqID != "" && out.UniqID != r.key():
-		return tool.Result{}, fault.New(fault.Unavailable, "the answer is of another call: uniq_id %.100q, want %q", out.UniqID, r.key())
+		return tool.Result{}, fault.New(fault.Unavailable, "the answer is of another call: its uniq_id must be %q, got %.100q", r.key(), out.UniqID)
 	}
 	if kind := faultOf(out); kind != "" {
 		return tool.Result{}, fault.New(kind, "%s", bounded(out.Error, maxMessage/2))

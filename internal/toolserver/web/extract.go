@@ -67,7 +67,7 @@ var dataURL = regexp.MustCompile(`\(data:[^)]*\)`)
 func (t *Tools) read(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", errors.New("want an http or https URL")
+		return "", errors.New("must be an http or https URL")
 	}
 	u.User = nil
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)

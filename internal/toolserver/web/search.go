@@ -59,7 +59,7 @@ func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
 	}
 	limits := jsonlimit.Limits{Bytes: 4 << 20, Elements: 100_000, Depth: 32}
 	if err := json.NewDecoder(jsonlimit.NewReader(res.Body, limits)).Decode(&found); err != nil {
-		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "search endpoint: want JSON with results")
+		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "the search endpoint must answer with JSON that has results")
 	}
 	hits := []hit{}
 	for i, r := range found.Results[:min(len(found.Results), maxHits)] {

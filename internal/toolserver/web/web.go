@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -76,7 +77,7 @@ func (t *Tools) Call(ctx context.Context, _ tool.Env, c tool.Call) (tool.Result,
 		return t.find(ctx, in.Query)
 	case c.Name == extractName:
 		if len(in.URLs) == 0 || len(in.URLs) > maxPages {
-			return tool.Failed("urls: want 1 to 5 URLs"), nil
+			return tool.Failed(fmt.Sprintf("urls: must be 1 to %d URLs, got %d", maxPages, len(in.URLs))), nil
 		}
 		return t.extract(ctx, in.URLs)
 	}

@@ -61,7 +61,7 @@ func TestExtract(t *testing.T) {
 	require.Contains(t, pages[1]["content"], "é\n[... 184000 bytes left out ...]")
 	require.Equal(t, `content type "application/octet-stream" is not text`, pages[2]["error"])
 	require.Equal(t, "status 404", pages[3]["error"])
-	require.Equal(t, "want an http or https URL", pages[4]["error"])
+	require.Equal(t, "must be an http or https URL", pages[4]["error"])
 }
 
 // Addresses of the operator's network are refused, under every name and behind redirects.

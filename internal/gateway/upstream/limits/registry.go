@@ -90,7 +90,7 @@ func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.known(name) {
-		return nil, fault.New(fault.NotFound, "no model endpoint %q: want %s, or host:port of an endpoint given only by URL",
+		return nil, fault.New(fault.NotFound, "no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
 			name, strings.Join(g.endpoints, ", "))
 	}
 	all := Group{g.admit(name)}

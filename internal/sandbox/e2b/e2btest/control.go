@@ -199,7 +199,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}
 	limit, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("limit"), "100"))
 	if err != nil || limit < 1 || limit > 100 {
-		fail(w, http.StatusBadRequest, "limit: want 1 to 100")
+		fail(w, http.StatusBadRequest, "limit: must be 1 to 100")
 		return
 	}
 	s.mu.Lock()

@@ -113,7 +113,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 	case "model":
 		return c.addAnswer(t, calls)
 	default:
-		return fault.Field("role", "want user or model, got %q", c.Role)
+		return fault.Field("role", "must be user or model, got %q", c.Role)
 	}
 }
 

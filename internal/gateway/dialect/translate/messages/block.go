@@ -61,7 +61,7 @@ func (m *message) add(t *chat.Turns) error {
 		}
 		return nil
 	default:
-		return fault.Field("role", "want user or assistant, got %q", m.Role)
+		return fault.Field("role", "must be user or assistant, got %q", m.Role)
 	}
 }
 
@@ -123,7 +123,7 @@ func partsOf(raw json.RawMessage) ([]chat.Part, error) {
 	}
 	var content blocks
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fault.New(fault.Invalid, "want a text or a list of content blocks")
+		return nil, fault.Field("content", "must be a text or a list of content blocks")
 	}
 	var parts []chat.Part
 	for _, b := range content {

@@ -139,7 +139,7 @@ func (in *request) choose(out *chat.Request) error {
 	case "tool":
 		out.ToolChoice = chat.Choose(in.ToolChoice.Name)
 	default:
-		return fault.Field("tool_choice.type", "want auto, any, tool or none, got %q", in.ToolChoice.Type)
+		return fault.Field("tool_choice.type", "must be auto, any, tool or none, got %q", in.ToolChoice.Type)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (i *item) addMessage(t *chat.Turns) error {
 			answer.Speak(p.Text)
 		}
 	default:
-		return fault.Field("role", "want user, assistant, system or developer, got %q", i.Role)
+		return fault.Field("role", "must be user, assistant, system or developer, got %q", i.Role)
 	}
 	return nil
 }

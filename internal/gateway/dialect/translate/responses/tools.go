@@ -64,7 +64,7 @@ func (in *request) choose(out *chat.Request) error {
 		out.ToolChoice = chat.Choose(choice.Name)
 		return nil
 	default:
-		return fault.Field("tool_choice", "want auto, none, required or a tool of the request")
+		return fault.Field("tool_choice", "must be auto, none, required or a tool of the request")
 	}
 }
 
