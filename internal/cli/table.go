@@ -22,7 +22,7 @@ func Table(w io.Writer, r rollout.Result) {
 	row("rollout", "%s", r.ID)
 	row("outcome", "%s", r.Outcome)
 	row("reward", "%s", reward(r))
-	row("turns", "%d (%d prompt + %d completion tokens)", r.Usage.Turns, r.Usage.PromptTokens, r.Usage.CompletionTokens)
+	row("turns", "%s", turns(r.Usage))
 	if v := verifier(r); v != "" {
 		row("verifier", "%s", v)
 	}
@@ -39,6 +39,14 @@ func Table(w io.Writer, r rollout.Result) {
 	if r.Error != nil && *r.Error != "" {
 		row("error", "%s", *r.Error)
 	}
+}
+
+// turns formats the number of turns with their tokens. The agents oracle and nop have none.
+func turns(u rollout.Usage) string {
+	if u.Turns == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%d prompt + %d completion tokens)", u.Turns, u.PromptTokens, u.CompletionTokens)
 }
 
 // reward formats the reward, or the reason for which there is none.

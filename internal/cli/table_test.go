@@ -46,6 +46,7 @@ func TestTableShowsTheFirstFailures(t *testing.T) {
 	t.Parallel()
 	bad := rollout.CommandResult{ExitCode: 1, Cmd: strings.Repeat("x", 300), Stdout: strings.Repeat("y", 300)}
 	got := table(rollout.Result{VerifyResults: []rollout.CommandResult{bad, bad, bad, bad}})
+	require.Contains(t, got, "  turns     0\n")
 	require.Equal(t, 3, strings.Count(got, "exit 1: "+strings.Repeat("x", 99)+"…\n"))
 	require.Equal(t, 3, strings.Count(got, "    "+strings.Repeat("y", 99)+"…\n"))
 }

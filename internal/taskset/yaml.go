@@ -2,6 +2,7 @@ package taskset
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -63,8 +64,26 @@ func ReadYAML(r io.Reader) (Task, error) {
 func rewordYAML(err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
+	msg = typeYAML.ReplaceAllStringFunc(msg, func(found string) string {
+		m := typeYAML.FindStringSubmatch(found)
+		kind := map[string]string{"seq": "a list", "map": "a mapping"}[m[1]]
+		return mustBe(m[3], cmp.Or(kind, strings.TrimSpace(m[2]), m[1]))
+	})
 	msg = unknownYAML.ReplaceAllStringFunc(msg, func(found string) string { return unknownField(unknownYAML.FindStringSubmatch(found)[1]) })
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
+}
+
+// typeYAML is the decoder's error for a value of another type: the YAML type, the value of a scalar, and the Go type of the field.
+var typeYAML = regexp.MustCompile("cannot unmarshal !!(\\w+)( `[^`]*`)? into ([\\w.\\[\\]]+)")
+
+// mustBe is the error text for a value that does not fit the Go type of its field.
+func mustBe(goType, got string) string {
+	names := map[string]string{
+		"string": "a string", "bool": "true or false", "int": "a whole number", "float64": "a number",
+		"[]string": "a list of strings", "[]float64": "a list of numbers", "map[string]string": "a mapping of strings to strings",
+		"taskset.Task": "a mapping with fields such as instruction and verify",
+	}
+	return fmt.Sprintf("must be %s, got %s", cmp.Or(names[goType], "a mapping"), got)
 }
 
 // unknownYAML is the decoder's error for a field that Task does not have.
