@@ -185,7 +185,7 @@ func (p *Place) Says(name, text string) {
 		st, err := p.Status(p.t.Context(), name)
 		require.NoError(p.t, err)
 		out := p.output(st, "stdout")
-		require.True(p.t, st.Running || out == text, "%s ended with code %d; it wrote %q, want %q", name, st.ExitCode, out, text)
+		require.True(p.t, st.Running || out == text, "%s ended with code %d; it wrote %q instead of %q", name, st.ExitCode, out, text)
 		return out == text
 	}, name+" says "+text)
 }
