@@ -52,10 +52,10 @@ func (d *Deliverer) Close(ctx context.Context, sink string) error {
 	if err != nil {
 		return err
 	}
-	if leaver, ok := s.Sink.(interface{ Disconnect(context.Context) error }); ok {
+	if leaver, ok := s.Sink.(Disconnector); ok {
 		return leaver.Disconnect(ctx)
 	}
-	if buffer, ok := s.Sink.(interface{ Flush(context.Context) error }); ok {
+	if buffer, ok := s.Sink.(Flusher); ok {
 		return buffer.Flush(ctx)
 	}
 	return nil

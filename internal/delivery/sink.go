@@ -12,6 +12,21 @@ type Sink interface {
 	Deliver(ctx context.Context, g Group) error
 }
 
+// Disconnector is a sink that leaves its consumer when a producer ends.
+type Disconnector interface {
+	Disconnect(ctx context.Context) error
+}
+
+// Flusher is a sink that buffers groups. Flush hands over what it buffers, when a producer ends.
+type Flusher interface {
+	Flush(ctx context.Context) error
+}
+
+// DueCloser is a sink that buffers groups for a limited time. CloseDue is called each minute and hands over what is due.
+type DueCloser interface {
+	CloseDue(ctx context.Context) error
+}
+
 // Status describes how much a sink accepts. It is part of stored histories.
 type Status struct {
 	// Ready is false until the trainer has started; Waiting is the reason.

@@ -19,7 +19,7 @@ func (d *Deliverer) Tend(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for name, s := range d.Sinks {
-			buffer, ok := s.Sink.(interface{ CloseDue(context.Context) error })
+			buffer, ok := s.Sink.(DueCloser)
 			if !ok {
 				continue
 			}
