@@ -99,17 +99,17 @@ func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 
 // transcriptReplies returns the replies in the agent's transcript, with which the trace is checked. Without a transcript nothing is checked;
 // with an unreadable one no turn is trained on.
-func (a *Activities) transcriptReplies(ctx context.Context, in CollectInput) (*trajectory.Said, error) {
+func (a *Activities) transcriptReplies(ctx context.Context, in CollectInput) (*trajectory.TranscriptReplies, error) {
 	var t rollout.Transcript
 	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t)
 	switch {
 	case err == nil, fault.Is(err, fault.NotFound):
-		return trajectory.NewSaid(t), nil
+		return trajectory.NewTranscriptReplies(t), nil
 	case fault.Is(err, fault.Unavailable), ctx.Err() != nil:
 		return nil, err
 	default:
 		a.loggerOf("CollectArtifacts", in.Target).WarnContext(ctx, "transcript unreadable: no turn is trained on", "error", err)
-		return trajectory.NothingSaid(), nil
+		return trajectory.UnreadableTranscript(), nil
 	}
 }
 

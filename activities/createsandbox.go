@@ -76,7 +76,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err != nil {
 		return Place{}, err
 	}
-	a.placed(ctx, in.Target, started)
+	a.logPlacement(ctx, in.Target, started)
 	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
 	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // InstallOpencode reports an unknown agent
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
@@ -90,7 +90,7 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	defer cancel()
 	own := labels(in.Target, driver.PurposeAgent)
 	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent has no image and no proxy
-		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobAhead(in)}, in.Sandbox, own)
+		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobBeforeSandbox(in)}, in.Sandbox, own)
 	}
 	b.Warm.MakeRoom(ctx)
 	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds a warm sandbox that was taken
@@ -100,8 +100,8 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	return a.forgetEarlier(ctx, sb, in.Target)
 }
 
-// jobAhead is the part of the agent's job that is known before its sandbox exists.
-func jobAhead(in CreateSandboxInput) agent.Job {
+// jobBeforeSandbox is the part of the agent's job that is known before its sandbox exists.
+func jobBeforeSandbox(in CreateSandboxInput) agent.Job {
 	return agent.Job{ObeyProject: in.ObeyProject, MaxOutput: in.MaxOutput}
 }
 

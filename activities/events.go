@@ -21,8 +21,8 @@ func (a *Activities) phaseAt(t Target, p rollout.Phase, at time.Time) {
 	a.o.Events.Of(t).Append(rollout.EventPhase, "phase/"+string(p), rollout.PhaseEvent{Phase: p, Attempt: t.Attempt, Start: at})
 }
 
-// placed logs the phases before the sandbox existed. The first event of an attempt is its wait for a host.
-func (a *Activities) placed(ctx context.Context, t Target, began time.Time) {
+// logPlacement logs the phases before the sandbox existed. The first event of an attempt is its wait for a host.
+func (a *Activities) logPlacement(ctx context.Context, t Target, began time.Time) {
 	queued := began
 	if activity.IsActivity(ctx) {
 		queued = activity.GetInfo(ctx).ScheduledTime

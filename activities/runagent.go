@@ -32,19 +32,19 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 	a.phase(in.Target, rollout.PhaseAgent)
 	w, err := a.openAgent(ctx, in)
 	if err != nil {
-		return a.lostToMemory(ctx, in.Target, err)
+		return a.endOutOfMemory(ctx, in.Target, err)
 	}
 	defer w.close()
 	res, err := a.watcher.Run(ctx, &w.job)
 	if err != nil {
-		return a.lostToMemory(ctx, in.Target, err)
+		return a.endOutOfMemory(ctx, in.Target, err)
 	}
 	return a.agentResult(ctx, in.Target, res)
 }
 
-// lostToMemory turns the loss of a sandbox that ran out of memory into outcome agent_failed, if the agent had called its model. Otherwise a
+// endOutOfMemory turns the loss of a sandbox that ran out of memory into outcome agent_failed, if the agent had called its model. Otherwise a
 // policy could discard an attempt by exhausting memory. It returns any other error unchanged.
-func (a *Activities) lostToMemory(ctx context.Context, t Target, err error) (*AgentResult, error) {
+func (a *Activities) endOutOfMemory(ctx context.Context, t Target, err error) (*AgentResult, error) {
 	b, backendErr := a.backend(t)
 	if backendErr != nil {
 		return nil, err

@@ -83,9 +83,9 @@ func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte
 		return jsonrpc.Response{Error: bad}
 	}
 	_, span := s.env.Tracer.Start(ctx, "ws mcp")
-	reply := spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
-	if work, ok := reply.(later); ok && req.ID != nil {
-		return namedLater(work)
+	reply := spanned(span, deferredReply(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
+	if work, ok := reply.(deferredReply); ok && req.ID != nil {
+		return namedDeferredReply(work)
 	}
 	return reply
 }

@@ -71,12 +71,12 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 
 // spanned ends a message's span with its reply.
 func spanned(span trace.Span, reply any) any {
-	work, ok := reply.(later)
+	work, ok := reply.(deferredReply)
 	if !ok {
 		span.End()
 		return reply
 	}
-	return later(func(ctx context.Context) any {
+	return deferredReply(func(ctx context.Context) any {
 		defer span.End()
 		return work(trace.ContextWithSpan(ctx, span))
 	})
@@ -99,7 +99,7 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
 		}
-		return goodbye{}
+		return closingReply{}
 	default:
 		return s.wsMCP(sess, c.Dict("data", true), c.Found(true))
 	}
@@ -120,7 +120,7 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
-	return later(func(ctx context.Context) any {
+	return deferredReply(func(ctx context.Context) any {
 		out, err := s.env.Reset(ctx, sess, env.ReadReset(data))
 		if err != nil {
 			return errorFrame(codeSession, err.Error(), nil)
@@ -142,7 +142,7 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 		s.env.CountList()
 		return s.listed
 	}
-	return later(func(ctx context.Context) any {
+	return deferredReply(func(ctx context.Context) any {
 		out, err := s.env.Step(ctx, sess, a, max(s.o.StepTimeout, 0))
 		if err != nil {
 			return failedFrame(reply.Explain(err))
@@ -159,7 +159,7 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 	if bad != nil {
 		return reply.Frame{Type: "mcp", Data: jsonrpc.Response{Error: bad}}
 	}
-	return later(func(ctx context.Context) any { return reply.Frame{Type: "mcp", Data: s.rpc(ctx, req, sess)} })
+	return deferredReply(func(ctx context.Context) any { return reply.Frame{Type: "mcp", Data: s.rpc(ctx, req, sess)} })
 }
 
 // isClose reports whether a frame asks to close the connection.

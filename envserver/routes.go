@@ -49,8 +49,8 @@ func (s *Server) routes() []api.Route {
 	return all
 }
 
-func (s *Server) produce() *produce.Maker {
-	return &produce.Maker{Tools: s.env.Tools, Engine: s.o.Producers, TaskSets: s.o.TaskSets, NewID: newID}
+func (s *Server) produce() *produce.Starter {
+	return &produce.Starter{Tools: s.env.Tools, Engine: s.o.Producers, TaskSets: s.o.TaskSets, NewID: newID}
 }
 
 func (s *Server) router() chi.Router {
@@ -128,8 +128,8 @@ func unescaped(next http.Handler) http.Handler {
 	})
 }
 
-// noHandshake answers a refused WebSocket handshake with the reason.
-func noHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
+// refuseHandshake answers a refused WebSocket handshake with the reason.
+func refuseHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
 	w.Header().Set("Sec-WebSocket-Version", "13")
 	httpio.WriteDetail(w, status, why.Error())
 }

@@ -128,7 +128,7 @@ func newServer(o Options, p parts) (*Server, error) {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
 	// Small shared buffers: most connections are idle, and a large frame bypasses them.
-	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
+	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: refuseHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)

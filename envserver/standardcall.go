@@ -28,8 +28,8 @@ type calling struct {
 	session *session.Session // of its initialize; nil: none
 }
 
-// tied returns the library's context of a call, which also ends with serveStandard's.
-func tied(ctx context.Context) (context.Context, context.CancelFunc) {
+// libraryContext returns the library's context of a call, which also ends with serveStandard's.
+func libraryContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	calls := own.ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -47,7 +47,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := tied(ctx)
+	ctx, cancel := libraryContext(ctx)
 	defer cancel()
 	defer s.progress(ctx, r)()
 	if s.env.Play != nil {

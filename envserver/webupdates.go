@@ -30,7 +30,7 @@ func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done() // watching is not a use of the session, which may idle out
-	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, Subprotocols: []string{uiProtocol}}
+	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: refuseHandshake, Subprotocols: []string{uiProtocol}}
 	ws, err := up.Upgrade(w, r, nil)
 	if err != nil {
 		return // the upgrader has answered

@@ -31,18 +31,18 @@ type protocol struct {
 	// refuse returns the frame with the reason why there is no session; failed returns the frame for a request that panicked.
 	refuse func(error) any
 	failed func(message string) any
-	// handle answers one frame in a session: with a value to encode, an encoded, a later, a namedLater or a goodbye.
+	// handle answers one frame in a session: with a value to encode, an encoded, a deferredReply, a namedDeferredReply or a closingReply.
 	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
-// later is a reply that needs the engine or the store. The connection is read while it is made.
-type later func(context.Context) any
+// deferredReply is a reply that needs the engine or the store. The connection is read while it is made.
+type deferredReply func(context.Context) any
 
-// namedLater is a later whose reply names its request, so that a client that no longer waits for it cannot take it for another answer.
-type namedLater later
+// namedDeferredReply is a deferredReply that names its request, so that a client that no longer waits for it cannot take it for another answer.
+type namedDeferredReply deferredReply
 
-// goodbye is the reply that ends the connection.
-type goodbye struct{}
+// closingReply is the reply that ends the connection.
+type closingReply struct{}
 
 func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
 	s.socket(w, r, protocol{refuse: refusal, failed: failedFrame, handle: s.messages()})
@@ -124,21 +124,21 @@ func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, 
 // answer encodes the protocol's answer to a frame.
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
-	case goodbye:
+	case closingReply:
 		sess.Leave()
 		s.env.Keep(s.stop, sess) // before the answer, since the client may then come again
 		return wsio.Answer{Close: wsio.CloseNormal}
-	case later:
+	case deferredReply:
 		return wsio.Answer{Later: s.encodeLater(p, reply)}
-	case namedLater:
-		return wsio.Answer{Later: s.encodeLater(p, later(reply)), Named: true}
+	case namedDeferredReply:
+		return wsio.Answer{Later: s.encodeLater(p, deferredReply(reply)), Named: true}
 	default:
 		return p.encode(reply)
 	}
 }
 
-// encodeLater returns a later in the form of wsio.Answer.Later.
-func (s *Server) encodeLater(p protocol, reply later) func(context.Context) wsio.Answer {
+// encodeLater returns a deferredReply in the form of wsio.Answer.Later.
+func (s *Server) encodeLater(p protocol, reply deferredReply) func(context.Context) wsio.Answer {
 	return func(ctx context.Context) wsio.Answer {
 		return p.encode(s.guard(p, func() any { return reply(ctx) }))
 	}

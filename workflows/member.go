@@ -26,7 +26,7 @@ func (g *group) member(ctx workflow.Context, index int) {
 		}
 		m.Outcome, m.Reward, m.Error = end.Outcome, end.Reward, cut(end.Error, reasonBytes)
 		g.describe()
-		g.stopWhenHopeless(ctx)
+		g.stopIfTaskIsBroken(ctx)
 		return
 	}
 }
@@ -58,11 +58,11 @@ func (g *group) childOptions(ctx workflow.Context, spec rollout.Spec) workflow.C
 	return workflow.WithChildOptions(ctx, options)
 }
 
-// hopelessAfter is how many members must fail in the same way, and none in another, before the group is ended.
-const hopelessAfter = 2
+// brokenAfter is how many members must fail in the same way, and none in another, before the group is ended.
+const brokenAfter = 2
 
-// stopWhenHopeless ends the group if its task cannot be set up or graded, because every further member would fail as well.
-func (g *group) stopWhenHopeless(ctx workflow.Context) {
+// stopIfTaskIsBroken ends the group if its task cannot be set up or graded, because every further member would fail as well.
+func (g *group) stopIfTaskIsBroken(ctx workflow.Context) {
 	var first *rollout.Member
 	ended := 0
 	for i := range g.state.Members {
@@ -77,7 +77,7 @@ func (g *group) stopWhenHopeless(ctx workflow.Context) {
 		}
 		ended++
 	}
-	if ended >= hopelessAfter && ended < g.spec.Size {
+	if ended >= brokenAfter && ended < g.spec.Size {
 		g.end(ctx, ending{reason: fmt.Sprintf("the first %d members ended as %s: %s", ended, first.Outcome, first.Error)})
 	}
 }

@@ -24,7 +24,7 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 // enter records that phase p begins: in the state, the search attributes and Temporal's page of the workflow.
 func (r *run) enter(p rollout.Phase) {
 	r.stop, r.state.Waiting = nil, ""
-	r.turnTo(p, workflow.Now(r.ctx))
+	r.startPhase(p, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	if r.labelled && p == rollout.PhaseQueued && r.state.Attempt == 1 {
 		return // the attributes of the start have this phase
@@ -38,8 +38,8 @@ func (r *run) enter(p rollout.Phase) {
 	r.upsert(updates...)
 }
 
-// turnTo ends the timing of the current phase at at and begins the timing of p.
-func (r *run) turnTo(p rollout.Phase, at time.Time) {
+// startPhase ends the timing of the current phase at at and begins the timing of p.
+func (r *run) startPhase(p rollout.Phase, at time.Time) {
 	if n := len(r.state.Phases); n > 0 {
 		r.state.Phases[n-1].End = &at
 	}
@@ -57,7 +57,7 @@ func (r *run) placed(p activities.Place) {
 	if queued := r.state.Phases[len(r.state.Phases)-1].Start; at.Before(queued) || at.After(now) {
 		at = now
 	}
-	r.turnTo(rollout.PhaseCreating, at)
+	r.startPhase(rollout.PhaseCreating, at)
 }
 
 // label sets the search attributes that do not change.

@@ -140,10 +140,10 @@ type trial struct {
 func trials(oracle, nop bool) []trial {
 	var all []trial
 	if oracle {
-		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.Solvable})
+		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem})
 	}
 	if nop {
-		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NotFree})
+		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem})
 	}
 	return all
 }

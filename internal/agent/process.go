@@ -73,9 +73,9 @@ func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
 	if err != nil {
 		return Launch{}, err
 	}
-	var w warmth
+	var w warmState
 	if latest > 0 {
-		w, err = warmthOf(ctx, sb)
+		w, err = warmStateOf(ctx, sb)
 	}
 	if err != nil {
 		return Launch{}, err
@@ -102,7 +102,7 @@ func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
 
 // knownLaunch returns a launch whose process exists.
 func knownLaunch(ctx context.Context, sb Sandbox, number int) (Launch, error) {
-	w, err := warmthOf(ctx, sb)
+	w, err := warmStateOf(ctx, sb)
 	if err != nil {
 		return Launch{}, err
 	}
@@ -110,7 +110,7 @@ func knownLaunch(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 }
 
 // launchOf computes start times from ages: the sandbox's clock may be set while a process runs.
-func launchOf(ctx context.Context, sb Sandbox, w warmth, number int) (Launch, error) {
+func launchOf(ctx context.Context, sb Sandbox, w warmState, number int) (Launch, error) {
 	first, err := w.began, error(nil)
 	if first.IsZero() {
 		first, err = began(ctx, sb, 1)

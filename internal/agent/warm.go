@@ -34,7 +34,7 @@ func MarkWarm(ctx context.Context, sb Sandbox) error { return mark(ctx, sb, warm
 
 // Warm reports whether launch 1 waits for a job.
 func Warm(ctx context.Context, sb Sandbox) (bool, error) {
-	w, err := warmthOf(ctx, sb)
+	w, err := warmStateOf(ctx, sb)
 	return w.waits(), err
 }
 
@@ -52,26 +52,26 @@ func mark(ctx context.Context, sb Sandbox, name string) error {
 	return fault.Wrap(fault.KindOf(err), err, "mark the warm agent")
 }
 
-// warmth is the state of launch 1 with respect to Warmer; the zero value is a launch that was not warmed.
-type warmth struct {
+// warmState is the state of launch 1 with respect to Warmer; the zero value is a launch that was not warmed.
+type warmState struct {
 	warm  bool
 	began time.Time // when it got its job, by this process's clock; zero: it waits for one
 }
 
 // waits reports whether the launch waits for a job.
-func (w warmth) waits() bool { return w.warm && w.began.IsZero() }
+func (w warmState) waits() bool { return w.warm && w.began.IsZero() }
 
-func warmthOf(ctx context.Context, sb Sandbox) (warmth, error) {
+func warmStateOf(ctx context.Context, sb Sandbox) (warmState, error) {
 	_, err := sb.Status(ctx, warmMark)
 	if fault.Is(err, fault.NotFound) {
-		return warmth{}, nil
+		return warmState{}, nil
 	}
 	if err != nil {
-		return warmth{}, err
+		return warmState{}, err
 	}
 	st, err := sb.Status(ctx, jobMark)
 	if fault.Is(err, fault.NotFound) {
-		return warmth{warm: true}, nil
+		return warmState{warm: true}, nil
 	}
-	return warmth{warm: true, began: time.Now().Add(-st.Age)}, err
+	return warmState{warm: true, began: time.Now().Add(-st.Age)}, err
 }

@@ -83,7 +83,7 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	if err != nil {
 		return rollout.Model{}, err
 	}
-	home := atHome(url, c.home(a))
+	home := onSameServers(url, c.ownURL(a))
 	if !home {
 		if err := c.mayCall(a.baseURL.name, url); err != nil {
 			return rollout.Model{}, err

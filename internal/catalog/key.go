@@ -9,7 +9,7 @@ import (
 // key is the API key for a model at urls. A key of the server's environment is sent only to the server's own URLs of that endpoint: a
 // client could otherwise have it sent to any host.
 func (c *Catalog) key(a asked, urls string) (string, error) {
-	if atHome(urls, c.home(a)) {
+	if onSameServers(urls, c.ownURL(a)) {
 		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
 	}
 	if key := first(a.apiKey.value, a.ep.apiKey.fallback); key != "" {
@@ -19,8 +19,8 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 		a.ep.name, a.ep.apiKey.env)
 }
 
-// home is the server's own URL of the endpoint; "": it has none.
-func (c *Catalog) home(a asked) string {
+// ownURL is the server's own URL of the endpoint; "": it has none.
+func (c *Catalog) ownURL(a asked) string {
 	return first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
 }
 

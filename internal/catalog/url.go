@@ -51,10 +51,10 @@ func (c *Catalog) mayCall(argument, urls string) error {
 	return nil
 }
 
-// atHome reports whether each URL of a list has the scheme, host and port of one in the list home.
-func atHome(urls, home string) bool {
+// onSameServers reports whether each URL of a list has the scheme, host and port of one in the list own.
+func onSameServers(urls, own string) bool {
 	for u := range strings.SplitSeq(urls, ",") {
-		if !slices.ContainsFunc(strings.Split(home, ","), func(h string) bool { return sameOrigin(u, h) }) {
+		if !slices.ContainsFunc(strings.Split(own, ","), func(h string) bool { return sameOrigin(u, h) }) {
 			return false
 		}
 	}

@@ -89,8 +89,8 @@ func SetExitCode(results []TaskResult) int {
 	return ExitOK
 }
 
-// Solvable says why the rollout of the agent oracle does not prove that the task can be solved; "" if it does.
-func (r TaskResult) Solvable() string {
+// OracleProblem says why the rollout of the agent oracle does not prove that the task can be solved; "" if it does.
+func (r TaskResult) OracleProblem() string {
 	switch _, most := r.rewardRange(); {
 	case r.Err != nil:
 		return "oracle: " + r.Err.Error()
@@ -104,8 +104,8 @@ func (r TaskResult) Solvable() string {
 	return ""
 }
 
-// NotFree says why the rollout of the agent nop does not prove that the task needs work; "" if it does.
-func (r TaskResult) NotFree() string {
+// NopProblem says why the rollout of the agent nop does not prove that the task needs work; "" if it does.
+func (r TaskResult) NopProblem() string {
 	switch _, most := r.rewardRange(); {
 	case r.Err != nil:
 		return "nop: " + r.Err.Error()

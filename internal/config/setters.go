@@ -32,7 +32,7 @@ func span(at func(*Config) *time.Duration) func(*Config, string) error {
 	}
 }
 
-func yes(at func(*Config) *bool) func(*Config, string) error {
+func boolean(at func(*Config) *bool) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
 		switch strings.ToLower(v) {
 		case "yes":

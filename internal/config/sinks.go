@@ -72,8 +72,8 @@ func (c *Config) sinkTokens(env Environ) {
 	}
 }
 
-// One reports whether the sink takes one sequence of each rollout.
-func (s Sink) One() bool {
+// OneSequence reports whether the sink takes one sequence of each rollout.
+func (s Sink) OneSequence() bool {
 	if s.Sequences == "" {
 		return s.Kind == SinkAtropos || s.Kind == SinkTrainerAPI
 	}

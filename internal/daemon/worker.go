@@ -131,7 +131,7 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
 	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
-	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Tend)
+	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain)
 	warm := runWarm()
 	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
 		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), alive.Stop(ctx), stopWorkers(workers...), suspended.Stop(ctx), warm.Stop(ctx)) // no activity takes a warm sandbox any more

@@ -32,7 +32,7 @@ func (p *WarmPool) Run(ctx context.Context) {
 	defer tick.Stop()
 	retry := retryPause{}
 	for {
-		p.tend(ctx, &retry)
+		p.maintain(ctx, &retry)
 		if p.o.Size == 0 {
 			return // those of an earlier worker are gone
 		}
@@ -41,7 +41,7 @@ func (p *WarmPool) Run(ctx context.Context) {
 			p.close(ctx)
 			return
 		case <-p.wake:
-			_ = clock.Sleep(ctx, settleTime) // an end of ctx is noticed by tend
+			_ = clock.Sleep(ctx, settleTime) // maintain notices an end of ctx
 		case <-tick.C:
 			p.check(ctx)
 		}
@@ -75,8 +75,8 @@ func (p *WarmPool) check(ctx context.Context) {
 	p.discard(func(w warmSandbox) bool { return dead[w.id] })
 }
 
-// tend starts and drops sandboxes until the pool has the wanted ones.
-func (p *WarmPool) tend(ctx context.Context, retry *retryPause) {
+// maintain starts and drops sandboxes until the pool has the wanted ones.
+func (p *WarmPool) maintain(ctx context.Context, retry *retryPause) {
 	for ctx.Err() == nil {
 		spare, err := p.o.Room.Spare(ctx)
 		if err != nil {

@@ -51,7 +51,7 @@ func filesOf(r io.Reader, texts map[string]string, extra *[]string) error {
 			return err
 		}
 		name := path.Join(rollout.Home, path.Clean("/"+h.Name))
-		if h.Typeflag != tar.TypeReg || !strings.HasPrefix(name, rollout.Workdir+"/") || machinery(name) {
+		if h.Typeflag != tar.TypeReg || !strings.HasPrefix(name, rollout.Workdir+"/") || isToolFile(name) {
 			continue
 		}
 		if text, ok := textOf(archive); ok && len(texts) < maxFiles {
@@ -63,8 +63,8 @@ func filesOf(r io.Reader, texts map[string]string, extra *[]string) error {
 	return nil
 }
 
-// machinery reports whether a file belongs to a tool and not to the work.
-func machinery(name string) bool {
+// isToolFile reports whether a file belongs to a tool and not to the work.
+func isToolFile(name string) bool {
 	for dir := range strings.SplitSeq(path.Dir(name), "/") {
 		switch dir {
 		case ".git", "node_modules", "__pycache__", ".venv", ".pytest_cache":

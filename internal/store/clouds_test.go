@@ -23,7 +23,7 @@ type cloud struct {
 
 // bucketServer is a server of buckets behind a listener that can fail.
 type bucketServer struct {
-	*emulator.Front
+	*emulator.Proxy
 	url func(bucket string) string // the URL that open takes
 }
 
@@ -34,7 +34,7 @@ func clouds() []cloud {
 	all := []cloud{{"s3", s3test.Bucket, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := s3test.Start(t)
-		return bucketServer{s.Front, func(bucket string) string { return s.URL(bucket) + "&profile=right" }}
+		return bucketServer{s.Proxy, func(bucket string) string { return s.URL(bucket) + "&profile=right" }}
 	}}}
 	if os.Getenv(allClouds) == "" {
 		return all
@@ -42,11 +42,11 @@ func clouds() []cloud {
 	return append(all, cloud{"gcs", gcstest.Bucket, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := gcstest.Start(t)
-		return bucketServer{s.Front, func(bucket string) string { return "gs://" + bucket + "#" + s.Address() }}
+		return bucketServer{s.Proxy, func(bucket string) string { return "gs://" + bucket + "#" + s.Address() }}
 	}}, cloud{"azure", azuretest.Container, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := azuretest.Start(t)
-		return bucketServer{s.Front, s.URL}
+		return bucketServer{s.Proxy, s.URL}
 	}})
 }
 

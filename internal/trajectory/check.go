@@ -14,7 +14,7 @@ import (
 
 // Check copies a trace, JSON lines of rollout.Turn, and clears "train" of the turns whose replies are not in the transcript. All other
 // lines keep their bytes. One line is in memory at a time.
-func Check(w io.Writer, r io.Reader, said *Said) error {
+func Check(w io.Writer, r io.Reader, said *TranscriptReplies) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -37,7 +37,7 @@ func Check(w io.Writer, r io.Reader, said *Said) error {
 	}
 }
 
-func checkLine(line []byte, said *Said) ([]byte, error) {
+func checkLine(line []byte, said *TranscriptReplies) ([]byte, error) {
 	o, err := rawjson.ParseObject(line)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Said holds the model's replies in an agent's transcript: ids of tool calls, and texts.
-type Said struct {
+// TranscriptReplies holds the model's replies in an agent's transcript: ids of tool calls, and texts.
+type TranscriptReplies struct {
 	calls map[string]bool
 	texts map[string]bool
 	lost  bool // the transcript cannot be read
@@ -17,9 +17,9 @@ type Said struct {
 // unknownFlaw is the flaw of a turn that is complete but not in the transcript.
 const unknownFlaw = "the agent's transcript does not know this reply: not trained on"
 
-// NewSaid reads a transcript in OpenCode's form {info, parts}. Without replies, or in another form, it is empty.
-func NewSaid(t rollout.Transcript) *Said {
-	s := &Said{calls: map[string]bool{}, texts: map[string]bool{}}
+// NewTranscriptReplies reads a transcript in OpenCode's form {info, parts}. Without replies, or in another form, it is empty.
+func NewTranscriptReplies(t rollout.Transcript) *TranscriptReplies {
+	s := &TranscriptReplies{calls: map[string]bool{}, texts: map[string]bool{}}
 	for _, raw := range t.Messages {
 		var m struct {
 			Info  struct{ Role string }
@@ -40,18 +40,18 @@ func NewSaid(t rollout.Transcript) *Said {
 	return s
 }
 
-// NothingSaid returns the Said of an unreadable transcript, which has no reply.
-func NothingSaid() *Said { return &Said{lost: true} }
+// UnreadableTranscript returns the replies of an unreadable transcript, which has no reply.
+func UnreadableTranscript() *TranscriptReplies { return &TranscriptReplies{lost: true} }
 
 // Empty reports whether the transcript has no reply, so that turns cannot be checked against it.
-func (s *Said) Empty() bool { return !s.lost && len(s.calls)+len(s.texts) == 0 }
+func (s *TranscriptReplies) Empty() bool { return !s.lost && len(s.calls)+len(s.texts) == 0 }
 
 // Knows reports whether the transcript has a turn's reply: one of its tool calls, or its text. A reply without both counts as known.
-func (s *Said) Knows(t *rollout.Turn) bool {
+func (s *TranscriptReplies) Knows(t *rollout.Turn) bool {
 	if s.lost {
 		return false
 	}
-	calls, texts := spoken(t)
+	calls, texts := replyParts(t)
 	for _, id := range calls {
 		if s.calls[id] {
 			return true
@@ -68,8 +68,8 @@ func (s *Said) Knows(t *rollout.Turn) bool {
 	return len(texts) == 0
 }
 
-// spoken returns the ids of a reply's tool calls, and its texts that are not empty.
-func spoken(t *rollout.Turn) (calls, texts []string) {
+// replyParts returns the ids of a reply's tool calls, and its texts that are not empty.
+func replyParts(t *rollout.Turn) (calls, texts []string) {
 	var r struct {
 		Choices []struct { // chat.completion, text_completion
 			Text    string

@@ -52,7 +52,7 @@ func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 			t.Parallel()
 			line := fmt.Sprintf(`{"turn":1,"train":true,"flaws":["a"],"response":%s,"x":1.0}`+"\n", tc.response)
 			var out, untouched bytes.Buffer
-			require.NoError(t, trajectory.Check(&out, strings.NewReader(line), trajectory.NewSaid(known)))
+			require.NoError(t, trajectory.Check(&out, strings.NewReader(line), trajectory.NewTranscriptReplies(known)))
 			if tc.known {
 				require.Equal(t, line, out.String())
 			} else {
@@ -62,7 +62,7 @@ func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 				require.Len(t, turn.Flaws, 2)
 				require.True(t, strings.HasSuffix(out.String(), "\"x\":1.0}\n"))
 			}
-			require.NoError(t, trajectory.Check(&untouched, strings.NewReader(line), trajectory.NewSaid(rollout.Transcript{})))
+			require.NoError(t, trajectory.Check(&untouched, strings.NewReader(line), trajectory.NewTranscriptReplies(rollout.Transcript{})))
 			require.Equal(t, line, untouched.String(), "an agent without a transcript of this form")
 		})
 	}
@@ -71,7 +71,7 @@ func TestTranscriptKnowsTheAgentsTurns(t *testing.T) {
 // A broken line is an error. No valid line is lost.
 func TestCheckOfBrokenTraces(t *testing.T) {
 	t.Parallel()
-	said := trajectory.NewSaid(transcript(`{"type":"text","text":"a"}`))
+	said := trajectory.NewTranscriptReplies(transcript(`{"type":"text","text":"a"}`))
 	require.Error(t, trajectory.Check(&bytes.Buffer{}, strings.NewReader("{]\n"), said))
 	var out bytes.Buffer
 	lines := `{"train":false}` + "\n" + `{"train":true,"response":{"choices":[{"message":{"content":"a"}}]}}`

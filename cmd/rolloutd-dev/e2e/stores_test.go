@@ -25,11 +25,11 @@ func TestRolloutOnOtherStores(t *testing.T) {
 	gcs, azure := gcstest.Start(t), azuretest.Start(t)
 	for _, c := range []struct {
 		name, url string
-		front     *emulator.Front
+		front     *emulator.Proxy
 		env       []string
 	}{
-		{"gcs", "gs://" + gcstest.Bucket, gcs.Front, gcs.Env()},
-		{"azure", azure.URL(azuretest.Container), azure.Front, azuretest.Env()},
+		{"gcs", "gs://" + gcstest.Bucket, gcs.Proxy, gcs.Env()},
+		{"azure", azure.URL(azuretest.Container), azure.Proxy, azuretest.Env()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			model := startModel(t, slowScript)

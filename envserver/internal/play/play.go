@@ -112,7 +112,7 @@ func (p *Player) open(ctx context.Context, sess *session.Session, args map[strin
 
 // arguments merges the environment's arguments, the task's and the client's; later ones take precedence.
 func (p *Player) arguments(args map[string]any) (map[string]any, error) {
-	merged, err := asSent(p.o.Defaults)
+	merged, err := decodedArguments(p.o.Defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (p *Player) arguments(args map[string]any) (map[string]any, error) {
 		id, _ := args["task_id"].(string)
 		task, err := p.o.Tasks.Pick(id, seedOf(args["seed"]))
 		if err == nil {
-			task, err = asSent(task)
+			task, err = decodedArguments(task)
 		}
 		if err != nil {
 			return nil, err
@@ -136,8 +136,8 @@ func (p *Player) arguments(args map[string]any) (map[string]any, error) {
 	return merged, nil
 }
 
-// asSent converts arguments of Go values to the form in which a client's arguments are decoded.
-func asSent(args map[string]any) (map[string]any, error) {
+// decodedArguments converts arguments of Go values to the form in which a client's arguments are decoded.
+func decodedArguments(args map[string]any) (map[string]any, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "arguments of the environment")
@@ -315,13 +315,13 @@ func (p *Player) submit(ctx context.Context, sess *session.Session, playing sess
 	}
 	done, how := p.finish(ctx, sess, playing)
 	if done.Err == nil {
-		done.Result = &episode.Result{Content: "The episode has ended" + otherwise(how) + "."}
+		done.Result = &episode.Result{Content: "The episode has ended" + otherEnd(how) + "."}
 	}
 	return done
 }
 
-// otherwise returns, in parentheses, how an episode ended that did not end with its submission.
-func otherwise(how string) string {
+// otherEnd returns, in parentheses, how an episode ended that did not end with its submission.
+func otherEnd(how string) string {
 	if how == string(rollout.Completed) {
 		return ""
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Engine is the Maker's interface of the engine that runs producers.
+// Engine is the Starter's interface of the engine that runs producers.
 type Engine interface {
 	// StoreTasks stores a set of tasks under the digest of its tasks.
 	StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error)
@@ -22,8 +22,8 @@ type Engine interface {
 	Producer(ctx context.Context, id string) (rollout.ProducerState, error)
 }
 
-// Maker starts producers. It is safe for concurrent use.
-type Maker struct {
+// Starter starts producers. It is safe for concurrent use.
+type Starter struct {
 	Tools    *tools.Table
 	Engine   Engine
 	TaskSets map[string]string // paths of sets by name
@@ -99,7 +99,7 @@ type Started struct {
 }
 
 // Start reads the arguments, stores the tasks and starts the producer.
-func (m *Maker) Start(ctx context.Context, args map[string]any) (Started, error) {
+func (m *Starter) Start(ctx context.Context, args map[string]any) (Started, error) {
 	a, src, err := separate(args)
 	if err != nil {
 		return Started{}, err

@@ -40,7 +40,7 @@ type storedTasks struct {
 const maxBroken = 20
 
 // storeTasks resolves each task as run_rollout would, and stores them. The error names broken tasks.
-func (m *Maker) storeTasks(ctx context.Context, src taskSource) (storedTasks, error) {
+func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, error) {
 	var out storedTasks
 	broken, more := []string{}, 0
 	var opening error
@@ -95,7 +95,7 @@ func brokenTasks(broken []string, more int) error {
 }
 
 // tasks yields the arguments of each task as JSON. An error without a task means that the set cannot be opened.
-func (m *Maker) tasks(src taskSource) iter.Seq2[string, error] {
+func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 	if src.set == "" {
 		return inlineTasks(src.inline)
 	}
@@ -138,7 +138,7 @@ func inlineTasks(all []any) iter.Seq2[string, error] {
 	}
 }
 
-func (m *Maker) openSet(src taskSource) (*taskset.Set, []int, error) {
+func (m *Starter) openSet(src taskSource) (*taskset.Set, []int, error) {
 	path, ok := m.TaskSets[src.set]
 	if !ok {
 		return nil, nil, fault.Field("task_set", "no task set %q is configured (task_sets in the configuration)", src.set)
@@ -163,7 +163,7 @@ func (m *Maker) openSet(src taskSource) (*taskset.Set, []int, error) {
 var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token", "rollout_id", "group_id", "on_disconnect"}
 
 // taskSpec resolves a task with the arguments of each rollout.
-func (m *Maker) taskSpec(src taskSource, text string) (rollout.Spec, error) {
+func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.UseNumber()
 	var args map[string]any
@@ -190,7 +190,7 @@ func (m *Maker) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 }
 
 // id returns the given id, or a new one that is short enough for the ids of its groups.
-func (m *Maker) id(given string) string {
+func (m *Starter) id(given string) string {
 	if given != "" {
 		return given
 	}

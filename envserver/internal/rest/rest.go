@@ -30,7 +30,7 @@ type API struct {
 	Groups     access.Groups     // nil: no groups
 	Deliveries access.Deliveries // nil: no sinks
 	Producers  access.Producers  // nil: no producers
-	Produce    *produce.Maker    // of Producers
+	Produce    *produce.Starter  // of Producers
 	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
 	Hosts      access.Hosts      // nil: no hosts for operators
 	Env        *env.Env

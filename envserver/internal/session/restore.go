@@ -102,7 +102,7 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 		return nil
 	}
 	if old := t.inEpisode(s.Owner, episode, id); old != nil { // the store does not answer
-		s.takeOver(old.yield())
+		s.takeOver(old.handOver())
 		return nil
 	}
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *Session) has(episode string) bool {
 	return s.state.EpisodeID == episode && !s.yielded
 }
 
-// yield returns the session's record with the rollouts that would end with it, and gives both up.
-func (s *Session) yield() record {
+// handOver returns the session's record with the rollouts that would end with it, and gives both up.
+func (s *Session) handOver() record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.snapshot()

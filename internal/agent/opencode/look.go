@@ -73,7 +73,7 @@ func (r *run) query(ctx context.Context) (agent.Status, error) {
 		if err != nil || last.Role != "assistant" {
 			return st, err
 		}
-		st.LastSign = last.lastSign()
+		st.LastSign = last.lastChange()
 		if last.settled() {
 			return outcome(st, last), nil
 		}

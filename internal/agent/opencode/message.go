@@ -46,8 +46,8 @@ func (m *messageInfo) settled() bool { return m.Time.Completed > 0 || m.failed()
 
 func (m *messageInfo) failed() bool { return len(m.Error) > 0 && string(m.Error) != "null" }
 
-// lastSign is the newest time of the message, or zero.
-func (m *messageInfo) lastSign() time.Time {
+// lastChange is the newest time of the message, or zero.
+func (m *messageInfo) lastChange() time.Time {
 	newest := max(m.Time.Created, m.Time.Completed)
 	if newest == 0 {
 		return time.Time{}

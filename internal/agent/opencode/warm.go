@@ -72,7 +72,7 @@ func (r *run) rehearse(ctx context.Context, serve func(context.Context, http.Han
 	serving, stop := context.WithCancel(ctx)
 	var served error
 	var done sync.WaitGroup
-	done.Go(func() { served = serve(serving, http.HandlerFunc(sayOK)) })
+	done.Go(func() { served = serve(serving, http.HandlerFunc(replyOK)) })
 	defer func() {
 		stop()
 		done.Wait()
@@ -99,8 +99,8 @@ func (r *run) rehearse(ctx context.Context, serve func(context.Context, http.Han
 	return c.post(ctx, "/instance/dispose", nil)
 }
 
-// sayOK is the model of a rehearsal.
-func sayOK(w http.ResponseWriter, r *http.Request) {
+// replyOK is the model of a rehearsal.
+func replyOK(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, replyLimits().Bytes))
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, `data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"ok"}}]}

@@ -206,8 +206,8 @@ func (j *journal) changed() {
 	}
 }
 
-// lastSign is the time of the latest change.
-func (j *journal) lastSign() time.Time {
+// lastChange is the time of the latest change.
+func (j *journal) lastChange() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.sign

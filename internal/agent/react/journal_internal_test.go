@@ -28,5 +28,5 @@ func TestResultsLeaveRoomForReplies(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxTranscript)
 	require.Contains(t, string(raw), "65536 bytes left out")
-	require.True(t, trajectory.NewSaid(said).Knows(&rollout.Turn{Response: []byte(`{"choices":[{"text":"the end"}]}`)}))
+	require.True(t, trajectory.NewTranscriptReplies(said).Knows(&rollout.Turn{Response: []byte(`{"choices":[{"text":"the end"}]}`)}))
 }

@@ -172,7 +172,7 @@ func (r *run) end() (agent.Status, error) {
 		return agent.Status{}, r.err
 	}
 	st := *r.status
-	st.LastSign, st.Malformed = r.journal.lastSign(), r.journal.malformedCalls()
+	st.LastSign, st.Malformed = r.journal.lastChange(), r.journal.malformedCalls()
 	st.SessionID, st.Ready = r.journal.session, true
 	return st, nil
 }

@@ -51,7 +51,7 @@ func TestOneSequenceByTokens(t *testing.T) {
 	for i, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 		require.Equal(t, fmt.Sprintf("react-1-%d", i+1), turn.CallID)
-		require.True(t, trajectory.NewSaid(said).Knows(&turn), "the transcript has the reply")
+		require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turn), "the transcript has the reply")
 	}
 	log := string(opencode.AgentLog(said))
 	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
@@ -76,7 +76,7 @@ func TestOneSequenceBySGLang(t *testing.T) {
 		require.Equal(t, "called /generate", strings.Join(turn.ParamFixes, ", "), "turn %d", i)
 		require.Len(t, turn.PerTokenLogps, len(turn.CompletionTokenIDs))
 		require.Equal(t, "default", turn.ModelVersion)
-		require.True(t, trajectory.NewSaid(said).Knows(&turn), "the transcript has the reply")
+		require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turn), "the transcript has the reply")
 	}
 }
 
@@ -291,7 +291,7 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.Contains(t, string(turns[0].Request), `"parallel_tool_calls":true`)
 	require.Contains(t, string(turns[1].Request), `malformed tool call: the arguments are not valid JSON`)
 	require.Equal(t, 3, strings.Count(string(turns[1].Request), `"role":"tool"`))
-	require.True(t, trajectory.NewSaid(said).Knows(&turns[0]))
+	require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turns[0]))
 }
 
 // A prompt that exceeds the model's context ends the agent. The excess shows in the context length that the endpoint reports, in its reply

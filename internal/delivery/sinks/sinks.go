@@ -33,7 +33,7 @@ func Open(all map[string]config.Sink, o Options) (map[string]delivery.Named, err
 		if err != nil {
 			return nil, fmt.Errorf("sinks.%s: %w", name, err)
 		}
-		out[name] = delivery.Named{Sink: s, Partial: c.Partial, One: c.One(), Subagents: sequence.Subagents(c.Subagents)}
+		out[name] = delivery.Named{Sink: s, Partial: c.Partial, One: c.OneSequence(), Subagents: sequence.Subagents(c.Subagents)}
 	}
 	return out, nil
 }

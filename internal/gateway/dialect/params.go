@@ -98,8 +98,8 @@ func (d *Dialect) restrict(o *Draft) {
 	}
 }
 
-// loosen removes "strict" from the tools: engines sample calls of strict tools under a grammar.
-func (d *Draft) loosen() {
+// removeStrict removes "strict" from the tools: engines sample calls of strict tools under a grammar.
+func (d *Draft) removeStrict() {
 	tools, _ := d.Get("tools")
 	if !bytes.Contains(tools, []byte("strict")) && !bytes.Contains(tools, []byte(`\u`)) { // a key may be escaped
 		return

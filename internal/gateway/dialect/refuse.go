@@ -9,9 +9,9 @@ import (
 
 // Broken returns an error as the last event of a stream, given what the agent has seen of it.
 func (d *Dialect) Broken(text, code string, seen []byte) []byte {
-	body := d.refusal(soften(text), code)
+	body := d.refusal(breakRetryWords(text), code)
 	if d.event != nil {
-		body = d.event(soften(text), code, seen)
+		body = d.event(breakRetryWords(text), code, seen)
 	}
 	event := append([]byte("data: "), body...)
 	if d.errorEvent != "" {
@@ -73,9 +73,9 @@ func googleRefusal(text, _ string) []byte {
 // OverflowCode is OpenAI's code for a prompt that is too long. Agents shorten the conversation when they see it.
 const OverflowCode = "context_length_exceeded"
 
-// soften inserts an underscore into every text that makes OpenCode retry: three digits of a status anywhere ("15000" contains 500) and
+// breakRetryWords inserts an underscore into every text that makes OpenCode retry: three digits of a status anywhere ("15000" contains 500) and
 // the usual words for transient errors.
-func soften(text string) string {
+func breakRetryWords(text string) string {
 	return retryWords().ReplaceAllStringFunc(text, func(found string) string {
 		return found[:1] + "_" + found[1:]
 	})
@@ -92,7 +92,7 @@ func retryWords() *regexp.Regexp {
 }
 
 // ErrorBody returns an error in the API's form, in words that do not make agents retry: the gateway has retried already.
-func (d *Dialect) ErrorBody(text, code string) []byte { return d.refusal(soften(text), code) }
+func (d *Dialect) ErrorBody(text, code string) []byte { return d.refusal(breakRetryWords(text), code) }
 
 // OpenAIError returns an error for a path outside every API.
-func OpenAIError(text string) []byte { return openAIRefusal(soften(text), "") }
+func OpenAIError(text string) []byte { return openAIRefusal(breakRetryWords(text), "") }

@@ -38,7 +38,7 @@ const usualChanges = 16
 
 // Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
 func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
-	o, err := agent.speak(body, m)
+	o, err := agent.toUpstream(body, m)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, 
 	if capture && d.capture != nil {
 		d.capture(o, m)
 		if m.Trainable() {
-			o.loosen()
+			o.removeStrict()
 		}
 	}
 	return pins, nil

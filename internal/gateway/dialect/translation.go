@@ -55,31 +55,31 @@ func (d *Dialect) translates(m rollout.Model) bool {
 	return d.translation != nil && (d.API == reply.Generate || m.Translate == rollout.TranslateChat)
 }
 
-// spoken is a request in its upstream form.
-type spoken struct {
+// upstreamForm is a request in its upstream form.
+type upstreamForm struct {
 	*Dialect
 	*rawjson.Object
 	call    *chat.Call        // nil: not translated
 	removed []rawjson.Removed // members without a counterpart
 }
 
-// speak reads a request, and translates it if the model's endpoint needs that.
-func (d *Dialect) speak(body []byte, m rollout.Model) (spoken, error) {
+// toUpstream reads a request, and translates it if the model's endpoint needs that.
+func (d *Dialect) toUpstream(body []byte, m rollout.Model) (upstreamForm, error) {
 	o, err := rawjson.ParseObject(body)
 	if err != nil || !d.translates(m) {
-		return spoken{Dialect: d, Object: o}, err
+		return upstreamForm{Dialect: d, Object: o}, err
 	}
 	call, err := d.translation.request(body)
 	if err != nil {
-		return spoken{}, err
+		return upstreamForm{}, err
 	}
-	s := spoken{Dialect: Chat(), call: call, removed: without(o, d.translation.members)}
+	s := upstreamForm{Dialect: Chat(), call: call, removed: without(o, d.translation.members)}
 	s.Object, err = rawjson.ParseObject(call.Body)
 	return s, err
 }
 
 // note records what the translation dropped.
-func (s spoken) note(d *Draft) {
+func (s upstreamForm) note(d *Draft) {
 	d.noteRemoved(s.removed)
 	for i, name := range s.call.Dropped {
 		if i < maxRemoved {
@@ -88,8 +88,8 @@ func (s spoken) note(d *Draft) {
 	}
 }
 
-// Said returns a reply in the agent's API: whole is the assembled reply with the parts that the agent asked for.
-func (a *Request) Said(whole render.Whole) (render.Whole, error) {
+// AgentReply returns a reply in the agent's API: whole is the assembled reply with the parts that the agent asked for.
+func (a *Request) AgentReply(whole render.Whole) (render.Whole, error) {
 	if a.call == nil {
 		return whole, nil
 	}

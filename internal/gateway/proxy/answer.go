@@ -144,7 +144,7 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 	} else {
 		said = a.View.Empty(r.Model.Name)
 	}
-	if said, err = a.Said(said); err != nil {
+	if said, err = a.AgentReply(said); err != nil {
 		return nil, err
 	}
 	if a.Stream {

@@ -25,8 +25,8 @@ func NewLive(view render.View, key string) *Live {
 	return &Live{view: view, key: key, grown: make(chan struct{})}
 }
 
-// again resets l for the reply of another try. It is called only while the agent has seen nothing of the previous one.
-func (l *Live) again() {
+// reset resets l for the reply of another try. It is called only while the agent has seen nothing of the previous one.
+func (l *Live) reset() {
 	if l != nil {
 		l.read = 0
 	}

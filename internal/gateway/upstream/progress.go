@@ -33,7 +33,7 @@ func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
 	if w.failed {
 		return w.since, to
 	}
-	return a.Shut(w.since, to)
+	return a.PausedPart(w.since, to)
 }
 
 // waits records that the call waits. A failed try counts until the next one begins.

@@ -37,7 +37,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			out.Held.Release()
 		}
 	}()
-	t.live.again()
+	t.live.reset()
 	// A prompt's ids take about 1.5 times the bytes of the prompt. The bound guards against huge requests of an agent.
 	if expected := min(min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
 		s.Expect(expected)

@@ -55,7 +55,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	if err != nil {
 		return err
 	}
-	if err := d.furnish(ctx, id, spec, s); err != nil {
+	if err := d.startSandboxd(ctx, id, spec, s); err != nil {
 		return errors.Join(err, d.end(ctx, id, s.ID))
 	}
 	return nil
@@ -97,8 +97,8 @@ func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 	return found, nil
 }
 
-// furnish starts sandboxd in a new machine, and first uploads it if its template lacks it.
-func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api.Sandbox) error {
+// startSandboxd starts sandboxd in a new machine, and first uploads it if its template lacks it.
+func (d *Driver) startSandboxd(ctx context.Context, id string, spec driver.Spec, s api.Sandbox) error {
 	full, err := d.api.Get(ctx, s.ID) // the answer to a creation lacks the sizes
 	if err != nil {
 		return err

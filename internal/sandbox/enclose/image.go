@@ -31,22 +31,22 @@ type Image struct {
 // scratch is a folder of the container in memory, in which the new root is assembled.
 const scratch = "/tmp"
 
-// graft is a part of the old root, or of the image before it is the root, that is moved into the new root.
-type graft struct {
+// movedPath is a part of the old root, or of the image before it is the root, that is moved into the new root.
+type movedPath struct {
 	tree int // descriptor of a copy of the mount
 	at   string
 }
 
 // take copies the mount of a folder.
-func take(from, at string) (graft, error) {
+func take(from, at string) (movedPath, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return graft{}, &os.PathError{Op: "open_tree", Path: from, Err: err}
+		return movedPath{}, &os.PathError{Op: "open_tree", Path: from, Err: err}
 	}
-	return graft{tree, at}, nil
+	return movedPath{tree, at}, nil
 }
 
-func (g graft) set() error {
+func (g movedPath) set() error {
 	if err := os.MkdirAll(g.at, 0o755); err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func (g graft) set() error {
 	return nil
 }
 
-// enter mounts the image below a layer in memory, and makes that the root, without the container's own mounts. It returns the grafts to
+// enter mounts the image below a layer in memory, and makes that the root, without the container's own mounts. It returns the paths to
 // set in the root after its folders are mounted.
-func (i *Image) enter(p places) ([]graft, error) {
+func (i *Image) enter(p places) ([]movedPath, error) {
 	o := i.Root
 	o.At, o.Layers = scratch, []string{"/"}
 	if err := o.Mount(); err != nil {
@@ -70,7 +70,7 @@ func (i *Image) enter(p places) ([]graft, error) {
 			return nil, err
 		}
 	}
-	grafts, err := i.grafts(root)
+	grafts, err := i.movedPaths(root)
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +109,14 @@ func unlinkTests(at string) error {
 	return nil
 }
 
-// grafts takes the sandbox's own files, so that root of the image cannot change them, and the image's folders that appear under other
+// movedPaths takes the sandbox's own files, so that root of the image cannot change them, and the image's folders that appear under other
 // names.
-func (i *Image) grafts(root string) ([]graft, error) {
+func (i *Image) movedPaths(root string) ([]movedPath, error) {
 	own, err := take(filepath.Join(scratch, "0", Folder), Folder)
 	if err != nil {
 		return nil, err
 	}
-	all := []graft{own}
+	all := []movedPath{own}
 	for _, shown := range i.shown() {
 		g, err := take(filepath.Join(root, shown[0]), shown[1])
 		if err != nil {

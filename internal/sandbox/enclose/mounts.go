@@ -26,12 +26,12 @@ func mounts(c Config) error {
 		if err := own.proc("/proc"); err != nil {
 			return err
 		}
-		return own.furnish(c.TmpMiB)
+		return own.mountAll(c.TmpMiB)
 	}
 	own.owner = wire.SupervisorID
 	grafts, err := c.Image.enter(own)
 	if err == nil {
-		err = own.furnish(0)
+		err = own.mountAll(0)
 	}
 	for _, g := range grafts {
 		if err == nil {
@@ -56,8 +56,8 @@ func (p places) proc(at string) error {
 	return nil
 }
 
-// furnish mounts everything except /proc; varTmpMiB is 0 if /var/tmp is a folder of the image.
-func (p places) furnish(varTmpMiB int) error {
+// mountAll mounts everything except /proc; varTmpMiB is 0 if /var/tmp is a folder of the image.
+func (p places) mountAll(varTmpMiB int) error {
 	if err := p.dev(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}

@@ -59,7 +59,7 @@ func outside(c Config) error {
 
 // prepareMachine adds the sandbox's files to the machine and sets its limits. It returns the open LogFile.
 func prepareMachine(c *Config, shared *inherited, program string) (*os.File, error) {
-	if err := furnish(program); err != nil {
+	if err := addSandboxFiles(program); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(LogFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -94,8 +94,8 @@ func ids() []syscall.SysProcIDMap {
 	}
 }
 
-// furnish adds the sandbox's files to those of the machine.
-func furnish(program string) error {
+// addSandboxFiles adds the sandbox's files to those of the machine.
+func addSandboxFiles(program string) error {
 	accounts := func(user, grader string) []stage.Account {
 		return []stage.Account{{Name: "user", ID: wire.AgentID, Rest: user}, {Name: wire.VerifierUser, ID: wire.VerifierID, Rest: grader}}
 	}
@@ -110,7 +110,7 @@ func furnish(program string) error {
 			"/etc/group":  accounts(":", ":"),
 		},
 	}
-	if err := o.Furnish("/"); err != nil {
+	if err := o.AddTo("/"); err != nil {
 		return err
 	}
 	return os.Chmod(program, 0o755)

@@ -68,7 +68,7 @@ func (o Overlay) Mount() error {
 	if err := o.mount(lower); err != nil {
 		return err
 	}
-	return o.Furnish(filepath.Join(o.At, "root"))
+	return o.AddTo(filepath.Join(o.At, "root"))
 }
 
 // mountLayers mounts each layer below At, and returns their names there, the highest first.

@@ -32,7 +32,7 @@ func Key(prefix string) string {
 }
 
 // Server is a server that ends with its test. It is reached through a listener of the test's own process.
-type Server struct{ *emulator.Front }
+type Server struct{ *emulator.Proxy }
 
 // Start starts a server with an empty container.
 func Start(t testing.TB) *Server {
@@ -41,7 +41,7 @@ func Start(t testing.TB) *Server {
 	cmd := exec.Command("node", program, "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", t.TempDir(), "--silent", "--disableTelemetry")
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+Account+":"+Key(""))
 	server := emulator.Start(t, cmd)
-	s := &Server{Front: emulator.NewFront(t)}
+	s := &Server{Proxy: emulator.NewProxy(t)}
 	server.Until(t, func(context.Context) bool {
 		at := regexp.MustCompile(`listens on http://(\S+)`).FindStringSubmatch(server.Output())
 		if at != nil {

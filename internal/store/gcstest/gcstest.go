@@ -19,7 +19,7 @@ import (
 const Bucket = "rollouts"
 
 // Server is a server that ends with its test. It is reached through a listener of the test's own process.
-type Server struct{ *emulator.Front }
+type Server struct{ *emulator.Proxy }
 
 // Start starts a server with an empty bucket.
 func Start(t testing.TB) *Server {
@@ -28,7 +28,7 @@ func Start(t testing.TB) *Server {
 	short, err := os.MkdirTemp("", "gcs-") // the path of a socket is at most 107 bytes long
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
-	s := &Server{Front: emulator.NewFront(t)}
+	s := &Server{Proxy: emulator.NewProxy(t)}
 	socket := filepath.Join(short, "s")
 	server := emulator.Start(t, exec.Command(program, "-socket", socket, "-address", s.Address(), "-bucket", Bucket))
 	s.To("unix", socket)

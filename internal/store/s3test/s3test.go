@@ -28,7 +28,7 @@ const Bucket = "rollouts"
 // Server is a server that ends with its test. It is reached through a listener of the test's own process.
 type Server struct {
 	Dir string // its folder: a folder in it is a bucket, a file in that a blob
-	*emulator.Front
+	*emulator.Proxy
 }
 
 // Start starts a server with an empty bucket.
@@ -44,7 +44,7 @@ func Start(t testing.TB) *Server {
 	cmd := exec.Command(program, "--quiet", "--keep-alive", "--port", socket, "posix", "--sidecar", t.TempDir(), s.Dir)
 	cmd.Env = []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey, "HOME=" + short}
 	server := emulator.Start(t, cmd)
-	s.Front = emulator.NewFront(t)
+	s.Proxy = emulator.NewProxy(t)
 	s.To("unix", socket)
 	server.Answers(t, "http://"+s.Address())
 	return s

@@ -64,7 +64,7 @@ func TestEpisodeIsFoundByEvents(t *testing.T) {
 			_, err := client.Start(t.Context(), spec("r"))
 			require.NoError(t, err)
 			toolService(t, st, "h"+c.sandbox, c.sandbox)
-			f.turnTo("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: c.attempt})
+			f.setState("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: c.attempt})
 			f.mu.Lock()
 			f.length, f.events = 1, append([]*historypb.HistoryEvent{{EventId: 1}}, created(t, 5, rollout.Created{Host: "hr.1", SandboxID: "r.1"})...)
 			f.mu.Unlock()
@@ -74,7 +74,7 @@ func TestEpisodeIsFoundByEvents(t *testing.T) {
 				f.events = append(f.events, created(t, 9, rollout.Created{Host: "hr.2", SandboxID: "r.2"})...)
 				f.mu.Unlock()
 				for range 4 {
-					f.turnTo("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: c.attempt})
+					f.setState("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: c.attempt})
 				}
 			}()
 			looks := f.looks
@@ -106,7 +106,7 @@ func TestEpisodeWhoseToolServerFails(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{ID: "h", ToolsURL: srv.URL}))
-	f.turnTo("r", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", SandboxID: "r.1"})
+	f.setState("r", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", SandboxID: "r.1"})
 	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = rollouts.NewEpisodes(client, "secret").Call(bounded, "r", episode.Call{ID: "1", Tool: "look"})
@@ -121,13 +121,13 @@ func TestEpisodeThatNeverBegins(t *testing.T) {
 	client, f, _ := newClient(t)
 	_, err := client.Start(t.Context(), spec("r"))
 	require.NoError(t, err)
-	f.turnTo("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: 1})
+	f.setState("r", rollout.State{Phase: rollout.PhaseQueued, Attempt: 1})
 	episodes := rollouts.NewEpisodes(client, "secret")
 	bounded, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = episodes.Ready(bounded, "r")
 	require.Equal(t, fault.Timeout, fault.KindOf(err), "%v", err)
-	f.turnTo("r", rollout.State{Phase: rollout.PhaseDone, Outcome: rollout.Aborted})
+	f.setState("r", rollout.State{Phase: rollout.PhaseDone, Outcome: rollout.Aborted})
 	_, err = episodes.Ready(t.Context(), "r")
 	require.Equal(t, fault.Conflict, fault.KindOf(err), "%v", err)
 }

@@ -81,8 +81,8 @@ func (f *temporal) GetWorkflowHistory(ctx context.Context, id, _ string, _ bool,
 	return &history{ctx: ctx, fake: f}
 }
 
-// turnTo changes the state of a rollout and wakes all waits for a change.
-func (f *temporal) turnTo(id string, s rollout.State) {
+// setState changes the state of a rollout and wakes all waits for a change.
+func (f *temporal) setState(id string, s rollout.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.ID = id
@@ -107,7 +107,7 @@ func TestEvents(t *testing.T) {
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	phases := []rollout.PhaseTiming{{Phase: rollout.PhaseQueued, Attempt: 1}}
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 1, Phases: phases})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 1, Phases: phases})
 
 	var got []int64
 	ended := make(chan error, 1)
@@ -142,7 +142,7 @@ func TestEvents(t *testing.T) {
 	}
 	f.hosts.mu.Unlock()
 	phases = append(phases, rollout.PhaseTiming{Phase: rollout.PhaseCreating, Attempt: 1})
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
 	for n := int64(2); n <= 4; n++ {
 		require.Equal(t, rollout.EventID(1, n), (<-sent).ID)
 	}
@@ -157,12 +157,12 @@ func TestEvents(t *testing.T) {
 	_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Events), log)
 	require.NoError(t, err)
 	phases = append(phases, rollout.PhaseTiming{Phase: rollout.PhaseQueued, Attempt: 2}, rollout.PhaseTiming{Phase: rollout.PhaseQueued, Attempt: 3})
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 3, Phases: phases})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 3, Phases: phases})
 	close(over)
 	for _, want := range []int64{rollout.EventID(1, 5), rollout.EventID(1, 6), rollout.EventID(2, 1), rollout.EventID(3, 1)} {
 		require.Equal(t, want, (<-sent).ID)
 	}
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 3, Phases: phases, Outcome: rollout.InfraFailed})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 3, Phases: phases, Outcome: rollout.InfraFailed})
 	last := <-sent
 	require.Equal(t, rollout.EventDone, last.Kind)
 	require.NoError(t, <-ended)
@@ -196,7 +196,7 @@ func TestEventsOfASilentHost(t *testing.T) {
 			phases := []rollout.PhaseTiming{
 				{Phase: rollout.PhaseQueued, Attempt: 1}, {Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1},
 			}
-			f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
+			f.setState("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
 			asked := make(chan struct{}, 100)
 			f.hosts.events = func(context.Context, int64, func([]rollout.Event) error) error {
 				asked <- struct{}{}
@@ -212,7 +212,7 @@ func TestEventsOfASilentHost(t *testing.T) {
 				<-asked
 				_, err := st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Events), log)
 				if err == nil {
-					f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Phases: phases, Outcome: rollout.Completed})
+					f.setState("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Phases: phases, Outcome: rollout.Completed})
 				}
 			}()
 			var inLog, others []rollout.Event
@@ -247,7 +247,7 @@ func TestLastEvent(t *testing.T) {
 	rc, f, st := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Outcome: rollout.Completed})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Outcome: rollout.Completed})
 	last := func() (e rollout.Event) {
 		require.NoError(t, rc.Events(t.Context(), "r1", 0, func(events []rollout.Event) error {
 			e = events[len(events)-1]
@@ -277,7 +277,7 @@ func TestEventsWhoseReaderFails(t *testing.T) {
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
 	f.hosts.events = func(_ context.Context, _ int64, emit func([]rollout.Event) error) error {
 		return fault.Wrap(fault.Unavailable, emit([]rollout.Event{at(1, 1, "x")}), "the client does not take it")
 	}
@@ -292,7 +292,7 @@ func TestMessagesAreCurrent(t *testing.T) {
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	require.NoError(t, st.PutJSON(t.Context(), store.AttemptKey("r1", 1, store.Transcript), rollout.Transcript{SessionID: "stored"}))
-	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
+	f.setState("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
 	for _, want := range []string{"stored", "live"} {
 		got, err := rc.Messages(t.Context(), "r1")
 		require.NoError(t, err)

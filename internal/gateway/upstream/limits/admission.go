@@ -27,7 +27,7 @@ type Admission struct {
 	paused   time.Time     // end of the pause, in case the trainer that asked for it is gone
 	pausedAt time.Time     // start of the latest pause
 	held     time.Time     // the endpoint asked for no requests until then
-	shut     shut          // the time closed by either
+	shut     pauseSpan     // the time closed by either
 	failing  int           // consecutive failed tries
 	failed   time.Time     // time of the latest failed try
 	why      string        // error of the latest failed try, for people

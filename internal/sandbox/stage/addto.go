@@ -23,8 +23,8 @@ type Account struct {
 // maxAccounts bounds a file of accounts, in bytes.
 const maxAccounts = 1 << 20
 
-// Furnish adds the sandbox's files to the root file system at a path. It follows no path out of the image, which may hold any links.
-func (o Overlay) Furnish(at string) error {
+// AddTo adds the sandbox's files to the root file system at a path. It follows no path out of the image, which may hold any links.
+func (o Overlay) AddTo(at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
 		return err

@@ -2,11 +2,11 @@ package limits
 
 import "time"
 
-// shut is the latest span in which an upstream should get no requests: it was paused, or had asked for none.
-type shut struct{ since, until time.Time }
+// pauseSpan is the latest span in which an upstream should get no requests: it was paused, or had asked for none.
+type pauseSpan struct{ since, until time.Time }
 
 // note extends the span to until; a time in the past ends it.
-func (s *shut) note(now, until time.Time) {
+func (s *pauseSpan) note(now, until time.Time) {
 	switch {
 	case !until.After(now):
 		if s.until.After(now) {
@@ -15,12 +15,12 @@ func (s *shut) note(now, until time.Time) {
 	case s.until.After(now):
 		s.until = until
 	default:
-		*s = shut{now, until}
+		*s = pauseSpan{now, until}
 	}
 }
 
 // within returns the part of a wait that lies in the span; zero times: none.
-func (s shut) within(from, to time.Time) (time.Time, time.Time) {
+func (s pauseSpan) within(from, to time.Time) (time.Time, time.Time) {
 	if s.since.After(from) {
 		from = s.since
 	}
@@ -33,9 +33,9 @@ func (s shut) within(from, to time.Time) (time.Time, time.Time) {
 	return from, to
 }
 
-// Shut returns the part of a wait for admission in which the upstream was paused or had asked for no requests. The rest was spent waiting
+// PausedPart returns the part of a wait for admission in which the upstream was paused or had asked for no requests. The rest was spent waiting
 // for other requests.
-func (a *Admission) Shut(from, to time.Time) (time.Time, time.Time) {
+func (a *Admission) PausedPart(from, to time.Time) (time.Time, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.shut.within(from, to)

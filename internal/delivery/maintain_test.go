@@ -32,7 +32,7 @@ func TestTend(t *testing.T) {
 		d := &delivery.Deliverer{Sinks: map[string]delivery.Named{"b": {Sink: b}, "r": {Sink: &recorder{}}}, Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
 		defer cancel()
-		require.ErrorIs(t, d.Tend(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, d.Maintain(ctx), context.DeadlineExceeded)
 		require.Equal(t, 10, b.asked)
 	})
 }

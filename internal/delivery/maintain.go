@@ -8,8 +8,8 @@ import (
 // tendEvery is the interval at which buffering sinks close what is due.
 const tendEvery = time.Minute
 
-// Tend makes buffering sinks close what is due, until ctx ends: there may be no further delivery to do so.
-func (d *Deliverer) Tend(ctx context.Context) error {
+// Maintain makes buffering sinks close what is due, until ctx ends: there may be no further delivery to do so.
+func (d *Deliverer) Maintain(ctx context.Context) error {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for {

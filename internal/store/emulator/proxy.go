@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Front is a listener that passes connections on to a server. It can fail as a network does; it is safe for concurrent use.
-type Front struct {
+// Proxy is a listener that passes connections on to a server. It can fail as a network does; it is safe for concurrent use.
+type Proxy struct {
 	l net.Listener
 
 	mu    sync.Mutex
@@ -30,12 +30,12 @@ const (
 	silent        // connections are accepted and nothing is read
 )
 
-// NewFront listens. Its connections end at once until there is a server behind it; the address does not change.
-func NewFront(t testing.TB) *Front {
+// NewProxy listens. Its connections end at once until there is a server behind it; the address does not change.
+func NewProxy(t testing.TB) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f := &Front{l: l, open: map[net.Conn]struct{}{}}
+	f := &Proxy{l: l, open: map[net.Conn]struct{}{}}
 	f.all.Go(f.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -46,40 +46,40 @@ func NewFront(t testing.TB) *Front {
 }
 
 // To passes further connections on to the server at the address, as net.Dial takes it.
-func (f *Front) To(network, address string) {
+func (f *Proxy) To(network, address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dial = func() (net.Conn, error) { return net.Dial(network, address) }
 }
 
 // Address is where clients reach the server.
-func (f *Front) Address() string { return f.l.Addr().String() }
+func (f *Proxy) Address() string { return f.l.Addr().String() }
 
 // Lose ends all connections, and every further one at once.
-func (f *Front) Lose() { f.become(lost) }
+func (f *Proxy) Lose() { f.become(lost) }
 
 // Refused is how many connections have met a server that was lost.
-func (f *Front) Refused() int {
+func (f *Proxy) Refused() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
 }
 
 // Silence ends all connections; further ones get no answer.
-func (f *Front) Silence() { f.become(silent) }
+func (f *Proxy) Silence() { f.become(silent) }
 
 // Return ends all connections; further ones reach the server.
-func (f *Front) Return() { f.become(serving) }
+func (f *Proxy) Return() { f.become(serving) }
 
 // Drop ends all connections and the next n, each at once.
-func (f *Front) Drop(n int) {
+func (f *Proxy) Drop(n int) {
 	f.mu.Lock()
 	f.drops = n
 	f.mu.Unlock()
 	f.become(serving)
 }
 
-func (f *Front) become(s state) {
+func (f *Proxy) become(s state) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state = s
@@ -88,7 +88,7 @@ func (f *Front) become(s state) {
 	}
 }
 
-func (f *Front) accept() {
+func (f *Proxy) accept() {
 	for {
 		c, err := f.l.Accept()
 		if err != nil {
@@ -99,7 +99,7 @@ func (f *Front) accept() {
 }
 
 // pass copies both ways until one side ends.
-func (f *Front) pass(c net.Conn) {
+func (f *Proxy) pass(c net.Conn) {
 	defer c.Close()
 	s, dial := f.keep(c)
 	defer f.drop(c)
@@ -127,7 +127,7 @@ func (f *Front) pass(c net.Conn) {
 }
 
 // keep remembers a connection, so that a change of state ends it, and returns the state and the way to the server.
-func (f *Front) keep(c net.Conn) (s state, dial func() (net.Conn, error)) {
+func (f *Proxy) keep(c net.Conn) (s state, dial func() (net.Conn, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open[c] = struct{}{}
@@ -141,7 +141,7 @@ func (f *Front) keep(c net.Conn) (s state, dial func() (net.Conn, error)) {
 	return f.state, f.dial
 }
 
-func (f *Front) drop(c net.Conn) {
+func (f *Proxy) drop(c net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.open, c)
