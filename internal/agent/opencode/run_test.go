@@ -253,9 +253,9 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 func TestEndlessEventIsBounded(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
+	s.endless.Store(true) // before the run, which opens the stream
 	r := startRun(t, a, b)
 	s.set(func() { s.busy = true })
-	s.endless.Store(true)
 	done := waiting(t, r)
 	<-s.opened
 	<-s.opened // second connection: the first stream was abandoned

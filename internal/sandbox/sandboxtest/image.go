@@ -100,10 +100,10 @@ func imageRefused(t *testing.T, h Harness) {
 	}
 	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	for want, s := range map[string]rollout.Sandbox{
-		"workdir: /way is a link in the image":              {Workdir: "/way/data"},
-		"grade_paths: /app/same is a link in the image":     {GradePaths: []string{"/app/same"}},
-		"grade_paths: /app/main of the image is not a fold": {GradePaths: []string{"/app/main/x"}},
-		"workdir: /usr/bin is the system's":                 {Workdir: "/usr/bin"},
+		"workdir: /way is a link in the image":               {Workdir: "/way/data"},
+		"grade_paths: /app/same is a link in the image":      {GradePaths: []string{"/app/same"}},
+		"grade_paths: /app/main of the image is not a fold":  {GradePaths: []string{"/app/main/x"}},
+		"workdir: must be outside the folders of the system": {Workdir: "/usr/bin"},
 	} {
 		s.Image = h.AppImage
 		_, err := b.Create(t.Context(), "refused-"+rand.Text(), s, nil)
