@@ -82,7 +82,7 @@ func TestAbortByHand(t *testing.T) {
 		"a book": {func(w *testEnv) {
 			w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: strings.Repeat("é", 500_000)})
 		}, strings.Repeat("é", 2000)},
-		"behind a progress that is none": {func(w *testEnv) {
+		"after a progress signal that does not decode": {func(w *testEnv) {
 			w.env.SignalWorkflow(rollout.SignalTurns, "half done")
 			w.abortNow()
 		}, "enough"},
