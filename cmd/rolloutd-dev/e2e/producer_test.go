@@ -42,7 +42,7 @@ trainer_api: {listen: %q}
 	srv.kill()
 	srv = srv.restart(t)
 	trainer.step(t)
-	served := trainer.pull(t)
+	served := trainer.next(t)
 	srv.kill()
 	srv = srv.restart(t)
 	require.Equal(t, served, trainer.pull(t), "a batch that is not acknowledged is served again")
@@ -80,14 +80,20 @@ type servedBatch struct {
 // step takes the next batch, records its group and acknowledges it.
 func (c *consumer) step(t *testing.T) {
 	t.Helper()
-	var b servedBatch
-	require.Eventually(t, func() bool { b = c.pull(t); return b.Batch != nil }, 5*time.Minute, 50*time.Millisecond, "no batch")
+	b := c.next(t)
 	if b.ID != c.last {
 		key := b.Batch[0].Overrides.Key
 		c.groups = append(c.groups, key[:strings.LastIndex(key, "-")])
 		c.last = b.ID
 	}
 	c.call(t, "POST", fmt.Sprintf("/batch/%d/ack", b.ID), "{}")
+}
+
+// next waits for the next batch.
+func (c *consumer) next(t *testing.T) (b servedBatch) {
+	t.Helper()
+	require.Eventually(t, func() bool { b = c.pull(t); return b.Batch != nil }, 5*time.Minute, 50*time.Millisecond, "no batch")
+	return b
 }
 
 func (c *consumer) pull(t *testing.T) servedBatch {

@@ -27,6 +27,8 @@ type fakeSandbox struct {
 	lost     bool
 	// keepListening makes the test's server answer although the process is dead.
 	keepListening bool
+	// dying makes the process count as running although it answers nothing.
+	dying bool
 }
 
 func (b *fakeSandbox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
@@ -87,6 +89,13 @@ func (b *fakeSandbox) end(how wire.Status) {
 	b.process = how
 }
 
+// beginToDie makes a dead process count as running, as a process that is being killed does.
+func (b *fakeSandbox) beginToDie() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.process.Running, b.dying = true, true
+}
+
 func (b *fakeSandbox) lose() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +138,7 @@ func (b *fakeSandbox) ClientOf(int, string) *http.Client { return &http.Client{T
 // RoundTrip sends requests to the test's server while the process runs.
 func (b *fakeSandbox) RoundTrip(req *http.Request) (*http.Response, error) {
 	b.mu.Lock()
-	running := b.process.Running || b.keepListening
+	running := b.process.Running && !b.dying || b.keepListening
 	b.mu.Unlock()
 	if !running {
 		return nil, fault.New(fault.Unavailable, "nothing listens")

@@ -164,7 +164,8 @@ func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
 	return agent.ProcessOutput(ctx, r.box, r.launch.Number, limit)
 }
 
-// Transcript implements agent.Run. If the process has ended, it returns the transcript that Stop kept.
+// Transcript implements agent.Run. If OpenCode does not answer, it returns the transcript that Stop kept: Stop kills the process right after
+// it, and a process that is being killed may count as running for a moment.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	id, err := r.sessionID(ctx)
 	if err == nil && id == "" {
@@ -177,6 +178,10 @@ func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	if err == nil {
 		return t, nil
 	}
+	t, keptErr := r.readKept(ctx)
+	if keptErr == nil {
+		return t, nil
+	}
 	st, statusErr := r.box.Status(ctx, r.process())
 	switch {
 	case statusErr != nil:
@@ -184,7 +189,7 @@ func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	case st.Running:
 		return rollout.Transcript{}, err
 	default:
-		return r.readKept(ctx)
+		return rollout.Transcript{}, keptErr
 	}
 }
 

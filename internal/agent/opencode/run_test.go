@@ -319,6 +319,11 @@ func TestStopKeepsTheTranscript(t *testing.T) {
 	kept, err := attach(t, a, b).Transcript(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, alive, kept)
+
+	b.beginToDie()
+	kept, err = r.Transcript(t.Context())
+	require.NoError(t, err, "the process is being killed")
+	require.Equal(t, alive, kept)
 }
 
 func TestKilledWithoutStopHasNoTranscript(t *testing.T) {

@@ -80,7 +80,7 @@ func (r *run) readKept(ctx context.Context) (rollout.Transcript, error) {
 	limits := transcriptLimits()
 	text, err := r.box.ReadFile(ctx, r.keptTranscript(), limits.Bytes)
 	if err != nil {
-		return t, fmt.Errorf("opencode has ended and left no transcript: %w", err)
+		return t, fmt.Errorf("read the transcript that a stop kept: %w", err)
 	}
 	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits)).Decode(&t); err != nil {
 		return rollout.Transcript{}, fault.Wrap(fault.NotFound, err, "the saved transcript is unreadable")
