@@ -134,6 +134,22 @@ func TestAttachToNoEpisode(t *testing.T) {
 	require.Contains(t, c.ask(`{"type":"state"}`), `"state"`, "the session lives")
 }
 
+// A reset whose attach is no truth value is refused: it would end the episode that the client wants to continue.
+func TestAttachIsATruthValue(t *testing.T) {
+	t.Parallel()
+	a, _, _ := replicas(t)
+	c := a.dial("/ws")
+	c.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
+	c.ask(`{"type":"step","data":{"type":"list_tools"}}`)
+	refused := c.ask(`{"type":"reset","data":{"episode_id":"ep","attach":"true"}}`)
+	require.Contains(t, refused, "VALIDATION_ERROR")
+	require.Contains(t, refused, "Input should be a valid boolean")
+	require.Contains(t, c.ask(`{"type":"state"}`), `"episode_id":"ep","step_count":1`)
+	status, _, out := a.do("POST", "/reset", `{"episode_id":"ep","session_id":"s","attach":1}`)
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, out, "Input should be a valid boolean")
+}
+
 func TestSessionIDIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	a, b, _ := replicas(t, func(o *envserver.Options) { o.MaxSessions = 1 })

@@ -71,6 +71,16 @@ func TestAnImpossibleTimeoutIsRefused(t *testing.T) {
 	require.Zero(t, r.fake.count())
 }
 
+// A request_id that is no string cannot identify a repeated call.
+func TestAnImpossibleRequestIDIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	_, _, body := r.do("POST", "/mcp", rpcRun(t, map[string]any{"request_id": 5}))
+	require.EqualValues(t, -32602, valueAt(t, object(t, body), "error", "code"))
+	require.Contains(t, valueAt(t, object(t, body), "error", "message"), "_meta.request_id")
+	require.Zero(t, r.fake.count())
+}
+
 // In an HTTP request timeout_s is next to the action, as in the reference server.
 func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	t.Parallel()

@@ -115,13 +115,17 @@ func kindName(obj map[string]any) string {
 	return string(text)
 }
 
-// wsReset accepts any parameters: over a WebSocket the reference bounds none of them.
+// wsReset accepts nearly any parameters: over a WebSocket the reference bounds none of them.
 func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+	args, found := env.ReadReset(data)
+	if len(found) > 0 {
+		return invalidFrame(found)
+	}
 	return deferredReply(func(ctx context.Context) any {
-		out, err := s.env.Reset(ctx, sess, env.ReadReset(data))
+		out, err := s.env.Reset(ctx, sess, args)
 		if err != nil {
 			return errorFrame(codeSession, err.Error(), nil)
 		}

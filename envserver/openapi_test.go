@@ -73,6 +73,7 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 		{"/reset", `{"seed":7,"episode_id":"e","difficulty":"hard","attach":false}`, true},
 		{"/reset", `{"seed":null,"episode_id":null,"session_id":null}`, true},
 		{"/reset", `{"seed":-1}`, false},
+		{"/reset", `{"attach":"true"}`, false},
 		{"/reset", `{"episode_id":"` + strings.Repeat("e", 256) + `"}`, false},
 		{"/reset", `[]`, false},
 		{"/step", call + `,"timeout_s":2.5,"request_id":"r","more":1}`, true},

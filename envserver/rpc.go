@@ -105,8 +105,8 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	if !ok && r.Params["arguments"] != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
 	}
-	meta, _ := r.Params["_meta"].(map[string]any)
-	limit, err := s.env.Limit(meta)
+	given, _ := r.Params["_meta"].(map[string]any)
+	meta, err := s.env.ReadMeta(given)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	defer unbind()
 	defer s.env.Keep(ctx, sess)
 	if s.env.Play != nil {
-		return played(s.env.PlayStep(ctx, sess, play.Step{ID: env.RequestIDOf(meta), Tool: name, Args: args}, limit))
+		return played(s.env.PlayStep(ctx, sess, play.Step{ID: meta.RequestID, Tool: name, Args: args}, meta.Limit))
 	}
-	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.ToolSession(sess), Limit: limit})
+	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.ToolSession(sess), Limit: meta.Limit})
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func readReset(data []byte) (in resetBody, obj map[string]any, found issue.List)
 	c.NaturalInt("seed")
 	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
 	in.SessionID, _ = c.OptionalString("session_id", maxID)
-	in.Attach, _ = c.Any("attach").(bool)
+	in.Attach = c.OptionalBool("attach")
 	return in, obj, append(found, c.Found(false)...)
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
-	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
@@ -43,7 +42,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return nil, err
 	}
-	limit, err := s.env.Limit(r.Params.Meta)
+	meta, err := s.env.ReadMeta(r.Params.Meta)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +50,9 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	defer cancel()
 	defer s.progress(ctx, r)()
 	if s.env.Play != nil {
-		return s.standardPlay(ctx, r.Params.Name, args, r.Params.Meta, limit)
+		return s.standardPlay(ctx, play.Step{ID: meta.RequestID, Tool: r.Params.Name, Args: args}, meta.Limit)
 	}
-	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
+	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: meta.Limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
@@ -77,7 +76,7 @@ func standardArgs(raw []byte) (map[string]any, error) {
 
 // standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id or the parameter session_id
 // of the URL, else of the client's own.
-func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[string]any, limit time.Duration) (*mcp.CallToolResult, error) {
+func (s *Server) standardPlay(ctx context.Context, step play.Step, limit time.Duration) (*mcp.CallToolResult, error) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
 	sess, done, err := s.standardEpisode(caller, own)
@@ -88,7 +87,7 @@ func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[s
 	defer s.env.Keep(ctx, sess)
 	caller, unbind := sess.Bind(caller)
 	defer unbind()
-	out := s.env.PlayStep(caller, sess, play.Step{ID: env.RequestIDOf(meta), Tool: tool, Args: args}, limit)
+	out := s.env.PlayStep(caller, sess, step, limit)
 	if out.Err != nil {
 		return failedCall(out.Err), nil
 	}

@@ -66,13 +66,18 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+	args, found := env.ReadReset(obj)
+	if len(found) > 0 {
+		httpio.WriteInvalid(w, found)
+		return
+	}
 	sess, done, err := s.webSession(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	out, err := s.env.Reset(r.Context(), sess, env.ReadReset(obj))
+	out, err := s.env.Reset(r.Context(), sess, args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

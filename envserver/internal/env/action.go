@@ -67,12 +67,14 @@ type ResetArgs struct {
 	Args      map[string]any // all of them
 }
 
-// ReadReset reads the parameters of a reset; all are optional.
-func ReadReset(data map[string]any) ResetArgs {
+// ReadReset reads the parameters of a reset; all are optional, and the reference refuses none. An attach that is no truth value is refused,
+// because the reset would end the episode that the client wants to continue.
+func ReadReset(data map[string]any) (ResetArgs, issue.List) {
 	r := ResetArgs{Args: data}
 	r.EpisodeID, _ = data["episode_id"].(string)
-	r.Attach, _ = data["attach"].(bool)
-	return r
+	c := issue.Check(data)
+	r.Attach = c.OptionalBool("attach")
+	return r, c.Found(false)
 }
 
 // Keep saves the session's changes. After a failure the session continues, and the next change tries again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -58,18 +59,24 @@ func outcome(err error) string {
 	}
 }
 
-// Limit returns the bound of the answer to a JSON-RPC call: timeout_s in its _meta, the protocol's place for data outside of the tool,
-// else the server's limit.
-func (e *Env) Limit(meta map[string]any) (time.Duration, error) {
+// CallMeta is what a JSON-RPC call's _meta says, the protocol's place for data outside of the tool.
+type CallMeta struct {
+	Limit     time.Duration // bound of the answer: timeout_s, else the server's; 0: none
+	RequestID string        // the RequestID of request_id; "": none
+}
+
+// ReadMeta reads a call's _meta. A request_id that is no string is refused: a repeated call would run twice.
+func (e *Env) ReadMeta(meta map[string]any) (CallMeta, error) {
+	m := CallMeta{Limit: max(e.stepTimeout, 0), RequestID: RequestIDOf(meta)}
 	c := issue.Check(meta)
-	asked, ok := c.Positive("timeout_s")
-	switch wrong := c.Found(false); {
-	case len(wrong) > 0:
-		return 0, fault.Field("_meta.timeout_s", "%s", wrong[0].Msg)
-	case ok:
-		return SecondsLimit(asked), nil
+	if asked, ok := c.Positive("timeout_s"); ok {
+		m.Limit = SecondsLimit(asked)
 	}
-	return max(e.stepTimeout, 0), nil
+	c.OptionalString("request_id", math.MaxInt)
+	if wrong := c.Found(false); len(wrong) > 0 {
+		return m, fault.Field(fmt.Sprint("_meta.", wrong[0].Loc[0]), "%s", wrong[0].Msg)
+	}
+	return m, nil
 }
 
 // SecondsLimit converts a client's timeout; an absurdly long one is no limit.

@@ -106,6 +106,17 @@ func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
 	return "", false
 }
 
+// OptionalBool returns a truth value, which may be null or absent. Unlike pydantic it refuses "true" and 1: it checks only fields that the
+// reference does not have.
+func (c *Checker) OptionalBool(field string) bool {
+	v, _ := c.get(field, false)
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		c.add(field, "bool_type", "Input should be a valid boolean", nil)
+	}
+	return b
+}
+
 // Dict returns an object.
 func (c *Checker) Dict(field string, required bool) map[string]any {
 	v, present := c.get(field, required)
