@@ -204,9 +204,15 @@ func TestProducersRefuse(t *testing.T) {
 	require.Contains(t, out, "limits.turn")
 	require.Equal(t, 1, f.specs[0].Tasks.Len)
 	require.Len(t, f.specs[0].ID, 32)
-	for _, change := range []string{`{"concurrency":0}`, `{"colour":1}`, `{"paused":"yes"}`} {
-		status, _, _ = r.do("POST", "/producers/"+f.specs[0].ID+"/change", change)
+	for change, want := range map[string]string{
+		`{"concurrency":0}`:   "concurrency",
+		`{"concurrency":[1]}`: "concurrency: must be a whole number",
+		`{"colour":1}`:        "colour: unknown argument: a change takes paused, stop, concurrency",
+		`{"paused":"maybe"}`:  "paused: must be true or false",
+	} {
+		status, _, out = r.do("POST", "/producers/"+f.specs[0].ID+"/change", change)
 		require.Equal(t, http.StatusUnprocessableEntity, status, change)
+		require.Contains(t, out, want, change)
 	}
 	status, _, _ = r.do("GET", "/producers/none", "")
 	require.Equal(t, http.StatusNotFound, status)

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonerror"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
@@ -124,35 +124,12 @@ func readJSON(text []byte) (Task, error) {
 
 // rewordJSON names the field and removes Go types from the decoder's errors.
 func rewordJSON(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		field := strings.TrimPrefix(kind.Field, "Task.")
-		if field == "" {
-			return fmt.Errorf("must be a JSON object, got %s", kind.Value)
-		}
-		return fmt.Errorf("%s: must be %s, got %s", field, jsonKind(kind.Type.Kind()), kind.Value)
-	}
-	msg := strings.TrimPrefix(err.Error(), "json: ")
-	if field, ok := strings.CutPrefix(msg, "unknown field "); ok {
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return errors.New(unknownField(strings.Trim(field, `"`)))
 	}
-	return errors.New(msg)
-}
-
-// jsonKind describes the JSON values that decode to a Go value of the kind.
-func jsonKind(kind reflect.Kind) string {
-	switch kind {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "an object"
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		wrong.Field = strings.TrimPrefix(wrong.Field, "Task.")
 	}
+	return jsonerror.Explain("task", err)
 }

@@ -86,7 +86,7 @@ not json
 		2: `set.jsonl:4: id: "one" is also the id of the task at`,
 		3: "set.jsonl:5: instruction: must be a string, got number",
 		4: "set.jsonl:6: field verfy: no such field of a task; did you mean verify?",
-		5: "set.jsonl:7: invalid character",
+		5: "set.jsonl:7: task: invalid character",
 		6: "set.jsonl:8: instruction: must not be empty",
 	} {
 		_, err := s.Task(i)
@@ -99,7 +99,7 @@ not json
 func TestKindsOfFieldsInLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`["a"]`:                   "set.jsonl:1: must be a JSON object, got array",
+		`["a"]`:                   "set.jsonl:1: task: must be an object, got array",
 		`{"setup":"x"}`:           "setup: must be a list, got string",
 		`{"sandbox":[]}`:          "sandbox: must be an object, got array",
 		`{"require_sandbox":1}`:   "require_sandbox: must be true or false, got number",

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonerror"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -162,5 +163,5 @@ func requestLimits() jsonlimit.Limits {
 
 func decode(data []byte, into any) error {
 	err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(data), requestLimits())).Decode(into)
-	return fault.Wrap(fault.Invalid, err, "request body")
+	return jsonerror.Explain("request body", err)
 }

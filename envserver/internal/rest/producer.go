@@ -1,16 +1,14 @@
 package rest
 
 import (
-	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/produce"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -112,14 +110,8 @@ func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
 // producerChange reads a change and refuses invalid bounds.
 func producerChange(args map[string]any) (rollout.ProducerChange, error) {
 	var c rollout.ProducerChange
-	text, err := json.Marshal(args)
-	if err != nil {
-		return c, fault.Wrap(fault.Invalid, err, "change")
-	}
-	dec := json.NewDecoder(strings.NewReader(string(text)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c); err != nil {
-		return c, fault.New(fault.Invalid, "must have paused, stop, concurrency, max_batches_offpolicy or total_steps: %s", strings.TrimPrefix(err.Error(), "json: "))
+	if err := arguments.Decode("a change", args, &c); err != nil {
+		return c, err
 	}
 	return c, c.Apply(rollout.ProducerBounds{Concurrency: 1}).Validate()
 }

@@ -8,13 +8,13 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonerror"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
@@ -110,32 +110,10 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	defer release()
 	limited := jsonlimit.NewReader(bytes.NewReader(body), jsonlimit.Limits{Bytes: 1 << 20, Elements: 1 << 16, Depth: maxDepth})
 	if err := json.NewDecoder(limited).Decode(v); err != nil {
-		s.refuse(w, wrongType(err))
+		s.refuse(w, jsonerror.Explain("body", err))
 		return false
 	}
 	return true
-}
-
-// wrongType returns which member of a body is wrong.
-func wrongType(err error) error {
-	var t *json.UnmarshalTypeError
-	if errors.As(err, &t) && t.Field != "" {
-		return fault.Field(t.Field, "must be %s, got %s", typeName(t.Type), t.Value)
-	}
-	return fault.Field("body", "must be a JSON object: %v", err)
-}
-
-func typeName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.String:
-		return "a string"
-	default:
-		return "a list of strings"
-	}
 }
 
 func asField(err error, f **fault.Error) bool { return errors.As(err, f) && (*f).Field != "" }
