@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -31,7 +32,8 @@ func buildAs(t *testing.T, version string) string {
 	return name
 }
 
-// makeCurrent makes a build the current version, on which new workflows begin. It retries until Temporal has registered the build.
+// makeCurrent makes a build the current version, on which new workflows begin. It retries until Temporal has registered the build, and waits until
+// all task queues have the new version.
 func makeCurrent(t *testing.T, c client.Client, build string) {
 	t.Helper()
 	var err error
@@ -39,6 +41,12 @@ func makeCurrent(t *testing.T, c client.Client, build string) {
 		_, err = c.WorkerDeploymentClient().GetHandle(deployment).SetCurrentVersion(t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
 		return err == nil
 	}, 5*time.Minute, 100*time.Millisecond, "build %s: %v", build, err)
+	require.Eventually(t, func() bool {
+		about, err := c.WorkflowService().DescribeWorkerDeployment(t.Context(), &workflowservice.DescribeWorkerDeploymentRequest{
+			Namespace: client.DefaultNamespace, DeploymentName: deployment,
+		})
+		return err == nil && about.GetWorkerDeploymentInfo().GetRoutingConfigUpdateState() == enumspb.ROUTING_CONFIG_UPDATE_STATE_COMPLETED
+	}, 5*time.Minute, 100*time.Millisecond, "build %s is not current in all task queues", build)
 }
 
 // buildOf returns the build that runs the workflow of a rollout.
