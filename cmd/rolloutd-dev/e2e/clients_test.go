@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,12 @@ func (c bearer) rest(t *testing.T, target string, body any) (status int, out str
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return resp.StatusCode, string(raw)
+}
+
+// await repeats a request without a body until ok accepts the answer.
+func (c bearer) await(t *testing.T, target string, ok func(status int, out string) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return ok(c.rest(t, target, nil)) }, 5*time.Minute, 100*time.Millisecond, target)
 }
 
 // mcp calls a tool over MCP and returns the server's whole answer.
@@ -93,7 +100,10 @@ func TestClientsOfOneServer(t *testing.T) {
 	status, out = alice.rest(t, "POST /groups", group)
 	require.Equal(t, http.StatusAccepted, status, out)
 
-	for _, id := range []string{"alice-d", "alice-r", rollout.MemberID("alice-g", 0, 0)} {
+	member := rollout.MemberID("alice-g", 0, 0)
+	alice.await(t, "GET /rollouts/"+member, func(status int, _ string) bool { return status == http.StatusOK })
+	alice.await(t, "GET /rollouts", func(_ int, out string) bool { return strings.Contains(out, "alice-d") })
+	for _, id := range []string{"alice-d", "alice-r", member} {
 		bob.requireNoAccess(t, id)
 	}
 	for _, at := range []string{"GET /groups/alice-g", "GET /groups/alice-g/trajectory", "POST /groups/alice-g/abort"} {
@@ -120,11 +130,7 @@ func TestClientsOfOneServer(t *testing.T) {
 	status, out = operator.rest(t, "POST /groups/alice-g/abort", nil)
 	require.Equal(t, http.StatusOK, status, out)
 	require.Contains(t, operator.mcp(t, "finalize_rollout", args{"rollout_id": "alice-r"}), "aborted")
-	waitsFor := func() bool {
-		_, out := operator.rest(t, "GET /groups/alice-g", nil)
-		return decode[rollout.GroupState](t, out).Done()
-	}
-	require.Eventually(t, waitsFor, patienceS*1e9, 1e8)
+	operator.await(t, "GET /groups/alice-g", func(_ int, out string) bool { return decode[rollout.GroupState](t, out).Done() })
 }
 
 // requireNoAccess checks that the client can neither read nor change another client's rollout. Starting a rollout with the same id fails

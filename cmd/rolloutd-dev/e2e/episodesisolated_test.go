@@ -66,7 +66,8 @@ func TestEpisodesAreIsolated(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 		attack(t, bob)
 	}
-	still := alice.bash(t, "t", "still", "cat secret.txt; pgrep -f '^sh -c while test' | wc -l; grep -c @alice /proc/net/unix")
+	// The loop's child has the same command line until it becomes sleep, so pgrep returns only the oldest process.
+	still := alice.bash(t, "t", "still", "cat secret.txt; pgrep -of '^sh -c while test' | wc -l; grep -c @alice /proc/net/unix")
 	require.Equal(t, treasure+"\n1\n1", still.Output, still.Error)
 	require.Equal(t, treasure, alice.try(t, "t", "pty-2", "terminal_stateful", args{"command": "echo $X"}).Output)
 	for _, c := range []bearer{alice, bob} {
@@ -99,7 +100,8 @@ func requireNothingInside(t *testing.T, bob bearer) {
 // requireNothingOutside requests alice's files over the routes with her ids, and files of the host over symbolic links.
 func requireNothingOutside(t *testing.T, alice, bob bearer) {
 	t.Helper()
-	theirs := alice.rollouts(t)
+	var theirs []string
+	require.Eventually(t, func() bool { theirs = alice.rollouts(t); return len(theirs) > 0 }, 5*time.Minute, 50*time.Millisecond, "alice's rollout is listed")
 	require.Len(t, theirs, 1)
 	for _, id := range append(theirs, theirs[0]+".1", "../"+theirs[0]) {
 		for _, route := range []string{"read", "list", "archive"} {

@@ -20,7 +20,7 @@ func TestRolloutsOverREST(t *testing.T) {
 	srv := startDev(t, devOptions{})
 	odd := `it's an "odd" task\?`
 	result := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": odd, "group_id": "g1", "verify": []string{"true"}})
-	runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
+	other := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
 
 	ended := start(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "ended", "setup": []string{"sleep 600"}})
 	waitFor(t, srv.url, ended, "is at its setup", func(s state) bool { return s.Phase == rollout.PhaseSetup })
@@ -30,6 +30,7 @@ func TestRolloutsOverREST(t *testing.T) {
 	for query, want := range map[string][]string{
 		"task_id=" + url.QueryEscape(odd):         {result.ID},
 		"outcome=completed":                       {result.ID},
+		"outcome=setup_failed":                    {other.ID},
 		"group_id=g1":                             {result.ID},
 		"group_id=g2":                             nil,
 		"outcome=infra_failed":                    {ended},
