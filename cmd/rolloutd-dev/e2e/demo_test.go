@@ -16,7 +16,10 @@ import (
 // interrupted. It then exits with status 0 and leaves no process running.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	srv := startDev(t, devOptions{flags: []string{"--demo", filepath.Join("..", "..", "..", "examples", "binary_search.yaml")}})
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", "internal", "scripted", "demo.yaml"))
+	require.NoError(t, err)
+	model, _, release := heldModel(t, string(script)) // the agent runs until the test has seen its processes
+	srv := startDev(t, devOptions{modelURL: model, flags: []string{"--demo", filepath.Join("..", "..", "..", "examples", "binary_search.yaml")}})
 	said := func() string {
 		text, err := os.ReadFile(srv.log)
 		require.NoError(t, err)
@@ -26,10 +29,12 @@ func TestDemo(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Contains(said(), text) }, 5*time.Minute, 50*time.Millisecond, "%s", text)
 	}
 	awaitSaid("running the agent")
-	workflows := srv.workflows(t)
+	var workflows []string
+	require.Eventually(t, func() bool { workflows = srv.workflows(t); return len(workflows) > 0 }, 5*time.Minute, 50*time.Millisecond, "no workflow is listed")
 	require.Len(t, workflows, 1)
 	id := strings.TrimPrefix(workflows[0], rollout.WorkflowID(""))
 	require.NotEmpty(t, processesNaming(t, id), "the search for what is left is blind")
+	release()
 	awaitSaid("run another")
 	for _, want := range []string{"OpenEnv server", "Temporal UI", "Metrics", "running the agent", "grading in a fresh sandbox", "reward    1", "outcome   completed", "binary_search.py"} {
 		require.Contains(t, said(), want)

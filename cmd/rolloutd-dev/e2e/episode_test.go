@@ -95,7 +95,7 @@ func TestEpisodeKilled(t *testing.T) {
 		srv = srv.restart(t)
 		require.Equal(t, first, p.mustBash(t, fmt.Sprint("step-", i), command))
 	}
-	const slow = "echo begin >> log; sleep 3; echo end >> log; cat log"
+	const slow = "echo begin >> log; until test -e go; do sleep 0.1; done; echo end >> log; cat log"
 	lost := make(chan error, 1)
 	go func() {
 		_, err := p.bash("slow", slow)
@@ -110,6 +110,7 @@ func TestEpisodeKilled(t *testing.T) {
 	srv.kill()
 	require.Error(t, <-lost)
 	srv = srv.restart(t)
+	p.mustBash(t, "go", "touch go")
 	require.Equal(t, "0\n1\nbegin\nend", p.mustBash(t, "slow", slow))
 
 	graded, err := p.post("/step", args{"action": args{"tool_name": "submit"}})
