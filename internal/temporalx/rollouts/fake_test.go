@@ -42,6 +42,8 @@ type temporal struct {
 	workflows map[string]*workflow
 	options   []client.StartWorkflowOptions
 	aborts    []rollout.Abort
+	updates   map[string]bool // ids of updates; a known one does not reach its workflow
+	scores    []rollout.Score // that reached a workflow
 	queryErr  error
 	down      error
 	polls     int
@@ -60,9 +62,23 @@ func (f *temporal) GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions
 	panic("not used")
 }
 
-func (f *temporal) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	return nil, serviceerror.NewNotFound("no update in the fake")
+func (f *temporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	if _, err := f.find(o.WorkflowID); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.updates[o.UpdateID] {
+		f.scores = append(f.scores, o.Args[0].(rollout.Score))
+	}
+	f.updates[o.UpdateID] = true
+	return accepted{}, nil
 }
+
+// accepted is the handle of an update that its workflow has accepted.
+type accepted struct{ client.WorkflowUpdateHandle }
+
+func (accepted) Get(context.Context, any) error { return nil }
 
 func (f *temporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.listed = append(f.listed, r)
@@ -247,7 +263,7 @@ func newClient(t *testing.T) (*rollouts.Client, *temporal, *store.Store) {
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
-	f := &temporal{workflows: map[string]*workflow{}}
+	f := &temporal{workflows: map[string]*workflow{}, updates: map[string]bool{}}
 	return rollouts.New(f, rollout.TaskQueue, st, converter.GetDefaultDataConverter(), &f.hosts), f, st
 }
 

@@ -2,7 +2,7 @@ package rollouts
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 
 	"go.temporal.io/sdk/client"
 
@@ -14,7 +14,12 @@ import (
 // Score grades a rollout whose verifier is external. The error is a fault.Conflict when the rollout awaits no score, and a fault.Invalid when
 // its verifier does not allow this score. The same score again is no error.
 func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
-	update := "score-" + strconv.FormatFloat(s.Score, 'g', -1, 64) // the id of a repeated request is the same
+	state, err := c.State(ctx, id)
+	if err != nil {
+		return err
+	}
+	// A repeated request has the same id, and another attempt has another: Temporal answers a known id without asking the workflow.
+	update := fmt.Sprintf("score-%d-%g", state.Attempt, s.Score)
 	handle, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: rollout.WorkflowID(id), UpdateID: update, UpdateName: rollout.UpdateScore, Args: []any{s},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -35,8 +40,7 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	if earlier.Get(ctx, nil) == nil {
 		return nil // the request was made before, and its answer was lost
 	}
-	state, err := c.State(ctx, id) // Temporal returns the same error for a closed workflow and for none
-	if err != nil {
+	if state, err = c.State(ctx, id); err != nil { // the workflow may have closed meanwhile
 		return err
 	}
 	return fault.New(fault.Conflict, "the rollout does not wait for a score: it is in phase %s", state.Phase)
