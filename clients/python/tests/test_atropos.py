@@ -116,6 +116,26 @@ def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
     assert (sent.body["agent"], sent.body["base_url"], sent.body["model"]) == ("react", "http://model/v1", "m")
 
 
+def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server) -> None:
+    class Slow(Env):
+        """The first attempt of r0 is lost while its hook runs, and the second awaits a score when the hook returns."""
+
+        lost = False
+
+        async def verify_and_score_trajectory(self, item: Any, final_response: str, *, trajectory_id: str, **more: Any) -> tuple[float, dict[str, Any]]:
+            if trajectory_id == "r0" and not self.lost:
+                self.lost = True
+                server.on("GET /rollouts/r0", Answer(200, {"rollout_id": "r0", "phase": "awaiting_score", "attempt": 2}))
+                return 0.0, {"attempt": 1}
+            return 1.0, {}
+
+    group(server, ("completed", "a"), ("completed", "b"))
+    got = collect(make(server, Slow, ensure_scores_are_not_same=False))
+    assert got is not None
+    assert (got["scores"], got["overrides"][0]) == ([1.0, 1.0], {"rollout_id": "r0"})
+    assert len(server.requests("POST /rollouts/r0/score")) == 1
+
+
 def test_a_score_may_be_any_real_number(server: Server) -> None:
     """As numpy.float32, Fraction is a Real that is no float."""
 

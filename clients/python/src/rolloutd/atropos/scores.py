@@ -58,15 +58,19 @@ class Scores:
                 raise state
             key = (state.rollout_id, state.attempt)
             if state.phase == "awaiting_score" and key not in self._given:
-                self._given[key] = asyncio.create_task(self._score(state.rollout_id))
+                self._given[key] = asyncio.create_task(self._score(*key))
 
-    async def _score(self, rollout_id: str) -> None:
+    async def _score(self, rollout_id: str, attempt: int) -> None:
         try:
             score, metadata = await self._env.score(self._work.item, rollout_id, self._work.workspace)
         except Exception as err:  # an exception of a hook affects only its own group
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)
             await self._env.client.groups.abort(self._group_id, why[:500])
+            return
+        now = (await self._env.client.rollouts.get(rollout_id)).attempt
+        if now != attempt:  # its sandbox was lost during the hook
+            log.warning("rollout %s: the score of attempt %d does not count for attempt %d", rollout_id, attempt, now)
             return
         if metadata:
             self._work.metadata[rollout_id] = metadata
