@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -20,7 +21,7 @@ func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout
 }
 
 // StoreProducer writes the final state of a producer. A retry writes the same again.
-func (a *Activities) StoreProducer(ctx context.Context, p rollout.ProducerState) error {
+func (a *Activities) StoreProducer(ctx context.Context, p producer.State) error {
 	return a.o.Store.PutJSON(ctx, store.ProducerKey(p.ID), p)
 }
 

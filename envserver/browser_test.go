@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -133,13 +134,13 @@ func TestPageInABrowser(t *testing.T) {
 func producing(t *testing.T) (*rig, *fakeProducers) {
 	t.Helper()
 	f := newFakeProducers()
-	f.states["math"] = rollout.ProducerState{
-		ID: "math", Name: "algebra", Sink: "trainer", Phase: rollout.ProducerRunning, Waiting: "the trainer has enough batches", Step: 7,
-		Bounds: rollout.ProducerBounds{Concurrency: 32, MaxBatchesOffpolicy: 3, TotalSteps: 500}, Cursor: rollout.Cursor{Number: 41},
-		Counts:    rollout.ProducerCounts{Started: 40, Delivered: 30, Failed: 1, Filtered: map[string]int{"too_long": 2}, Marked: 4, Replaced: 5},
-		Running:   []rollout.RunningGroup{{ID: "math-40", Cursor: rollout.Cursor{Number: 40}, Left: 3, StartedAt: time.Unix(1_700_000_000, 0)}},
-		Outbox:    []rollout.Finished{{GroupID: "math-39", Rollouts: 8}},
-		Evaluated: []rollout.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}}, StartedAt: time.Unix(1_700_000_000, 0),
+	f.states["math"] = producer.State{
+		ID: "math", Name: "algebra", Sink: "trainer", Phase: producer.Running, Waiting: "the trainer has enough batches", Step: 7,
+		Bounds: producer.Bounds{Concurrency: 32, MaxBatchesOffpolicy: 3, TotalSteps: 500}, Cursor: producer.Cursor{Number: 41},
+		Counts:    producer.Counts{Started: 40, Delivered: 30, Failed: 1, Filtered: map[string]int{"too_long": 2}, Marked: 4, Replaced: 5},
+		Running:   []producer.RunningGroup{{ID: "math-40", Cursor: producer.Cursor{Number: 40}, Left: 3, StartedAt: time.Unix(1_700_000_000, 0)}},
+		Outbox:    []producer.Finished{{GroupID: "math-39", Rollouts: 8}},
+		Evaluated: []producer.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}}, StartedAt: time.Unix(1_700_000_000, 0),
 	}
 	failing := rollout.Delivery{Sink: "trainer", GroupID: "math-39", State: rollout.DeliveryPending, Tries: 2, Reason: "connection <refused>"}
 	return start(t, withWeb, func(o *envserver.Options) {
@@ -178,7 +179,7 @@ func TestPageOfProducers(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	require.Equal(t, []rollout.ProducerChange{{Paused: new(true)}, {Paused: new(false)}}, f.changes)
+	require.Equal(t, []producer.Change{{Paused: new(true)}, {Paused: new(false)}}, f.changes)
 }
 
 // The page follows a running rollout to its end without a reload, and can abort it.

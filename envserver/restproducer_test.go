@@ -14,20 +14,21 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // fakeProducers is an in-memory engine of producers. They run until they are aborted.
 type fakeProducers struct {
 	mu      sync.Mutex
-	states  map[string]rollout.ProducerState
-	specs   []rollout.ProducerSpec
+	states  map[string]producer.State
+	specs   []producer.Spec
 	sets    [][]rollout.Spec
-	changes []rollout.ProducerChange
+	changes []producer.Change
 }
 
 func newFakeProducers() *fakeProducers {
-	return &fakeProducers{states: map[string]rollout.ProducerState{}}
+	return &fakeProducers{states: map[string]producer.State{}}
 }
 
 func (f *fakeProducers) StoreTasks(_ context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
@@ -44,25 +45,25 @@ func (f *fakeProducers) StoreTasks(_ context.Context, tasks iter.Seq2[rollout.Sp
 	return rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: len(all)}, nil
 }
 
-func (f *fakeProducers) StartProducer(_ context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
+func (f *fakeProducers) StartProducer(_ context.Context, p producer.Spec) (producer.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s, ok := f.states[p.ID]; ok {
 		return s, nil
 	}
 	if err := p.Validate(); err != nil {
-		return rollout.ProducerState{}, err
+		return producer.State{}, err
 	}
 	f.specs = append(f.specs, p)
-	s := rollout.ProducerState{
-		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: rollout.ProducerRunning, Bounds: p.Bounds,
-		Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{}, Evaluated: []rollout.Evaluation{},
+	s := producer.State{
+		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: producer.Running, Bounds: p.Bounds,
+		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
 	}
 	f.states[p.ID] = s
 	return s, nil
 }
 
-func (f *fakeProducers) Producer(_ context.Context, id string) (rollout.ProducerState, error) {
+func (f *fakeProducers) Producer(_ context.Context, id string) (producer.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, ok := f.states[id]
@@ -77,10 +78,10 @@ func (f *fakeProducers) ProducerOwner(ctx context.Context, id string) (string, e
 	return s.Owner, err
 }
 
-func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (rollout.ProducerPage, error) {
+func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (producer.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}}
+	page := producer.Page{Producers: []producer.State{}}
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
 			page.Producers = append(page.Producers, s)
@@ -89,13 +90,13 @@ func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (rollout.
 	return page, nil
 }
 
-func (f *fakeProducers) ChangeProducer(ctx context.Context, id string, c rollout.ProducerChange) (bool, error) {
+func (f *fakeProducers) ChangeProducer(ctx context.Context, id string, c producer.Change) (bool, error) {
 	s, err := f.Producer(ctx, id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changes = append(f.changes, c)
 	if err == nil && c.Paused != nil {
-		s.Phase = map[bool]rollout.ProducerPhase{true: rollout.ProducerPaused, false: rollout.ProducerRunning}[*c.Paused]
+		s.Phase = map[bool]producer.Phase{true: producer.Paused, false: producer.Running}[*c.Paused]
 		f.states[id] = s
 	}
 	return err == nil && !s.Done(), err
@@ -108,7 +109,7 @@ func (f *fakeProducers) AbortProducer(ctx context.Context, id, _ string) (bool, 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.Phase, s.Outcome = rollout.ProducerDone, rollout.ProducerAborted
+	s.Phase, s.Outcome = producer.Done, producer.Aborted
 	f.states[id] = s
 	return true, nil
 }
@@ -138,9 +139,9 @@ func TestProducersOverREST(t *testing.T) {
 	p := f.specs[0]
 	seed, lag := uint64(7), 2
 	require.Equal(t, &seed, p.Shuffle)
-	require.Equal(t, rollout.ProducerBounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
+	require.Equal(t, producer.Bounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
 	require.Zero(t, p.Epochs, "without bound where the steps are bounded")
-	require.Equal(t, rollout.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true, OneVersion: true}, p.Filter)
+	require.Equal(t, producer.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true, OneVersion: true}, p.Filter)
 	require.Equal(t, "sealed(sk-1)", p.SealedKey)
 	require.Len(t, f.sets[0], 2)
 	one := f.sets[0][0]

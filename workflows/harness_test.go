@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/workflows"
@@ -109,7 +110,7 @@ func (w *testEnv) steps() map[string]any {
 			return answer(w, "CollectArtifacts", &w.collect)(ctx, in)
 		},
 		"StoreGroup":    func(context.Context, rollout.GroupState) error { return nil },
-		"StoreProducer": func(context.Context, rollout.ProducerState) error { return nil },
+		"StoreProducer": func(context.Context, producer.State) error { return nil },
 		"LoadTask":      func(context.Context, rollout.TaskRef) (rollout.Spec, error) { return groupOf(1).Member, nil },
 		"ComposeResult": func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 			w.note(func() { w.composed = append(w.composed, in) })

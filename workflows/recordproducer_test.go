@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -32,16 +33,16 @@ import (
 func TestRecordProducers(t *testing.T) {
 	c, key := recorder(t)
 	for name, sc := range map[string]producerScenario{
-		"producer_completed": {change: func(p *rollout.ProducerSpec) {
-			p.Eval = &rollout.EvalSpec{Tasks: p.Tasks, Every: 10, GroupSize: 1}
+		"producer_completed": {change: func(p *producer.Spec) {
+			p.Eval = &producer.EvalSpec{Tasks: p.Tasks, Every: 10, GroupSize: 1}
 			p.Filter.EqualScores = true
 		}},
-		"producer_paused": {happens: pauseAndResume, change: func(p *rollout.ProducerSpec) { p.Epochs = 3 }},
+		"producer_paused": {happens: pauseAndResume, change: func(p *producer.Spec) { p.Epochs = 3 }},
 		"producer_aborted": {arrange: (*recording).hangSetup, happens: func(t *testing.T, s *producerRecording) {
 			<-s.reached
 			require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}))
 		}},
-		"producer_continued": {continues: true, change: func(p *rollout.ProducerSpec) { p.Epochs = 4 }},
+		"producer_continued": {continues: true, change: func(p *producer.Spec) { p.Epochs = 4 }},
 	} {
 		t.Run(name, func(t *testing.T) { recordProducer(t, c, key, name, sc) })
 	}
@@ -49,7 +50,7 @@ func TestRecordProducers(t *testing.T) {
 
 // producerScenario is one course of a producer: change and arrange prepare it, and happens runs during it.
 type producerScenario struct {
-	change    func(*rollout.ProducerSpec)
+	change    func(*producer.Spec)
 	arrange   func(*recording)
 	happens   func(*testing.T, *producerRecording)
 	continues bool
@@ -64,7 +65,7 @@ type producerRecording struct {
 
 func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc producerScenario) {
 	s := &producerRecording{
-		recording: &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, 100)}, id: rollout.ProducerWorkflowID(name),
+		recording: &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, 100)}, id: producer.WorkflowID(name),
 		delivered: make(chan string, 100),
 	}
 	s.w.succeed(time.Now)
@@ -77,9 +78,9 @@ func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc
 	require.NoError(t, err)
 	defer st.Close()
 
-	p := rollout.ProducerSpec{
+	p := producer.Spec{
 		ID: name, Owner: "alice", Name: "set", Tasks: rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: 3}, GroupSize: 2,
-		MaxReplacements: 2, Sink: "s", Epochs: 1, Bounds: rollout.ProducerBounds{Concurrency: 2, MaxBatchesOffpolicy: 4},
+		MaxReplacements: 2, Sink: "s", Epochs: 1, Bounds: producer.Bounds{Concurrency: 2, MaxBatchesOffpolicy: 4},
 	}
 	if sc.change != nil {
 		sc.change(&p)
@@ -90,7 +91,7 @@ func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc
 	if sc.happens != nil {
 		sc.happens(t, s)
 	}
-	var end rollout.ProducerState
+	var end producer.State
 	require.NoError(t, c.GetWorkflow(t.Context(), s.id, firstRun).Get(t.Context(), &end))
 	t.Logf("%s: %s after %d runs, %+v", name, end.Outcome, end.Runs, end.Counts)
 	require.Equal(t, sc.continues, end.Runs > 1)
@@ -162,11 +163,11 @@ func (s *producerRecording) deliveries(t *testing.T) {
 func pauseAndResume(t *testing.T, s *producerRecording) {
 	<-s.delivered
 	yes, no, four := true, false, 4
-	require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", rollout.SignalChange, rollout.ProducerChange{Paused: &yes}))
+	require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", producer.SignalChange, producer.Change{Paused: &yes}))
 	require.Eventually(t, func() bool {
-		var state rollout.ProducerState
+		var state producer.State
 		value, err := s.client.QueryWorkflow(t.Context(), s.id, "", rollout.QueryState)
-		return err == nil && value.Get(&state) == nil && state.Phase == rollout.ProducerPaused && len(state.Running)+len(state.Outbox) == 0
+		return err == nil && value.Get(&state) == nil && state.Phase == producer.Paused && len(state.Running)+len(state.Outbox) == 0
 	}, 2*time.Minute, 100*time.Millisecond)
-	require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", rollout.SignalChange, rollout.ProducerChange{Paused: &no, Concurrency: &four}))
+	require.NoError(t, s.client.SignalWorkflow(t.Context(), s.id, "", producer.SignalChange, producer.Change{Paused: &no, Concurrency: &four}))
 }

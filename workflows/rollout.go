@@ -19,13 +19,13 @@ import (
 // retryPause, multiplied by the attempt's number, is the pause before the next attempt.
 const retryPause = 2 * time.Second
 
-// Register registers the workflows of rollouts and groups.
+// Register registers all workflows.
 func Register(w worker.WorkflowRegistry) {
-	pinned, upgraded := workflow.VersioningBehaviorPinned, workflow.VersioningBehaviorAutoUpgrade
+	pinned := workflow.VersioningBehaviorPinned
 	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName, VersioningBehavior: pinned})
-	w.RegisterWorkflowWithOptions(producer.Workflow, workflow.RegisterOptions{Name: rollout.ProducerWorkflowName, VersioningBehavior: upgraded})
 	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName, VersioningBehavior: pinned})
 	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName, VersioningBehavior: pinned})
+	producer.Register(w)
 	RegisterPool(w)
 }
 

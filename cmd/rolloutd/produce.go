@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -196,12 +197,12 @@ func showProducer(s std, p client.Producer, asJSON bool) error {
 			return err
 		}
 	} else {
-		cli.ProducerTable(s.out, p.ProducerState)
+		cli.ProducerTable(s.out, p.State)
 	}
 	switch p.Outcome {
-	case rollout.ProducerAborted:
+	case producer.Aborted:
 		return exitError(cli.ExitCode(rollout.Aborted))
-	case rollout.ProducerFailed:
+	case producer.Failed:
 		return exitError(cli.ExitError)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/producer"
 )
 
 // producerPoll is the interval between two requests for a producer's state.
@@ -32,7 +32,7 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 		case err != nil && !fault.Is(err, fault.Unavailable):
 			return p, err
 		case err == nil:
-			if line := producerLine(p.ProducerState); line != last {
+			if line := producerLine(p.State); line != last {
 				last = line
 				fmt.Fprintln(progress, line)
 			}
@@ -48,14 +48,14 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 }
 
 // producerLine summarizes a producer in one line.
-func producerLine(s rollout.ProducerState) string {
+func producerLine(s producer.State) string {
 	c := s.Counts
 	return fmt.Sprintf("  %-8s step %d   groups: %d started, %d running, %d delivered, %d not   rollouts in flight: %d",
 		s.Phase, s.Step, c.Started, len(s.Running), c.Delivered, notDelivered(c), s.InFlight())
 }
 
 // notDelivered counts groups that have ended and are not delivered.
-func notDelivered(c rollout.ProducerCounts) int64 {
+func notDelivered(c producer.Counts) int64 {
 	n := c.Skipped + c.Refused + c.Failed + c.Aborted
 	for _, filtered := range c.Filtered {
 		n += int64(filtered)
@@ -64,7 +64,7 @@ func notDelivered(c rollout.ProducerCounts) int64 {
 }
 
 // ProducerTable writes a producer as a small table for people.
-func ProducerTable(w io.Writer, s rollout.ProducerState) {
+func ProducerTable(w io.Writer, s producer.State) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -91,7 +91,7 @@ func ProducerTable(w io.Writer, s rollout.ProducerState) {
 }
 
 // reasons counts groups that were not delivered, by reason.
-func reasons(c rollout.ProducerCounts) string {
+func reasons(c producer.Counts) string {
 	text := fmt.Sprintf("%d skipped, %d refused, %d failed, %d aborted", c.Skipped, c.Refused, c.Failed, c.Aborted)
 	for _, why := range slices.Sorted(maps.Keys(c.Filtered)) {
 		text += fmt.Sprintf(", %d %s", c.Filtered[why], why)
@@ -100,7 +100,7 @@ func reasons(c rollout.ProducerCounts) string {
 }
 
 // Producers writes a list of producers.
-func Producers(w io.Writer, all []rollout.ProducerState) {
+func Producers(w io.Writer, all []producer.State) {
 	for _, s := range all {
 		fmt.Fprintf(w, "%-36s %-10s %-10s %-20s %s\n", s.ID, s.Phase, s.Outcome, s.Name, s.StartedAt.Local().Format(time.DateTime))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -96,9 +97,9 @@ type sinkProducers struct {
 	sinks map[string]config.Sink
 }
 
-func (p sinkProducers) StartProducer(ctx context.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
+func (p sinkProducers) StartProducer(ctx context.Context, spec producer.Spec) (producer.State, error) {
 	if err := checkSink(p.sinks, spec.Sink); err != nil {
-		return rollout.ProducerState{}, err
+		return producer.State{}, err
 	}
 	return p.producers.StartProducer(ctx, spec)
 }

@@ -15,11 +15,11 @@ type DeliverySpec struct {
 	Sink    string `json:"sink"`
 	// MaxTokens refuses groups with a training sequence of this many tokens or more; 0: none is refused.
 	MaxTokens int `json:"max_tokens,omitempty"`
-	// MaxVersionLag refuses groups as GroupFilter.MaxVersionLag does; nil: none is refused.
+	// MaxVersionLag refuses groups as producer.GroupFilter.MaxVersionLag does; nil: none is refused.
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 	// MarkStale delivers groups beyond MaxVersionLag with their lag, for sinks that have a trainer's step.
 	MarkStale bool `json:"mark_stale,omitempty"`
-	// OneVersion refuses groups as GroupFilter.OneVersion does.
+	// OneVersion refuses groups as producer.GroupFilter.OneVersion does.
 	OneVersion bool `json:"one_version,omitempty"`
 }
 

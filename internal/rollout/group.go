@@ -10,7 +10,7 @@ import (
 // Bounds of a group.
 const (
 	MaxGroupSize    = 128
-	maxReplacements = 1024
+	MaxReplacements = 1024
 	// maxGroupText bounds the text of all members' tasks, in bytes: each is in the workflow's history, which Temporal bounds to 50 MiB.
 	maxGroupText = 32 << 20
 	// maxGroupID leaves room in a rollout's id for what MemberID appends.
@@ -41,8 +41,8 @@ func (g GroupSpec) Validate() error {
 		return fault.Field("group_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxGroupID, g.ID)
 	case g.Size < 1 || g.Size > MaxGroupSize:
 		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
-	case g.MaxReplacements < 0 || g.MaxReplacements > maxReplacements:
-		return fault.Field("max_replacements", "must be 0 to %d, got %d", maxReplacements, g.MaxReplacements)
+	case g.MaxReplacements < 0 || g.MaxReplacements > MaxReplacements:
+		return fault.Field("max_replacements", "must be 0 to %d, got %d", MaxReplacements, g.MaxReplacements)
 	case g.Deadline < 0:
 		return fault.Field("deadline_s", "must not be negative, got %g", g.Deadline.Seconds())
 	}
@@ -152,6 +152,9 @@ const GroupWorkflowName = "GroupWorkflow"
 
 // GroupWorkflowID is the workflow id of a group.
 func GroupWorkflowID(groupID string) string { return "group-" + groupID }
+
+// SignalReport is the name of the signal GroupReport.
+const SignalReport = "report"
 
 // GroupReport is the signal of a group to its producer that rollouts have ended.
 type GroupReport struct {

@@ -48,3 +48,16 @@ func TestGroupsTextIsBounded(t *testing.T) {
 	g.Size++
 	require.ErrorContains(t, g.Validate(), "instruction: instruction, setup and verifier of 17 members and 16 replacements must be at most 33554432 bytes together, got 34")
 }
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	one := 1.0
+	g := rollout.GroupState{ID: "g", Size: 3, Members: []rollout.Member{{Outcome: rollout.Completed, Reward: &one}, {}, {}}}
+	require.Equal(t, rollout.GroupReport{GroupID: "g", Left: 2}, g.Report())
+	g.Outcome = rollout.GroupPartial
+	require.Equal(t, rollout.GroupReport{GroupID: "g", Outcome: rollout.GroupPartial, Rewards: []float64{1}}, g.Report())
+	lost := rollout.GroupState{ID: "g", Size: 1, Outcome: rollout.GroupFailed, Members: []rollout.Member{{Outcome: rollout.InfraFailed}}}
+	require.True(t, lost.Report().Lost)
+	lost.Members[0].Outcome = rollout.SetupFailed
+	require.False(t, lost.Report().Lost)
+}

@@ -35,7 +35,7 @@ func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, 
 // GroupKey returns the key of a finished group's rollout.GroupState.
 func GroupKey(groupID string) string { return path.Join("groups", groupID, "state.json") }
 
-// ProducerKey returns the key of a finished producer's rollout.ProducerState.
+// ProducerKey returns the key of a finished producer's producer.State.
 func ProducerKey(producerID string) string { return path.Join("producers", producerID, "state.json") }
 
 // AttemptKey returns the key of an attempt's blob.

@@ -10,18 +10,19 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // runUntilContinuedAsNew runs a producer until it continues as new because its history is long, and returns the spec of the next run.
-func runUntilContinuedAsNew(t *testing.T, w *testEnv, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
+func runUntilContinuedAsNew(t *testing.T, w *testEnv, p producer.Spec, after time.Duration) producer.Spec {
 	t.Helper()
 	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
-	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
+	w.env.ExecuteWorkflow(producer.WorkflowName, p)
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(w.env.GetWorkflowError(), &next), "%v", w.env.GetWorkflowError())
 	require.Empty(t, w.stored)
-	var handed rollout.ProducerSpec
+	var handed producer.Spec
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &handed))
 	return handed
 }
@@ -78,17 +79,17 @@ func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 	second := newTestEnv(t)
 	s := second.run(t, handed)
 	require.Len(t, second.delivered, 3)
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, producer.Completed, s.Outcome)
 
 	third := newTestEnv(t)
 	third.delivery = first.delivery
-	handed.From.Phase, handed.From.Error = rollout.ProducerAborting, "enough"
-	handed.From.Running = []rollout.RunningGroup{{ID: "p-9", Left: 1}}
+	handed.From.Phase, handed.From.Error = producer.Aborting, "enough"
+	handed.From.Running = []producer.RunningGroup{{ID: "p-9", Left: 1}}
 	third.looked = func([]string) []rollout.GroupReport {
 		return []rollout.GroupReport{{GroupID: "p-9", Outcome: rollout.GroupAborted}}
 	}
 	third.env.OnSignalExternalWorkflow("default-test-namespace", rollout.GroupWorkflowID("p-9"), "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}).Return(errors.New("not found")).Once()
 	s = third.run(t, handed)
-	require.Equal(t, rollout.ProducerAborted, s.Outcome)
+	require.Equal(t, producer.Aborted, s.Outcome)
 	require.Len(t, s.Outbox, 3, "what is not delivered is listed")
 }

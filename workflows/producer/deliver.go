@@ -10,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
@@ -37,8 +38,8 @@ const (
 )
 
 // deliver starts the deliveries of the oldest groups of the outbox.
-func (p *producer) deliver() {
-	if p.continuing || p.state.Phase == rollout.ProducerAborting {
+func (p *run) deliver() {
+	if p.continuing || p.state.Phase == producer.Aborting {
 		return
 	}
 	for _, f := range p.state.Outbox {
@@ -53,7 +54,7 @@ func (p *producer) deliver() {
 }
 
 // deliverOne delivers a group, however long the sink is unavailable. If this run ends first, the next one delivers it under the same key.
-func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
+func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
@@ -73,7 +74,7 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 		p.changed = true // it is still in the outbox
 		return
 	}
-	p.state.Outbox = slices.DeleteFunc(p.state.Outbox, func(o rollout.Finished) bool { return o.GroupID == f.GroupID })
+	p.state.Outbox = slices.DeleteFunc(p.state.Outbox, func(o producer.Finished) bool { return o.GroupID == f.GroupID })
 	p.count(d, err)
 	p.since++
 	p.asked = p.asked || p.spec.Eval != nil || p.totalSteps() > 0
@@ -86,18 +87,18 @@ func undeliverable(err error) bool {
 	return kind == fault.NotFound || kind == fault.Invalid
 }
 
-func (p *producer) count(d rollout.Delivery, err error) {
+func (p *run) count(d rollout.Delivery, err error) {
 	c := &p.state.Counts
 	switch {
 	case err != nil:
 		c.Refused++
 		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
 	case d.TooLong:
-		p.filtered(rollout.FilteredTooLong)
+		p.filtered(producer.FilteredTooLong)
 	case d.Stale && d.State == rollout.DeliverySkipped:
-		p.filtered(rollout.FilteredStale)
+		p.filtered(producer.FilteredStale)
 	case d.Mixed:
-		p.filtered(rollout.FilteredMixed)
+		p.filtered(producer.FilteredMixed)
 	case d.State == rollout.DeliverySkipped:
 		c.Skipped++
 	case d.State == rollout.DeliveryRefused:
@@ -113,10 +114,10 @@ func (p *producer) count(d rollout.Delivery, err error) {
 }
 
 // watchSink requests the sink's status while it could let a group start. The pause grows while the status does not change.
-func (p *producer) watchSink(ctx workflow.Context) {
+func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
 	for {
-		if err := workflow.Await(ctx, func() bool { return p.asked && p.state.Phase != rollout.ProducerPaused }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return p.asked && p.state.Phase != producer.Paused }); err != nil {
 			return
 		}
 		p.asked = false
@@ -144,7 +145,7 @@ func (p *producer) watchSink(ctx workflow.Context) {
 	}
 }
 
-func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
+func (p *run) ask(ctx workflow.Context) (delivery.Status, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: statusTimeout,
 		WaitForCancellation: true, Summary: p.spec.Sink,
@@ -156,7 +157,7 @@ func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
 }
 
 // closeSink tells the sink that no more groups follow from this producer. It only logs an error, because everything is delivered.
-func (p *producer) closeSink() {
+func (p *run) closeSink() {
 	ctx := workflow.WithActivityOptions(p.ctx, workflow.ActivityOptions{
 		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
@@ -167,7 +168,7 @@ func (p *producer) closeSink() {
 }
 
 // step updates the training step: the trainer's own, or the number that follows from the delivered rollouts.
-func (p *producer) step() {
+func (p *run) step() {
 	step := p.status.Step
 	if p.status.BatchSize == 0 && step == 0 {
 		step = int(p.state.Counts.Rollouts / int64(p.batch()))
@@ -176,7 +177,7 @@ func (p *producer) step() {
 }
 
 // lookForLost looks up groups that have not reported for lookAfter: their last report may be lost, or an operator has terminated them.
-func (p *producer) lookForLost(ctx workflow.Context) {
+func (p *run) lookForLost(ctx workflow.Context) {
 	for {
 		_, err := workflow.AwaitWithTimeout(ctx, lookEvery, func() bool { return p.anyStale() })
 		if err != nil {
@@ -209,12 +210,12 @@ func (p *producer) lookForLost(ctx workflow.Context) {
 }
 
 // anyStale reports whether a group must be looked up.
-func (p *producer) anyStale() bool {
-	return slices.ContainsFunc(p.state.Running, func(g rollout.RunningGroup) bool { return g.ReportedAt.IsZero() })
+func (p *run) anyStale() bool {
+	return slices.ContainsFunc(p.state.Running, func(g producer.RunningGroup) bool { return g.ReportedAt.IsZero() })
 }
 
 // unreportedGroups returns the running groups without a recent report; those that must be looked up come first.
-func (p *producer) unreportedGroups() []string {
+func (p *run) unreportedGroups() []string {
 	now := workflow.Now(p.ctx)
 	var ids []string
 	for i := range p.state.Running {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -29,7 +30,7 @@ func TestEvaluations(t *testing.T) {
 			}
 			p := spec(5, 4, 16)
 			p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, 10, 2
-			p.Eval = &rollout.EvalSpec{Tasks: set(3), Every: 5, GroupSize: 2, Instead: instead}
+			p.Eval = &producer.EvalSpec{Tasks: set(3), Every: 5, GroupSize: 2, Instead: instead}
 			s := w.run(t, p)
 			var steps []int
 			for _, e := range s.Evaluated {

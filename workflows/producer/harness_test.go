@@ -22,6 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/workflows"
@@ -43,7 +44,7 @@ type testEnv struct {
 	delivered []string
 	heartbeat time.Duration // heartbeat timeout of deliveries
 	loaded    []rollout.TaskRef
-	stored    []rollout.ProducerState
+	stored    []producer.State
 	groups    []string // in the order of their start
 	rollouts  []string
 	ended     map[string]rollout.GroupState
@@ -56,7 +57,7 @@ func newTestEnv(t *testing.T) *testEnv {
 	w := &testEnv{env: suite.NewTestWorkflowEnvironment(), rand: rand.New(rand.NewPCG(1, 2)), ended: map[string]rollout.GroupState{}}
 	w.env.SetTestTimeout(10 * time.Minute) // bounds in real time; the machine may be busy
 	w.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
-	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: rollout.ProducerWorkflowID("p"), TaskQueue: rollout.TaskQueue})
+	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: producer.WorkflowID("p"), TaskQueue: rollout.TaskQueue})
 	workflows.Register(registry{w.env, w})
 	acts := activities.New(activities.Options{})
 	acts.RegisterLocal(w.env)
@@ -129,7 +130,7 @@ func (w *testEnv) mock() {
 		}
 		return w.looked(in.GroupIDs), nil
 	})
-	w.env.OnActivity("StoreProducer", mock.Anything, mock.Anything).Return(func(_ context.Context, p rollout.ProducerState) error {
+	w.env.OnActivity("StoreProducer", mock.Anything, mock.Anything).Return(func(_ context.Context, p producer.State) error {
 		w.stored = append(w.stored, p)
 		return nil
 	})
@@ -177,19 +178,19 @@ func set(n int) rollout.SetRef {
 	return rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: n}
 }
 
-func spec(tasks, groupSize, concurrency int) rollout.ProducerSpec {
-	return rollout.ProducerSpec{
+func spec(tasks, groupSize, concurrency int) producer.Spec {
+	return producer.Spec{
 		ID: "p", Owner: "alice", Name: "set", Tasks: set(tasks), GroupSize: groupSize, MaxReplacements: groupSize, Sink: "s", Epochs: 1,
-		Bounds: rollout.ProducerBounds{Concurrency: concurrency},
+		Bounds: producer.Bounds{Concurrency: concurrency},
 	}
 }
 
-func (w *testEnv) run(t *testing.T, p rollout.ProducerSpec) rollout.ProducerState {
+func (w *testEnv) run(t *testing.T, p producer.Spec) producer.State {
 	t.Helper()
-	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
+	w.env.ExecuteWorkflow(producer.WorkflowName, p)
 	require.True(t, w.env.IsWorkflowCompleted())
 	require.NoError(t, w.env.GetWorkflowError())
-	var s rollout.ProducerState
+	var s producer.State
 	require.NoError(t, w.env.GetWorkflowResult(&s))
 	require.Len(t, w.stored, 1)
 	require.Equal(t, s, w.stored[0])
@@ -197,11 +198,11 @@ func (w *testEnv) run(t *testing.T, p rollout.ProducerSpec) rollout.ProducerStat
 	return s
 }
 
-func (w *testEnv) query(t *testing.T) rollout.ProducerState {
+func (w *testEnv) query(t *testing.T) producer.State {
 	t.Helper()
 	value, err := w.env.QueryWorkflow(rollout.QueryState)
 	require.NoError(t, err)
-	var s rollout.ProducerState
+	var s producer.State
 	require.NoError(t, value.Get(&s))
 	return s
 }

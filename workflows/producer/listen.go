@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -14,7 +15,7 @@ const maxReason = 2000
 
 // listen receives signals until the workflow ends. Operators send signals by hand: a change that does not decode is ignored, an abort that
 // does not decode is an abort.
-func (p *producer) listen(ctx workflow.Context) {
+func (p *run) listen(ctx workflow.Context) {
 	cancelled := ctx.Done()
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		cancelled.Receive(ctx, nil)
@@ -29,9 +30,9 @@ func (p *producer) listen(ctx workflow.Context) {
 		}
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
-		changes := workflow.GetSignalChannel(ctx, rollout.SignalChange)
+		changes := workflow.GetSignalChannel(ctx, producer.SignalChange)
 		for {
-			var c rollout.ProducerChange
+			var c producer.Change
 			changes.Receive(ctx, &c)
 			p.change(c)
 		}
@@ -47,7 +48,7 @@ func (p *producer) listen(ctx workflow.Context) {
 }
 
 // change applies an operator's change. Invalid bounds are ignored, because the edge has refused them.
-func (p *producer) change(c rollout.ProducerChange) {
+func (p *run) change(c producer.Change) {
 	if p.finishing {
 		return
 	}
@@ -55,37 +56,37 @@ func (p *producer) change(c rollout.ProducerChange) {
 		p.state.Bounds = b
 	}
 	switch {
-	case p.state.Phase == rollout.ProducerAborting:
+	case p.state.Phase == producer.Aborting:
 	case c.Stop:
-		p.enter(rollout.ProducerDraining)
-	case c.Paused == nil || p.state.Phase == rollout.ProducerDraining:
+		p.enter(producer.Draining)
+	case c.Paused == nil || p.state.Phase == producer.Draining:
 	case *c.Paused:
-		p.enter(rollout.ProducerPaused)
+		p.enter(producer.Paused)
 	default:
-		p.enter(rollout.ProducerRunning)
+		p.enter(producer.Running)
 	}
 	p.changed = true
 }
 
-func (p *producer) enter(phase rollout.ProducerPhase) {
+func (p *run) enter(phase producer.Phase) {
 	p.state.Phase = phase
 	p.upsert(p.keys.Phase.ValueSet(string(phase)))
 }
 
 // end aborts the running groups. The first reason is kept.
-func (p *producer) end(reason string) {
-	if p.finishing || p.state.Phase == rollout.ProducerAborting {
+func (p *run) end(reason string) {
+	if p.finishing || p.state.Phase == producer.Aborting {
 		return
 	}
 	if reason == "" {
 		reason = "aborted"
 	}
 	p.state.Error, p.changed = reason, true
-	p.enter(rollout.ProducerAborting)
+	p.enter(producer.Aborting)
 	p.abortAll(reason)
 }
 
-func (p *producer) abortAll(reason string) {
+func (p *run) abortAll(reason string) {
 	p.abort = reason
 	for i := range p.state.Running {
 		id := p.state.Running[i].ID
@@ -94,7 +95,7 @@ func (p *producer) abortAll(reason string) {
 }
 
 // abortGroup aborts one group. If it has ended meanwhile, its report or the next lookup shows that.
-func (p *producer) abortGroup(ctx workflow.Context, id string) {
+func (p *run) abortGroup(ctx workflow.Context, id string) {
 	err := workflow.SignalExternalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: p.abort}).Get(ctx, nil)
 	if err != nil {
 		p.log.Warn("group not aborted", "group", id, "error", err)
@@ -103,7 +104,7 @@ func (p *producer) abortGroup(ctx workflow.Context, id string) {
 }
 
 // report handles a report of a group. A group that has ended is put into the outbox or counted as not delivered.
-func (p *producer) report(r rollout.GroupReport) {
+func (p *run) report(r rollout.GroupReport) {
 	i := p.state.Find(r.GroupID)
 	if i < 0 {
 		return // it was reported before
@@ -121,7 +122,7 @@ func (p *producer) report(r rollout.GroupReport) {
 }
 
 // stale makes the next lookup include a group.
-func (p *producer) stale(id string) {
+func (p *run) stale(id string) {
 	if i := p.state.Find(id); i >= 0 {
 		p.state.Running[i].ReportedAt = time.Time{}
 		p.changed = true
@@ -132,7 +133,7 @@ func (p *producer) stale(id string) {
 const maxTries = 3
 
 // settle filters a group that has ended, or repeats its task.
-func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
+func (p *run) settle(g producer.RunningGroup, r rollout.GroupReport) {
 	counts := &p.state.Counts
 	switch {
 	case g.Eval:
@@ -141,7 +142,7 @@ func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
 		counts.Aborted++
 	case r.Lost && g.Cursor.Try+1 < maxTries && p.abort == "":
 		counts.Again++
-		p.state.Again = append(p.state.Again, rollout.Cursor{Number: g.Cursor.Number, Try: g.Cursor.Try + 1})
+		p.state.Again = append(p.state.Again, producer.Cursor{Number: g.Cursor.Number, Try: g.Cursor.Try + 1})
 	case len(r.Rewards) == 0:
 		counts.Failed++
 		p.log.Warn("group without a reward", "group", g.ID, "error", r.Error)
@@ -151,22 +152,22 @@ func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
 }
 
 // filter puts a group into the outbox, or counts the reason why it is not delivered.
-func (p *producer) filter(g rollout.RunningGroup, rewards []float64) {
+func (p *run) filter(g producer.RunningGroup, rewards []float64) {
 	why := ""
 	switch f := p.spec.Filter; {
 	case len(rewards) < f.MinRollouts:
-		why = rollout.FilteredTooFew
+		why = producer.FilteredTooFew
 	case f.EqualScores && len(rewards) > 1 && equal(rewards):
-		why = rollout.FilteredEqualScores
+		why = producer.FilteredEqualScores
 	}
 	if why != "" {
 		p.filtered(why)
 		return
 	}
-	p.state.Outbox = append(p.state.Outbox, rollout.Finished{GroupID: g.ID, Rollouts: len(rewards)})
+	p.state.Outbox = append(p.state.Outbox, producer.Finished{GroupID: g.ID, Rollouts: len(rewards)})
 }
 
-func (p *producer) filtered(why string) {
+func (p *run) filtered(why string) {
 	if p.state.Counts.Filtered == nil {
 		p.state.Counts.Filtered = map[string]int{}
 	}

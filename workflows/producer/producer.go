@@ -2,7 +2,7 @@
 // finished ones.
 //
 // Groups are abandoned children: they outlive a run of the producer, which continues as new when its history is long, and report to it by
-// signals. A group whose report was lost is looked up. All state that must survive is in rollout.ProducerState.
+// signals. A group whose report was lost is looked up. All state that must survive is in producer.State.
 package producer
 
 import (
@@ -11,33 +11,40 @@ import (
 
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
+// Register registers the workflow of producers. A running one continues on a newer version of the workers.
+func Register(w worker.WorkflowRegistry) {
+	w.RegisterWorkflowWithOptions(Workflow, workflow.RegisterOptions{Name: producer.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
+}
+
 // Workflow runs a producer to its end and returns its last state. It fails only if the specification is Invalid or the state could not be
 // stored.
-func Workflow(ctx workflow.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
+func Workflow(ctx workflow.Context, spec producer.Spec) (producer.State, error) {
 	p, err := begin(ctx, spec)
 	if err != nil {
-		return rollout.ProducerState{}, failure.ToTemporal(err)
+		return producer.State{}, failure.ToTemporal(err)
 	}
 	return p.run(ctx)
 }
 
-// producer is one run of the workflow.
-type producer struct {
-	spec  rollout.ProducerSpec
+// run is one run of the workflow.
+type run struct {
+	spec  producer.Spec
 	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
 	log   log.Logger
 	keys  searchattr.Keys
 	acts  *activities.Activities // nil: only to name the methods
-	state rollout.ProducerState
+	state producer.State
 
 	order      []int // of the tasks in the epoch
 	epoch      int   // of order; -1: none yet
@@ -59,25 +66,25 @@ type producer struct {
 	sinkError string
 }
 
-func begin(ctx workflow.Context, spec rollout.ProducerSpec) (*producer, error) {
+func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
 	work, _ := workflow.NewDisconnectedContext(ctx)
-	p := &producer{
+	p := &run{
 		spec: spec, ctx: work, log: log.With(workflow.GetLogger(ctx), "producer", spec.ID), keys: searchattr.Typed(),
 		epoch: -1, delivered: map[string]bool{}, asked: true, tasks: workflow.NewWaitGroup(work),
 	}
 	p.io, p.stopIO = workflow.WithCancel(work)
 	p.state = initial(spec, workflow.Now(ctx))
-	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.ProducerState, error) { return p.state, nil },
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (producer.State, error) { return p.state, nil },
 		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"})
 	if err != nil {
 		return nil, err
 	}
 	p.label()
 	p.listen(ctx)
-	if p.state.Phase == rollout.ProducerAborting { // the previous run may not have reached all groups
+	if p.state.Phase == producer.Aborting { // the previous run may not have reached all groups
 		p.abortAll(p.state.Error)
 	}
 	p.spawn(p.watchSink)
@@ -86,21 +93,21 @@ func begin(ctx workflow.Context, spec rollout.ProducerSpec) (*producer, error) {
 }
 
 // initial is a new state for the first run, or the state of the previous run.
-func initial(spec rollout.ProducerSpec, now time.Time) rollout.ProducerState {
+func initial(spec producer.Spec, now time.Time) producer.State {
 	if spec.From != nil {
 		s := *spec.From
 		s.Runs++
 		return s
 	}
-	return rollout.ProducerState{
-		ID: spec.ID, Owner: spec.Owner, Name: spec.Name, Sink: spec.Sink, GroupSize: spec.GroupSize, Phase: rollout.ProducerRunning,
-		Bounds: spec.Bounds, Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{},
-		Evaluated: []rollout.Evaluation{}, StartedAt: now, Runs: 1,
+	return producer.State{
+		ID: spec.ID, Owner: spec.Owner, Name: spec.Name, Sink: spec.Sink, GroupSize: spec.GroupSize, Phase: producer.Running,
+		Bounds: spec.Bounds, Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{},
+		Evaluated: []producer.Evaluation{}, StartedAt: now, Runs: 1,
 	}
 }
 
 // spawn runs f as a coroutine with p.io, which ends when that is cancelled.
-func (p *producer) spawn(f func(workflow.Context)) {
+func (p *run) spawn(f func(workflow.Context)) {
 	p.tasks.Add(1)
 	workflow.Go(p.io, func(ctx workflow.Context) {
 		defer p.tasks.Done()
@@ -109,7 +116,7 @@ func (p *producer) spawn(f func(workflow.Context)) {
 }
 
 // run starts work after each change, until the producer has ended or its history is long.
-func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
+func (p *run) run(ctx workflow.Context) (producer.State, error) {
 	for {
 		p.changed = false
 		p.advance()
@@ -127,7 +134,7 @@ func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
 }
 
 // continueAsNew continues as new with the same state. It first ends running deliveries, because two at once could deliver a group twice.
-func (p *producer) continueAsNew(ctx workflow.Context) error {
+func (p *run) continueAsNew(ctx workflow.Context) error {
 	p.continuing = true
 	p.stopIO()
 	p.tasks.Wait(p.ctx)
@@ -136,36 +143,36 @@ func (p *producer) continueAsNew(ctx workflow.Context) error {
 	}
 	next := p.spec
 	next.From = &p.state
-	return workflow.NewContinueAsNewError(ctx, rollout.ProducerWorkflowName, next)
+	return workflow.NewContinueAsNewError(ctx, producer.WorkflowName, next)
 }
 
 // ended reports whether nothing is left to do, and the outcome.
-func (p *producer) ended() (rollout.ProducerOutcome, bool) {
+func (p *run) ended() (producer.Outcome, bool) {
 	if len(p.state.Running) > 0 || p.starting > 0 {
 		return "", false
 	}
 	switch {
-	case p.state.Phase == rollout.ProducerAborting:
-		return rollout.ProducerAborted, true // the state lists the groups that are not delivered
+	case p.state.Phase == producer.Aborting:
+		return producer.Aborted, true // the state lists the groups that are not delivered
 	case len(p.state.Outbox) > 0:
 		return "", false
-	case p.state.Phase == rollout.ProducerDraining:
-		return rollout.ProducerStopped, true
+	case p.state.Phase == producer.Draining:
+		return producer.Stopped, true
 	case p.state.Evaluation != nil, !p.exhausted():
 		return "", false
 	}
-	return rollout.ProducerCompleted, true
+	return producer.Completed, true
 }
 
 // finish closes the sink and stores the last state, because Temporal deletes the workflow after its retention.
-func (p *producer) finish(outcome rollout.ProducerOutcome) (rollout.ProducerState, error) {
+func (p *run) finish(outcome producer.Outcome) (producer.State, error) {
 	p.finishing = true
 	p.stopIO()
 	p.tasks.Wait(p.ctx)
 	p.closeSink()
 	now := workflow.Now(p.ctx)
-	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = rollout.ProducerDone, outcome, &now, ""
-	p.upsert(p.keys.Phase.ValueSet(string(rollout.ProducerDone)), p.keys.Outcome.ValueSet(string(outcome)))
+	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = producer.Done, outcome, &now, ""
+	p.upsert(p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
 	p.describe()
 	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: storeTimeout, Summary: string(outcome),
@@ -180,7 +187,7 @@ const (
 )
 
 // label sets the search attributes that do not change.
-func (p *producer) label() {
+func (p *run) label() {
 	updates := []temporal.SearchAttributeUpdate{p.keys.Phase.ValueSet(string(p.state.Phase))}
 	if p.spec.Name != "" {
 		updates = append(updates, p.keys.Task.ValueSet(searchattr.Keyword(p.spec.Name)))
@@ -188,14 +195,14 @@ func (p *producer) label() {
 	p.upsert(updates...)
 }
 
-func (p *producer) upsert(updates ...temporal.SearchAttributeUpdate) {
+func (p *run) upsert(updates ...temporal.SearchAttributeUpdate) {
 	if err := workflow.UpsertTypedSearchAttributes(p.ctx, updates...); err != nil {
 		p.log.Warn("search attributes not set", "error", err)
 	}
 }
 
 // describe sets the summary on Temporal's page of the workflow.
-func (p *producer) describe() {
+func (p *run) describe() {
 	s, c := p.state, p.state.Counts
 	workflow.SetCurrentDetails(p.ctx, fmt.Sprintf("%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
 		s.Phase, c.Started, c.Delivered, c.Skipped+c.Refused, len(s.Running), s.InFlight(), s.Step, s.Waiting))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/shuffle"
 )
@@ -17,7 +18,7 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 	seed := uint64(3)
 	p.Epochs, p.Shuffle, p.SealedKey = 2, &seed, "sealed"
 	s := w.run(t, p)
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, producer.Completed, s.Outcome)
 	require.Equal(t, int64(20), s.Counts.Started)
 	require.Equal(t, int64(20), s.Counts.Delivered)
 	require.Equal(t, int64(80), s.Counts.Rollouts)
@@ -38,7 +39,7 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 func TestInvalidProducer(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
-	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, rollout.ProducerSpec{ID: "p"})
+	w.env.ExecuteWorkflow(producer.WorkflowName, producer.Spec{ID: "p"})
 	require.ErrorContains(t, w.env.GetWorkflowError(), "group_size")
 }
 
@@ -97,10 +98,10 @@ func TestFilters(t *testing.T) {
 	}
 	p := spec(9, 3, 100)
 	lag := 2
-	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag, OneVersion: true}
+	p.Filter = producer.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag, OneVersion: true}
 	s := w.run(t, p)
 	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1, "mixed_versions": 1}, s.Counts.Filtered)
-	require.Equal(t, rollout.ProducerCounts{
+	require.Equal(t, producer.Counts{
 		Started: 9, Delivered: 1, Marked: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
 	}, s.Counts)
 	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
@@ -130,24 +131,24 @@ func TestPauseResumeStopAndBounds(t *testing.T) {
 	w := newTestEnv(t)
 	w.end = func(string) (rollout.Summary, time.Duration) { return done(float64(w.rand.IntN(2))), time.Minute }
 	yes, no, ten := true, false, 10
-	var paused, resumed rollout.ProducerState
+	var paused, resumed producer.State
 	at := func(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
-	at(90*time.Second, func() { w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Paused: &yes}) })
+	at(90*time.Second, func() { w.env.SignalWorkflow(producer.SignalChange, producer.Change{Paused: &yes}) })
 	at(10*time.Minute, func() { paused = w.query(t) })
 	at(11*time.Minute, func() {
-		w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Paused: &no, Concurrency: &ten})
+		w.env.SignalWorkflow(producer.SignalChange, producer.Change{Paused: &no, Concurrency: &ten})
 	})
 	at(11*time.Minute+30*time.Second, func() { resumed = w.query(t) })
-	at(20*time.Minute, func() { w.env.SignalWorkflow(rollout.SignalChange, "not a change") })
-	at(20*time.Minute, func() { w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Stop: true}) })
+	at(20*time.Minute, func() { w.env.SignalWorkflow(producer.SignalChange, "not a change") })
+	at(20*time.Minute, func() { w.env.SignalWorkflow(producer.SignalChange, producer.Change{Stop: true}) })
 	p := spec(3, 2, 2)
 	p.Epochs = 0
 	s := w.run(t, p)
-	require.Equal(t, rollout.ProducerPaused, paused.Phase)
+	require.Equal(t, producer.Paused, paused.Phase)
 	require.Empty(t, paused.Running, "what ran has ended")
 	require.Equal(t, int64(2), paused.Counts.Delivered, "and was delivered")
 	require.Equal(t, 10, resumed.InFlight())
-	require.Equal(t, rollout.ProducerStopped, s.Outcome)
+	require.Equal(t, producer.Stopped, s.Outcome)
 	require.Equal(t, s.Counts.Started, s.Counts.Delivered, "nothing that ran is thrown away")
 }
 
@@ -161,7 +162,7 @@ func TestProducerIsAborted(t *testing.T) {
 		w.end = func(string) (rollout.Summary, time.Duration) { return done(1), 24 * time.Hour }
 		w.env.RegisterDelayedCallback(func() { end(w) }, time.Hour)
 		s := w.run(t, spec(10, 2, 6))
-		require.Equal(t, rollout.ProducerAborted, s.Outcome)
+		require.Equal(t, producer.Aborted, s.Outcome)
 		require.Equal(t, name, s.Error)
 		require.Equal(t, int64(3), s.Counts.Aborted)
 		require.Equal(t, rollout.GroupAborted, w.ended["p-2"].Outcome)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -81,7 +82,7 @@ func TestTotalSteps(t *testing.T) {
 		p := spec(5, 4, 8)
 		p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, 6, 2
 		s := w.run(t, p)
-		require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+		require.Equal(t, producer.Completed, s.Outcome)
 		require.Equal(t, int64(12), s.Counts.Delivered, "as many as six batches need")
 	}
 }
@@ -101,7 +102,7 @@ func TestTotalStepsWithFilteredGroups(t *testing.T) {
 	s := w.run(t, p)
 	require.Equal(t, int64(12), s.Counts.Rollouts)
 	require.Equal(t, 3, s.Step)
-	require.Equal(t, 1, s.Counts.Filtered[rollout.FilteredEqualScores])
+	require.Equal(t, 1, s.Counts.Filtered[producer.FilteredEqualScores])
 }
 
 // A trainer that has not started or is unavailable for hours delays starts. Nothing is lost.
@@ -126,7 +127,7 @@ func TestTrainerIsAway(t *testing.T) {
 		}
 		return deliver(d)
 	}
-	var first, second rollout.ProducerState
+	var first, second producer.State
 	w.env.RegisterDelayedCallback(func() { first = w.query(t) }, 59*time.Minute)
 	w.env.RegisterDelayedCallback(func() { second = w.query(t) }, 119*time.Minute)
 	s := w.run(t, spec(6, 2, 4))
@@ -189,7 +190,7 @@ func TestSinkIsClosed(t *testing.T) {
 	w := newTestEnv(t)
 	s := w.run(t, spec(3, 2, 4))
 	require.Equal(t, 1, w.closed)
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, producer.Completed, s.Outcome)
 
 	w = newTestEnv(t)
 	w.closing = func() error {
@@ -198,7 +199,7 @@ func TestSinkIsClosed(t *testing.T) {
 	}
 	s = w.run(t, spec(3, 2, 4))
 	require.Greater(t, w.closed, 1)
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, producer.Completed, s.Outcome)
 	require.Equal(t, int64(3), s.Counts.Delivered)
 	require.Empty(t, s.Error, "an abort after the outcome is decided changes nothing")
 }

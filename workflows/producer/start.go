@@ -10,13 +10,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/shuffle"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // advance starts deliveries, evaluation groups and training groups, within the bounds.
-func (p *producer) advance() {
+func (p *run) advance() {
 	p.deliver()
 	p.evaluate()
 	for p.mayStart() {
@@ -25,16 +26,16 @@ func (p *producer) advance() {
 }
 
 // mayStart reports whether a training group may start, and records in the state why not.
-func (p *producer) mayStart() bool {
+func (p *run) mayStart() bool {
 	p.state.Waiting = p.blockedBy()
 	return p.state.Waiting == ""
 }
 
 // blockedBy is why no training group may start; "" if one may.
-func (p *producer) blockedBy() string {
+func (p *run) blockedBy() string {
 	s := &p.state
 	switch {
-	case s.Phase != rollout.ProducerRunning:
+	case s.Phase != producer.Running:
 		return string(s.Phase)
 	case p.atTheEnd():
 		return "all tasks have started"
@@ -45,7 +46,7 @@ func (p *producer) blockedBy() string {
 		return "the groups in flight are enough for all steps"
 	case p.spec.Eval != nil && p.spec.Eval.Instead && s.Evaluation != nil:
 		return "an evaluation runs"
-	case s.InFlight() >= s.Bounds.Concurrency || len(s.Running) >= rollout.MaxProducerGroups:
+	case s.InFlight() >= s.Bounds.Concurrency || len(s.Running) >= producer.MaxGroups:
 		return fmt.Sprintf("%d rollouts are in flight, at most %d may be", s.InFlight(), s.Bounds.Concurrency)
 	}
 	return p.noRoom()
@@ -59,7 +60,7 @@ func waitingText(why string) string {
 }
 
 // noRoom is why the sink takes no further group; "" if it does. Running and undelivered groups count as used room.
-func (p *producer) noRoom() string {
+func (p *run) noRoom() string {
 	ahead := p.training() + len(p.state.Outbox)
 	why := ""
 	switch room, bounded := p.offpolicyRoom(); {
@@ -80,7 +81,7 @@ func (p *producer) noRoom() string {
 }
 
 // offpolicyRoom is how many groups may run or wait at the producer within the off-policy depth; false: no limit.
-func (p *producer) offpolicyRoom() (int, bool) {
+func (p *run) offpolicyRoom() (int, bool) {
 	b := p.state.Bounds.MaxBatchesOffpolicy
 	if b == 0 {
 		return 0, false
@@ -97,7 +98,7 @@ func (p *producer) offpolicyRoom() (int, bool) {
 }
 
 // batch is the number of rollouts of a training step.
-func (p *producer) batch() int {
+func (p *run) batch() int {
 	switch {
 	case p.status.BatchSize > 0:
 		return p.status.BatchSize
@@ -108,7 +109,7 @@ func (p *producer) batch() int {
 }
 
 // training counts the running training groups.
-func (p *producer) training() int {
+func (p *run) training() int {
 	n := 0
 	for i := range p.state.Running {
 		if !p.state.Running[i].Eval {
@@ -119,12 +120,12 @@ func (p *producer) training() int {
 }
 
 // atTheEnd reports whether each task of each epoch has started.
-func (p *producer) atTheEnd() bool {
+func (p *run) atTheEnd() bool {
 	return len(p.state.Again) == 0 && p.spec.Epochs > 0 && p.state.Cursor.Number >= int64(p.spec.Epochs)*int64(p.spec.Tasks.Len)
 }
 
 // totalSteps is the number of steps after which the trainer ends; 0: unknown or unlimited.
-func (p *producer) totalSteps() int {
+func (p *run) totalSteps() int {
 	if p.state.Bounds.TotalSteps > 0 {
 		return p.state.Bounds.TotalSteps
 	}
@@ -132,13 +133,13 @@ func (p *producer) totalSteps() int {
 }
 
 // enoughSteps reports whether the delivered and running groups suffice for all steps.
-func (p *producer) enoughSteps() bool {
+func (p *run) enoughSteps() bool {
 	total := p.totalSteps()
 	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
 }
 
 // covered counts the rollouts that the trainer has used, has queued, or will get from the given number of running groups.
-func (p *producer) covered(groups int) int64 {
+func (p *run) covered(groups int) int64 {
 	coming := int64(groups) * int64(p.spec.GroupSize)
 	if p.status.BatchSize == 0 {
 		return p.state.Counts.Rollouts + coming
@@ -147,7 +148,7 @@ func (p *producer) covered(groups int) int64 {
 }
 
 // exhausted reports whether no further training group will start. The caller has checked that none is running.
-func (p *producer) exhausted() bool {
+func (p *run) exhausted() bool {
 	if p.atTheEnd() {
 		return true
 	}
@@ -161,7 +162,7 @@ func (p *producer) exhausted() bool {
 }
 
 // next is the place of the next group: a task to repeat, or the next one in the order.
-func (p *producer) next() rollout.Cursor {
+func (p *run) next() producer.Cursor {
 	if len(p.state.Again) > 0 {
 		c := p.state.Again[0]
 		p.state.Again = slices.Delete(p.state.Again, 0, 1)
@@ -174,7 +175,7 @@ func (p *producer) next() rollout.Cursor {
 }
 
 // taskAt is the task at a place of the sequence.
-func (p *producer) taskAt(c rollout.Cursor) rollout.TaskRef {
+func (p *run) taskAt(c producer.Cursor) rollout.TaskRef {
 	n := int64(p.spec.Tasks.Len)
 	if epoch := int(c.Number / n); epoch != p.epoch {
 		p.epoch, p.order = epoch, shuffle.Order(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
@@ -183,21 +184,21 @@ func (p *producer) taskAt(c rollout.Cursor) rollout.TaskRef {
 }
 
 // start starts a training group.
-func (p *producer) start(c rollout.Cursor) {
+func (p *run) start(c producer.Cursor) {
 	ref := p.taskAt(c)
 	g := rollout.GroupSpec{
-		ID: rollout.ProducedGroupID(p.spec.ID, c), Size: p.spec.GroupSize, MaxReplacements: p.spec.MaxReplacements, Deadline: p.spec.GroupDeadline, From: &ref,
+		ID: producer.GroupID(p.spec.ID, c), Size: p.spec.GroupSize, MaxReplacements: p.spec.MaxReplacements, Deadline: p.spec.GroupDeadline, From: &ref,
 	}
 	g.Member.Model.SealedKey = p.spec.SealedKey
-	p.startGroup(g, rollout.RunningGroup{Cursor: c})
+	p.startGroup(g, producer.RunningGroup{Cursor: c})
 }
 
 // startGroup starts a child that outlives this run and reports to the producer by its id.
-func (p *producer) startGroup(g rollout.GroupSpec, r rollout.RunningGroup) {
+func (p *run) startGroup(g rollout.GroupSpec, r producer.RunningGroup) {
 	now := workflow.Now(p.ctx)
 	r.ID, r.Left, r.StartedAt, r.ReportedAt = g.ID, g.Size, now, now
 	p.state.Running = append(p.state.Running, r)
-	g.Member.Owner, g.ReportTo = p.spec.Owner, rollout.ProducerWorkflowID(p.spec.ID)
+	g.Member.Owner, g.ReportTo = p.spec.Owner, producer.WorkflowID(p.spec.ID)
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: rollout.GroupWorkflowID(g.ID), WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: fmt.Sprintf("%d rollouts for producer %s", g.Size, p.spec.ID),
@@ -211,7 +212,7 @@ func (p *producer) startGroup(g rollout.GroupSpec, r rollout.RunningGroup) {
 }
 
 // confirm waits until a group has started. A running workflow of that id is the group itself, started by an earlier run of the producer.
-func (p *producer) confirm(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
+func (p *run) confirm(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
 	err := child.GetChildWorkflowExecution().Get(ctx, nil)
 	p.starting--
 	p.changed = true

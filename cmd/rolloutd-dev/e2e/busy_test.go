@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
@@ -38,9 +38,9 @@ func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 			a["concurrency"] = places * 3 / 2
 			begun := time.Now()
 			postProducer(t, srv.url, a)
-			var s rollout.ProducerState
+			var s producer.State
 			require.Eventually(t, func() bool {
-				s = decode[rollout.ProducerState](t, get(t, srv.url+"/producers/disk"))
+				s = decode[producer.State](t, get(t, srv.url+"/producers/disk"))
 				return s.Counts.Started == int64(rollouts/size)
 			}, 10*time.Minute, 100*time.Millisecond)
 			lastStart := time.Now()

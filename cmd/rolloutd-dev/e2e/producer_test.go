@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -52,7 +53,7 @@ trainer_api: {listen: %q}
 
 	for _, sink := range []string{"disk", "trainer"} {
 		s := waitProducer(t, srv.url, sink)
-		require.Equal(t, rollout.ProducerCompleted, s.Outcome, s.Error)
+		require.Equal(t, producer.Completed, s.Outcome, s.Error)
 		require.Equal(t, int64(tasks), s.Counts.Delivered, "%+v", s.Counts)
 	}
 	require.ElementsMatch(t, groupIDs("trainer", tasks), trainer.groups)
@@ -146,28 +147,28 @@ func postProducer(t *testing.T, url string, a args) {
 }
 
 // waitProducer waits until the producer has ended.
-func waitProducer(t *testing.T, url, id string) rollout.ProducerState {
+func waitProducer(t *testing.T, url, id string) producer.State {
 	t.Helper()
-	var s rollout.ProducerState
+	var s producer.State
 	require.Eventually(t, func() bool {
-		s = decode[rollout.ProducerState](t, get(t, url+"/producers/"+id))
+		s = decode[producer.State](t, get(t, url+"/producers/"+id))
 		return s.Done()
 	}, 5*time.Minute, 100*time.Millisecond, "producer %s does not end", id)
 	return s
 }
 
 // groupIDs returns the ids of a producer's groups, one for each task.
-func groupIDs(producer string, tasks int) (ids []string) {
+func groupIDs(producerID string, tasks int) (ids []string) {
 	for i := range tasks {
-		ids = append(ids, rollout.ProducedGroupID(producer, rollout.Cursor{Number: int64(i)}))
+		ids = append(ids, producer.GroupID(producerID, producer.Cursor{Number: int64(i)}))
 	}
 	return ids
 }
 
 // rolloutsOf returns a count of one sequence for each rollout of a producer.
-func rolloutsOf(producer string, tasks, groupSize int) map[string]int {
+func rolloutsOf(producerID string, tasks, groupSize int) map[string]int {
 	all := map[string]int{}
-	for _, id := range groupIDs(producer, tasks) {
+	for _, id := range groupIDs(producerID, tasks) {
 		for i := range groupSize {
 			all[rollout.MemberID(id, i, 0)] = 1
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/producer"
 )
 
 // The test runs the lines of README that lead from a task set to a trainer, and changes only the addresses. All roles are killed after the
@@ -40,7 +40,7 @@ func TestReadmeTrains(t *testing.T) {
 	require.Len(t, steps, tasks*epochs)
 	want := map[string]int{}
 	for i := range tasks * epochs {
-		want[rollout.ProducedGroupID("readme", rollout.Cursor{Number: int64(i)})] = i
+		want[producer.GroupID("readme", producer.Cursor{Number: int64(i)})] = i
 	}
 	for i, s := range steps {
 		require.Equal(t, fmt.Sprint(i), s[1])
@@ -49,7 +49,7 @@ func TestReadmeTrains(t *testing.T) {
 		require.NotEqual(t, "0", s[3], "there are tokens to train on")
 	}
 	s := waitProducer(t, srv.url, "readme")
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome, s.Error)
+	require.Equal(t, producer.Completed, s.Outcome, s.Error)
 	require.Equal(t, int64(tasks*epochs), s.Counts.Delivered, "%+v", s.Counts)
 	require.Empty(t, srv.sandboxes(t))
 }

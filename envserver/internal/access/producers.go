@@ -6,6 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/produce"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -15,9 +16,9 @@ type Producers interface {
 	// ProducerOwner is the owner of a producer; fault.NotFound for an unknown id.
 	ProducerOwner(ctx context.Context, id string) (string, error)
 	// Producers lists producers without their groups and counts: those that run first, then by their end, latest first.
-	Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error)
+	Producers(ctx context.Context, f rollout.Filter) (producer.Page, error)
 	// ChangeProducer pauses, resumes, stops or bounds a producer; false when it had ended already.
-	ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error)
+	ChangeProducer(ctx context.Context, id string, change producer.Change) (bool, error)
 	// AbortProducer ends a producer and its groups; false when it had ended already.
 	AbortProducer(ctx context.Context, id, reason string) (bool, error)
 }
@@ -42,12 +43,12 @@ func (o ownedProducers) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.
 	})
 }
 
-func (o ownedProducers) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
+func (o ownedProducers) StartProducer(ctx context.Context, p producer.Spec) (producer.State, error) {
 	caller := CallerOf(ctx)
 	p.Owner = caller.Name
 	state, err := o.all.StartProducer(ctx, p)
 	if err == nil && !caller.may(state.Owner) {
-		return rollout.ProducerState{}, fault.New(fault.Conflict, "producer_id: %q is taken: choose another", p.ID)
+		return producer.State{}, fault.New(fault.Conflict, "producer_id: %q is taken: choose another", p.ID)
 	}
 	return state, err
 }
@@ -69,9 +70,9 @@ func (o ownedProducers) check(ctx context.Context, id string) error {
 	return err
 }
 
-func (o ownedProducers) Producer(ctx context.Context, id string) (rollout.ProducerState, error) {
+func (o ownedProducers) Producer(ctx context.Context, id string) (producer.State, error) {
 	if err := o.check(ctx, id); err != nil {
-		return rollout.ProducerState{}, err
+		return producer.State{}, err
 	}
 	return o.all.Producer(ctx, id)
 }
@@ -83,7 +84,7 @@ func (o ownedProducers) ProducerOwner(ctx context.Context, id string) (string, e
 	return o.all.ProducerOwner(ctx, id)
 }
 
-func (o ownedProducers) ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error) {
+func (o ownedProducers) ChangeProducer(ctx context.Context, id string, change producer.Change) (bool, error) {
 	if err := o.check(ctx, id); err != nil {
 		return false, err
 	}
@@ -98,7 +99,7 @@ func (o ownedProducers) AbortProducer(ctx context.Context, id, reason string) (b
 }
 
 // Producers lists all producers to operators, and to others their own.
-func (o ownedProducers) Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error) {
+func (o ownedProducers) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}

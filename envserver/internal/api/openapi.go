@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
@@ -85,19 +86,28 @@ func (d Document) add(r *openapi31.Reflector, rt Route) error {
 	return nil
 }
 
-// componentName returns a Go type's name in the document: that of the reference server where it has the type.
+// componentNames are the names of Go types in the document that are not made of package and type: those of the reference server where it has
+// the type, and those of producers, whose names in generated clients must not change.
+var componentNames = map[reflect.Type]string{
+	reflect.TypeFor[session.State]():           "State",
+	reflect.TypeFor[issue.Issue]():             "ValidationError",
+	reflect.TypeFor[reply.ValidationProblem](): "HTTPValidationError",
+	reflect.TypeFor[reply.Problem]():           "Error",
+	reflect.TypeFor[tools.Started]():           "RolloutStarted",
+	reflect.TypeFor[producer.State]():          "RolloutProducerState",
+	reflect.TypeFor[producer.Page]():           "RolloutProducerPage",
+	reflect.TypeFor[producer.Bounds]():         "RolloutProducerBounds",
+	reflect.TypeFor[producer.Counts]():         "RolloutProducerCounts",
+	reflect.TypeFor[producer.Cursor]():         "RolloutCursor",
+	reflect.TypeFor[producer.RunningGroup]():   "RolloutRunningGroup",
+	reflect.TypeFor[producer.Finished]():       "RolloutFinished",
+	reflect.TypeFor[producer.Evaluation]():     "RolloutEvaluation",
+}
+
+// componentName returns a Go type's name in the document.
 func componentName(t reflect.Type, fallback string) string {
-	switch t {
-	case reflect.TypeFor[session.State]():
-		return "State"
-	case reflect.TypeFor[issue.Issue]():
-		return "ValidationError"
-	case reflect.TypeFor[reply.ValidationProblem]():
-		return "HTTPValidationError"
-	case reflect.TypeFor[reply.Problem]():
-		return "Error"
-	case reflect.TypeFor[tools.Started]():
-		return "RolloutStarted"
+	if name, ok := componentNames[t]; ok {
+		return name
 	}
 	for _, pkg := range []string{"Envserver", "Reply", "Rest", "Api"} {
 		fallback = strings.TrimPrefix(fallback, pkg)

@@ -9,6 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -17,9 +18,9 @@ type Engine interface {
 	// StoreTasks stores a set of tasks under the digest of its tasks.
 	StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error)
 	// StartProducer starts the producer, or finds the one that has this id already.
-	StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error)
+	StartProducer(ctx context.Context, p producer.Spec) (producer.State, error)
 	// Producer returns the state of a producer; fault.NotFound for an unknown id.
-	Producer(ctx context.Context, id string) (rollout.ProducerState, error)
+	Producer(ctx context.Context, id string) (producer.State, error)
 }
 
 // Starter starts producers. It is safe for concurrent use.
@@ -94,7 +95,7 @@ const (
 
 // Started is the answer to a start.
 type Started struct {
-	rollout.ProducerState
+	producer.State
 	Broken []string `json:"broken,omitempty" description:"tasks that are left out, and why"`
 }
 
@@ -107,7 +108,7 @@ func (m *Starter) Start(ctx context.Context, args map[string]any) (Started, erro
 	if a.ProducerID != "" {
 		s, err := m.Engine.Producer(ctx, a.ProducerID)
 		if !fault.Is(err, fault.NotFound) {
-			return Started{ProducerState: s}, err
+			return Started{State: s}, err
 		}
 	}
 	p := producerSpec(a, m.id(a.ProducerID))
@@ -132,7 +133,7 @@ func (m *Starter) Start(ctx context.Context, args map[string]any) (Started, erro
 		train.broken = append(train.broken, eval.broken...)
 	}
 	s, err := m.Engine.StartProducer(ctx, p)
-	return Started{ProducerState: s, Broken: train.broken}, err
+	return Started{State: s, Broken: train.broken}, err
 }
 
 const noDigest = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -180,12 +181,12 @@ func set[T any](to, v *T) {
 }
 
 // producerSpec is the producer of the arguments, without its tasks.
-func producerSpec(a fields, id string) rollout.ProducerSpec {
-	p := rollout.ProducerSpec{
+func producerSpec(a fields, id string) producer.Spec {
+	p := producer.Spec{
 		ID: id, Name: a.TaskSet, GroupSize: a.GroupSize, MaxReplacements: a.GroupSize, Sink: a.Sink,
 		GroupDeadline: time.Duration(a.GroupDeadlineS * float64(time.Second)), BatchSize: a.BatchSize, Epochs: 1,
-		Bounds: rollout.ProducerBounds{Concurrency: defaultConcurrency, MaxBatchesOffpolicy: defaultOffpolicy, TotalSteps: a.TotalSteps},
-		Filter: rollout.GroupFilter{EqualScores: true},
+		Bounds: producer.Bounds{Concurrency: defaultConcurrency, MaxBatchesOffpolicy: defaultOffpolicy, TotalSteps: a.TotalSteps},
+		Filter: producer.GroupFilter{EqualScores: true},
 	}
 	if a.Concurrency != 0 {
 		p.Bounds.Concurrency = a.Concurrency
@@ -206,7 +207,7 @@ func producerSpec(a fields, id string) rollout.ProducerSpec {
 		p.Filter.MarkStale, p.Filter.OneVersion = f.MarkStale, f.OneVersion
 	}
 	if e := a.Eval; e != nil {
-		p.Eval = &rollout.EvalSpec{Every: e.Every, GroupSize: max(e.GroupSize, 1), Instead: e.Instead}
+		p.Eval = &producer.EvalSpec{Every: e.Every, GroupSize: max(e.GroupSize, 1), Instead: e.Instead}
 	}
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/produce"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -24,9 +25,9 @@ func (a *API) producerRoutes() []api.Route {
 		api.Post("/producers", a.postProducer, &api.Operation{ID: "start_producer", Tag: producerTag, Summary: "Start a producer, which runs groups of a task set as fast as its sink accepts them",
 			Reads: produce.Args{}, NeedsBody: true, Answers: produce.Started{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
 		api.Get("/producers", a.listProducers, &api.Operation{ID: "list_producers", Tag: producerTag, Summary: "List the caller's producers, those that run first; operators see all",
-			Reads: producerListRequest{}, Answers: rollout.ProducerPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+			Reads: producerListRequest{}, Answers: producer.Page{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
 		api.Get("/producers/{id}", a.getProducer, &api.Operation{ID: "get_producer", Tag: producerTag, Summary: "State of a producer: cursor, running groups, deliveries and counts",
-			Reads: producerRequest{}, Answers: rollout.ProducerState{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
+			Reads: producerRequest{}, Answers: producer.State{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
 		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{ID: "change_producer", Tag: producerTag, Summary: "Pause, resume or stop a producer, or change its bounds",
 			Reads: producerChangeRequest{}, Answers: producerAnswer{}, Refuses: changes}),
 		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{ID: "abort_producer", Tag: producerTag, Summary: "End a producer and its groups early",
@@ -108,12 +109,12 @@ func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
 }
 
 // producerChange reads a change and refuses invalid bounds.
-func producerChange(args map[string]any) (rollout.ProducerChange, error) {
-	var c rollout.ProducerChange
+func producerChange(args map[string]any) (producer.Change, error) {
+	var c producer.Change
 	if err := arguments.Decode("a change", args, &c); err != nil {
 		return c, err
 	}
-	return c, c.Apply(rollout.ProducerBounds{Concurrency: 1}).Validate()
+	return c, c.Apply(producer.Bounds{Concurrency: 1}).Validate()
 }
 
 func (a *API) abortProducer(w http.ResponseWriter, r *http.Request) {

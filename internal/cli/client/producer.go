@@ -11,12 +11,12 @@ import (
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/producer"
 )
 
 // Producer is the state of a producer; Broken lists tasks that were left out at its start.
 type Producer struct {
-	rollout.ProducerState
+	producer.State
 	Broken []string `json:"broken,omitempty"`
 }
 
@@ -35,8 +35,8 @@ func (c *Client) Producer(ctx context.Context, id string) (Producer, error) {
 }
 
 // Producers lists producers.
-func (c *Client) Producers(ctx context.Context, limit int) (rollout.ProducerPage, error) {
-	var page rollout.ProducerPage
+func (c *Client) Producers(ctx context.Context, limit int) (producer.Page, error) {
+	var page producer.Page
 	err := c.producer(ctx, http.MethodGet, "/producers?limit="+strconv.Itoa(limit), nil, &page)
 	return page, err
 }

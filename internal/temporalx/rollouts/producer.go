@@ -10,6 +10,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
@@ -30,7 +31,7 @@ func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, e
 }
 
 // StartProducer starts a producer, or finds the one with that id; the specification of an existing one is not compared.
-func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
+func (c *Client) StartProducer(ctx context.Context, p producer.Spec) (producer.State, error) {
 	if s, err := producers().stored(ctx, c, p.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
 	}
@@ -38,38 +39,38 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 		if s, err := c.Producer(ctx, p.ID); !fault.Is(err, fault.NotFound) {
 			return s, err
 		}
-		return rollout.ProducerState{}, full
+		return producer.State{}, full
 	}
 	started, err := c.startOnce(ctx, launch{
-		id: rollout.ProducerWorkflowID(p.ID), name: rollout.ProducerWorkflowName,
+		id: producer.WorkflowID(p.ID), name: producer.WorkflowName,
 		summary: fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
 		labels:  ofOwner(p.Owner), input: p,
 	})
 	switch {
 	case err != nil:
-		return rollout.ProducerState{}, err
+		return producer.State{}, err
 	case !started:
 		return c.Producer(ctx, p.ID)
 	}
-	return rollout.ProducerState{
-		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: rollout.ProducerRunning, Bounds: p.Bounds,
-		Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{}, Evaluated: []rollout.Evaluation{},
+	return producer.State{
+		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: producer.Running, Bounds: p.Bounds,
+		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
 	}, nil
 }
 
 // producers describes the workflows of producers.
-func producers() resource[rollout.ProducerState] {
-	return resource[rollout.ProducerState]{
-		name: "producer", workflowID: rollout.ProducerWorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
-		fail: func(s *rollout.ProducerState, reason string) {
-			s.Phase, s.Outcome, s.Error = rollout.ProducerDone, rollout.ProducerFailed, reason
+func producers() resource[producer.State] {
+	return resource[producer.State]{
+		name: "producer", workflowID: producer.WorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
+		fail: func(s *producer.State, reason string) {
+			s.Phase, s.Outcome, s.Error = producer.Done, producer.Failed, reason
 		},
-		owner: func(s rollout.ProducerState) string { return s.Owner },
+		owner: func(s producer.State) string { return s.Owner },
 	}
 }
 
 // Producer returns the state of a producer; fault.NotFound when none has that id.
-func (c *Client) Producer(ctx context.Context, id string) (rollout.ProducerState, error) {
+func (c *Client) Producer(ctx context.Context, id string) (producer.State, error) {
 	return producers().state(ctx, c, id)
 }
 
@@ -79,8 +80,8 @@ func (c *Client) ProducerOwner(ctx context.Context, id string) (string, error) {
 }
 
 // ChangeProducer pauses, resumes, stops or bounds a producer. false: it had ended before.
-func (c *Client) ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error) {
-	return producers().signal(ctx, c, id, rollout.SignalChange, change)
+func (c *Client) ChangeProducer(ctx context.Context, id string, change producer.Change) (bool, error) {
+	return producers().signal(ctx, c, id, producer.SignalChange, change)
 }
 
 // AbortProducer ends a producer and its groups. false: it had ended before.
@@ -90,31 +91,31 @@ func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, er
 
 // Producers lists producers that Temporal still has: running ones first, then the others, latest end first. The list has no groups and no
 // counts.
-func (c *Client) Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error) {
-	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}}
+func (c *Client) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
+	page := producer.Page{Producers: []producer.State{}}
 	// A run that was continued is an earlier run of a producer that is listed.
-	next, err := c.list(ctx, rollout.ProducerWorkflowName, " AND ExecutionStatus != 'ContinuedAsNew'", f, func(w *workflowpb.WorkflowExecutionInfo) {
+	next, err := c.list(ctx, producer.WorkflowName, " AND ExecutionStatus != 'ContinuedAsNew'", f, func(w *workflowpb.WorkflowExecutionInfo) {
 		page.Producers = append(page.Producers, listedProducer(w))
 	})
 	if err != nil {
-		return rollout.ProducerPage{}, err
+		return producer.Page{}, err
 	}
 	page.Next = next
 	return page, nil
 }
 
-func listedProducer(w *workflowpb.WorkflowExecutionInfo) rollout.ProducerState {
+func listedProducer(w *workflowpb.WorkflowExecutionInfo) producer.State {
 	s := listed(w)
 	fields := w.GetSearchAttributes().GetIndexedFields()
-	p := rollout.ProducerState{
-		ID: strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.ProducerWorkflowID("")), Name: s.TaskID, Owner: s.Owner,
-		Phase:   rollout.ProducerPhase(cmp.Or(keyword(fields[searchattr.NamePhase]), string(rollout.ProducerRunning))),
-		Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{}, Evaluated: []rollout.Evaluation{},
+	p := producer.State{
+		ID: strings.TrimPrefix(w.GetExecution().GetWorkflowId(), producer.WorkflowID("")), Name: s.TaskID, Owner: s.Owner,
+		Phase:   producer.Phase(cmp.Or(keyword(fields[searchattr.NamePhase]), string(producer.Running))),
+		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}
 	if s.Done() {
-		p.Phase = rollout.ProducerDone
-		p.Outcome = rollout.ProducerOutcome(cmp.Or(keyword(fields[searchattr.NameOutcome]), string(rollout.ProducerFailed)))
+		p.Phase = producer.Done
+		p.Outcome = producer.Outcome(cmp.Or(keyword(fields[searchattr.NameOutcome]), string(producer.Failed)))
 	}
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -43,7 +44,7 @@ func TestUnknownProducer(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 	_, err = rc.ProducerOwner(t.Context(), "none")
 	require.True(t, fault.Is(err, fault.NotFound))
-	_, err = rc.ChangeProducer(t.Context(), "none", rollout.ProducerChange{Stop: true})
+	_, err = rc.ChangeProducer(t.Context(), "none", producer.Change{Stop: true})
 	require.True(t, fault.Is(err, fault.NotFound))
 	_, err = rc.AbortProducer(t.Context(), "none", "")
 	require.True(t, fault.Is(err, fault.NotFound))

@@ -1,0 +1,89 @@
+// Package producer has the types of producers: what one is asked to do, its state, and the changes that a running one takes. A producer runs
+// groups of a task set, as many at once as a sink can take.
+package producer
+
+import (
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	maxID     = 32 // leaves room in a group's id for its number
+	maxEpochs = 1 << 20
+)
+
+// Spec asks for groups of a task set, as many at once as a sink can take. It is the input of ProducerWorkflow and therefore part of
+// stored histories: fields are added, never renamed or removed.
+type Spec struct {
+	ID    string         `json:"id"`
+	Owner string         `json:"owner,omitempty"`
+	Name  string         `json:"name,omitempty"` // of the task set, for people
+	Tasks rollout.SetRef `json:"tasks"`
+	// SealedKey is the API key of the model endpoint, which the stored tasks do not have.
+	SealedKey string `json:"sealed_key,omitempty"`
+
+	GroupSize       int           `json:"group_size"`
+	MaxReplacements int           `json:"max_replacements"` // of one group; see rollout.GroupSpec
+	GroupDeadline   time.Duration `json:"group_deadline,omitempty"`
+	Sink            string        `json:"sink"`
+
+	Bounds    Bounds      `json:"bounds"`
+	Shuffle   *uint64     `json:"shuffle,omitempty"`    // seed of the order, another one in each epoch; nil: the order of the set
+	Epochs    int         `json:"epochs,omitempty"`     // 0: without bound
+	BatchSize int         `json:"batch_size,omitempty"` // rollouts of a training step where the sink does not give a number; 0: those of a group
+	Filter    GroupFilter `json:"filter"`
+	Eval      *EvalSpec   `json:"eval,omitempty"`
+
+	// From is the state to continue from; nil: this is the first run of the workflow.
+	From *State `json:"from,omitempty"`
+}
+
+// GroupFilter says which finished groups are not delivered. Each is counted by its reason.
+type GroupFilter struct {
+	EqualScores bool `json:"equal_scores,omitempty"` // those of two rollouts or more whose rewards are all equal: they have no advantage
+	MaxTokens   int  `json:"max_tokens,omitempty"`   // those with a training sequence of this many tokens or more; 0: none
+	MinRollouts int  `json:"min_rollouts,omitempty"` // those with fewer rewards; 0: the sink decides
+	// MaxVersionLag drops those with a trained token sampled by weights more than this many versions behind the trainer's step; nil: none.
+	MaxVersionLag *int `json:"max_version_lag,omitempty"`
+	// MarkStale delivers those groups nevertheless, marked; see rollout.DeliverySpec.MarkStale.
+	MarkStale bool `json:"mark_stale,omitempty"`
+	// OneVersion drops those whose trained tokens were sampled by more than one version of the weights, where the endpoint reports versions.
+	OneVersion bool `json:"one_version,omitempty"`
+}
+
+// Validate reports what is wrong with the producer. The error's kind is Invalid.
+func (p Spec) Validate() error {
+	switch {
+	case rollout.CheckID(p.ID) != nil || len(p.ID) > maxID:
+		return fault.Field("producer_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxID, p.ID)
+	case p.GroupSize < 1 || p.GroupSize > rollout.MaxGroupSize:
+		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", rollout.MaxGroupSize, p.GroupSize)
+	case p.MaxReplacements < 0 || p.MaxReplacements > rollout.MaxReplacements:
+		return fault.Field("max_replacements", "must be 0 to %d, got %d", rollout.MaxReplacements, p.MaxReplacements)
+	case p.GroupDeadline < 0:
+		return fault.Field("deadline_s", "must not be negative, got %g", p.GroupDeadline.Seconds())
+	case p.Sink == "":
+		return fault.Field("sink", "must be the name of a sink in the configuration")
+	case p.Epochs < 0 || p.Epochs > maxEpochs:
+		return fault.Field("epochs", "must be 0 (no bound) to %d, got %d", maxEpochs, p.Epochs)
+	case p.BatchSize < 0 || p.BatchSize > maxTrainSteps:
+		return fault.Field("batch_size", "must be 0 (one group) to %d, got %d", maxTrainSteps, p.BatchSize)
+	case p.Filter.MaxTokens < 0:
+		return fault.Field("filter.max_tokens", "must not be negative, got %d", p.Filter.MaxTokens)
+	case p.Filter.MaxVersionLag != nil && *p.Filter.MaxVersionLag < 0:
+		return fault.Field("filter.max_version_lag", "must not be negative, got %d", *p.Filter.MaxVersionLag)
+	case p.Filter.MarkStale && p.Filter.MaxVersionLag == nil:
+		return fault.Field("filter.mark_stale", "needs filter.max_version_lag")
+	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
+		return fault.Field("filter.min_rollouts", "must be 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
+	}
+	if err := p.Bounds.Validate(); err != nil {
+		return err
+	}
+	if err := (rollout.TaskRef{Set: p.Tasks}).Validate(); err != nil {
+		return err
+	}
+	return p.Eval.validate()
+}
