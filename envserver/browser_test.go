@@ -3,6 +3,7 @@ package envserver_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +131,41 @@ func TestPageInABrowser(t *testing.T) {
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
 }
 
+// An operator finds a group in the list, compares its rollouts, and aborts another one.
+func TestPageOfGroups(t *testing.T) {
+	t.Parallel()
+	r, groups := withGroups(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} })
+	for _, id := range []string{"running", "ended"} {
+		status, _, out := r.do("POST", "/groups", strings.Replace(groupBody(id), `"group_size":2`, `"group_size":3`, 1), "Authorization", "Bearer "+pageToken)
+		require.Equal(t, http.StatusAccepted, status, out)
+	}
+	groups.finish("ended", new(1.0), nil, new(0.5))
+	groups.mu.Lock()
+	groups.states["ended"].Members[2].Lost = []string{"ended-2"}
+	groups.states["ended"].Members[1].Error = "the sandbox <was> lost"
+	groups.mu.Unlock()
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/groups"))
+	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	for _, part := range []string{"3 of 3", "0 of 3", "0.750", "partial", "running"} {
+		b.waitForText("#group-list", part)
+	}
+	b.saveScreenshot("groups")
+	b.eventually(`([...document.querySelectorAll("#group-list a")].find((a) => a.textContent === "ended").click(), true)`)
+	for _, part := range []string{
+		"3, 3 ended, 2 with a reward", "mean 0.750, standard deviation 0.250", "1 of 2, pass@1 0.500, pass@2 1.000", "infra failed", "1.000", "-1.000", "ended-2", "the sandbox <was> lost",
+	} {
+		b.waitForText("#group", part)
+	}
+	b.saveScreenshot("group")
+	b.run(chromedp.EmulateViewport(360, 740))
+	b.requireReadable("group")
+	b.run(chromedp.Navigate(r.url + "/web/#/groups/running"))
+	b.waitForText("#group", "3, 0 ended, 0 with a reward")
+	b.run(chromedp.Click(`//section[@id="group"]//button[text()="Abort"]`))
+	b.waitForText("#group", "aborted")
+}
+
 // producing returns a server with a producer that has a value in every member, and a failing delivery.
 func producing(t *testing.T) (*rig, *fakeProducers) {
 	t.Helper()
@@ -158,6 +194,7 @@ func TestPageOfProducers(t *testing.T) {
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
 	b.waitForText("#producer-list", "algebra")
 	b.waitForText("#delivery-list", "connection <refused>")
+	b.eventually(`document.querySelector("#delivery-list a").getAttribute("href") === "#/groups/math-39"`)
 	b.saveScreenshot("producers")
 	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
 	for _, part := range []string{

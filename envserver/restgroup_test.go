@@ -71,7 +71,14 @@ func (f *fakeGroups) GroupOwner(ctx context.Context, id string) (string, error) 
 
 func (f *fakeGroups) AbortGroup(ctx context.Context, id, _ string) (bool, error) {
 	s, err := f.Group(ctx, id)
-	return err == nil && !s.Done(), err
+	if err != nil || s.Done() {
+		return false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Outcome = rollout.GroupAborted
+	f.states[id] = s
+	return true, nil
 }
 
 func (f *fakeGroups) Groups(_ context.Context, q rollout.Filter) (rollout.GroupPage, error) {

@@ -40,7 +40,7 @@ export async function ask(path, options = {}) {
   try {
     detail = JSON.parse(text).detail;
   } catch {
-// not JSON: the answer of a proxy
+    // not JSON: the answer of a proxy
   }
   throw Object.assign(new Error(typeof detail === "string" ? detail : JSON.stringify(detail)), { status: response.status });
 }

@@ -1,6 +1,8 @@
 // Selects the page and asks for the token.
 import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
+import * as groups from "./groups.js";
+import * as keep from "./keep.js";
 import { playground } from "./playground.js";
 import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
@@ -8,20 +10,19 @@ import * as rollouts from "./rollouts.js";
 
 const pages = {
   playground: () => playground(), rollouts: () => rollouts.list(), rollout: (id) => rollout.rollout(id),
-  producers: () => producers.list(), producer: (id) => producers.producer(id),
+  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id),
 };
 
 function where() {
   const [page, id] = location.hash.replace(/^#\//, "").split("/");
-  if (page !== "rollouts" && page !== "producers") return ["playground"];
+  if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
   return id ? [page.slice(0, -1), decodeURIComponent(id)] : [page];
 }
 
 async function open() {
   const [page, id] = where();
-  rollouts.stop();
+  keep.stop();
   rollout.stop();
-  producers.stop();
   complain("");
   document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
@@ -38,7 +39,7 @@ async function open() {
 }
 
 onTokenWanted(() => {
-show("reference", false); // a link cannot carry a token
+  show("reference", false); // a link cannot carry a token
   show("token", true);
   $("token-text").focus();
 });

@@ -32,6 +32,23 @@ export function seconds(s) {
 
 export const pretty = (value) => JSON.stringify(value, null, 2);
 
+/** link returns a link to the page of an item. */
+export function link(page, id) {
+  return el("a", { href: `#/${page}/${encodeURIComponent(id)}` }, id);
+}
+
+/** facts returns a list of names with their values, texts or nodes. Those without a value are left out. */
+export function facts(list) {
+  const known = list.filter(([, value]) => value !== undefined && value !== "");
+  return el("dl", {}, known.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]));
+}
+
+/** section returns a table with its title, or nothing if there are no rows. */
+export function section(title, heads, rows) {
+  if (!rows.length) return [];
+  return [el("h2", {}, title), el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": title }, el("table", {}, table(heads, rows)))];
+}
+
 /** table returns the head and the body of a table; a cell is text, a node, or {number}. */
 export function table(heads, rows) {
   const cell = (tag) => (c) => (c && typeof c === "object" && "number" in c ? el(tag, { class: "number" }, String(c.number ?? "")) : el(tag, {}, c ?? ""));

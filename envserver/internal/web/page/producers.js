@@ -1,16 +1,12 @@
 // Producers and deliveries, for operators.
 import { get, post } from "./api.js";
-import { $, complain, el, table } from "./dom.js";
+import { $, complain, el, facts, link, section, table } from "./dom.js";
+import { groupLink } from "./groups.js";
+import { keep } from "./keep.js";
 
-const every = 5000;
 const maxItems = 100; // of a list
-let pageLeft = new AbortController();
 
-export function stop() {
-  pageLeft.abort();
-}
-
-/** list shows producers and deliveries, and keeps them fresh until stop is called. */
+/** list shows producers and deliveries, and keeps them fresh until another page is opened. */
 export async function list() {
   const draw = async () => {
     const state = $("delivery-filter").elements.state.value;
@@ -26,7 +22,7 @@ export async function list() {
 /** producer shows one producer. */
 export async function producer(id) {
   const path = "producers/" + encodeURIComponent(id);
-// The buttons are not redrawn, so that no click is lost.
+  // The buttons are not redrawn, so that no click is lost.
   const live = el("div");
   const draw = async () => {
     const [state, backlog] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`)]);
@@ -44,20 +40,6 @@ export async function producer(id) {
   await keep(draw);
 }
 
-/** keep draws now and then at intervals until stop is called. */
-async function keep(draw) {
-  stop();
-  pageLeft = new AbortController();
-  const { signal } = pageLeft;
-  await draw();
-  const again = async () => {
-    if (signal.aborted) return;
-    await draw().catch((error) => complain(error.message));
-    setTimeout(again, every);
-  };
-  setTimeout(again, every);
-}
-
 async function change(button, path, body, draw) {
   button.disabled = true;
   await post(path, body).then(draw).catch((error) => complain(error.message));
@@ -65,12 +47,12 @@ async function change(button, path, body, draw) {
 }
 
 function row(p) {
-  return [el("a", { href: "#/producers/" + encodeURIComponent(p.producer_id) }, p.producer_id), p.phase, p.outcome, p.name, when(p.started_at)];
+  return [link("producers", p.producer_id), p.phase, p.outcome, p.name, when(p.started_at)];
 }
 
 function delivery(d) {
   const tone = { delivered: "good", refused: "bad" }[d.state] ?? (d.reason ? "bad" : "");
-  return [d.group_id, d.sink, el("span", { class: tone }, d.state), { number: d.tries }, d.reason ?? ""];
+  return [groupLink(d.group_id), d.sink, el("span", { class: tone }, d.state), { number: d.tries }, d.reason ?? ""];
 }
 
 const when = (time) => new Date(time).toLocaleString();
@@ -80,20 +62,20 @@ function standing(s, deliveries) {
   const [running, outbox, evaluated] = [s.running ?? [], s.outbox ?? [], s.evaluated ?? []];
   const left = { skipped: c.skipped, refused: c.refused, failed: c.failed, aborted: c.aborted, ...c.filtered };
   const lost = Object.values(left).reduce((sum, n) => sum + n, 0);
-  const facts = [
+  const list = [
     ["Phase", `${s.phase} ${s.outcome ?? ""}`], ["Waiting", s.waiting], ["Error", s.error], ["Task set", s.name], ["Sink", s.sink],
     ["Step", s.step + bound(s.bounds.total_steps)], ["Cursor", `group ${s.cursor.number}`],
     ["Groups", `${c.started} started, ${running.length} in flight, ${outbox.length} to be delivered, ${c.delivered} delivered`],
     ["Delivered with a stale mark", c.marked], ["Not delivered", `${lost}${percent(lost, lost + c.delivered)}${names(left)}`],
     ["Rollouts in flight", running.reduce((sum, g) => sum + g.left, 0) + bound(s.bounds.concurrency)],
     ["Batches ahead of the trainer", "at most " + (s.bounds.max_batches_offpolicy || "any number")], ["Run again or replaced", `${c.again} groups, ${c.replaced} rollouts`],
-  ].filter(([, value]) => value !== undefined && value !== "");
+  ];
   return [
-    el("dl", {}, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])),
-    ...part("Groups in flight", ["Group", { number: "Number" }, { number: "Rollouts left" }, "For", "Started"],
-      running.map((g) => [g.group_id, { number: g.cursor.number }, { number: g.left }, g.eval ? "evaluation" : "training", when(g.started_at)])),
-    ...part("Deliveries", ["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.map(delivery)),
-    ...part("Evaluations", [{ number: "Step" }, { number: "Mean reward" }, { number: "Rollouts" }, { number: "Passed" }],
+    facts(list),
+    ...section("Groups in flight", ["Group", { number: "Number" }, { number: "Rollouts left" }, "For", "Started"],
+      running.map((g) => [groupLink(g.group_id), { number: g.cursor.number }, { number: g.left }, g.eval ? "evaluation" : "training", when(g.started_at)])),
+    ...section("Deliveries", ["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.map(delivery)),
+    ...section("Evaluations", [{ number: "Step" }, { number: "Mean reward" }, { number: "Rollouts" }, { number: "Passed" }],
       evaluated.map((e) => [e.step, e.rollouts ? (e.sum / e.rollouts).toFixed(3) : "", e.rollouts, e.passed].map((number) => ({ number })))),
   ];
 }
@@ -101,8 +83,3 @@ function standing(s, deliveries) {
 const bound = (n) => (n ? ` of ${n}` : "");
 const percent = (n, all) => (n ? ` (${((100 * n) / all).toFixed(1)} % of those that ended)` : "");
 const names = (left) => Object.entries(left).filter(([, n]) => n > 0).map(([name, n]) => `, ${n} ${name.replaceAll("_", " ")}`).join("");
-
-function part(title, heads, rows) {
-  if (!rows.length) return [];
-  return [el("h2", {}, title), el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": title }, el("table", {}, table(heads, rows)))];
-}

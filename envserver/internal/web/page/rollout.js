@@ -1,7 +1,8 @@
 // One rollout: its state, its phases and its results.
 import { activity } from "./activity.js";
 import { ask, events, get, post } from "./api.js";
-import { $, complain, el, seconds, table } from "./dom.js";
+import { $, complain, el, facts, seconds, table } from "./dom.js";
+import { groupLink } from "./groups.js";
 import { outcome } from "./rollouts.js";
 
 let pageLeft = new AbortController();
@@ -16,7 +17,7 @@ export async function rollout(id) {
   pageLeft = new AbortController();
   const { signal } = pageLeft;
   const path = "rollouts/" + encodeURIComponent(id);
-// The button is not redrawn, so that no click is lost.
+  // The button is not redrawn, so that no click is lost.
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
   const live = el("div");
   const left = el("div");
@@ -30,7 +31,7 @@ export async function rollout(id) {
     live.replaceChildren(...standing(state));
   };
   await now();
-// Redraw at most twice a second, since events may come fast.
+  // Redraw at most twice a second, since events may come fast.
   let drawing = false;
   let changed = false;
   const redraw = async () => {
@@ -55,12 +56,11 @@ export async function rollout(id) {
 }
 
 function standing(state) {
-  const facts = [
-    ["Phase", state.phase.replaceAll("_", " ")], ["Waiting", state.waiting], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id],
+  const list = [
+    ["Phase", state.phase.replaceAll("_", " ")], ["Waiting", state.waiting], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id && groupLink(state.group_id)],
     ["Attempt", state.attempt], ["Model calls", state.turns], ["Sandbox", state.sandbox_id], ["Error", state.error],
-  ].filter(([, value]) => value !== undefined && value !== "");
-  const list = facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]);
-  return [el("dl", {}, list), el("h2", {}, "Phases"), phases(state)];
+  ];
+  return [facts(list), el("h2", {}, "Phases"), phases(state)];
 }
 
 async function end(button, path) {

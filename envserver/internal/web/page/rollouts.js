@@ -1,31 +1,26 @@
 // The list of rollouts, for operators.
 import { get } from "./api.js";
-import { $, el, seconds, show, table } from "./dom.js";
+import { $, complain, el, link, seconds, show, table } from "./dom.js";
+import { keep } from "./keep.js";
 
-const every = 5000;
-let timer;
 let pages = 1;
 
-/** list shows the rollouts and keeps them fresh until stop is called. */
+/** list shows the rollouts and keeps them fresh until another page is opened. */
 export async function list() {
+  const again = () => draw().catch((error) => complain(error.message));
   $("filter").onsubmit = (event) => {
     event.preventDefault();
     pages = 1;
-    refresh();
+    again();
   };
   $("more").onclick = () => {
     pages++;
-    refresh();
+    again();
   };
-  await refresh();
+  await keep(draw);
 }
 
-export function stop() {
-  clearTimeout(timer);
-}
-
-async function refresh() {
-  stop();
+async function draw() {
   const rows = [];
   let cursor = "";
   for (let page = 0; page < pages; page++) {
@@ -39,13 +34,14 @@ async function refresh() {
   const heads = ["Rollout", "Task", "Phase", "Outcome", { number: "Reward" }, { number: "Time" }];
   $("list").replaceChildren(...table(heads, rows.map(row)));
   show("more", cursor !== "");
-  timer = setTimeout(() => refresh().catch(() => {}), every);
 }
 
+/** rolloutLink returns a link to a rollout's page. */
+export const rolloutLink = (id) => link("rollouts", id);
+
 function row(r) {
-  const link = el("a", { href: "#/rollouts/" + encodeURIComponent(r.rollout_id) }, r.rollout_id);
   const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
-  return [link, r.task_id, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: seconds((end - Date.parse(r.started_at)) / 1000) }];
+  return [rolloutLink(r.rollout_id), r.task_id, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: seconds((end - Date.parse(r.started_at)) / 1000) }];
 }
 
 export function outcome(r) {

@@ -1,0 +1,79 @@
+// Groups of rollouts: the list, and one group with the rewards of its rollouts.
+import { get, post } from "./api.js";
+import { $, complain, el, facts, link, section, show, table } from "./dom.js";
+import { keep } from "./keep.js";
+import { outcome, rolloutLink } from "./rollouts.js";
+
+const maxItems = 100; // of the list
+
+/** groupLink returns a link to a group's page. */
+export const groupLink = (id) => link("groups", id);
+
+/** list shows the groups, and keeps them fresh until another page is opened. */
+export async function list() {
+  const draw = async () => {
+    const query = new URLSearchParams([...new FormData($("group-filter"))].filter(([, v]) => v !== ""));
+    query.set("limit", maxItems);
+    const found = await get("groups?" + query);
+    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Ended" }, { number: "Mean reward" }, { number: "Replaced" }], found.groups.map(row)));
+    show("groups-cut", Boolean(found.next));
+  };
+  $("group-filter").onsubmit = (event) => {
+    event.preventDefault();
+    draw().catch((error) => complain(error.message));
+  };
+  await keep(draw);
+}
+
+function row(g) {
+  const rewards = g.members.map((m) => m.reward).filter((r) => r !== null);
+  const mean = rewards.length ? (rewards.reduce((sum, r) => sum + r, 0) / rewards.length).toFixed(3) : "";
+  const ended = `${g.members.filter((m) => m.outcome).length} of ${g.size}`;
+  return [groupLink(g.group_id), g.task_id, standing(g), { number: ended }, { number: mean }, { number: g.replaced }];
+}
+
+/** group shows one group. */
+export async function group(id) {
+  const path = "groups/" + encodeURIComponent(id);
+  // The button is not redrawn, so that no click is lost.
+  const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path, draw) }, "Abort");
+  const live = el("div");
+  const draw = async () => {
+    const state = await get(path);
+    abort.hidden = Boolean(state.outcome);
+    live.replaceChildren(...details(state));
+  };
+  $("group").replaceChildren(el("h2", { id: "group-title" }, id), abort, live);
+  await keep(draw);
+}
+
+async function end(button, path, draw) {
+  button.disabled = true;
+  await post(path + "/abort", { reason: "abort requested on the web page" }).then(draw).catch((error) => complain(error.message));
+  button.disabled = false;
+}
+
+function details(g) {
+  const s = g.statistics;
+  const passes = s.n ? [`${s.pass} of ${s.n}`, ...Object.entries(g.pass_at_k).map(([k, p]) => `pass@${k} ${p.toFixed(3)}`)].join(", ") : "";
+  return [
+    facts([
+      ["Task", g.task_id], ["Outcome", standing(g)], ["Error", g.error], ["Rollouts", `${g.size}, ${g.members.filter((m) => m.outcome).length} ended, ${s.n} with a reward`],
+      ["Rewards", s.n ? `mean ${s.mean.toFixed(3)}, standard deviation ${s.std.toFixed(3)}` : "none"], ["Passed", passes], ["Replaced", g.replaced || ""],
+    ]),
+    ...section("Rollouts", ["Rollout", "Outcome", { number: "Reward" }, { number: "Advantage" }, "Replaces", "Error"], members(g)),
+  ];
+}
+
+function members(g) {
+  let next = 0; // of the advantages, which the members with a reward have, in their order
+  return g.members.map((m) => [
+    rolloutLink(m.rollout_id), outcome(m), { number: m.reward }, { number: m.reward === null ? null : g.advantages[next++]?.toFixed(3) },
+    el("span", {}, (m.lost ?? []).flatMap((id, i) => [i ? ", " : "", rolloutLink(id)])), m.error,
+  ]);
+}
+
+function standing(g) {
+  if (!g.outcome) return "running";
+  return el("span", { class: { complete: "good", aborted: "" }[g.outcome] ?? "bad" }, g.outcome.replaceAll("_", " "));
+}
