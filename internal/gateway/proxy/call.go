@@ -99,7 +99,10 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
 	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.callHeld(c, held.Span{From: from, To: to}) }
-	r.inFlight[id], r.dialect = c, a.Dialect
+	r.inFlight[id] = c
+	if r.dialect == nil && awaited(a.Kind) {
+		r.dialect = a.Dialect
+	}
 	r.noteTimes(c.began)
 	r.version.Note()
 	r.report.inFlight.Inc()

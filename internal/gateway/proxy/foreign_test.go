@@ -80,6 +80,39 @@ func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	require.NotNil(t, h.status(t, r.ID).Failure)
 }
 
+// A call over an API that the endpoint lacks is no failure of the endpoint once it has answered the agent over another. Otherwise a program of the agent
+// could end its rollout without a grade.
+func TestRefusedOverAnotherAPI(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(404, ""), says(goodReply), answers(404, ""))
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, 400, sendTo(t.Context(), url+"/v1/messages", "a", streamed).status)
+	require.NotNil(t, h.status(t, "r1.1").Failure, "the endpoint has answered nothing")
+
+	r := h.route(e.URL)
+	r.ID, r.SandboxID, r.RolloutID = "r2.1", "r2.1", "r2"
+	url = h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "b", streamed).status)
+	require.Equal(t, 400, sendTo(t.Context(), url+"/v1/messages", "c", streamed).status)
+	require.Nil(t, h.status(t, r.ID).Failure)
+	require.Equal(t, 400, send(t.Context(), url, "d", streamed).status)
+	require.NotNil(t, h.status(t, r.ID).Failure)
+}
+
+// A foreign call does not choose the API by which the endpoint is probed.
+func TestForeignCallsDoNotChooseTheAPIOfProbes(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin = "agent.1"
+	url := h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "a", streamed, wire.OriginHeader, "agent.1").status)
+	require.Equal(t, 200, sendTo(t.Context(), url+"/v1/completions", "b", `{"prompt":"x"}`, wire.OriginHeader, "shell").status)
+	require.NoError(t, h.client.Probe(t.Context(), r.ID))
+	paths := e.paths()
+	require.Equal(t, "/v1/chat/completions", paths[len(paths)-1])
+}
+
 // Failed foreign calls do not delay new rollouts of the endpoint.
 func TestForeignFailuresAreNotTheEndpoints(t *testing.T) {
 	t.Parallel()

@@ -160,16 +160,20 @@ func (r *route) unrecorded(err error, text string) answer {
 
 // settle counts the call and gives its answer to all waiting requests.
 func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
-	failure := ans.failure
-	if res.Problem != nil && failure == nil && awaited(c.ask.Kind) {
-		failure = res.Problem.Failure(res.Status)
-	}
+	failure, own := ans.failure, awaited(c.ask.Kind)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case !own:
+	case res.Problem == nil:
+		r.dialect = c.ask.Dialect
+	case failure == nil && !r.otherAPI(c, res.Problem):
+		failure = res.Problem.Failure(res.Status)
+	}
 	delete(r.inFlight, c.id)
 	r.noteTimes(time.Now())
 	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
-	if awaited(c.ask.Kind) {
+	if own {
 		r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)
 	}
 	r.stopped(c, rec)
@@ -183,4 +187,10 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	c.result, c.settled = ans, true
 	close(c.done)
 	r.releaseAnswer(c)
+}
+
+// otherAPI reports whether the endpoint refused a call of a sandbox over another API than that by which it answers the agent. Any process that counts
+// as the agent can make such a call, and could end an attempt without a grade. r.mu is held.
+func (r *route) otherAPI(c *call, p *upstream.Problem) bool {
+	return p.Class == upstream.Refused && r.usage.Turns > 0 && c.ask.API != r.dialect.API && !r.onHost()
 }

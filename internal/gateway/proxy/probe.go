@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Probe asks a route's endpoint for one token, over the API of the agent's latest call. The list of models would not do: an engine may
+// Probe asks a route's endpoint for one token, over the API of the agent's latest answered call. The list of models would not do: an engine may
 // serve it and fail every call.
 func (s *Server) Probe(ctx context.Context, id string) error {
 	r, err := s.route(id)
@@ -48,7 +48,7 @@ func (r *route) probe(ctx context.Context) error {
 	return fault.New(p.Kind, "model endpoint: %s", p.Message)
 }
 
-// latest returns the dialect of the agent's latest call; before the first call, that of chat completions.
+// latest returns the dialect of the agent's latest answered call, see route.dialect; before the first call, that of chat completions.
 func (r *route) latest() *dialect.Dialect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func probeBody(api reply.API, model string) []byte {
 	return body
 }
 
-// Inspect returns a report on a route's endpoint, over the API of the agent's latest call. Routes with the same endpoint share one probe.
+// Inspect returns a report on a route's endpoint, over the API of the agent's latest answered call. Routes with the same endpoint share one probe.
 // If ctx ends first, the report is the zero value and the probe continues. Endpoints whose turns are not trained on are not probed. Calls
 // of a probe are neither recorded nor counted.
 func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport, error) {

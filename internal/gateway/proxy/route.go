@@ -71,7 +71,7 @@ type route struct {
 	inFlight     map[string]*call // by call id
 	begun        int              // number of the latest turn
 	usage        rollout.Usage    // of complete replies, for the status
-	dialect      *dialect.Dialect // of the latest call; nil: no call yet
+	dialect      *dialect.Dialect // of the agent's latest answered call, before that of its first call; nil: no call yet
 	spending     spending         // of all calls
 	waitTime     waitTime
 	held         held.Time
