@@ -176,6 +176,16 @@ func TestAgentsTextIsNoQuirk(t *testing.T) {
 	}
 }
 
+// Options of a stream that the agent set and the engine refuses teach no quirk: without counts, missing ids of any rollout's replies are not noticed.
+func TestAgentsStreamOptionsAreNoQuirk(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, strict("x", 400, `{"detail":[{"loc":["body","stream_options","x"],"msg":"not a boolean","input":"unknown"}]}`, goodReply))
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, http.StatusBadRequest, send(t.Context(), url, "a", `{"messages":[],"stream_options":{"x":"unknown"}}`).status)
+	require.Equal(t, http.StatusOK, send(t.Context(), url, "b", unary).status)
+	require.Contains(t, string(h.turns(t, "r1.1")[1].Request), `"include_usage":true`)
+}
+
 // A 404 about an earlier response that the agent named does not count against the endpoint. Any other 404 does.
 func TestUnknownEarlierResponse(t *testing.T) {
 	t.Parallel()

@@ -20,16 +20,16 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	}
 	body := res.Problem.body
 	wrong := func(member string) bool { return a.Changes.Any(member) && names(body, member) }
-	// Removing ours would remove the agent's own options, and its words with them: the refusal may be about those words.
-	lost := func(member string) bool { return a.Changes.Given(dialect.StreamOptions) && says(a.Body, member) }
+	// The quirks without stream_options would remove the agent's own, and its words with them: the refusal may be about those.
+	own := a.Changes.Given(dialect.StreamOptions)
 	switch {
-	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !lost(dialect.ReturnIDs):
+	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !(own && says(a.Body, dialect.ReturnIDs)):
 		return noStream, true
 	case refusesBound(body):
 		return newBound, true
 	case refusesRoom(res.Problem.Text) && ownBound(a):
 		return allRoom, true
-	case wrong(dialect.StreamOptions) && !lost(dialect.StreamOptions):
+	case wrong(dialect.StreamOptions) && !own:
 		return noCounts, true
 	case wrong(dialect.ResponseMessages):
 		return noMessages, true
