@@ -130,6 +130,35 @@ func TestDelivery(t *testing.T) {
 	require.Equal(t, []string{"g delivered"}, all)
 }
 
+// A worker that is killed between the two writes of the end of a delivery leaves both records. The repeated delivery leaves one.
+func TestOpenRecordOfAnEndedDelivery(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.finish(t, "g", 5, good)
+	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
+	r.sink.err = fault.New(fault.Unavailable, "away")
+	_, err := r.Deliver(t.Context(), spec)
+	require.Error(t, err)
+	var open rollout.Delivery
+	key := ""
+	for k, err := range r.Store.Keys(t.Context(), "deliveries/open/") {
+		require.NoError(t, err)
+		key = k
+	}
+	require.NoError(t, r.Store.JSON(t.Context(), key, &open))
+	r.sink.err = nil
+	_, err = r.Deliver(t.Context(), spec)
+	require.NoError(t, err)
+	require.NoError(t, r.Store.PutJSON(t.Context(), key, open))
+
+	ended, err := r.Deliver(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryDelivered, ended.State)
+	require.Len(t, r.sink.taken, 1)
+	all, _ := r.list(t, rollout.DeliveryFilter{})
+	require.Equal(t, []string{"g delivered"}, all)
+}
+
 func TestOneSequenceOfEachRollout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(n *delivery.Named) { n.One = true })

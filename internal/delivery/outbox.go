@@ -40,8 +40,10 @@ func (o Outbox) Find(ctx context.Context, sink string, g Group) (rollout.Deliver
 func (o Outbox) Begin(ctx context.Context, sink string, g Group, now time.Time) (rollout.Delivery, error) {
 	d, err := o.Find(ctx, sink, g)
 	switch {
-	case err == nil && d.State != rollout.DeliveryRefused:
+	case err == nil && d.State == rollout.DeliveryPending:
 		return d, nil
+	case err == nil && d.State != rollout.DeliveryRefused:
+		return d, o.Store.Delete(ctx, openPrefix+name(sink, g)) // which a crash in Save can leave
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return d, err
 	case err != nil:
