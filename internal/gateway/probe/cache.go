@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type entry struct {
 	done   chan struct{} // closed when report is set
 	began  time.Time
 	report rollout.EndpointReport
+	before rollout.EndpointReport // what was known when the probe began
 }
 
 // stale reports whether to probe the endpoint again.
@@ -41,18 +43,22 @@ func (e *entry) stale() bool {
 }
 
 // Of returns the report on an endpoint. Without one it calls start with the probe, for start to run on a goroutine; start returns false
-// if it cannot. Of waits for the report until ctx ends; then it returns the zero value.
+// if it cannot. Of waits for the report until ctx ends; then it returns what Known returns.
 func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointReport, start func(func()) bool) rollout.EndpointReport {
 	c.mu.Lock()
 	e, ok := c.kept[key]
 	if !ok || e.stale() {
-		e = &entry{done: make(chan struct{}), began: time.Now()}
+		next := &entry{done: make(chan struct{}), began: time.Now()}
+		if ok {
+			next.before = e.known()
+		}
+		e = next
 		if !start(func() {
 			e.report = run()
 			close(e.done)
 		}) {
 			c.mu.Unlock()
-			return rollout.EndpointReport{}
+			return e.before
 		}
 		c.keep(key, e)
 	}
@@ -64,7 +70,7 @@ func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointR
 	return e.known()
 }
 
-// Known returns the report on an endpoint; the zero value: there is none yet.
+// Known returns the report on an endpoint, the expired one until the endpoint has answered a later probe; the zero value: there is none yet.
 func (c *Cache) Known(key string) rollout.EndpointReport {
 	c.mu.Lock()
 	e := c.kept[key]
@@ -75,14 +81,20 @@ func (c *Cache) Known(key string) rollout.EndpointReport {
 	return e.known()
 }
 
-// known returns the report; the zero value: the probe is running.
+// known returns the report. A probe that runs or was not answered says nothing: to forget meanwhile that log probabilities are raw would let turns be
+// trained on that must not be.
 func (e *entry) known() rollout.EndpointReport {
 	select {
 	case <-e.done:
-		return e.report
 	default:
-		return rollout.EndpointReport{}
+		return e.before
 	}
+	r := e.report
+	if r.CaptureLevel == "" && e.before.CaptureLevel != "" {
+		return e.before
+	}
+	r.LogprobsMode = cmp.Or(r.LogprobsMode, e.before.LogprobsMode)
+	return r
 }
 
 // keep stores e. It removes an arbitrary endpoint if there are too many. c.mu is held.
