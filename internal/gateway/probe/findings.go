@@ -88,6 +88,11 @@ const (
 // mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The gap halves if the log probabilities are those
 // of the sampling distribution, and stays the same if they are raw.
 func (e Endpoint) mode(r *rollout.EndpointReport, one, two *answer) {
+	if p := two.Problem; p != nil && p.Class == upstream.Retry { // the next probe may be answered
+		r.CaptureLevel = ""
+		warn(r, "endpoint_not_probed", "%s", p.Text)
+		return
+	}
 	ratio := math.NaN()
 	if one.Problem == nil && two.Problem == nil {
 		ratio = gapRatio(decode(e.Dialect.API, one.Raw).first(), decode(e.Dialect.API, two.Raw).first())

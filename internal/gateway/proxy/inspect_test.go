@@ -37,7 +37,7 @@ func without(e *engine, path string) {
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	atOne := (&rollout.Sampling{Temperature: ptr(1.0)}).ForTraining()
-	refuses := func(o scripted.Options, has string) func(t *testing.T) *engine {
+	refuses := func(o scripted.Options, has string, status int) func(t *testing.T) *engine {
 		return func(t *testing.T) *engine {
 			e := scriptedEngine(t, o)
 			next := e.steps[0]
@@ -45,7 +45,7 @@ func TestInspect(t *testing.T) {
 				body := new(bytes.Buffer)
 				_, _ = body.ReadFrom(r.Body)
 				if bytes.Contains(body.Bytes(), []byte(has)) {
-					answers(400, `{"error":{"message":"no auto tool choice here"}}`)(w, r)
+					answers(status, `{"error":{"message":"no auto tool choice here"}}`)(w, r)
 					return
 				}
 				r.Body = http.NoBody
@@ -75,14 +75,15 @@ func TestInspect(t *testing.T) {
 			without(e, "/tokenize")
 			return e
 		}, want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "processed", ToolSupport: ptr(true)}, finding: "no_prompt_ids"},
-		"no tool calls": {engine: refuses(scripted.Options{}, `"tools"`), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)}, finding: "no_tools"},
+		"no tool calls": {engine: refuses(scripted.Options{}, `"tools"`, 400), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)}, finding: "no_tools"},
 		"text": {engine: func(t *testing.T) *engine {
 			return newEngine(t, says(`data: {"choices":[{"index":0,"delta":{"content":"Blue"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n"))
 		}, want: rollout.EndpointReport{CaptureLevel: "text"}, finding: "no_logprobs"},
 		"wrong key": {engine: func(t *testing.T) *engine { return newEngine(t, answers(401, `{"error":{"message":"bad key"}}`)) },
 			want: rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(false)}, finding: "endpoint_refuses"},
-		"broken": {engine: func(t *testing.T) *engine { return newEngine(t, answers(500, "oops")) }, finding: "endpoint_not_probed"},
-		"away":   {engine: func(t *testing.T) *engine { e := newEngine(t, says("")); e.Close(); return e }, finding: "endpoint_not_probed"},
+		"one call fails": {engine: refuses(scripted.Options{RawLogprobs: true}, `"temperature":2`, 503), want: rollout.EndpointReport{ToolSupport: ptr(true)}, finding: "endpoint_not_probed"},
+		"broken":         {engine: func(t *testing.T) *engine { return newEngine(t, answers(500, "oops")) }, finding: "endpoint_not_probed"},
+		"away":           {engine: func(t *testing.T) *engine { e := newEngine(t, says("")); e.Close(); return e }, finding: "endpoint_not_probed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
