@@ -116,7 +116,8 @@ def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
     assert (sent.body["agent"], sent.body["base_url"], sent.body["model"]) == ("react", "http://model/v1", "m")
 
 
-def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server, fails: bool) -> None:
     class Slow(Env):
         """The first attempt of r0 is lost while its hook runs, and the second awaits a score when the hook returns."""
 
@@ -126,6 +127,8 @@ def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server) -> None
             if trajectory_id == "r0" and not self.lost:
                 self.lost = True
                 server.on("GET /rollouts/r0", Answer(200, {"rollout_id": "r0", "phase": "awaiting_score", "attempt": 2}))
+                if fails:
+                    raise RuntimeError("the sandbox is gone")
                 return 0.0, {"attempt": 1}
             return 1.0, {}
 

@@ -64,13 +64,13 @@ class Scores:
         try:
             score, metadata = await self._env.score(self._work.item, rollout_id, self._work.workspace)
         except Exception as err:  # an exception of a hook affects only its own group
+            if not await self._awaits(rollout_id, attempt):
+                return
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)
             await self._env.client.groups.abort(self._group_id, why[:500])
             return
-        now = (await self._env.client.rollouts.get(rollout_id)).attempt
-        if now != attempt:  # its sandbox was lost during the hook
-            log.warning("rollout %s: the score of attempt %d does not count for attempt %d", rollout_id, attempt, now)
+        if not await self._awaits(rollout_id, attempt):
             return
         if metadata:
             self._work.metadata[rollout_id] = metadata
@@ -79,3 +79,11 @@ class Scores:
             await self._env.client.rollouts.score(rollout_id, score)
         except ConflictError as err:
             log.warning("rollout %s takes no score: %s", rollout_id, err)  # it ended meanwhile, or begins another attempt
+
+    async def _awaits(self, rollout_id: str, attempt: int) -> bool:
+        """Whether the attempt still awaits its score. If its sandbox was lost, another attempt follows, for which the hook is called again."""
+        state = await self._env.client.rollouts.get(rollout_id)
+        if state.attempt == attempt and state.phase == "awaiting_score":
+            return True
+        log.warning("rollout %s: attempt %d takes no score: attempt %d is in phase %s", rollout_id, attempt, state.attempt, state.phase)
+        return False
