@@ -92,6 +92,7 @@ func stdin(t *testing.T, h Harness) {
 
 func refused(t *testing.T, h Harness) {
 	p := h.place(t)
+	require.Zero(t, p.Bash("printf '#!/no/such/interpreter\\n' > /home/user/script && chmod +x /home/user/script").ExitCode)
 	for name, c := range map[string]struct {
 		name string
 		spec wire.Process
@@ -100,6 +101,7 @@ func refused(t *testing.T, h Harness) {
 		"not in PATH":  {"a", wire.Process{Argv: []string{"no-such-program"}}},
 		"no such file": {"a", wire.Process{Argv: []string{"/no/such/program"}}},
 		"a directory":  {"a", wire.Process{Argv: []string{"/tmp"}}},
+		"no loader":    {"a", wire.Process{Argv: []string{"/home/user/script"}}},
 		"not runnable": {"a", wire.Process{Argv: []string{"/etc/passwd"}}},
 		"no such dir":  {"a", wire.Process{Argv: []string{"true"}, Dir: "/no/such"}},
 		"relative dir": {"a", wire.Process{Argv: []string{"true"}, Dir: "tmp"}},

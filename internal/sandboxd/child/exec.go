@@ -30,7 +30,11 @@ func execute(c Config) error {
 	if _, err := unix.Write(StatusFD, []byte(Ready)); err != nil {
 		return err
 	}
-	return unix.Exec(program, c.Argv, c.Env)
+	err = unix.Exec(program, c.Argv, c.Env)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELIBBAD) { // root of an image can remove the loader of every program
+		return fault.Field("argv", "%q needs an interpreter or loader that the sandbox does not have: %v", program, err)
+	}
+	return err
 }
 
 // lookPath finds the program as a shell with that path would.
