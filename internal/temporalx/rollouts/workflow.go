@@ -21,6 +21,7 @@ import (
 type launch struct {
 	id, name, summary string
 	labels            temporal.SearchAttributes
+	priority          temporal.Priority
 	input             any
 }
 
@@ -34,6 +35,7 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            l.summary,
 		TypedSearchAttributes:                    l.labels,
+		Priority:                                 l.priority,
 		EnableEagerStart:                         true, // a worker in this process gets the first task with the response
 	}, l.name, l.input)
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
