@@ -162,7 +162,7 @@ func TestKeepAlive(t *testing.T) {
 		after string
 	}{
 		"whole":   {says(goodReply), goodReply},
-		"refused": {answers(404, `{"error":{"message":"no such model, try again 500"}}`), `data: {"error":{"message":"The model endpoint refuses`},
+		"refused": {answers(404, `{"error":{"message":"no such model, try again 500"}}`), `data: {"error":{"message":"The model endpoint refused`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -132,7 +132,7 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	case upstream.Rejected:
 		return rejection(res.Status, p.Text)
 	case upstream.Refused:
-		return answer{kind: refusedCall, status: 400, text: "The model endpoint refuses all calls of this rollout; the rollout's trace has its replies."}
+		return answer{kind: refusedCall, status: 400, text: "The model endpoint refused the call; the rollout's trace has its reply."}
 	case upstream.Failed:
 		if c.live.Begun() {
 			return answer{kind: refusedCall, status: 400, text: "The model endpoint's reply broke off; the rollout's trace has what arrived."}
