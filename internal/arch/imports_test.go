@@ -22,6 +22,7 @@ var rules = []struct {
 	{"internal/fault", []string{"internal/"}, "the ground everything stands on"},
 	{"internal/rollout", []string{"internal/agent", "internal/sandbox", "internal/gateway", "internal/store", "internal/seal", "internal/temporalx", "envserver", "workflows", "activities"}, "the domain imports error kinds and nothing else of ours"},
 	{"internal/producer", []string{"internal/agent", "internal/sandbox", "internal/gateway", "internal/store", "internal/temporalx", "internal/delivery", "envserver", "workflows", "activities"}, "producers are domain types above rollouts"},
+	{"internal/agent/opencode/binary", []string{"internal/agent", "internal/sandbox", "internal/rollout"}, "a binary knows no agent that runs it"},
 	{"internal/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "internal/gateway", "internal/agent/opencode", "envserver", "workflows", "activities"}, "sandboxd is small and runs beside untrusted code"},
 	{"internal/sandboxd/files", []string{"internal/sandboxd/process", "internal/sandboxd/modelchannel"}, "files, processes and the model channel do not know each other"},
 	{"internal/sandboxd/process", []string{"internal/sandboxd/files", "internal/sandboxd/modelchannel"}, "files, processes and the model channel do not know each other"},

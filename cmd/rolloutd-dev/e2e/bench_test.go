@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -149,7 +150,7 @@ func newBareAgent(b *testing.B, modelURL string) *bareAgent {
 	require.NoError(b, err)
 	return &bareAgent{
 		backend: sandbox.New(driver, sandbox.Options{}),
-		agent:   opencode.New(opencode.Options{AgentsDir: agents}),
+		agent:   opencode.New(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: agents})}),
 		model:   httputil.NewSingleHostReverseProxy(to),
 	}
 }

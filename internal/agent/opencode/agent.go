@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -16,12 +16,8 @@ import (
 
 // Options configure an Agent.
 type Options struct {
-	// AgentsDir is the folder on this host that keeps agents; the local sandbox driver mounts it into its sandboxes.
-	AgentsDir string
-	Version   string // "" is DefaultVersion; others must be in the table of releases
-	Platform  string // of the sandboxes, as GOOS/GOARCH; "" is this host's
-	NPM       string // the npm command; "" is npm from PATH
-	Logger    *slog.Logger
+	Binary *binary.Cache // the OpenCode of this host
+	Logger *slog.Logger
 }
 
 // pauseAfter is how long OpenCode waits for its model before sandboxd pauses the process. A waiting OpenCode uses 0.8 % of a core for timers.
@@ -29,9 +25,8 @@ const pauseAfter = 5 * time.Second
 
 // Agent implements agent.Agent with OpenCode. It is safe for concurrent use.
 type Agent struct {
-	opts Options
-	find func(version, platform string) (release, error)
-	log  *slog.Logger
+	binary *binary.Cache
+	log    *slog.Logger
 }
 
 var (
@@ -41,19 +36,10 @@ var (
 
 // New makes an Agent.
 func New(o Options) *Agent {
-	if o.Version == "" {
-		o.Version = DefaultVersion
-	}
-	if o.Platform == "" {
-		o.Platform = runtime.GOOS + "/" + runtime.GOARCH
-	}
-	if o.NPM == "" {
-		o.NPM = "npm"
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Agent{opts: o, find: findRelease, log: o.Logger}
+	return &Agent{binary: o.Binary, log: o.Logger}
 }
 
 // Kind is OpenCode's entry in the registry.
@@ -103,9 +89,9 @@ func (a *Agent) Process(ctx context.Context, env agent.Env, job agent.Job, args 
 		return wire.Process{}, err
 	}
 	if dir == "" {
-		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Open", a.opts.Version)
+		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Open", a.binary.Version())
 	}
 	return wire.Process{
-		Argv: append([]string{dir + "/" + binaryFile}, args...), Env: environment(dir, job), Dir: rollout.Workdir, PauseAfterMillis: pauseAfter.Milliseconds(),
+		Argv: append([]string{dir + "/" + binary.File}, args...), Env: environment(dir, job), Dir: rollout.Workdir, PauseAfterMillis: pauseAfter.Milliseconds(),
 	}, nil
 }

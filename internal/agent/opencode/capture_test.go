@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -78,7 +79,7 @@ func newCaptured(t *testing.T) *captured {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
 	dir, agents := t.TempDir(), agentsDir(t)
-	_, err := opencode.New(opencode.Options{AgentsDir: agents}).Fetch(t.Context())
+	_, err := binary.New(binary.Options{AgentsDir: agents}).Fetch(t.Context())
 	require.NoError(t, err)
 	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func newCaptured(t *testing.T) *captured {
 // launch runs OpenCode with the features that rollouts disable: titles, subagents and compaction.
 func (c *captured) launch(t *testing.T, agents string) {
 	t.Helper()
-	a, job := opencode.New(opencode.Options{AgentsDir: agents}), agent.Job{MaxOutput: 1000}
+	a, job := opencode.New(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: agents})}), agent.Job{MaxOutput: 1000}
 	_, err := a.Install(t.Context(), agent.Env{Sandbox: c.Sandbox})
 	require.NoError(t, err)
 	p, err := a.Process(t.Context(), agent.Env{Sandbox: c.Sandbox}, job, "run", "--format", "json", "--auto", "--thinking")

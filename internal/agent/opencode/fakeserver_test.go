@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 )
 
 // fakeServer answers as `opencode serve` does, with the state that a test sets.
@@ -65,7 +66,7 @@ func newFake(t *testing.T) (*fakeServer, *fakeSandbox, *opencode.Agent) {
 	require.NoError(t, err)
 	b := &fakeSandbox{server: u, files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")}}
 	b.write("opencode server listening on http://127.0.0.1:4096\n", "")
-	return s, b, opencode.New(opencode.Options{Platform: "linux/amd64"})
+	return s, b, opencode.New(opencode.Options{Binary: binary.New(binary.Options{})})
 }
 
 func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }

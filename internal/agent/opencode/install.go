@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -24,9 +25,9 @@ const (
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	b := env.Sandbox
 	if waits, err := agent.Warm(ctx, b); err != nil || waits {
-		return fmt.Sprintf("opencode %s, started ahead in a warm sandbox", a.opts.Version), err
+		return fmt.Sprintf("opencode %s, started ahead in a warm sandbox", a.binary.Version()), err
 	}
-	path, err := a.Fetch(ctx)
+	path, err := a.binary.Fetch(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -35,22 +36,22 @@ func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 		return "", err
 	}
 	if dir == "" {
-		dir, how = uploadedDir+"/"+a.opts.Version, "uploaded"
+		dir, how = uploadedDir+"/"+a.binary.Version(), "uploaded"
 		if err := upload(ctx, b, filepath.Dir(path), dir); err != nil {
 			return "", err
 		}
 	}
-	if err := stopPluginInstall(ctx, b, a.opts.Version); err != nil {
+	if err := stopPluginInstall(ctx, b, a.binary.Version()); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("opencode %s, checksum verified, %s at %s/%s", a.opts.Version, how, dir, binaryFile), nil
+	return fmt.Sprintf("opencode %s, checksum verified, %s at %s/%s", a.binary.Version(), how, dir, binary.File), nil
 }
 
 // locate finds the version's folder inside the sandbox, or returns "".
 func (a *Agent) locate(ctx context.Context, b agent.Sandbox) (string, error) {
 	for _, parent := range []string{mountedDir, uploadedDir} {
-		dir := parent + "/" + a.opts.Version
-		_, err := b.ReadFile(ctx, dir+"/"+modelsFile, 64)
+		dir := parent + "/" + a.binary.Version()
+		_, err := b.ReadFile(ctx, dir+"/"+binary.ModelsFile, 64)
 		if err == nil {
 			return dir, nil
 		}
@@ -63,21 +64,19 @@ func (a *Agent) locate(ctx context.Context, b agent.Sandbox) (string, error) {
 
 // upload copies the folder. The catalogue is last, because locate takes its presence as the mark of a complete folder.
 func upload(ctx context.Context, b agent.Sandbox, from, to string) error {
-	f, err := os.Open(filepath.Join(from, binaryFile))
+	f, err := os.Open(filepath.Join(from, binary.File))
 	if err != nil {
 		return fmt.Errorf("upload opencode: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	if err := b.WriteFile(ctx, to+"/"+binaryFile, f, 0o755); err != nil {
+	if err := b.WriteFile(ctx, to+"/"+binary.File, f, 0o755); err != nil {
 		return fmt.Errorf("upload opencode: %w", err)
 	}
-	if err := b.WriteFile(ctx, to+"/"+modelsFile, bytes.NewReader(emptyCatalogue()), 0o644); err != nil {
+	if err := b.WriteFile(ctx, to+"/"+binary.ModelsFile, bytes.NewReader(binary.NoModels()), 0o644); err != nil {
 		return fmt.Errorf("upload opencode: %w", err)
 	}
 	return nil
 }
-
-func emptyCatalogue() []byte { return []byte("{}\n") }
 
 // stopPluginInstall writes a lock file that lists OpenCode's plugin package as installed. Otherwise OpenCode starts an npm install of 57 MB in
 // the background, during which it ignores SIGTERM.

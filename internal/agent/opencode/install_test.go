@@ -3,22 +3,40 @@ package opencode_test
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
+
+const fakeBinary = "#!/bin/sh\necho I am opencode\n"
+
+// fakeBinaryAgent returns an agent whose host has fakeBinary as version 1.2.3.
+func fakeBinaryAgent(t *testing.T) *opencode.Agent {
+	t.Helper()
+	sum := sha256.Sum256([]byte(fakeBinary))
+	b := binary.New(binary.Options{AgentsDir: t.TempDir(), Version: "1.2.3", Platform: "linux/amd64", Releases: []binary.Release{
+		{Version: "1.2.3", Platform: "linux/amd64", SHA256: hex.EncodeToString(sum[:])},
+	}})
+	require.NoError(t, os.MkdirAll(filepath.Dir(b.Path()), 0o755))
+	require.NoError(t, os.WriteFile(b.Path(), []byte(fakeBinary), 0o755))
+	return opencode.New(opencode.Options{Binary: b})
+}
 
 // If the host's folder is not mounted in the sandbox, the binary is uploaded once.
 func TestInstallUploadsWithoutAMount(t *testing.T) {
 	t.Parallel()
-	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
-	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeSandbox{}
+	a, b := fakeBinaryAgent(t), &fakeSandbox{}
 	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Equal(t, "opencode 1.2.3, checksum verified, uploaded at /tmp/.rolloutd/opencode/1.2.3/opencode", said)
@@ -32,8 +50,7 @@ func TestInstallUploadsWithoutAMount(t *testing.T) {
 
 func TestInstallUsesTheMount(t *testing.T) {
 	t.Parallel()
-	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
-	a := fetcher(t.TempDir(), npm, sumOf(fakeBinary))
+	a := fakeBinaryAgent(t)
 	b := &fakeSandbox{files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.2.3/models.json": []byte("{}")}}
 	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
@@ -54,7 +71,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 
 func TestOpenBeforeInstallIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{}}, testJob())
+	_, err := opencode.New(opencode.Options{Binary: binary.New(binary.Options{})}).Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{}}, testJob())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.ErrorContains(t, err, "Install comes before Open")
 }

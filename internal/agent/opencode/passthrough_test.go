@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
@@ -57,8 +58,9 @@ func TestOpencodeEndsAfterABrokenReply(t *testing.T) {
 func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Client) {
 	t.Helper()
 	dir, agents, id := t.TempDir(), agentsDir(t), t.Name()+".1"
-	kit := opencode.New(opencode.Options{AgentsDir: agents})
-	_, err := kit.Fetch(t.Context())
+	b := binary.New(binary.Options{AgentsDir: agents})
+	kit := opencode.New(opencode.Options{Binary: b})
+	_, err := b.Fetch(t.Context())
 	require.NoError(t, err)
 	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
 	require.NoError(t, err)

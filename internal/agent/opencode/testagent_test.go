@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/agenttest"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
@@ -51,7 +52,7 @@ func newTestAgentWithoutModel(t *testing.T, mounted bool) *testAgent {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
 	w := &testAgent{agents: agentsDir(t)}
-	_, err := w.agent().Fetch(t.Context())
+	_, err := binary.New(binary.Options{AgentsDir: w.agents}).Fetch(t.Context())
 	require.NoError(t, err)
 	mount := w.agents
 	if !mounted {
@@ -74,7 +75,7 @@ func agentsDir(t *testing.T) string {
 
 // agent returns a new Agent on each call, without the state of an earlier one.
 func (w *testAgent) agent() *opencode.Agent {
-	return opencode.New(opencode.Options{AgentsDir: w.agents})
+	return opencode.New(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: w.agents})})
 }
 
 // begin opens the agent and waits until it has accepted the job.

@@ -23,7 +23,7 @@ func (a *Agent) WarmKey(job agent.Job) string {
 	if job.ObeyProject {
 		return ""
 	}
-	text, err := json.Marshal([]any{a.opts.Version, serveArgs(), environment("", job)})
+	text, err := json.Marshal([]any{a.binary.Version(), serveArgs(), environment("", job)})
 	if err != nil {
 		panic(err) // strings always encode
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -113,10 +114,10 @@ func TestWarmAndTheUsersConfiguration(t *testing.T) {
 
 func TestWarmKey(t *testing.T) {
 	t.Parallel()
-	a := opencode.New(opencode.Options{})
+	a := opencode.New(opencode.Options{Binary: binary.New(binary.Options{})})
 	key := a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "a"})
 	require.Equal(t, key, a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "b", Launch: 1, Model: rollout.Model{Name: "m"}}))
 	require.NotEqual(t, key, a.WarmKey(agent.Job{MaxOutput: 11}))
-	require.NotEqual(t, key, opencode.New(opencode.Options{Version: "0"}).WarmKey(agent.Job{MaxOutput: 10}))
+	require.NotEqual(t, key, opencode.New(opencode.Options{Binary: binary.New(binary.Options{Version: "0"})}).WarmKey(agent.Job{MaxOutput: 10}))
 	require.Empty(t, a.WarmKey(agent.Job{ObeyProject: true}))
 }

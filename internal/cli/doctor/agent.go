@@ -4,30 +4,29 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 
-	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // Agent checks that OpenCode is installed or can be installed.
 func Agent(agentsDir string) Check {
 	return func(context.Context) []driver.Finding {
-		binary := filepath.Join(agentsDir, "opencode", opencode.DefaultVersion, "opencode")
-		have := exists(binary)
+		cache := binary.New(binary.Options{AgentsDir: agentsDir})
+		have := exists(cache.Path())
 		npm, err := exec.LookPath("npm")
-		return []driver.Finding{agentFinding(binary, have, err == nil), npmFinding(npm, have, err == nil)}
+		return []driver.Finding{agentFinding(cache, have, err == nil), npmFinding(npm, have, err == nil)}
 	}
 }
 
-func agentFinding(binary string, have, npm bool) driver.Finding {
-	f := driver.Finding{Name: "opencode " + opencode.DefaultVersion, Detail: binary}
+func agentFinding(cache *binary.Cache, have, npm bool) driver.Finding {
+	f := driver.Finding{Name: "opencode " + cache.Version(), Detail: cache.Path()}
 	switch {
 	case have:
 	case npm:
 		f.Detail = "not installed yet; the first rollout installs it with npm and verifies it"
 	default:
-		f.Level, f.Detail = driver.Fail, "not at "+binary+", and npm is missing"
+		f.Level, f.Detail = driver.Fail, "not at "+cache.Path()+", and npm is missing"
 		f.Fix = "apt-get install npm"
 	}
 	return f

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/cli/doctor"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
@@ -69,9 +69,9 @@ func TestAgentNeedsNpmOnlyToBeFetched(t *testing.T) {
 		require.Equal(t, driver.Fail, f.Level, f.Name)
 		require.NotEmpty(t, f.Fix)
 	}
-	binary := filepath.Join(dir, "opencode", opencode.DefaultVersion, "opencode")
-	require.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o700))
-	require.NoError(t, os.WriteFile(binary, nil, 0o700))
+	path := filepath.Join(dir, "opencode", binary.DefaultVersion, "opencode")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, nil, 0o700))
 	got := doctor.Agent(dir)(t.Context())
 	require.Equal(t, driver.OK, got[0].Level)
 	require.Equal(t, driver.Warn, got[1].Level)

@@ -1,4 +1,4 @@
-package opencode_test
+package binary_test
 
 import (
 	"archive/tar"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
@@ -54,10 +54,10 @@ func script(t *testing.T, body string) string {
 	return path
 }
 
-func fetcher(dir, npm, sum string) *opencode.Agent {
-	a := opencode.New(opencode.Options{AgentsDir: dir, NPM: npm, Version: "1.2.3", Platform: "linux/amd64"})
-	a.Pin(sum)
-	return a
+func fetcher(dir, npm, sum string) *binary.Cache {
+	return binary.New(binary.Options{AgentsDir: dir, NPM: npm, Version: "1.2.3", Platform: "linux/amd64", Releases: []binary.Release{
+		{Version: "1.2.3", Platform: "linux/amd64", Package: "opencode-test", SHA256: sum},
+	}})
 }
 
 // Concurrent fetches download once, and later fetches do not download.
@@ -172,8 +172,8 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 
 func TestUnsupportedPlatformsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, o := range []opencode.Options{{Platform: "linux/arm64"}, {Platform: "darwin/arm64"}, {Platform: "linux/amd64", Version: "0.0.1"}} {
-		_, err := opencode.New(o).Fetch(t.Context())
+	for _, o := range []binary.Options{{Platform: "linux/arm64"}, {Platform: "darwin/arm64"}, {Platform: "linux/amd64", Version: "0.0.1"}} {
+		_, err := binary.New(o).Fetch(t.Context())
 		require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 		require.ErrorContains(t, err, "supported: 1.18.33 for linux/amd64")
 	}

@@ -1,4 +1,4 @@
-package opencode
+package binary
 
 import (
 	"archive/tar"
@@ -16,25 +16,25 @@ import (
 )
 
 // download fetches the release with npm, which checks the registry's integrity hash, and unpacks the binary.
-func (a *Agent) download(ctx context.Context, rel release, dir string) error {
-	spec := rel.npmPackage + "@" + rel.version
-	cmd := exec.CommandContext(ctx, a.opts.NPM, "pack", spec, "--pack-destination", dir, "--ignore-scripts", "--loglevel", "error")
+func (c *Cache) download(ctx context.Context, rel Release, dir string) error {
+	spec := rel.Package + "@" + rel.Version
+	cmd := exec.CommandContext(ctx, c.opts.NPM, "pack", spec, "--pack-destination", dir, "--ignore-scripts", "--loglevel", "error")
 	cmd.Dir = dir
 	cmd.WaitDelay = 5 * time.Second // npm's children may hold the pipe
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fault.Wrap(fault.NotFound, err, "fetch opencode: npm is needed to download %s; install Node.js with npm, or put the binary at %s",
-			spec, filepath.Join(a.dir(), binaryFile))
+			spec, c.Path())
 	}
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "fetch opencode: `npm pack %s` failed; is the npm registry reachable from here? "+
-			"On a machine without it, put the binary at %s. npm said: %s", spec, filepath.Join(a.dir(), binaryFile), tail(out, 1000))
+			"On a machine without it, put the binary at %s. npm said: %s", spec, c.Path(), tail(out, 1000))
 	}
 	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
 	if err != nil || len(packed) != 1 {
 		return fault.New(fault.Internal, "fetch opencode: npm left %d packages instead of one in %s", len(packed), dir)
 	}
-	if err := unpack(packed[0], filepath.Join(dir, binaryFile)); err != nil {
+	if err := unpack(packed[0], filepath.Join(dir, File)); err != nil {
 		return fmt.Errorf("fetch opencode: unpack %s: %w", spec, err)
 	}
 	return os.Remove(packed[0])

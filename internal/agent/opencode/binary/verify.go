@@ -1,4 +1,4 @@
-package opencode
+package binary
 
 import (
 	"crypto/sha256"
@@ -22,7 +22,7 @@ type verified struct {
 }
 
 func stamp(dir, sum string) (verified, error) {
-	info, err := os.Stat(filepath.Join(dir, binaryFile))
+	info, err := os.Stat(filepath.Join(dir, File))
 	if err != nil {
 		return verified{}, err
 	}
@@ -43,20 +43,20 @@ func remembered(dir, sum string) bool {
 	if err != nil || is != was {
 		return false
 	}
-	_, err = os.Stat(filepath.Join(dir, modelsFile))
+	_, err = os.Stat(filepath.Join(dir, ModelsFile))
 	return err == nil
 }
 
 // verify checks the binary in dir and completes the folder.
-func verify(dir string, rel release) error {
-	path := filepath.Join(dir, binaryFile)
+func verify(dir string, rel Release) error {
+	path := filepath.Join(dir, File)
 	sum, err := hash(path)
 	if err != nil {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
-	if sum != rel.sha256 {
+	if sum != rel.SHA256 {
 		return fault.New(fault.Conflict, "opencode %s at %s is not the pinned file: its sha256 must be %s, got %s; remove it to fetch it again",
-			rel.version, path, rel.sha256, sum)
+			rel.Version, path, rel.SHA256, sum)
 	}
 	if err := os.Chmod(path, 0o755); err != nil {
 		return fmt.Errorf("verify opencode: %w", err)
@@ -72,8 +72,8 @@ func verify(dir string, rel release) error {
 	if err := os.WriteFile(filepath.Join(dir, verifiedFile), text, 0o644); err != nil {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
-	models := filepath.Join(dir, modelsFile)
-	return errors.Join(os.WriteFile(models, emptyCatalogue(), 0o644), os.Chmod(models, 0o644)) // regardless of the umask
+	models := filepath.Join(dir, ModelsFile)
+	return errors.Join(os.WriteFile(models, NoModels(), 0o644), os.Chmod(models, 0o644)) // regardless of the umask
 }
 
 func hash(path string) (string, error) {
