@@ -36,7 +36,7 @@ func newBrowser(t *testing.T, width, height int) browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, // it visits only this test's own server
-		chromedp.WindowSize(width, height))
+		chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience))
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, closeTab := chromedp.NewContext(alloc)
@@ -118,7 +118,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.waitForText("#list", "completed")
 	b.saveScreenshot("rollouts")
-	b.run(chromedp.Click("#list a"))
+	b.eventually(`(document.querySelector("#list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
 	b.waitForText("#rollout", "running agent")
 	b.waitForText("#rollout", "Model calls")
 	b.waitForText("#rollout", "größe.txt")

@@ -93,7 +93,7 @@ func TestUnusedIndexesAreDropped(t *testing.T) {
 		require.Eventually(t, func() bool {
 			list, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 			return err == nil && len(list.Executions) == 1
-		}, time.Minute, 50*time.Millisecond, query)
+		}, 5*time.Minute, 50*time.Millisecond, query)
 	}
 }
 
@@ -198,9 +198,9 @@ func TestPortTakenAfterItWasChosen(t *testing.T) {
 			return ports, err
 		})
 	}
-	srv, err := devserver.Start(t.Context(), taken(4))
+	srv, err := devserver.Start(t.Context(), taken(3)) // another process may take a port in one more attempt
 	require.NoError(t, err)
-	require.Equal(t, 5, tries)
+	require.GreaterOrEqual(t, tries, 4)
 	c, err := dial(srv)
 	require.NoError(t, err)
 	c.Close()

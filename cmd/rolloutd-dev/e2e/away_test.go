@@ -32,7 +32,7 @@ const shortScript = `
 `
 
 const (
-	shortLimit = 20 * time.Second
+	shortLimit = 45 * time.Second           // also long enough for the start of OpenCode on a busy machine
 	noWorker   = shortLimit + 4*time.Second // also longer than the heartbeat timeout
 )
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -117,10 +117,7 @@ func faulty(t *testing.T, turns string) string {
 	if turns != "" {
 		return startModel(t, "turns: "+turns).url
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "http://" + l.Addr().String() + "/v1"
+	return "http://" + deadpathtest.Refusing(t) + "/v1"
 }
 
 // recoveringEndpoint returns the URL of an endpoint that does not answer its first call and answers all later calls.

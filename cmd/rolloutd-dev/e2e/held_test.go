@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldScript makes the model take 24 s in total, or 52 s with the command agent. A turn appears in the state of a rollout up to 6 s after it
+// heldScript makes the model take 24 s in total, or 48 s with the command agent. A turn appears in the state of a rollout up to 6 s after it
 // has ended.
 const heldScript = `
 - match: take your time
@@ -38,7 +38,7 @@ const heldScript = `
     - tool_calls: [{name: terminal, arguments: {command: "echo three >> log.txt"}}]
     - text: Done.
 - match: ask four times
-  pace: {delay: 13s}
+  pace: {delay: 12s}
   turns: [{text: one}, {text: two}, {text: three}, {text: four}]
 `
 

@@ -3,13 +3,13 @@ package proxy_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -84,12 +84,10 @@ func TestASuccessWithoutAReply(t *testing.T) {
 func TestEngineRecovers(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
-	down := httptest.NewServer(http.NotFoundHandler())
-	address := down.Listener.Addr().String()
-	down.Close()
+	address, listen := deadpathtest.RefusingAtFirst(t)
 	got := startSend(t, h.open(t, h.route("http://"+address)), "", streamed)
 	require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 1 }, patience, time.Millisecond)
-	up := listenAgain(t, address, e)
+	up := serveOn(t, listen(), e)
 	defer up.Close()
 	require.Equal(t, goodReply, await(t, got).body)
 }

@@ -26,11 +26,8 @@ func requireNoRetryWords(t *testing.T, body string) {
 	}
 }
 
-// listenAgain serves on an address that was in use before.
-func listenAgain(t *testing.T, address string, h http.Handler) *httptest.Server {
+func serveOn(t *testing.T, l net.Listener, h http.Handler) *httptest.Server {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
-	require.NoError(t, err)
 	srv := httptest.NewUnstartedServer(h)
 	require.NoError(t, srv.Listener.Close())
 	srv.Listener = l
