@@ -79,7 +79,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	a.logPlacement(ctx, in.Target, started)
 	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
 	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // InstallOpencode reports an unknown agent
-		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
+		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.NoChannel()
 	}
 	return place, nil
 }

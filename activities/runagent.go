@@ -102,7 +102,7 @@ func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
 	if err := a.attachAgent(ctx, w); err != nil {
 		return err
 	}
-	if kind.OnHost {
+	if kind.NoChannel() {
 		if err := a.openBeforeLaunch(ctx, w.sb, in); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (a *Activities) agentResult(ctx context.Context, t Target, res *watch.Resul
 	return &AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
 }
 
-// openBeforeLaunch opens the route of an agent on the host before its first launch. A launched agent has a route; if the gateway has lost it, a
+// openBeforeLaunch opens the route of an agent without StartProxy before its first launch. A launched agent has a route; if the gateway has lost it, a
 // new one would lack the turns so far.
 func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput) error {
 	_, err := agent.AttachProcess(ctx, sb)

@@ -157,10 +157,10 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 
-// An agent on the host has no channel, so RunAgent opens its route. The route of an agent in the sandbox is already open.
+// An agent on the host or without a model needs no channel, so RunAgent opens its route. The route of an agent in the sandbox is already open.
 func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 	t.Parallel()
-	for name, opened := range map[string]int{rollout.AgentReact: 1, "opencode": 0} {
+	for name, opened := range map[string]int{rollout.AgentReact: 1, rollout.AgentNop: 1, "opencode": 0} {
 		h := working(t, 1)
 		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: name})
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 		_, err = h.RunAgent(t.Context(), in)
 		require.NoError(t, err)
 		require.Len(t, h.gate.opened, opened, "%s: the route of an agent that was launched is not opened again", name)
-		if opened == 1 {
+		if name == rollout.AgentReact {
 			require.Equal(t, gateway.Route{ID: "r.1", RolloutID: "r", Attempt: 1, Capture: true, Model: in.Model, Limits: in.Limits}, h.gate.opened[0])
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// StartProxy opens the gateway's route to the sandbox and returns when the gateway serves the model channel. An agent on the host has no
-// channel; RunAgent opens its route.
+// StartProxy opens the gateway's route to the sandbox and returns when the gateway serves the model channel. An agent that needs no
+// channel has no StartProxy; RunAgent opens its route.
 func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {

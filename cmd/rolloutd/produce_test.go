@@ -34,7 +34,7 @@ func (p *producers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"producers": []any{answer}}
 	case r.Method == http.MethodGet:
 		if p.looks++; p.looks > 1 {
-			answer["phase"], answer["outcome"] = "done", p.end
+			answer["phase"], answer["outcome"], answer["waiting"] = "done", p.end, "all steps are done"
 			answer["evaluated"] = []any{map[string]any{"step": 5, "rollouts": 4, "sum": 2, "passed": 1}}
 		}
 	}
@@ -64,6 +64,7 @@ func TestProduce(t *testing.T) {
 		require.Contains(t, errText, "left out: c.yaml: broken")
 		require.Contains(t, errText, "3 started")
 		require.Contains(t, out, "done "+end)
+		require.Contains(t, out, "reason     all steps are done\n")
 		require.Contains(t, out, "step 5: mean 0.5 of 4 rollouts, 1 passed")
 	}
 }
@@ -98,7 +99,7 @@ func TestChangeAProducer(t *testing.T) {
 	require.NotEmpty(t, p.asked["POST /producers/p/abort"])
 	code, out, _ := rolloutd(t.Context(), env, "produce", "ls")
 	require.Zero(t, code)
-	require.Contains(t, out, "running")
+	require.Regexp(t, `^PRODUCER +STATE +TASKS +STARTED\np +running +- +`, out)
 	code, _, _ = rolloutd(t.Context(), env, "produce", "--tasks", "x")
 	require.Equal(t, 1, code, "--sink and --group-size are required")
 }

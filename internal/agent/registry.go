@@ -37,6 +37,9 @@ func (k Kind) Installer() Installer {
 	return i
 }
 
+// NoChannel reports whether the agent needs no model channel in its sandbox.
+func (k Kind) NoChannel() bool { return k.OnHost || k.NoModel }
+
 // Registry holds the agents of a deployment by name.
 type Registry struct{ kinds []Kind }
 

@@ -38,7 +38,7 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventAttempt:
 		if a, ok := decodeEvent[rollout.AttemptEvent](e); ok {
-			f.line(a.At, joined(" ", fmt.Sprintf("  attempt %d: %s", a.Attempt, a.Outcome), plain(a.Error)))
+			f.line(a.At, joined(": ", fmt.Sprintf("  attempt %d: %s", a.Attempt, a.Outcome), plain(a.Error)))
 			for _, c := range a.ResourceCauses {
 				f.line(a.At, fmt.Sprintf("  attempt %d, %s: %s", a.Attempt, plain(string(c.Phase)), plain(c.String())))
 			}

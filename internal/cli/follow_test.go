@@ -69,7 +69,7 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 		event(6, rollout.EventToolStart, rollout.ToolEvent{Stamp: stamp(4), Tool: "bash", Input: json.RawMessage(`{"command":"ls \u0026\u0026 printf '\\u0026'"}`)}),
 		event(7, rollout.EventToolEnd, rollout.ToolEvent{Stamp: stamp(5), Tool: "bash", Status: "completed", Output: "a\nb"}),
 		event(8, rollout.EventCommand, rollout.CommandEvent{Stamp: stamp(6), Stage: rollout.StageVerifier, Number: 1, Command: "true", Result: &rollout.CommandResult{}}),
-		event(9, rollout.EventAttempt, rollout.AttemptEvent{Stamp: stamp(7), Outcome: rollout.InfraFailed}), event(10, "of the future", 1),
+		event(9, rollout.EventAttempt, rollout.AttemptEvent{Stamp: stamp(7), Outcome: rollout.InfraFailed, Error: "host lost"}), event(10, "of the future", 1),
 		phase(11, rollout.PhaseCreating, 2, 8), event(13, rollout.EventToolEnd, rollout.ToolEvent{Stamp: stamp(8), Tool: "bash", Status: "completed"}),
 		event(14, rollout.EventAttempt, rollout.AttemptEvent{Stamp: rollout.Stamp{At: begin.Add(8 * time.Second), Attempt: 1}, Outcome: rollout.Completed}), event(15, rollout.EventDone, rollout.State{Phase: rollout.PhaseDone, FinishedAt: &finished}),
 	}
@@ -80,7 +80,7 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	got := out.String()
 	for _, line := range []string{
 		"    0.0 s  creating the sandbox\n", "    2.0 s  running the agent\n", "  it is\\x1b paused\n", "    3.0 s    1 model call (7 prompt", "text: I am\\x1b here\n",
-		`bash {"command":"ls && printf '\\u0026'"}`, "bash completed: a\n", "verifier command 1 exited with 0: true\n", "infra_failed", "attempt 2\n", "    8.0 s  creating the sandbox\n",
+		`bash {"command":"ls && printf '\\u0026'"}`, "bash completed: a\n", "verifier command 1 exited with 0: true\n", ": infra_failed: host lost\n", "attempt 2\n", "    8.0 s  creating the sandbox\n",
 		"    9.0 s  done\n", "the server does not answer",
 		"bash completed\n", "attempt 1: completed\n",
 	} {

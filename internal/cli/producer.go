@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/cli/client"
@@ -82,8 +84,12 @@ func ProducerTable(w io.Writer, s producer.State) {
 	for _, e := range s.Evaluated {
 		row("eval", "step %d: mean %.4g of %d rollouts, %d passed", e.Step, e.Mean(), e.Rollouts, e.Passed)
 	}
-	if s.Waiting != "" && !s.Done() {
-		row("waiting", "%s", plain(s.Waiting))
+	if s.Waiting != "" {
+		name := "waiting"
+		if s.Done() {
+			name = "reason"
+		}
+		row(name, "%s", plain(s.Waiting))
 	}
 	if s.Error != "" {
 		row("error", "%s", plain(s.Error))
@@ -99,9 +105,12 @@ func reasons(c producer.Counts) string {
 	return text
 }
 
-// Producers writes a list of producers.
+// Producers writes producers as a table, one line each.
 func Producers(w io.Writer, all []producer.State) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PRODUCER\tSTATE\tTASKS\tSTARTED")
 	for _, s := range all {
-		fmt.Fprintf(w, "%-36s %-10s %-10s %-20s %s\n", s.ID, s.Phase, s.Outcome, s.Name, s.StartedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", plain(s.ID), cmp.Or(string(s.Outcome), string(s.Phase)), orDash(short(plain(s.Name), maxName)), s.StartedAt.Local().Format(time.DateTime))
 	}
+	_ = t.Flush() // fails only if the output is closed
 }

@@ -36,7 +36,7 @@ type State struct {
 	Phase      Phase          `json:"phase"`
 	Outcome    Outcome        `json:"outcome,omitempty"`
 	Error      string         `json:"error,omitempty"`
-	Waiting    string         `json:"waiting,omitempty"` // why no group starts
+	Waiting    string         `json:"waiting,omitempty"` // why no group starts, or why none did before all tasks had started
 	Bounds     Bounds         `json:"bounds"`
 	Cursor     Cursor         `json:"cursor"`
 	Step       int            `json:"step"` // of training

@@ -172,6 +172,9 @@ func (p *run) finish(outcome producer.Outcome) (producer.State, error) {
 	p.closeSink()
 	now := workflow.Now(p.ctx)
 	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = producer.Done, outcome, &now, ""
+	if outcome == producer.Completed && !p.atTheEnd() {
+		p.state.Waiting = fmt.Sprintf("the groups of all %d steps are delivered", p.totalSteps())
+	}
 	p.upsert(p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
 	p.describe()
 	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{

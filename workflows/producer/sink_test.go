@@ -84,6 +84,7 @@ func TestTotalSteps(t *testing.T) {
 		s := w.run(t, p)
 		require.Equal(t, producer.Completed, s.Outcome)
 		require.Equal(t, int64(12), s.Counts.Delivered, "as many as six batches need")
+		require.Equal(t, "the groups of all 6 steps are delivered", s.Waiting)
 	}
 }
 
