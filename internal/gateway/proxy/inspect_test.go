@@ -209,6 +209,10 @@ func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
 	require.NotContains(t, turn.LossMask, byte(1))
 	require.Contains(t, strings.Join(turn.Flaws, " "), "raw")
 	require.NotEmpty(t, turn.PerTokenLogps)
+
+	h.stop()
+	h.start(t)
+	require.False(t, h.turns(t, r.ID)[0].Train, "a restarted gateway has not probed the endpoint yet")
 }
 
 // An engine that only names tokens by their ids suffices for training if it also tokenises prompts.

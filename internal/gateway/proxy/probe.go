@@ -85,8 +85,11 @@ func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport
 	d := r.latest()
 	report := s.reports.Of(ctx, r.place(d.API), func() rollout.EndpointReport {
 		return s.inspect(r, d)
-	}, s.run)
-	return report.For(r.Model, s.options.RawLogprobs), nil
+	}, s.run).For(r.Model, s.options.RawLogprobs)
+	if report.Raw() {
+		r.noteRaw()
+	}
+	return report, nil
 }
 
 // inspect probes the endpoint of a route while it is not paused. A probe that overlaps a pause is repeated after it.
@@ -138,10 +141,27 @@ func (s *Server) unfit(r *route) string {
 	if known.LogprobsMode == "" { // a property of the engine, not of the API
 		known = s.reports.Known(r.place(reply.Chat))
 	}
-	if known.For(r.Model, s.options.RawLogprobs).Raw() {
+	before := known.LogprobsMode == "" && r.wasRaw() // a restarted gateway has no report while the endpoint is paused
+	if before || known.For(r.Model, s.options.RawLogprobs).Raw() {
 		return "log probabilities are raw: the endpoint gives them before the temperature"
 	}
 	return ""
+}
+
+// noteRaw stores that the endpoint's log probabilities are raw for this route.
+func (r *route) noteRaw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.journal.RawLogprobs {
+		r.journal.RawLogprobs = true
+		r.saveOrLog("raw log probabilities")
+	}
+}
+
+func (r *route) wasRaw() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.journal.RawLogprobs
 }
 
 // run runs do in the server's lifetime; false: the server does not run.

@@ -22,7 +22,8 @@ type Journal struct {
 	Ended       string           `json:"ended,omitempty"`
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
-	Sessions    []string         `json:"sessions,omitempty"` // of the agent's own
+	Sessions    []string         `json:"sessions,omitempty"`     // of the agent's own
+	RawLogprobs bool             `json:"raw_logprobs,omitempty"` // a probe found log probabilities that do not belong to the sampled distribution
 }
 
 // Load reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.
