@@ -32,6 +32,24 @@ func Agents(c config.Config, log *slog.Logger) (*agent.Registry, error) {
 	return agent.NewRegistry(kinds...)
 }
 
+// checkAgentFolders refuses agents whose folder is not on this host, before a rollout needs it. Only workers read the folders.
+func checkAgentFolders(c config.Config) error {
+	dir, err := filepath.Abs(c.AgentsDir())
+	if err != nil {
+		return err
+	}
+	for _, spec := range commandAgents(c) {
+		a, err := command.New(spec, command.Options{AgentsDir: dir})
+		if err != nil {
+			return err
+		}
+		if err := a.CheckFolder(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // commandAgents are the configured command-line agents, and the presets that none of them replaces.
 func commandAgents(c config.Config) []command.Spec {
 	var own []command.Spec

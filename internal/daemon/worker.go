@@ -76,6 +76,9 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
+	if err := checkAgentFolders(d.cfg); err != nil {
+		return tier.Running{}, err
+	}
 	tools, closeTools, err := toolset.Registry(d.cfg, d.log)
 	if err != nil {
 		return tier.Running{}, err

@@ -62,6 +62,21 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
+// CheckFolder returns an error if the agent's folder is neither a folder of this host nor copied.
+func (a *Agent) CheckFolder() error {
+	if a.Folder == "" || isComplete(filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))) {
+		return nil
+	}
+	info, err := os.Stat(a.Folder)
+	if err == nil && !info.IsDir() {
+		err = fault.New(fault.Invalid, "%s is a file", a.Folder)
+	}
+	if err != nil {
+		return fmt.Errorf("agent %q: %w", a.Name, fault.Field("folder", "must be a folder of this host: %v", err))
+	}
+	return nil
+}
+
 func isComplete(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, completeFile))
 	return err == nil

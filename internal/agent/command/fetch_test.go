@@ -107,3 +107,18 @@ func TestFailedFetches(t *testing.T) {
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "%v", err)
 	require.ErrorContains(t, err, "install Node.js with npm")
 }
+
+// A missing folder is an error, unless it was copied before.
+func TestCheckFolder(t *testing.T) {
+	t.Parallel()
+	s, o := tool(t)
+	require.NoError(t, newAgent(t, s, o).CheckFolder())
+	_, err := newAgent(t, s, o).Fetch(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(s.Folder))
+	require.NoError(t, newAgent(t, s, o).CheckFolder())
+	for _, folder := range []string{filepath.Join(t.TempDir(), "none"), "/etc/passwd"} {
+		s.Folder = folder
+		require.ErrorContains(t, newAgent(t, s, o).CheckFolder(), `agent "`+s.Name+`": folder: must be a folder of this host`)
+	}
+}

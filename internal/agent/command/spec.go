@@ -73,6 +73,9 @@ func (s Spec) Validate() error {
 			return fmt.Errorf("agent %q: %w", s.Name, fault.Field(c.field, "%s", c.problem))
 		}
 	}
+	if err := s.checkPlaceholders(); err != nil {
+		return fmt.Errorf("agent %q: %w", s.Name, err)
+	}
 	for path := range s.Files {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("agent %q: %w", s.Name, fault.Field("files", "must have absolute paths, got %q", path))

@@ -18,6 +18,10 @@ func TestSpecIsChecked(t *testing.T) {
 	for _, p := range command.Presets() {
 		require.NoError(t, p.Validate(), p.Name)
 	}
+	braces := good()
+	braces.Command = []string{"{dir}/a", "{instruction_file}", "${name}", "{}", `{"a":1}`, "{1,2}", "awk '{print}' x", "{ print }", "{NAME}"}
+	braces.Files = map[string]string{"/x": "{other}"}
+	require.NoError(t, braces.Validate())
 	unversioned := good()
 	unversioned.Package = "p@latest"
 	require.EqualError(t, unversioned.Validate(), `agent "a": package: must have an exact version such as "@scope/name@1.2.3", got "p@latest"`)
@@ -37,6 +41,9 @@ func TestSpecIsChecked(t *testing.T) {
 		"no folder":        {func(s *command.Spec) { s.Package = "" }, "command"},
 		"output elsewhere": {func(s *command.Spec) { s.Output = "out" }, "output"},
 		"files elsewhere":  {func(s *command.Spec) { s.Files = map[string]string{"x": ""} }, "files"},
+		"misspelled":       {func(s *command.Spec) { s.Command = []string{"a", "--task={instructions}"} }, "command"},
+		"unknown in env":   {func(s *command.Spec) { s.Env = map[string]string{"URL": "{model-url}/x"} }, "env"},
+		"unknown in check": {func(s *command.Spec) { s.Check = []string{"{folder}/a", "--version"} }, "check"},
 		"broken failure":   {func(s *command.Spec) { s.Failure = "(" }, "failure"},
 		"broken result":    {func(s *command.Spec) { s.Result = "(" }, "result"},
 	} {
