@@ -34,6 +34,7 @@ MAX_EMPTY = 20
 def main(cls: type[AgentEnv], arguments: list[str] | None = None) -> None:
     """Runs the command of the arguments."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
     try:
         command, env = build(cls, sys.argv[1:] if arguments is None else arguments)
         asyncio.run(_run(command, env))
