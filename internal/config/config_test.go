@@ -49,7 +49,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 func TestLoadReportsReadErrors(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
-	require.ErrorContains(t, err, "line 2: field lisen not found")
+	require.ErrorContains(t, err, "line 2: field lisen: no such field of the configuration; did you mean listen?")
 	for _, second := range []string{"data: y\n", "---\ndata: y\n", "a: [\n"} {
 		_, err = config.Load(strings.NewReader("data: x\n---\n"+second), nil)
 		require.ErrorContains(t, err, "second document")
@@ -73,7 +73,7 @@ func TestLoadReportsReadErrors(t *testing.T) {
 func TestRefusalsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)
-	require.ErrorContains(t, err, "line 2: cannot unmarshal !!str into []string\n  line 3: field lisen not found in type config.Serve\n  line 4: cannot unmarshal !!str into map[string]string")
+	require.ErrorContains(t, err, "line 2: must be a list of strings, got a string; line 3: field lisen: no such field of the configuration; did you mean listen?; line 4: must be a mapping of strings to strings, got a string")
 	require.NotContains(t, err.Error(), "hunter2")
 	for given, shown := range map[string]string{"me:hunter2@gpu:8000": "gpu:8000", "gpu/v1?key=hunter2@x": "gpu/v1", "gpu:8000/v1": "gpu:8000/v1", "hunter2@": ""} {
 		c := config.Defaults()

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"reflect"
 
+	"github.com/rolloutd/rolloutd/internal/yamlerror"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -42,14 +43,11 @@ func Load(file io.Reader, env Environ) (Config, error) {
 func (c *Config) fromFile(r io.Reader) error {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
-	var typeErr *yaml.TypeError
 	switch err := dec.Decode(c); {
 	case errors.Is(err, io.EOF):
 		return nil
-	case errors.As(err, &typeErr):
-		return fmt.Errorf("configuration: %w", withoutValues(typeErr))
 	case err != nil:
-		return fmt.Errorf("configuration: %w", err)
+		return fmt.Errorf("configuration: %w", configFile().Explain(err))
 	}
 	return refuseSecondDocument(dec)
 }
@@ -67,12 +65,7 @@ func refuseSecondDocument(dec *yaml.Decoder) error {
 	}
 }
 
-// withoutValues removes the values from a decoder's errors, which are between backticks, since a value may be a token.
-func withoutValues(e *yaml.TypeError) error {
-	out := &yaml.TypeError{}
-	for _, text := range e.Errors {
-		before, rest, _ := strings.Cut(text, " `")
-		out.Errors = append(out.Errors, before+rest[strings.LastIndex(rest, "`")+1:])
-	}
-	return out
+// configFile describes configuration files for the errors about them.
+func configFile() yamlerror.File {
+	return yamlerror.File{Type: reflect.TypeFor[Config](), Noun: "the configuration", Shape: "a mapping with sections such as serve and worker", Secret: true}
 }

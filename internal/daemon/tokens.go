@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"unicode"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/yamlerror"
 )
 
 // tokenEntry is one item of a tokens file.
@@ -54,7 +56,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
 	if err := dec.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, yamlerror.File{Type: reflect.TypeFor[[]tokenEntry](), Noun: "a token", Secret: true}.Explain(err)
 	}
 	if len(entries) == 0 {
 		return nil, errors.New("must have at least one token")

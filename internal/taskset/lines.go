@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -125,7 +126,7 @@ func readJSON(text []byte) (Task, error) {
 // rewordJSON names the field and removes Go types from the decoder's errors.
 func rewordJSON(err error) error {
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return errors.New(unknownField(strings.Trim(field, `"`)))
+		return errors.New(taskFile().Unknown(strings.Trim(field, `"`), reflect.TypeFor[Task]()))
 	}
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {

@@ -2,19 +2,15 @@ package taskset
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"strings"
 
+	"github.com/rolloutd/rolloutd/internal/yamlerror"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/rolloutd/rolloutd/internal/spelling"
 )
 
 // maxSize bounds a task file, in bytes.
@@ -52,7 +48,7 @@ func ReadYAML(r io.Reader) (Task, error) {
 	if err := dec.Decode(&t); errors.Is(err, io.EOF) {
 		return Task{}, errors.New("the file is empty")
 	} else if err != nil {
-		return Task{}, rewordYAML(err)
+		return Task{}, taskFile().Explain(err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Task{}, errors.New("a task file holds one task: remove the second document after ---")
@@ -60,48 +56,9 @@ func ReadYAML(r io.Reader) (Task, error) {
 	return t, t.check(lines(text))
 }
 
-// rewordYAML removes Go types from the decoder's errors.
-func rewordYAML(err error) error {
-	msg := strings.TrimPrefix(err.Error(), "yaml: ")
-	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
-	msg = typeYAML.ReplaceAllStringFunc(msg, func(found string) string {
-		m := typeYAML.FindStringSubmatch(found)
-		kind := map[string]string{"seq": "a list", "map": "a mapping"}[m[1]]
-		return mustBe(m[3], cmp.Or(kind, strings.TrimSpace(m[2]), m[1]))
-	})
-	msg = unknownYAML.ReplaceAllStringFunc(msg, func(found string) string { return unknownField(unknownYAML.FindStringSubmatch(found)[1]) })
-	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
-}
-
-// typeYAML is the decoder's error for a value of another type: the YAML type, the value of a scalar, and the Go type of the field.
-var typeYAML = regexp.MustCompile("cannot unmarshal !!(\\w+)( `[^`]*`)? into ([\\w.\\[\\]]+)")
-
-// mustBe is the error text for a value that does not fit the Go type of its field.
-func mustBe(goType, got string) string {
-	names := map[string]string{
-		"string": "a string", "bool": "true or false", "int": "a whole number", "float64": "a number",
-		"[]string": "a list of strings", "[]float64": "a list of numbers", "map[string]string": "a mapping of strings to strings",
-		"taskset.Task": "a mapping with fields such as instruction and verify",
-	}
-	return fmt.Sprintf("must be %s, got %s", cmp.Or(names[goType], "a mapping"), got)
-}
-
-// unknownYAML is the decoder's error for a field that Task does not have.
-var unknownYAML = regexp.MustCompile(`field (\S+) not found in type taskset\.Task`)
-
-// unknownField is the error text for a field that tasks do not have. It names the field that may be meant.
-func unknownField(name string) string {
-	var known []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Task]()) {
-		if tag := f.Tag.Get("yaml"); tag != "-" {
-			known = append(known, tag)
-		}
-	}
-	msg := fmt.Sprintf("field %s: no such field of a task", name)
-	if near := spelling.Nearest(name, "", known); near != "" {
-		msg += "; did you mean " + near + "?"
-	}
-	return msg
+// taskFile describes task files for the errors about them.
+func taskFile() yamlerror.File {
+	return yamlerror.File{Type: reflect.TypeFor[Task](), Noun: "a task", Shape: "a mapping with fields such as instruction and verify"}
 }
 
 // lines returns the line of each top-level field.
