@@ -87,17 +87,21 @@ func TestCloseWaitsForCanceledActivity(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
-	waiting := make(chan struct{})
+	waiting, existed := make(chan struct{}), make(chan bool, 1)
 	var once sync.Once
-	h.coder.onNext = func(ctx context.Context) { once.Do(func() { close(waiting) }); <-ctx.Done() }
+	h.coder.onNext = func(ctx context.Context) {
+		once.Do(func() {
+			close(waiting)
+			<-ctx.Done()
+			_, exists := h.provider.box("r.1")
+			existed <- exists
+		})
+	}
 	over := make(chan error, 1)
 	go func() { _, err := h.RunAgent(t.Context(), agentInput()); over <- err }()
 	<-waiting
 	require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
-	select {
-	case err := <-over:
-		require.Error(t, err)
-	default:
-		require.Fail(t, "the agent is watched still")
-	}
+	require.Len(t, existed, 1, "the agent is watched still")
+	require.True(t, <-existed, "the sandbox outlives the activity")
+	require.Error(t, <-over)
 }

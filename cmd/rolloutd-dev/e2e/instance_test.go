@@ -71,10 +71,10 @@ func (d instance) missedHeartbeats(t testing.TB, id string) []int64 {
 }
 
 // requireTakenOver checks that the next worker took over at once, without a heartbeat timeout. It checks nothing if the worker was away for
-// four seconds or longer, since a heartbeat may then time out before the worker has started.
+// three seconds or longer, since a heartbeat may then time out before the worker has started.
 func (d instance) requireTakenOver(t testing.TB, id string, away time.Duration) {
 	t.Helper()
-	if missed := d.missedHeartbeats(t, id); away < 4*time.Second {
+	if missed := d.missedHeartbeats(t, id); away < 3*time.Second {
 		require.Empty(t, missed, "the next worker takes over at once")
 	}
 }
