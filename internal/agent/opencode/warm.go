@@ -126,7 +126,6 @@ func endStale(ctx context.Context, b agent.Sandbox) error {
 }
 
 // changed reports whether the sandbox has a user configuration, which OpenCode reads only at its start.
-
 func changed(ctx context.Context, b agent.Sandbox) (bool, error) {
 	for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc", "config"} {
 		_, err := b.ReadFile(ctx, rollout.Home+"/.config/opencode/"+name, 0)
