@@ -4,6 +4,7 @@
 //	sandboxd serve --control-fd N | --control-path PATH [flags]
 //	sandboxd probe HOST:PORT    checks that forbidden operations fail, prints the findings as JSON
 //	sandboxd stage              the step between the host and bwrap; see package stage
+//	sandboxd place              the first process of the place of the work in a verifier's sandbox; see sandboxd.Place
 //	sandboxd child              the step between sandboxd and a process that it starts; see package child
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
 //	sandboxd attach [--framed TIME] PATH
@@ -24,6 +25,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/filetool"
@@ -36,8 +38,11 @@ import (
 var version = "dev"
 
 func main() {
-	if filepath.Base(os.Args[0]) == runas.Name {
+	switch name := filepath.Base(os.Args[0]); {
+	case name == runas.Name:
 		os.Exit(runas.Main(os.Args[1:]))
+	case runas.IsShim(name):
+		os.Exit(runas.Dispatch(os.Args))
 	}
 	err := run(context.Background(), os.Args[1:])
 	if err != nil {
@@ -65,6 +70,9 @@ func run(ctx context.Context, args []string) error {
 		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
 	case stage.Command:
 		return stage.Run()
+	case sandboxd.PlaceCommand:
+		tuneRuntime()
+		return sandboxd.ServePlace(ctx)
 	case child.Command:
 		return child.Run()
 	case wire.FileTool:

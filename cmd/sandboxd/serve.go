@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,8 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
@@ -37,6 +36,7 @@ type serveFlags struct {
 	treeLimit   int64
 	processes   uint64
 	separate    bool
+	filter      []byte
 	folders     bool
 	fill        map[string]string
 	agent       process.Agent
@@ -62,6 +62,8 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Func("reclaim-fd", "inherited descriptor of the file through which memory of started processes is swapped out; 0: none", f.openReclaim)
 	fs.Func("usage", "where what the sandbox used is read, as JSON: usage.Sources", f.setUsage)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
+	fs.Func("filter", "the system call filter of a verifier's sandbox, in base64, to set when the place of the work exists; "+
+		"default: not a verifier's", f.setFilter)
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
 	fs.Func("fill", "folders to fill before anything runs, as JSON: copy → folder", f.setFill)
 	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
@@ -116,6 +118,13 @@ func (f *serveFlags) setAgent(name string) error {
 	return err
 }
 
+func (f *serveFlags) setFilter(text string) (err error) {
+	if text != "" {
+		f.filter, err = base64.StdEncoding.DecodeString(text)
+	}
+	return err
+}
+
 func (f *serveFlags) setFill(text string) error { return json.Unmarshal([]byte(text), &f.fill) }
 
 func (f *serveFlags) setEnv(text string) error { return json.Unmarshal([]byte(text), &f.env) }
@@ -139,6 +148,10 @@ func serve(ctx context.Context, args []string) error {
 	}
 	tuneRuntime()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	place, err := f.prepare()
+	if err != nil {
+		return err
+	}
 	server := sandboxd.New(sandboxd.Options{
 		SandboxID:     f.id,
 		Version:       version,
@@ -151,32 +164,18 @@ func serve(ctx context.Context, args []string) error {
 		Cgroup:        f.cgroup,
 		Reclaim:       f.reclaim,
 		Usage:         f.usage,
+		Place:         place,
 		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")
 			os.Exit(expiredStatus) // the end of pid 1 ends every process of the sandbox
 		},
 	})
-	for from, to := range f.fill {
-		if err := sandboxd.Fill(from, to); err != nil {
-			return fmt.Errorf("fill %s: %w", to, err)
-		}
-	}
-	if f.folders {
-		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
-			return fmt.Errorf("make folders: %w", err)
-		}
-	}
-	if f.separate {
-		if err := sandboxd.Separate(f.agent); err != nil {
-			return fmt.Errorf("separate users: %w", err)
-		}
-	}
 	if err := sandboxd.Guard(); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}
-	if err := f.limitProcesses(); err != nil {
-		return fmt.Errorf("limit processes: %w", err)
+	if err := sandboxd.LimitProcesses(f.processes); err != nil {
+		return err
 	}
 	control, err := f.listen()
 	if err != nil {
@@ -189,13 +188,29 @@ func serve(ctx context.Context, args []string) error {
 	return server.Run(ctx, control, model)
 }
 
-// limitProcesses bounds the processes of this user in this user namespace, which has no other sandbox. A limit set outside of the
-// namespace would count all processes of the user on the host. For an ordinary user, who has no cgroups, it is the only limit.
-func (f serveFlags) limitProcesses() error {
-	if f.processes == 0 {
-		return nil
+// prepare fills the folders and separates the users, before the first process starts.
+func (f serveFlags) prepare() (*sandboxd.Place, error) {
+	for from, to := range f.fill {
+		if err := sandboxd.Fill(from, to); err != nil {
+			return nil, fmt.Errorf("fill %s: %w", to, err)
+		}
 	}
-	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: f.processes, Max: f.processes})
+	if f.folders {
+		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
+			return nil, fmt.Errorf("make folders: %w", err)
+		}
+	}
+	if !f.separate {
+		return nil, nil //nolint:nilnil // users that are not separate have no place of the work
+	}
+
+	place, err := sandboxd.Separate(sandboxd.Separation{
+		Agent: f.agent, Filter: f.filter, Env: f.env, Cgroups: f.cgroups, Cgroup: f.cgroup, Processes: f.processes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("separate users: %w", err)
+	}
+	return place, nil
 }
 
 func (f serveFlags) listen() (net.Listener, error) {

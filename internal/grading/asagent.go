@@ -13,25 +13,14 @@ import (
 )
 
 // A verify command decides by its exit code, so whatever the agent made and the command runs must not be able to kill, trace or
-// rewrite what decides. The shell and the tools that only read and compare therefore run as the verifier, and every other
-// program of the command runs as the agent's user. Which is which is read from the author's text, before anything runs:
+// rewrite what decides. The shell runs beside the verifier; each program that it starts is dispatched when it starts, by what its
+// arguments name at that moment: see runas.Dispatch. The author's text only needs run-here before the programs:
 //
 //   - A command that mentions run-as-agent is left as it is. Its author decides, program by program.
-//   - Builtins of bash, the functions that the command defines, and judges run as the verifier.
-//   - So does a program that lies in the tests folder, or is given a file of it as its first argument (python3 $TESTS_DIR/x.py,
-//     python3 -m pytest $TESTS_DIR).
-//   - Every other program gets run-as-agent before it, wherever in the command it stands.
+//   - Builtins of bash, the functions that the command defines, and tools need none.
+//   - Every other program gets run-here before it, wherever in the text it stands.
 //
-// A list of programs that execute code would let an unknown one run the agent's code as the verifier. The list of judges errs
-// the other way: an unknown tool runs as the agent's user, who can read what the agent made.
-
-// judges are programs that only read and compare their inputs.
-var judges = []string{
-	"[", "awk", "b2sum", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date", "diff", "dirname", "egrep", "expand", "expr",
-	"fgrep", "fmt", "fold", "gawk", "grep", "head", "hexdump", "join", "jq", "ls", "mawk", "md5sum", "mktemp", "nl", "od", "paste",
-	"readlink", "realpath", "rev", "sed", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sleep", "sort",
-	"stat", "strings", "tac", "tail", "tr", "uniq", "wc", "xxd",
-}
+// The same holds for a test script. A program that a wrapper or a check starts by its name is dispatched by the PATH.
 
 var builtins = []string{
 	".", ":", "alias", "bg", "break", "builtin", "caller", "cd", "compgen", "complete", "continue", "declare", "dirs", "disown", "echo",
@@ -40,27 +29,42 @@ var builtins = []string{
 	"suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
 }
 
-// wrapper runs a program as the agent's user, unless the shell stands in a folder of the verifier, or the word that names the
-// program turns out to be a function or a builtin.
-var wrapper = `__as_agent() { (($#)) || return 0; ` +
-	`if [[ $PWD/ == /verifier/* ]] || declare -F -- "$1" >/dev/null; then "$@"; return; fi; ` +
-	`case "$1" in ` + strings.ReplaceAll(strings.Join(builtins, "|"), ".|", `.|\[|`) + `) "$@" ;; *) ` + runas.Name + ` "$@" ;; esac; }; `
+const runHere = runas.Shims + "/" + runas.RunHere
+
+// dispatcher defines the function for words whose program is known only when the text runs: it may be a function or a builtin.
+var dispatcher = `__run_here() { (($#)) || return 0; if declare -F -- "$1" >/dev/null; then "$@"; return; fi; case "$1" in ` +
+	strings.ReplaceAll(strings.Join(builtins, "|"), ".|", `.|\[|`) + `) "$@" ;; *) ` + runHere + ` "$@" ;; esac; }; `
 
 // commandArgs are the arguments with which bash runs a verify command.
 func commandArgs(command string) []string {
 	command = ownPaths(command)
-	if strings.Contains(command, runas.Name) {
+	if decidesItself(command) {
 		return []string{"-c", command}
 	}
+
 	file, err := parsed(command)
 	if err != nil { // the parser cannot read it: all of it runs as the agent's user
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
-	functions := wrapper
+
+	functions := dispatcher
 	if bareTest(file) {
-		functions = shown + wrapper
+		functions = shown + dispatcher
 	}
-	return []string{"-c", functions + insert(command, prefixes(file, command))}
+	return []string{"-c", functions + insert(command, prefixes(file))}
+}
+
+// decidesItself reports whether the author of a command names the programs of the work.
+func decidesItself(command string) bool { return strings.Contains(command, runas.Name) }
+
+// scriptText is the text of a test script as it is staged. A script that the parser cannot read stays as it is.
+func scriptText(script string) string {
+	script = ownPaths(script)
+	file, err := parsed(script)
+	if err != nil {
+		return script
+	}
+	return insert(script, prefixes(file))
 }
 
 func parsed(command string) (*syntax.File, error) {
@@ -80,7 +84,7 @@ type prefix struct {
 }
 
 // prefixes returns the prefixes of all programs of the command, in order.
-func prefixes(file *syntax.File, command string) []prefix {
+func prefixes(file *syntax.File) []prefix {
 	functions := map[string]bool{}
 	var calls []*syntax.CallExpr
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -96,7 +100,7 @@ func prefixes(file *syntax.File, command string) []prefix {
 	})
 	var all []prefix
 	for _, call := range calls {
-		if p, ok := prefixOf(call.Args, functions, command); ok {
+		if p, ok := prefixOf(call.Args, functions); ok {
 			all = append(all, p)
 		}
 	}
@@ -105,51 +109,27 @@ func prefixes(file *syntax.File, command string) []prefix {
 }
 
 // prefixOf is the prefix of a program, if it needs one.
-func prefixOf(words []*syntax.Word, functions map[string]bool, command string) (prefix, bool) {
+func prefixOf(words []*syntax.Word, functions map[string]bool) (prefix, bool) {
 	if len(words) == 0 {
 		return prefix{}, false // assignments alone
 	}
-	drop := "__as_agent "
-	if name := words[0].Lit(); name == "exec" || name == "command" { // these do not run functions
+
+	put := runHere + " "
+	switch name := words[0].Lit(); {
+	case name == "exec" || name == "command": // these do not run functions
 		if len(words) == 1 || strings.HasPrefix(words[1].Lit(), "-") {
 			return prefix{}, false
 		}
-		words, drop = words[1:], runas.Name+" "
+		words = words[1:]
+	case name == "": // known only when the text runs
+		put = "__run_here "
 	}
-	name := words[0].Lit() // "" where it is not literal
-	if slices.Contains(builtins, name) || slices.Contains(judges, name) || functions[name] {
+
+	name := words[0].Lit()
+	if slices.Contains(builtins, name) || runas.IsTool(name) || name == runas.Name || functions[name] {
 		return prefix{}, false
 	}
-	at := int(words[0].Pos().Offset())
-	tests, module := ofTests(words, command)
-	if !tests {
-		return prefix{at, drop}, true
-	}
-	// python -m looks into the workdir first: a module there must not take the place of one that is meant.
-	return prefix{at, "PYTHONSAFEPATH=1 "}, module && drop == "__as_agent "
-}
-
-var testsPath = regexp.MustCompile(`TESTS_DIR|~/tests(/|\W|$)|` + regexp.QuoteMeta(wire.VerifierTests))
-
-// ofTests reports whether the program lies in the tests folder, or its first argument that is no option does. After python's -m
-// any argument counts, because the program is the module.
-func ofTests(words []*syntax.Word, command string) (tests, module bool) {
-	if name := words[0].Lit(); name == "" || strings.Contains(name, "/") { // a program of the workdir, or one not known yet
-		words = words[:1]
-	}
-	for i, w := range words {
-		word := command[w.Pos().Offset():w.End().Offset()]
-		switch {
-		case testsPath.MatchString(word):
-			return true, module
-		case i == 0 || module:
-		case word == "-m":
-			module = true
-		case !strings.HasPrefix(word, "-"):
-			return false, module
-		}
-	}
-	return false, module
+	return prefix{int(words[0].Pos().Offset()), put}, true
 }
 
 func insert(command string, all []prefix) string {

@@ -15,11 +15,16 @@ import (
 // containerImage has this machine's programs and its Python.
 const containerImage = "python:1"
 
+// programsOfVerifiers are those of this machine that verifiers and cheats use.
+func programsOfVerifiers() []string {
+	return []string{"chown", "cmp", "diff", "git", "nice", "pkill", "printf", "setpriv", "timeout"}
+}
+
 // containers creates sandboxes of containerImage in a Docker daemon that belongs to the test.
 func containers(t *testing.T, engine *dockertest.Engine) driver.Driver {
 	t.Helper()
 	root := t.TempDir()
-	require.NoError(t, imagetest.Fill(root, append([]string{"chown", "diff", "pkill", "printf", "setpriv"}, imagetest.Programs()...)))
+	require.NoError(t, imagetest.Fill(root, append(programsOfVerifiers(), imagetest.Programs()...)))
 	require.NoError(t, errors.Join(imagetest.Glibc(root), imagetest.Python(root)))
 	require.NoError(t, engine.Import(t.Context(), root, containerImage, ""))
 	d, err := docker.New(docker.Options{

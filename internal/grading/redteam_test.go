@@ -26,6 +26,8 @@ import (
 // redteamEnv enables all cheats against all verifiers. Without it, one of eight cheats runs against one verifier. See make redteam.
 const redteamEnv = "ROLLOUTD_REDTEAM"
 
+func everyCheat() bool { return os.Getenv(redteamEnv) != "" }
+
 // style is one way to write a verifier for the task that hello.py prints Hello.
 type style struct {
 	name     string
@@ -203,7 +205,7 @@ func (a *attacked) redteam(t *testing.T, step int) {
 	slots := make(chan struct{}, 3)
 	for i, c := range all {
 		asRoot := a.sandbox.User == rollout.UserRoot
-		if c.needsUsers && !a.separate || c.root && !asRoot || os.Getenv(redteamEnv) == "" && i%step != 0 && !c.root {
+		if c.needsUsers && !a.separate || c.root && !asRoot || !everyCheat() && i%step != 0 && !c.root {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -218,7 +220,7 @@ func (a *attacked) redteam(t *testing.T, step int) {
 				timeout = 3 * time.Second
 			}
 			for n, s := range available(t) {
-				if os.Getenv(redteamEnv) == "" && n != i/step%4 {
+				if !everyCheat() && n != i/step%4 {
 					continue
 				}
 				record := a.grade(t, id, n, s, timeout)

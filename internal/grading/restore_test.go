@@ -25,17 +25,20 @@ func TestHomeWithoutItsFolders(t *testing.T) {
 	}
 }
 
-// Work that a careless script runs as the verifier's user can make the script unreadable. The script is staged again before it is parsed, so
-// the reward is 0, not null.
-func TestWorkMakesTheScriptUnreadable(t *testing.T) {
+// Work that a test script starts without run-as-agent runs as the agent's user all the same, and cannot change the script.
+func TestScriptStartsTheWorkByItsName(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
-	a.agent(t, "breaks", cheat{hello: "write('/verifier/tests/test.sh', 'if ( then')\nanyway(os.kill, parent, 9)"})
-	v := rollout.Verifier{Script: "cd ~/workdir\npython3 hello.py\necho 1 > $VERIFIER_DIR/reward.txt\n"}
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+	a.agent(t, "breaks", cheat{hello: "write('/verifier/tests/test.sh', 'if ( then')\nanyway(os.kill, parent, 9)\nprint(os.getuid())"})
+	v := rollout.Verifier{Script: `cd ~/workdir
+test "$(python3 hello.py)" = 1000 && test "$(sha256sum < $TESTS_DIR/test.sh)" = "$(sha256sum < "$0")" && echo 1 > $VERIFIER_DIR/reward.txt
+`}
 	record := a.grade(t, "breaks", 0, style{verifier: v}, 5*time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)
-	require.Zero(t, *record.Reward)
-	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }
 
 // A verify command that bash cannot parse fails for any work. There is no reward, and the reason has bash's message. A command that enables

@@ -10,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -40,6 +41,7 @@ func asVerifier(args ...string) wire.Process {
 	p.User = wire.VerifierUser
 	maps.Copy(p.Env, map[string]string{
 		"TESTS_DIR": wire.VerifierTests, "VERIFIER_DIR": wire.VerifierLogs,
+		"PYTHONSAFEPATH":   "1", // a module of the workdir must not take the place of one that the verifier imports
 		"GIT_CONFIG_COUNT": "3", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
 		"GIT_CONFIG_KEY_1": "core.fsmonitor", "GIT_CONFIG_VALUE_1": "false",
 		"GIT_CONFIG_KEY_2": "core.hooksPath", "GIT_CONFIG_VALUE_2": "/dev/null",
@@ -52,7 +54,11 @@ func asVerifier(args ...string) wire.Process {
 const noOptions = `GLOBIGNORE='-*'; shopt -u dotglob; `
 
 // asScript is bash with the test script, whose names are as if bash had been given the file.
-func asScript() wire.Process { return asVerifier("-c", noOptions+`. "$0"`, testScript) }
+func asScript() wire.Process {
+	p := asVerifier("-c", noOptions+dispatcher+`. "$0"`, testScript)
+	p.Env[runas.InlineCode] = runas.InlineByVerifier
+	return p
+}
 
 // fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so programs of the agent that it runs cannot read
 // there what they are compared with.
@@ -66,6 +72,9 @@ func asCommand(command string) wire.Process {
 	}
 	p := asVerifier("-c", fromStdin)
 	p.Stdin = []byte(args[1])
+	if decidesItself(command) {
+		p.Env[runas.InlineCode] = runas.InlineByVerifier
+	}
 	return p
 }
 

@@ -176,14 +176,14 @@ func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, v rollou
 func testFiles(v rollout.Verifier) (map[string]string, error) {
 	files := map[string]string{}
 	if v.Script != "" {
-		files[path.Base(rollout.TestScript)] = ownPaths(v.Script)
+		files[path.Base(rollout.TestScript)] = scriptText(v.Script)
 	}
 	for given, content := range v.Files {
 		name, err := rollout.TestFileName(given)
 		if err != nil {
 			return nil, err
 		}
-		files[name] = content
+		files[name] = ownPaths(content)
 	}
 	return files, nil
 }

@@ -87,7 +87,7 @@ func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
 // others have stopped.
 func (s *Server) killBefore(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		process.SignalAll()
+		s.processes.SignalAll()
 		h(w, r)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -28,29 +29,96 @@ const (
 // Separate prepares a sandbox with separate users: the folders get their owners, further user namespaces are forbidden, and sandboxd
 // drops the capabilities that it does not need. The user namespace must map ids for sandboxd, which has every capability in it, the agent
 // and the verifier. Separate is called once, before the first process starts, by a binary without cgo.
-func Separate(agent process.Agent) error {
-	if err := giveFolders(agent); err != nil {
-		return err
+//
+// In a verifier's sandbox it also starts the place of the work; without one the returned Place is nil.
+func Separate(o Separation) (*Place, error) {
+	if err := giveFolders(o.Agent); err != nil {
+		return nil, err
 	}
-	if err := forbidUserNamespaces(); err != nil {
-		return fmt.Errorf("forbid user namespaces: %w", err)
+	limited, err := forbidUserNamespaces()
+	if err != nil {
+		return nil, fmt.Errorf("forbid user namespaces: %w", err)
 	}
-	if agent.IsRoot() {
-		return dropCapabilities(kept|keptOfRoot, passed|process.RootCapabilities)
+
+	var place *Place
+	if o.Filter != nil {
+		if place, err = o.startPlace(); err != nil {
+			return nil, fmt.Errorf("place of the work: %w", err)
+		}
 	}
-	return dropCapabilities(kept, passed)
+	if err := o.confine(); err != nil {
+		return nil, err
+	}
+
+	if !limited {
+		err = checkUserNamespaces()
+	}
+	return place, err
 }
 
-// forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. In a container the file is missing or
-// read-only; there only the filter refuses them.
-func forbidUserNamespaces() error {
-	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
-	if !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrNotExist) {
+// Separation describes how Separate separates.
+type Separation struct {
+	Agent process.Agent
+	// Filter is the system call filter of a verifier's sandbox in the kernel's format, which is set when the place of the work exists; nil:
+	// the sandbox is not a verifier's, and has its filter already.
+	Filter []byte
+	// The rest is for processes of the work, see Options.
+	Env       wire.BaseEnv
+	Cgroups   []*os.File
+	Cgroup    *os.File
+	Processes uint64 // most processes and threads of a user; 0: no limit
+}
+
+// confine drops the capabilities of this process that it needs no more, and sets the filter.
+func (o Separation) confine() error {
+	own, bounding := uint32(kept), uint32(passed)
+	if o.Agent.IsRoot() {
+		own, bounding = own|keptOfRoot, bounding|process.RootCapabilities
+	}
+	if err := dropCapabilities(own, bounding); err != nil {
 		return err
 	}
-	// The kernel's own error would be EINVAL, since this process has several threads.
+
+	if o.Filter == nil {
+		return nil
+	}
+	return setFilter(o.Filter)
+}
+
+// setFilter sets a system call filter in every thread.
+func setFilter(program []byte) error {
+	n := len(program) / int(unsafe.Sizeof(unix.SockFilter{}))
+	if n == 0 {
+		return errors.New("the system call filter is empty")
+	}
+
+	instructions := make([]unix.SockFilter, n)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&instructions[0])), len(program)), program)
+	filter := unix.SockFprog{Len: uint16(n), Filter: &instructions[0]}
+
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&filter)))
+	if errno != 0 {
+		return fmt.Errorf("system call filter: %w", errno)
+	}
+	return nil
+}
+
+// forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. It is false in a container, where the file is
+// missing or read-only: there only the filter refuses them.
+func forbidUserNamespaces() (bool, error) {
+	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// checkUserNamespaces checks that the system call filter refuses user namespaces. The kernel's own error would be EINVAL, since this
+// process has several threads.
+func checkUserNamespaces() error {
 	if refused := unix.Unshare(unix.CLONE_NEWUSER); !errors.Is(refused, unix.EPERM) {
-		return fmt.Errorf("the system call filter does not refuse them (%w), and the limit cannot be set: %w", refused, err)
+		return fmt.Errorf("the system call filter does not refuse user namespaces (%w), and their limit cannot be set", refused)
 	}
 	return nil
 }
@@ -88,6 +156,9 @@ func giveFolders(agent process.Agent) error {
 		return err
 	}
 	if err := give(verifier, verifier, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
+		return err
+	}
+	if err := os.Mkdir(runas.Shims, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := os.Chmod(wire.VerifierRun, 0o710); err != nil {

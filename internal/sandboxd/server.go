@@ -54,6 +54,8 @@ type Options struct {
 	Reclaim *os.File
 	// Usage are the sources of the sandbox's usage.
 	Usage usage.Sources
+	// Place is where the graded work runs, in a verifier's sandbox; nil: run-as-agent starts programs beside the verifier's.
+	Place *Place
 	// NetworkAddr is the address of the proxy for processes while the network channel is open; "": wire.NetworkAddr.
 	NetworkAddr string
 	Logger      *slog.Logger
@@ -73,6 +75,7 @@ type Server struct {
 	treeLimit int64
 	usage     usage.Sources
 	ports     http.Handler
+	runsWork  bool // this process serves run-as-agent
 	log       *slog.Logger
 }
 
@@ -88,6 +91,7 @@ func New(o Options) *Server {
 	table := process.New(process.Options{
 		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program,
 		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Reclaim: o.Reclaim, Logger: o.Logger,
+		Spared: o.Place.pid(), NoExec: o.Place.noExec(),
 	})
 	return &Server{
 		info: wire.Info{
@@ -103,6 +107,7 @@ func New(o Options) *Server {
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
 		usage:     o.Usage,
+		runsWork:  o.SeparateUsers && o.Place == nil,
 		ports:     newPorts(table),
 		log:       o.Logger,
 	}
@@ -121,7 +126,7 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 		go func() { failed <- servers[i].Serve(l) }()
 	}
 	go func() { failed <- s.processes.Run(ctx) }()
-	go func() { failed <- s.processes.ServeRunAs(ctx) }()
+	go func() { failed <- s.serveRunAs(ctx) }()
 	var err error
 	running := 4
 	select {
@@ -139,6 +144,20 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	s.model.Close()
 	s.network.Close()
 	return err
+}
+
+// serveRunAs serves run-as-agent where no place of the work does.
+func (s *Server) serveRunAs(ctx context.Context) error {
+	if !s.runsWork {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+
+	l, err := process.ListenRunAs()
+	if err != nil {
+		return err
+	}
+	return s.processes.ServeRunAs(ctx, l)
 }
 
 func (s *Server) controlServer() *http.Server {

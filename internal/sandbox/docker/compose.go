@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"math"
@@ -60,7 +61,7 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 		args, err = d.encloseArgs(id, spec, g, info)
 	} else {
 		d.show(host, info, id, spec, from.folders)
-		args, err = serveArgs(id, spec, g.Env, info, from.folders)
+		args, err = d.serveArgs(id, spec, g.Env, info, from.folders)
 	}
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
@@ -95,21 +96,32 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g gu
 		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "256k", "max-file": "1"}},
 		Resources: resources(spec, info),
 	}
-	if g.Account != nil {
+	switch {
+	case g.Account != nil:
 		mayEnclose(host, info)
+	case spec.IsVerifier():
+		mayMount(host, info)
 	}
 	return host, nil
+}
+
+// mayMount allows sandboxd, before it starts any process, to make the place of the work in a verifier's container.
+func mayMount(host *container.HostConfig, info *system.Info) {
+	host.CapAdd = append(host.CapAdd, "SYS_ADMIN")
+	if mapsUsers(info) { // the kernel does not mount /proc for such a user while part of one is covered
+		host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{}
+	}
+	if slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=apparmor") }) {
+		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids every mount
+	}
 }
 
 // mayEnclose allows the container's first process, sandboxd for a user of the image, to mount the image again in namespaces of its own.
 // The container's root is an unprivileged user of the daemon's machine. Processes in these namespaces do not have this right; see package
 // enclose.
 func mayEnclose(host *container.HostConfig, info *system.Info) {
-	host.CapAdd = append(host.CapAdd, "SYS_ADMIN", "FSETID", "NET_BIND_SERVICE")
-	host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{} // the kernel does not mount /proc while part of one is covered
-	if slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=apparmor") }) {
-		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids every mount
-	}
+	mayMount(host, info)
+	host.CapAdd = append(host.CapAdd, "FSETID", "NET_BIND_SERVICE")
 	host.Tmpfs = map[string]string{"/tmp": tmpfs(1, "1777"), controlMount: tmpfs(1, "0700")}
 }
 
@@ -193,7 +205,7 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 
 // serveArgs returns sandboxd's arguments. The limit of processes is the container's: a limit per user would count all sandboxes, since
 // users of containers are users of the machine.
-func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info, folders []folder) ([]string, error) {
+func (d *Driver) serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info, folders []folder) ([]string, error) {
 	data, err := json.Marshal(env)
 	if err != nil {
 		return nil, err
@@ -201,6 +213,10 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info,
 	sources, err := json.Marshal(usage.Sources{Counters: usage.InContainer(info.CgroupVersion == "2"), Folders: sized(spec, folders)})
 	if err != nil {
 		return nil, err
+	}
+	var filter []byte
+	if spec.IsVerifier() {
+		filter = d.filter
 	}
 	fill, err := json.Marshal(fills(folders))
 	tree := min(spec.HomeMiB, spec.MemoryMiB)
@@ -211,7 +227,7 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info,
 		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(tree << 20),
 		"--make-folders", "--fill", string(fill), "--separate-users", "--env", string(data),
-		"--usage", string(sources),
+		"--usage", string(sources), "--filter", base64.StdEncoding.EncodeToString(filter),
 	}, err
 }
 
@@ -226,7 +242,8 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g guest.Guest, info *s
 		tree = maxCopied
 	}
 	data, err := json.Marshal(enclose.Config{
-		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeBytes: tree, Filter: d.filter, Env: g.Env,
+		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeBytes: tree, Filter: d.filter,
+		Verifier: g.Verifier, Env: g.Env,
 		Counters: usage.InContainer(info.CgroupVersion == "2"),
 		Image:    &enclose.Image{Root: root, Agent: g.Agent(), Workdir: g.Workdir, Graded: g.Graded, Verifier: g.Verifier},
 	})

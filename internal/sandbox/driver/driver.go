@@ -33,6 +33,9 @@ type Spec struct {
 	Labels    map[string]string
 }
 
+// IsVerifier reports whether the sandbox is one in which work is graded.
+func (s Spec) IsVerifier() bool { return s.Labels[LabelPurpose] == PurposeVerifier }
+
 // Labels that every driver keeps with a sandbox.
 const (
 	LabelRollout = "rollout"

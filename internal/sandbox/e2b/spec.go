@@ -84,6 +84,7 @@ func checkSizes(spec driver.Spec, s api.Sandbox) error {
 func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	data, err := json.Marshal(enclose.Config{
 		ID: id, Lease: spec.Lease.String(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
+		Verifier:  spec.IsVerifier(),
 		TreeBytes: int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20,
 	})
 	return string(data), err

@@ -43,6 +43,7 @@ type Config struct {
 	TreeBytes int64        `json:"tree_bytes"` // bound of one tar
 	PIDs      int          `json:"pids"`       // of the sandbox; of each user where the machine has no cgroups
 	Filter    []byte       `json:"filter"`     // the system call filter in the kernel's format
+	Verifier  bool         `json:"verifier"`   // work is graded in the sandbox: sandboxd makes a place for it, then sets the filter
 	Env       wire.BaseEnv `json:"env"`        // base environment of processes
 	Image     *Image       `json:"image"`      // of a container; nil: a machine
 

@@ -1,9 +1,7 @@
 package enclose
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -82,7 +81,7 @@ func (i *Image) enter(p places) ([]movedPath, error) {
 	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is visible
 		return nil, err
 	}
-	if err := protectProc(filepath.Join(root, "proc")); err != nil {
+	if err := sandboxd.ProtectProc(filepath.Join(root, "proc")); err != nil {
 		return nil, err
 	}
 	if err := unix.Mount("/dev", filepath.Join(root, "dev"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -157,25 +156,6 @@ func readOnlyView(root string) (string, error) {
 		return "", fmt.Errorf("root file system read-only: %w", err)
 	}
 	return at, g.set()
-}
-
-// protectProc makes read-only what container engines make read-only. Root of the sandbox is not root of the machine, which owns most of
-// it.
-func protectProc(proc string) error {
-	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
-		at := filepath.Join(proc, name)
-		err := unix.Mount(at, at, "", unix.MS_BIND|unix.MS_REC, "")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-		}
-		if err != nil {
-			return fmt.Errorf("%s read-only: %w", at, err)
-		}
-	}
-	return nil
 }
 
 // pivot makes a mount the root and removes the old root.

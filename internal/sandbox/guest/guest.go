@@ -54,7 +54,7 @@ func Stored(use *image.Use) *Image {
 // Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not separate, the agent cannot be
 // root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
-	g := Guest{Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
+	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir}
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
 		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,7 +25,8 @@ const (
 func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	c := &composer{launch: l, binds: map[string]string{}}
 	c.isolate()
-	if err := c.users(d.uids != nil); err != nil {
+	hasPlace := d.uids != nil && spec.IsVerifier()
+	if err := c.users(d.uids != nil, hasPlace); err != nil {
 		return err
 	}
 	d.root(c)
@@ -42,7 +44,9 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 		}
 		c.opt("--info-fd", strconv.Itoa(l.add(info)))
 	}
-	c.data("--seccomp", "filter", d.filter)
+	if !hasPlace { // there sandboxd sets the filter itself, after it has made the place of the work
+		c.data("--seccomp", "filter", d.filter)
+	}
 	env, err := l.env()
 	if err != nil {
 		return err
@@ -68,6 +72,10 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 	if d.cgroups != nil {
 		processes++ // the limit of the cgroup is reached first, and counts refusals; it does not apply to sandboxd's forks
 	}
+	var filter []byte
+	if d.uids != nil && spec.IsVerifier() {
+		filter = d.filter
+	}
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
@@ -76,6 +84,7 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 		"--cgroup-fds", strings.Join(l.cgroups, ","), "--cgroup-folder-fd", strconv.Itoa(l.work),
 		"--reclaim-fd", strconv.Itoa(l.reclaim),
 		"--separate-users=" + strconv.FormatBool(d.uids != nil),
+		"--filter", base64.StdEncoding.EncodeToString(filter),
 	}
 }
 
@@ -143,7 +152,9 @@ func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
 
 // users sets sandboxd's user inside. With separate users it is 0 and has the capabilities to prepare the sandbox; then it drops most of them.
 // bwrap waits until the driver has written the map of user ids. Otherwise everything runs as the agent's user.
-func (c *composer) users(separate bool) error {
+//
+// A sandbox with a place of the work needs one more capability, to make that place.
+func (c *composer) users(separate, hasPlace bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)
 		c.opt("--disable-userns", "--uid", id, "--gid", id)
@@ -153,6 +164,9 @@ func (c *composer) users(separate bool) error {
 		return nil
 	}
 	names := []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"}
+	if hasPlace {
+		names = append(names, "SYS_ADMIN")
+	}
 	if c.launch.guest.IsRoot() {
 		names = append(names, "FSETID", "NET_BIND_SERVICE")
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Cgroups  int  `json:"cgroups"`
 	// NoClone3 forbids the program clone3, which the sandbox's system call filter allows for sandboxd.
 	NoClone3 bool `json:"no_clone3,omitempty"`
+	// NoExec are folders below which the kernel lets the program and its children execute nothing.
+	NoExec []string `json:"no_exec,omitempty"`
 }
 
 // User is the user of the program.
@@ -90,6 +92,11 @@ func run() error {
 	}
 	if err := become(c.User); err != nil {
 		return fmt.Errorf("user: %w", err)
+	}
+	if len(c.NoExec) > 0 {
+		if err := refuseExec(c.NoExec); err != nil {
+			return fmt.Errorf("refuse programs of the work: %w", err)
+		}
 	}
 	if c.NoClone3 {
 		if err := refuseClone3(); err != nil {

@@ -64,17 +64,20 @@ func releaseTraced(targets func([]procEntry) []int) error {
 	}
 }
 
-// SignalAll sends SIGKILL to every other process of the sandbox; in one call if no process came from outside, so that no fork escapes it.
-func SignalAll() {
+// SignalAll sends SIGKILL to every other process of the sandbox, except the spared one; in one call if no process came from outside, so
+// that no fork escapes it.
+func (t *Table) SignalAll() {
 	if os.Getpid() != 1 {
 		return
 	}
+
 	all, err := procTable()
-	if err != nil || !slices.ContainsFunc(all, procEntry.fromOutside) {
+	if t.spared == 0 && (err != nil || !slices.ContainsFunc(all, procEntry.fromOutside)) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 		return
 	}
-	for _, pid := range others(all) {
+
+	for _, pid := range t.others(all) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
@@ -86,11 +89,11 @@ func (t *Table) KillAll() error {
 	t.closed = true
 	self := os.Getpid()
 	err := repeatKill(func(all []procEntry) []int {
-		SignalAll()
+		t.SignalAll()
 		if self == 1 {
-			return others(all) // to wait for
+			return t.others(all) // to wait for
 		}
-		return tree(all, self, true)
+		return t.withoutSpared(tree(all, self, true))
 	})
 	if err != nil {
 		return err
@@ -144,15 +147,19 @@ func stop(pids []int, stopped map[int]bool) (fresh int) {
 	return fresh
 }
 
-// others returns the processes of the sandbox except the first one.
-func others(all []procEntry) []int {
+// others returns the processes of the sandbox except the first one and the spared one.
+func (t *Table) others(all []procEntry) []int {
 	var pids []int
 	for _, e := range all {
 		if e.pid != 1 && !e.fromOutside() {
 			pids = append(pids, e.pid)
 		}
 	}
-	return pids
+	return t.withoutSpared(pids)
+}
+
+func (t *Table) withoutSpared(pids []int) []int {
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == t.spared })
 }
 
 // tree returns the living members of root's session and their descendants, and root itself unless it is this process. If root is dead

@@ -25,32 +25,29 @@ const (
 type runAs struct {
 	table *Table
 	slots chan struct{}
+
+	running int // programs that have not ended; guarded by table.starting
 }
 
-// ServeRunAs serves run-as-agent until ctx ends. It does nothing if users are not separate.
-func (t *Table) ServeRunAs(ctx context.Context) error {
-	if !t.Users.separate {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	l, err := listenRunAs()
-	if err != nil {
-		return fmt.Errorf("socket of %s: %w", runas.Name, err)
-	}
+// ServeRunAs serves run-as-agent on the socket l until ctx ends, and closes l. The programs run in the namespaces of this process.
+func (t *Table) ServeRunAs(ctx context.Context, l *net.UnixListener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+
 	a := &runAs{table: t, slots: make(chan struct{}, maxRunAs)}
 	return a.serve(ctx, l)
 }
 
-// listenRunAs creates the socket. Its folder keeps other users out; each connection is checked again.
-func listenRunAs() (*net.UnixListener, error) {
+// ListenRunAs creates the socket. Its folder keeps other users out; each connection is checked again.
+func ListenRunAs() (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: runas.Socket, Net: "unix"})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("socket of %s: %w", runas.Name, err)
 	}
+	l.SetUnlinkOnClose(false) // another process may serve a copy of it
+
 	if err := os.Chmod(runas.Socket, 0o666); err != nil {
 		_ = l.Close()
-		return nil, err
+		return nil, fmt.Errorf("socket of %s: %w", runas.Name, err)
 	}
 	return l, nil
 }
@@ -111,9 +108,30 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
 	env, path := a.table.env.ForAgent(req.Env, req.Path)
-	return a.table.launcher.launch(child.Config{
+	pid, exited, err := a.table.launcher.launch(child.Config{
 		Argv: req.Argv, Env: env, Path: path, Dir: req.Dir, User: user,
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
+	if err == nil {
+		a.running++
+	}
+	return pid, exited, err
+}
+
+// end kills what a program that has ended left running, so that it cannot trace or stop the next one. In namespaces of its own this is
+// every process once no program runs; elsewhere, or beside other programs, it is the program's session and its descendants.
+func (a *runAs) end(pid int) {
+	a.table.starting.Lock()
+	defer a.table.starting.Unlock()
+
+	a.running--
+	if a.table.ownNamespace && a.running == 0 {
+		_ = repeatKill(func(all []procEntry) []int {
+			a.table.SignalAll()
+			return a.table.others(all)
+		})
+		return
+	}
+	_ = killTree(pid, func() bool { return false })
 }
 
 // wait returns at the program's end. If the helper ends first, it kills the program's session.
@@ -130,6 +148,8 @@ func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus)
 		_ = killTree(pid, func() bool { return len(exited) == 0 })
 		status = <-exited
 	}
+	a.end(pid)
+
 	if status.Signaled() {
 		return runas.Reply{ExitCode: 128 + int(status.Signal())}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -29,14 +30,21 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		}
 		defer files.closeChild()
 	}
-	env := t.environment(spec)
+	env, noExec := t.environment(spec), []string(nil)
+	path := env["PATH"]
+	if spec.User == wire.VerifierUser {
+		if env, err = t.forVerifier(env); err != nil {
+			return nil, err
+		}
+		noExec = t.noExec
+	}
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
 	if after := time.Duration(spec.PauseAfterMillis) * time.Millisecond; after > 0 {
 		p.pauser = &pauser{process: p, after: after, reclaim: t.reclaim, reclaimAfter: reclaimAfter}
 	}
 	pid, exited, err := t.launcher.launch(child.Config{
-		Argv: spec.Argv, Env: environ(env), Path: env["PATH"], Dir: spec.Dir, User: user, Terminal: tty != nil,
+		Argv: spec.Argv, Env: environ(env), Path: path, Dir: spec.Dir, User: user, Terminal: tty != nil, NoExec: noExec,
 	}, files.child())
 	if err != nil {
 		files.closeOwn()
@@ -62,6 +70,23 @@ func (t *Table) environment(spec wire.Process) map[string]string {
 		env["PATH"] = strings.Replace(spec.Env["PATH"], wire.SystemPath, base["PATH"], 1)
 	}
 	return env
+}
+
+// forVerifier adds to a verifier's environment what decides where the programs that it starts run; see package runas.
+func (t *Table) forVerifier(env map[string]string) (map[string]string, error) {
+	var err error
+	t.shims.Do(func() { err = runas.MakeShims(env["PATH"]) })
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "make the verifier's programs")
+	}
+
+	env = maps.Clone(env)
+	env["PATH"] = runas.Shims + ":" + env["PATH"]
+	env["PYTHONPATH"] = strings.Trim(runas.PythonHooks+":"+env["PYTHONPATH"], ":")
+	if len(t.noExec) > 0 {
+		env[runas.WorkFolders] = strings.Join(t.noExec, ":")
+	}
+	return env, nil
 }
 
 func environ(env map[string]string) []string {

@@ -19,12 +19,16 @@ const maxProcesses = 1024
 
 // Table holds the named processes. A name is reused only after its process was deleted, so a client that lost an answer can ask again.
 type Table struct {
-	launcher *launcher
-	Users    Users
-	reclaim  *os.File // nil: none
-	env      wire.BaseEnv
-	log      *slog.Logger
-	seen     descriptors
+	launcher     *launcher
+	Users        Users
+	reclaim      *os.File // nil: none
+	env          wire.BaseEnv
+	spared       int      // a process that KillAll keeps; 0: none
+	noExec       []string // folders below which the verifier's processes execute nothing
+	ownNamespace bool     // all other processes of this process namespace are the table's
+	shims        sync.Once
+	log          *slog.Logger
+	seen         descriptors
 
 	// starting is held while a process starts and while all are killed, so that none starts meanwhile.
 	starting sync.Mutex
@@ -42,19 +46,25 @@ type Options struct {
 	Cgroups       []*os.File   // files by which every process enters its cgroups
 	Cgroup        *os.File     // version 2 folder into which processes are forked instead, unless it is full; nil: none
 	Reclaim       *os.File     // file that swaps out their memory while one is stopped; nil: none
+	NoExec        []string     // folders below which the kernel lets the verifier's processes execute nothing
+	Spared        int          // a process that KillAll keeps: the first one of the work's processes; 0: none
+	OwnNamespace  bool         // all other processes of this process namespace are the table's
 	Logger        *slog.Logger
 }
 
 // New returns a Table. It becomes the reaper of this process's children: Run must be running before the first process starts.
 func New(o Options) *Table {
 	return &Table{
-		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
-		Users:    Users{o.SeparateUsers, o.Agent},
-		reclaim:  o.Reclaim,
-		env:      o.Env,
-		log:      o.Logger,
-		seen:     descriptors{at: map[holding]string{}},
-		byName:   map[string]*Process{},
+		launcher:     &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
+		Users:        Users{o.SeparateUsers, o.Agent},
+		reclaim:      o.Reclaim,
+		env:          o.Env,
+		spared:       o.Spared,
+		noExec:       o.NoExec,
+		ownNamespace: o.OwnNamespace,
+		log:          o.Logger,
+		seen:         descriptors{at: map[holding]string{}},
+		byName:       map[string]*Process{},
 	}
 }
 

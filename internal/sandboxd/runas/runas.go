@@ -1,17 +1,22 @@
-// Package runas is the program run-as-agent, by which a process of the verifier's user starts another program as the agent's user.
+// Package runas is the program run-as-agent, by which a process of the verifier's user starts another program as the agent's user, in the
+// place of the work.
 //
-// No process in a sandbox can change its user, so the helper asks sandboxd to start the program, over a socket that only the verifier's
+// No process in a sandbox can change its user, so the helper asks a sandboxd to start the program, over a socket that only the verifier's
 // user can reach. It passes its three streams, and waits for the program's end. The program runs in a session of its own, which is killed
-// if the helper dies first.
+// if the helper dies first. What the program leaves running is killed when it ends.
+//
+// Under other names (see Shims) the program decides by itself whether a program is the verifier's or the work's; see Dispatch.
 package runas
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,11 +44,14 @@ type Reply struct {
 	Error    string `json:"error,omitempty"` // why it was not started
 }
 
-// notStarted is the exit status of a program that could not be started, as in env and timeout.
-const notStarted = 126
+// Exit statuses of a program that could not be started or was not found, as in env and timeout.
+const (
+	notStarted = 126
+	notFound   = 127
+)
 
-// Main runs argv as the agent's user, with the agent's home, in the current directory if that lies in the agent's home, else in
-// the workdir. It returns the program's exit status.
+// Main runs argv as the agent's user, with the agent's home, in the current directory if the agent's user may write there, else in the
+// workdir. It returns the program's exit status.
 func Main(argv []string) int {
 	status, err := run(argv)
 	if err != nil {
@@ -56,7 +64,7 @@ func run(argv []string) (int, error) {
 	if len(argv) == 0 {
 		return notStarted, errors.New("names no program; usage: run-as-agent PROGRAM [ARGUMENT...]")
 	}
-	r := Request{Argv: argv, Env: environ(os.Environ()), Path: os.Getenv("PATH"), Dir: directory()}
+	r := Request{Argv: argv, Env: environ(os.Environ()), Path: cmp.Or(withoutShims(os.Getenv("PATH")), wire.SystemPath), Dir: directory()}
 	verifier, err := isVerifier()
 	if err != nil {
 		return notStarted, err
@@ -89,7 +97,11 @@ func run(argv []string) (int, error) {
 // verifier's group.
 func isVerifier() (bool, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(wire.VerifierRun, &st); err != nil {
+	err := unix.Stat(wire.VerifierRun, &st)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("%s: %w", wire.VerifierRun, err)
 	}
 	return int(st.Gid) == os.Getgid() && int(st.Uid) != os.Getuid(), nil
@@ -110,9 +122,11 @@ func become(r Request) (int, error) {
 // environ returns the caller's environment with the agent's home, and without variables that name the verifier's folders.
 func environ(env []string) []string {
 	own := []string{"HOME=" + wire.AgentHome, "USER=user", "LOGNAME=user"}
-	for _, e := range env {
+	for _, e := range without(env, "PYTHONSAFEPATH", WorkFolders, InlineCode) {
 		name, value, _ := strings.Cut(e, "=")
 		switch {
+		case name == "PATH":
+			own = append(own, "PATH="+withoutShims(value))
 		case name == "HOME" || name == "USER" || name == "LOGNAME" || name == "PWD" || name == "OLDPWD":
 		case strings.HasPrefix(value, "/verifier"):
 		default:
@@ -122,9 +136,20 @@ func environ(env []string) []string {
 	return own
 }
 
+// without returns the environment without some variables.
+func without(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(names, name)
+	})
+}
+
+func withoutShims(path string) string { return strings.TrimPrefix(path, Shims+":") }
+
+// directory returns the current folder if it is one of the work's, else the workdir.
 func directory() string {
-	dir, err := os.Getwd()
-	if err != nil || dir != wire.AgentHome && !strings.HasPrefix(dir, wire.AgentHome+"/") {
+	dir, err := unix.Getwd() // not os.Getwd, which trusts PWD, where links may stand
+	if err != nil || !(surroundings{work: workFolders(os.Getenv)}).inWork(dir) {
 		return wire.AgentWorkdir
 	}
 	return dir

@@ -1,0 +1,208 @@
+package grading_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
+)
+
+// wrong is work that must not be paid by a verifier, and honest is work that must.
+type graded struct {
+	name          string
+	wrong, honest cheat
+	verifier      rollout.Verifier
+}
+
+func commands(all ...string) rollout.Verifier { return rollout.Verifier{Commands: all} }
+
+// hidden are the verifier's files of these tests.
+func hidden() map[string]string {
+	return map[string]string{
+		"want": "42\n", "answer/out.txt": "42\n",
+		"check.py":         "import helper\nassert helper.read('out.txt') == '42'\n",
+		"helper.py":        "def read(name):\n    return open(name).read().strip()\n",
+		"test_out.py":      "import json, subprocess\ndef test_out():\n    assert json.loads(open('out.txt').read()) == 42\n",
+		"runs.py":          "import subprocess\nassert subprocess.run(['./prog'], capture_output=True, text=True).stdout == '42\\n'\n",
+		"shell.py":         "import subprocess\nassert subprocess.run('./prog | head -1', shell=True, capture_output=True, text=True).stdout == '42\\n'\n",
+		"interpreter.py":   "import subprocess, sys\nassert subprocess.run([sys.executable, 'prog.py'], capture_output=True, text=True).stdout == '42\\n'\n",
+		"test_unittest.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(open('out.txt').read(), '42\\n')\n",
+	}
+}
+
+// links are the ways by which work named a file whose content it did not know.
+func links() []graded {
+	right := cheat{agent: "cd workdir; echo 42 > out.txt"}
+	var all []graded
+	for i, s := range []struct{ agent, command string }{
+		{"ln -sf /verifier/tests/want out.txt", "cmp out.txt $TESTS_DIR/want"},
+		{"ln -sf /verifier/tests/want out.txt", "diff out.txt $TESTS_DIR/want"},
+		{"ln -sf /verifier/tests/want out.txt", "diff $TESTS_DIR/want - < out.txt"},
+		{"ln -sf /verifier/tests/want out.txt", `test "$(cat out.txt)" = 42`},
+		{"ln -sf /verifier/tests/want out.txt", `[[ $(< out.txt) == 42 ]]`},
+		{"ln -sf /tests/want out.txt", "cmp out.txt $TESTS_DIR/want"},
+		{"ln -sf /home/user/tests/want out.txt", "cmp out.txt $TESTS_DIR/want"},
+		{"ln -sf ../../../verifier/tests/want out.txt", "cmp out.txt $TESTS_DIR/want"},
+		{"ln -sf /dev/stdin out.txt", "printf '42\\n' | cmp out.txt - || printf '42\\n42\\n' | diff <(printf '42\\n') out.txt"},
+		{"ln -sf /dev/stdin out.txt", "diff - out.txt <<< 42"},
+		{"ln -sf /proc/self/cmdline out.txt", "grep -aq 42 out.txt"},
+		{"ln -sf /proc/self/fd/0 out.txt", "cmp - out.txt < $TESTS_DIR/want"},
+		{"ln -sf /proc/self/environ out.txt", "X=42 grep -aq 42 out.txt"},
+		{"ln -s /verifier/tests/answer sub", "cmp sub/out.txt $TESTS_DIR/want"},
+		{"cd ..; rm -r workdir; ln -s /verifier/tests/answer workdir", "cmp ~/workdir/out.txt $TESTS_DIR/want"},
+		{"ln -sf /verifier/tests/want out.txt", "python3 $TESTS_DIR/check.py"},
+		{"ln -s /verifier/tests/want /tmp/out.txt", "cmp /tmp/out.txt $TESTS_DIR/want"},
+	} {
+		honest := right
+		switch {
+		case i == 13:
+			honest = cheat{agent: "mkdir workdir/sub; echo 42 > workdir/sub/out.txt"}
+		case i == 16:
+			continue // /tmp of the agent's sandbox is not graded
+		}
+		all = append(all, graded{
+			name: fmt.Sprintf("link %d", i+1), wrong: cheat{agent: "cd workdir; " + s.agent}, honest: honest, verifier: commands(s.command),
+		})
+	}
+	return append(all, graded{
+		name: "link made while being graded", wrong: cheat{hello: "os.symlink('/verifier/tests/want', 'made.txt')"},
+		honest: cheat{hello: "write('made.txt', '42\\n')"}, verifier: commands("python3 hello.py; cmp made.txt $TESTS_DIR/want"),
+	})
+}
+
+// tracer is work that leaves a process behind, which makes every later program of its user and namespace succeed.
+const tracer = `
+print('Bye', flush=True)
+if os.fork(): os._exit(0)
+os.setsid()
+for fd in (0, 1, 2): os.close(fd)
+libc = ctypes.CDLL(None)
+end = time.time() + 3
+while time.time() < end:
+    for n in map(int, filter(str.isdigit, os.listdir('/proc'))):
+        if n == os.getpid() or n == 1: continue
+        anyway(os.kill, n, 9) if b'prog' in open('/proc/%d/cmdline' % n, 'rb').read() else None
+        libc.ptrace(16, n, 0, 0)
+        write('/proc/%d/mem' % n, '1')
+`
+
+// programs are the ways by which work ran as the verifier, or reached a program that decides.
+func programs() []graded {
+	// Work that runs as the verifier writes a reward, reads the tests and rewrites them.
+	const steal = "write('/verifier/logs/reward.txt', '1'); leak('/verifier/tests/want'); write('/verifier/tests/want', 'Bye\\n'); print('Bye')"
+	right := cheat{hello: "print(42)", agent: "cd workdir; printf '#!/bin/sh\necho 42\n' > prog; chmod +x prog; echo 'print(42)' > prog.py; echo 42 > out.txt"}
+	shadow := cheat{agent: "cd workdir; for m in pytest subprocess json unittest; do echo 'import os; os._exit(0)' > $m.py; done; echo 1 > out.txt"}
+	bad := cheat{hello: steal, agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt"}
+	left := cheat{hello: tracer, agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt"}
+
+	all := []graded{
+		{name: "shell below the verifier's home", verifier: commands(`cd ~/workdir && python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{name: "pushd", verifier: commands(`pushd ~/workdir > /dev/null; python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{name: "cd and a path", verifier: commands(`cd ~/workdir && ./prog | cmp - $TESTS_DIR/want`)},
+		{name: "path through the home", verifier: commands(`~/workdir/prog | cmp - $TESTS_DIR/want`)},
+		{name: "path through the tests", verifier: commands(`$TESTS_DIR/../../home/user/workdir/prog | cmp - $TESTS_DIR/want`)},
+		{name: "variable", verifier: commands(`P=~/workdir/hello.py; python3 $P | cmp - $TESTS_DIR/want`)},
+		{name: "interpreter by its path", verifier: commands(`/usr/bin/python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{name: "timeout", verifier: commands(`timeout 20 python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{name: "timeout of a path", verifier: commands(`timeout 20 ./prog | cmp - $TESTS_DIR/want`)},
+		{name: "env", verifier: commands(`env -i python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{name: "nice xargs", verifier: commands(`echo hello.py | nice xargs -n1 python3 | cmp - $TESTS_DIR/want`)},
+		{name: "find", verifier: commands(`find . -name prog -exec ./prog \; | cmp - $TESTS_DIR/want`)},
+		{name: "script", verifier: rollout.Verifier{Script: "cd ~/workdir; python3 hello.py | cmp - $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n"}},
+		{name: "script with a path", verifier: rollout.Verifier{Script: "./prog > /tmp/out; cmp /tmp/out $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n"}},
+		{name: "check that starts a path", verifier: commands("python3 $TESTS_DIR/runs.py")},
+		{name: "check that starts a shell", verifier: commands("python3 $TESTS_DIR/shell.py")},
+		{name: "check that starts its own interpreter", verifier: commands("python3 $TESTS_DIR/interpreter.py")},
+		{name: "standard input", verifier: commands("python3 < hello.py | cmp - $TESTS_DIR/want")},
+	}
+	for i := range all {
+		all[i].wrong, all[i].honest = bad, right
+	}
+
+	for name, command := range map[string]string{
+		"timeout": "timeout 20 grep -qx 42 out.txt", "xargs": "echo out.txt | xargs grep -qx 42", "env": "env grep -qx 42 out.txt",
+		"find": `test -n "$(find . -name out.txt -exec grep -x 42 {} \;)"`, "nice": "nice cmp out.txt $TESTS_DIR/want",
+		"git":       "git diff --no-index --exit-code out.txt <(cat $TESTS_DIR/want) || cmp out.txt $TESTS_DIR/want",
+		"python -c": `python3 -I -c 'assert open("out.txt").read() == "42\n"'`,
+		"check":     "python3 $TESTS_DIR/check.py", "bash -c": "bash -c 'grep -qx 42 out.txt'",
+	} {
+		all = append(all, graded{
+			name: "left behind before " + name, wrong: left, honest: right, verifier: commands("python3 hello.py > /dev/null; ./prog > /dev/null; " + command),
+		})
+	}
+
+	for name, v := range map[string]rollout.Verifier{
+		"python -m unittest":             commands("python3 -m unittest discover -s $TESTS_DIR -p test_unittest.py"),
+		"python -m unittest in a script": {Script: "python3 -m unittest discover -s $TESTS_DIR -p test_unittest.py && echo 1 > $VERIFIER_DIR/reward.txt || echo 0 > $VERIFIER_DIR/reward.txt\n"},
+		"check with modules":             commands("python3 $TESTS_DIR/check.py"),
+		"code of a script":               {Script: "python3 - <<'E'\nimport json\nopen('/verifier/logs/reward.txt', 'w').write(str(int(json.load(open('out.txt')) == 42)))\nE\n"},
+		"code on the command line":       {Script: `python3 -c 'import json; open("/verifier/logs/reward.txt", "w").write(str(int(json.load(open("out.txt")) == 42)))'` + "\n"},
+	} {
+		all = append(all, graded{name: "modules of the workdir: " + name, wrong: shadow, honest: right, verifier: v})
+	}
+	return all
+}
+
+// No work reads what it is compared with through a link, runs as the verifier, or reaches a program that decides. Honest work earns
+// everything from the same verifiers.
+func TestWorkStaysInItsPlace(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+	a.placed(t, 1)
+}
+
+// The same holds in containers and in machines.
+func TestWorkStaysInItsPlaceElsewhere(t *testing.T) {
+	t.Parallel()
+	t.Run("containers", func(t *testing.T) {
+		t.Parallel()
+		newAttackedIn(t, containers(t, dockertest.ForTest(t)), 512, rollout.Sandbox{}).placed(t, 12)
+	})
+	t.Run("root of a container", func(t *testing.T) {
+		t.Parallel()
+		d := containers(t, dockertest.RemappedForTest(t))
+		newAttackedIn(t, d, 512, rollout.Sandbox{Image: containerImage, User: rollout.UserRoot}).placed(t, 12)
+	})
+	t.Run("machines", func(t *testing.T) {
+		t.Parallel()
+		newAttackedIn(t, machines(t), 512, rollout.Sandbox{}).placed(t, 12)
+	})
+}
+
+// placed grades one in step of the works.
+func (a *attacked) placed(t *testing.T, step int) {
+	t.Helper()
+	slots := make(chan struct{}, 3)
+	for i, g := range append(links(), programs()...) {
+		if !everyCheat() && i%step != 0 {
+			continue
+		}
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+
+			g.verifier.Files = hidden()
+			for kind, work := range map[string]cheat{"wrong": g.wrong, "honest": g.honest} {
+				id := fmt.Sprintf("%s-%d", kind, i)
+				a.agent(t, id, work)
+				record := a.grade(t, id, 0, style{verifier: g.verifier}, 2*time.Minute)
+				_ = a.backend.Destroy(t.Context(), id+".1")
+
+				want := 0.0
+				if kind == "honest" {
+					want = 1
+				}
+				require.NotNil(t, record.Reward, "%s: %+v", kind, record)
+				require.InDelta(t, want, *record.Reward, 0, "%s: %+v", kind, record)
+			}
+		})
+	}
+}

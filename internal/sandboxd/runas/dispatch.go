@@ -1,0 +1,331 @@
+package runas
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// WorkFolders is the variable with the folders that the graded work may write, separated by colons.
+const WorkFolders = "ROLLOUTD_WORK_FOLDERS"
+
+// InlineCode is the variable that says where an interpreter runs code from its command line or its standard input: InlineByVerifier, or
+// else with the work. A test script writes its reward from such code; in a verify command such code imports the work.
+const (
+	InlineCode       = "ROLLOUTD_INLINE_CODE"
+	InlineByVerifier = "verifier"
+)
+
+// Dispatch runs a program where it belongs: beside the verifier, or with the work. It returns only if that fails, or when a program of
+// the work has ended, with its exit status. argv[0] is a shim, or RunHere before the program.
+func Dispatch(argv []string) int {
+	if filepath.Base(argv[0]) == RunHere {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		fmt.Fprintln(os.Stderr, RunHere+": names no program; usage: run-here PROGRAM [ARGUMENT...]")
+		return notStarted
+	}
+
+	argv = slices.Clone(argv)
+	argv[0] = strings.TrimPrefix(argv[0], Shims+"/")
+	here := surroundingsOf(os.Getenv)
+	if here.belongsToWork(argv) {
+		return Main(here.forWork(argv))
+	}
+	return execute(here.prepare(argv, os.Environ()))
+}
+
+// execute executes a program of the verifier's.
+func execute(argv, env []string) int {
+	program, err := lookPath(argv[0])
+	if err == nil {
+		err = unix.Exec(program, argv, env)
+	}
+
+	fmt.Fprintf(os.Stderr, "%s: %v\n", argv[0], err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return notFound
+	}
+	return notStarted
+}
+
+// lookPath finds a program in PATH, beside Shims.
+func lookPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+
+	for folder := range strings.SplitSeq(cmp.Or(os.Getenv("PATH"), wire.SystemPath), ":") {
+		path := filepath.Join(folder, name)
+		st, err := os.Stat(path)
+		if folder != Shims && err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// surroundings are what a decision depends on, beside the program and its arguments.
+type surroundings struct {
+	dir         string   // current folder, without links
+	work        []string // folders that the work may write
+	ownInline   bool     // inline code is the verifier's
+	stdin       string   // path of the file that is the standard input; "": not a file
+	verifierUID int
+}
+
+func surroundingsOf(getenv func(string) string) surroundings {
+	dir, err := unix.Getwd() // not os.Getwd, which trusts PWD
+	if err != nil {
+		dir = wire.AgentWorkdir
+	}
+	stdin, err := os.Readlink("/proc/self/fd/0")
+	if err != nil || !filepath.IsAbs(stdin) {
+		stdin = ""
+	}
+	return surroundings{
+		dir: dir, work: workFolders(getenv), ownInline: getenv(InlineCode) == InlineByVerifier, stdin: stdin, verifierUID: os.Getuid(),
+	}
+}
+
+func workFolders(getenv func(string) string) []string {
+	if list := getenv(WorkFolders); list != "" {
+		return strings.Split(list, ":")
+	}
+	return append([]string{wire.AgentHome}, temporaryFolders...)
+}
+
+// temporaryFolders are writable for everybody, who can remove only files of their own.
+var temporaryFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// belongsToWork reports whether the program runs with the work. It is decided so that an unknown program does. The kernel keeps the
+// verifier's processes from executing files of the work's folders and from following links there, so a wrong decision ends in an error.
+func (s surroundings) belongsToWork(argv []string) bool {
+	program, args := argv[0], argv[1:]
+	name := filepath.Base(program)
+
+	// A program that is named by its path belongs to the folder's owner.
+	if strings.Contains(program, "/") {
+		switch s.placeOf(program) {
+		case ofVerifier:
+			return false
+		case ofWork:
+			return true
+		}
+	}
+
+	switch {
+	case slices.Contains(tools, name) || slices.Contains(wrappers, name):
+		return false
+	case slices.Contains(fileTools, name):
+		return !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
+	}
+
+	// Other programs run what their first file has. A module of Python is named before its files.
+	switch s.placeOfFirst(args) {
+	case ofVerifier:
+		return false
+	case ofWork:
+		return true
+	}
+	switch {
+	case isInline(name, args):
+		return !s.ownInline || s.stdin != "" && s.placeOf(s.stdin) == ofWork
+	case slices.Contains(ownPrograms, name) && s.ownInline:
+		return false
+	}
+
+	return s.placeOf(s.dir) != ofVerifier
+}
+
+// forWork replaces paths through links of the verifier's home, such as ~/workdir, which the work cannot open.
+func (s surroundings) forWork(argv []string) []string {
+	for i, arg := range argv {
+		if !within(arg, filepath.Dir(wire.VerifierHome)) {
+			continue
+		}
+		if at := s.resolve(arg); s.inWork(at) {
+			argv[i] = at
+		}
+	}
+	return argv
+}
+
+// place is where a path leads.
+type place int
+
+const (
+	elsewhere place = iota
+	ofWork
+	ofVerifier
+)
+
+// placeOfFirst is the place of the first argument that is no option and names an existing file of the work, or a path of the verifier's.
+// After an option -m, which names a module that is then given the arguments, one of the verifier's counts wherever it stands.
+func (s surroundings) placeOfFirst(args []string) place {
+	first := elsewhere
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		at := s.placeOf(arg)
+		if at == ofWork && !exists(s.resolve(arg)) {
+			continue
+		}
+		if first == elsewhere {
+			first = at
+		}
+		if at == ofVerifier && slices.Contains(args[:i], "-m") {
+			return ofVerifier
+		}
+	}
+	return first
+}
+
+// placeOf returns the place to which a path leads.
+func (s surroundings) placeOf(path string) place {
+	if path == "" {
+		return elsewhere
+	}
+
+	at := s.resolve(path)
+	switch {
+	case s.isOwnTemporary(at):
+		return ofVerifier
+	case s.inWork(at):
+		return ofWork
+	case within(at, filepath.Dir(wire.VerifierHome)):
+		return ofVerifier
+	default:
+		return elsewhere
+	}
+}
+
+// isOwnTemporary reports whether a path is a file that the verifier made in a temporary folder, where no other user can replace it.
+func (s surroundings) isOwnTemporary(at string) bool {
+	if !slices.Contains(temporaryFolders, filepath.Dir(at)) {
+		return false
+	}
+
+	var st unix.Stat_t
+	return unix.Lstat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == s.verifierUID
+}
+
+func (s surroundings) inWork(at string) bool {
+	return slices.ContainsFunc(s.work, func(folder string) bool { return within(at, folder) })
+}
+
+func within(at, folder string) bool { return at == folder || strings.HasPrefix(at, folder+"/") }
+
+// maxLinks is the kernel's bound of links in a path.
+const maxLinks = 40
+
+// resolve returns the path without links, as the kernel resolves it for the verifier: in the work's folders it follows none.
+func (s surroundings) resolve(path string) string {
+	if !filepath.IsAbs(path) {
+		path = s.dir + "/" + path
+	}
+
+	at, links := "/", 0
+	for parts := strings.Split(path, "/"); len(parts) > 0; {
+		part := parts[0]
+		parts = parts[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+
+		next := filepath.Join(at, part)
+		target, err := os.Readlink(next)
+		if err != nil || s.inWork(next) || links == maxLinks {
+			at = next
+			continue
+		}
+		links++
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		parts = append(strings.Split(target, "/"), parts...)
+	}
+	return at
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// prepare returns the arguments and the environment of a program of the verifier's.
+func (s surroundings) prepare(argv, env []string) ([]string, []string) {
+	name := filepath.Base(argv[0])
+	switch {
+	case name == "env":
+		return insertAt(argv, commandOfEnv(argv)), env
+	case slices.Contains(wrappers, name):
+		return insertAt(argv, s.firstProgram(argv)), env
+	case strings.HasPrefix(name, "python"):
+		return argv, s.forPython(argv[1:], env)
+	default:
+		return argv, env
+	}
+}
+
+// forPython keeps the current folder and modules beside the work out of Python's search path. A script still finds modules beside it.
+func (s surroundings) forPython(args, env []string) []string {
+	env = append(without(env, "PYTHONSAFEPATH", "PYTHONPATH"), "PYTHONSAFEPATH=1")
+	search := os.Getenv("PYTHONPATH")
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "-") && s.placeOf(arg) == ofVerifier {
+			search = strings.Trim(filepath.Dir(s.resolve(arg))+":"+search, ":")
+			break
+		}
+	}
+	return append(env, "PYTHONPATH="+search)
+}
+
+// insertAt inserts RunHere before the program that a wrapper starts; -1: none is known, and the wrapper finds a shim.
+func insertAt(argv []string, i int) []string {
+	if i < 0 {
+		return argv
+	}
+	return slices.Insert(argv, i, Shims+"/"+RunHere)
+}
+
+// firstProgram returns the index of the first argument that is a path of a program; -1: none.
+func (s surroundings) firstProgram(argv []string) int {
+	return slices.IndexFunc(argv, func(arg string) bool {
+		if !strings.Contains(arg, "/") || arg == argv[0] {
+			return false
+		}
+		st, err := os.Stat(s.resolve(arg))
+		return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+	})
+}
+
+// commandOfEnv returns the index of the program that env starts; -1: none. env may clear PATH, so this program is always dispatched.
+func commandOfEnv(argv []string) int {
+	for i := 1; i < len(argv); i++ {
+		switch arg := argv[i]; {
+		case arg == "-u" || arg == "-C" || arg == "--unset" || arg == "--chdir":
+			i++
+		case strings.HasPrefix(arg, "-S") || strings.HasPrefix(arg, "--split-string"):
+			return -1
+		case !strings.HasPrefix(arg, "-") && !strings.Contains(arg, "="):
+			return i
+		}
+	}
+	return -1
+}
