@@ -1,25 +1,22 @@
 package sandboxd
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/view"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -86,14 +83,14 @@ func (o Separation) startPlace() (*Place, error) {
 	if p.PID, err = o.forkPlace(socket); err != nil {
 		return nil, err
 	}
-	shared, err := sharedMounts()
+	shared, err := view.Shared()
 	if err != nil {
 		return nil, err
 	}
 	if child.CanRefuseExec() {
-		p.NoExec = paths(shared)
+		p.NoExec = view.Paths(shared)
 	}
-	return p, closeView(shared, len(p.NoExec) == 0)
+	return p, view.Close(shared, len(p.NoExec) == 0)
 }
 
 func (o Separation) forkPlace(socket *os.File) (int, error) {
@@ -187,7 +184,7 @@ func openPlace() (*process.Table, *net.UnixListener, error) {
 		return nil, nil, err
 	}
 
-	if err := separateMounts(); err != nil {
+	if err := view.Separate(); err != nil {
 		return nil, nil, err
 	}
 	if err := (Separation{Agent: c.Agent, Filter: c.Filter}).confine(); err != nil {
@@ -226,140 +223,6 @@ func LimitProcesses(most uint64) error {
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
-	}
-	return nil
-}
-
-// separateMounts gives the place of the work a /proc of its own, and empty folders in place of the verifier's.
-func separateMounts() error {
-	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
-
-	verifier := filepath.Dir(wire.VerifierHome)
-	if err := unix.Mount("rolloutd", verifier, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=0755"); err != nil {
-		return fmt.Errorf("%s: %w", verifier, err)
-	}
-	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			return err
-		}
-	}
-	if err := remount(verifier, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
-		return err
-	}
-
-	hidden := fmt.Sprintf("hidepid=invisible,gid=%d", os.Getgid())
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, hidden); err != nil {
-		return fmt.Errorf("/proc: %w", err)
-	}
-	return ProtectProc("/proc")
-}
-
-// ProtectProc makes the parts of a /proc read-only by which settings of the kernel are changed.
-func ProtectProc(proc string) error {
-	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
-		at := filepath.Join(proc, name)
-		err := unix.Mount(at, at, "", unix.MS_BIND|unix.MS_REC, "")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = remount(at, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
-		}
-		if err != nil {
-			return fmt.Errorf("%s read-only: %w", at, err)
-		}
-	}
-	return nil
-}
-
-// sharedMount is a mount point of a folder that the agent's user may write.
-type sharedMount struct {
-	path  string
-	flags uintptr
-}
-
-func paths(all []sharedMount) []string {
-	list := make([]string, len(all))
-	for i, m := range all {
-		list[i] = m.path
-	}
-	return list
-}
-
-// sharedMounts returns the writable mounts of this process, except the verifier's and the kernel's own.
-func sharedMounts() ([]sharedMount, error) {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-
-	var all []sharedMount
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if m, ok := parseMount(lines.Text()); ok && !ownMount(m.path) {
-			all = append(all, m)
-		}
-	}
-	return all, lines.Err()
-}
-
-// ownMount reports whether a writable mount is none of the agent's folders. The root of a machine is writable, but not for the agent.
-func ownMount(path string) bool {
-	if path == "/" {
-		return true
-	}
-	for _, own := range []string{"/verifier", "/proc", "/sys", "/opt/rolloutd", "/dev"} {
-		if (path == own || strings.HasPrefix(path, own+"/")) && path != "/dev/shm" {
-			return true
-		}
-	}
-	return false
-}
-
-// parseMount parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). It is false for a
-// read-only mount.
-func parseMount(line string) (sharedMount, bool) {
-	const pointField, optionsField = 4, 5
-	fields := strings.Fields(line)
-	if len(fields) <= optionsField {
-		return sharedMount{}, false
-	}
-
-	m := sharedMount{path: unescapeMount.Replace(fields[pointField])}
-	known := map[string]uintptr{"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME}
-	for option := range strings.SplitSeq(fields[optionsField], ",") {
-		if option == "ro" {
-			return sharedMount{}, false
-		}
-		m.flags |= known[option]
-	}
-	return m, true
-}
-
-// unescapeMount undoes the kernel's escapes of white space in a path.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// closeView makes the kernel follow no link and open no device in the shared folders for this process's mount namespace. noExec also
-// forbids to execute files there, for a kernel without Landlock.
-func closeView(shared []sharedMount, noExec bool) error {
-	for _, m := range shared {
-		flags := m.flags | unix.MS_NOSYMFOLLOW | unix.MS_NODEV | unix.MS_NOSUID
-		if noExec {
-			flags |= unix.MS_NOEXEC
-		}
-		if err := remount(m.path, flags); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func remount(path string, flags uintptr) error {
-	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
-		return fmt.Errorf("mount options of %s: %w", path, err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
-	"github.com/rolloutd/rolloutd/internal/sandboxd"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/view"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -81,7 +81,7 @@ func (i *Image) enter(p places) ([]movedPath, error) {
 	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is visible
 		return nil, err
 	}
-	if err := sandboxd.ProtectProc(filepath.Join(root, "proc")); err != nil {
+	if err := view.ProtectProc(filepath.Join(root, "proc")); err != nil {
 		return nil, err
 	}
 	if err := unix.Mount("/dev", filepath.Join(root, "dev"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {

@@ -1,0 +1,98 @@
+package runas_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+)
+
+// What runs with the work is decided by what a program and its arguments name, at the moment at which the program starts.
+func TestDispatch(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	for _, name := range []string{"x.py", "prog", "out.txt", "run.sh", "main.c", "sub/Makefile", "compose.yml"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(work, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(work, name), []byte("#!/bin/sh\n"), 0o755))
+	}
+	require.NoError(t, os.Symlink("/verifier/tests/check.py", filepath.Join(work, "link.py")))
+
+	for command, want := range map[string]string{
+		// The work's.
+		"python3 x.py": "work work", "./prog": "work work", "WORK/prog a": "work work", "/verifier/../WORK/prog": "work work",
+		"/usr/bin/python3 x.py": "work work", "bash run.sh": "work work", "sh ./run.sh": "work work", "make": "work work",
+		"make -C sub": "work work", "cargo test": "work work", "npm test": "work work", "unknown out.txt": "work work", "unknown": "work work",
+		"python3 x.py /verifier/tests/in": "work work", "./prog /verifier/tests/in": "work work", "gcc -o prog main.c": "work work",
+		"python3 link.py": "work work", "python3 -W ignore x.py": "work work", "git diff --exit-code": "work work", "mkdir build": "work work",
+		"chmod +x run.sh": "work work", "tee out.txt": "work work", "pip install x.py": "work work", "python3 -u x.py": "work work",
+		"node sub": "work work", "bash -e run.sh": "work work",
+
+		// The verifier's.
+		"python3 /verifier/tests/check.py": "verifier verifier", "/verifier/tests/run": "verifier verifier",
+		"/usr/bin/python3 /verifier/tests/check.py x.py": "verifier verifier", "python3 -m pytest -q /verifier/tests": "verifier verifier",
+		"pytest /verifier/tests": "verifier verifier", "python3 -m unittest discover -s /verifier/tests": "verifier verifier",
+		"gcc -o new /verifier/tests/main.c": "verifier verifier", "grep -q x out.txt": "verifier verifier", "diff a b": "verifier verifier",
+		"timeout 5 ./prog": "verifier verifier", "xargs python3": "verifier verifier", "env -i ./prog": "verifier verifier",
+		"cp out.txt /verifier/logs": "verifier verifier", "mkdir -p /verifier/logs/x": "verifier verifier",
+		"python3 -W ignore /verifier/tests/check.py": "verifier verifier",
+
+		// Code of the author's: a command imports the work by it, a script decides by it.
+		"python3 -c code": "work verifier", "python3": "work verifier", "python3 -": "work verifier", "bash -lc code": "work verifier",
+		"node -e code": "work verifier", "perl -ne code": "work verifier", "python3.11 -Ic code": "work verifier",
+		"pip install pytest": "work verifier", "curl -s localhost:1": "work verifier", "id -u": "work verifier",
+	} {
+		argv := strings.Fields(strings.ReplaceAll(command, "WORK", work))
+		got := []string{"verifier", "verifier"}
+		for i, own := range []bool{false, true} {
+			if runas.BelongsToWork(argv, work, []string{work}, own) {
+				got[i] = "work"
+			}
+		}
+		require.Equal(t, want, strings.Join(got, " "), "%s: in a command, in a script", command)
+	}
+
+	for dir, want := range map[string]bool{"/verifier/tests": false, "/": true, filepath.Join(work, "sub"): true} {
+		require.Equal(t, want, runas.BelongsToWork([]string{"make"}, dir, []string{work}, true), dir)
+	}
+}
+
+// A wrapper gets run-here before a program that it would start by a path, and env before any program.
+func TestWrappersStartDispatchedPrograms(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(work, "prog"), nil, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(work, "list"), nil, 0o644))
+
+	for command, want := range map[string]string{
+		"timeout 5 ./prog":             "timeout 5 @ ./prog",
+		"timeout 5 python3 x.py":       "timeout 5 python3 x.py",
+		"xargs -a ./list ./prog":       "xargs -a ./list @ ./prog",
+		"find . -exec ./prog {} ;":     "find . -exec @ ./prog {} ;",
+		"env -i A=1 python3 x.py":      "env -i A=1 @ python3 x.py",
+		"env -u A -C / python3":        "env -u A -C / @ python3",
+		"env":                          "env",
+		"nice -n 5 /bin/true":          "nice -n 5 @ /bin/true",
+		"/usr/bin/timeout 5 /bin/true": "/usr/bin/timeout 5 @ /bin/true",
+	} {
+		got := runas.Prepare(strings.Fields(command), work, []string{work})
+		require.Equal(t, strings.ReplaceAll(want, "@", "/verifier/bin/run-here"), strings.Join(got, " "))
+	}
+}
+
+// For any program and arguments, what the work's folders hold never runs beside the verifier.
+func FuzzDispatch(f *testing.F) {
+	f.Add("python3 x.py", "/home/user/workdir")
+	f.Add("../../verifier/tests/x", "/home/user")
+	f.Fuzz(func(t *testing.T, command, dir string) {
+		argv := strings.Fields(command)
+		if len(argv) == 0 || !filepath.IsAbs(dir) {
+			return
+		}
+		argv[0] = "/home/user/" + strings.ReplaceAll(argv[0], "..", "")
+		require.True(t, runas.BelongsToWork(argv, dir, []string{"/home/user"}, true))
+	})
+}

@@ -1,0 +1,12 @@
+package runas
+
+// BelongsToWork exports the decision for a current folder and folders of the work. ownInline: the text is the author's script.
+func BelongsToWork(argv []string, dir string, work []string, ownInline bool) bool {
+	return surroundings{dir: dir, work: work, ownInline: ownInline, verifierUID: -1}.belongsToWork(argv)
+}
+
+// Prepare exports the change of arguments.
+func Prepare(argv []string, dir string, work []string) []string {
+	argv, _ = surroundings{dir: dir, work: work, verifierUID: -1}.prepare(argv, nil)
+	return argv
+}

@@ -1,0 +1,151 @@
+// Package view changes which files the processes of a sandbox see, and how: in a place of the graded work, and beside the verifier.
+package view
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Separate gives the place of the work a /proc of its own, and empty folders in place of the verifier's.
+func Separate() error {
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+
+	verifier := filepath.Dir(wire.VerifierHome)
+	if err := unix.Mount("rolloutd", verifier, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=0755"); err != nil {
+		return fmt.Errorf("%s: %w", verifier, err)
+	}
+	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := remount(verifier, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
+		return err
+	}
+
+	hidden := fmt.Sprintf("hidepid=invisible,gid=%d", os.Getgid())
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, hidden); err != nil {
+		return fmt.Errorf("/proc: %w", err)
+	}
+	return ProtectProc("/proc")
+}
+
+// ProtectProc makes the parts of a /proc read-only by which settings of the kernel are changed.
+func ProtectProc(proc string) error {
+	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
+		at := filepath.Join(proc, name)
+		err := unix.Mount(at, at, "", unix.MS_BIND|unix.MS_REC, "")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = remount(at, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
+		}
+		if err != nil {
+			return fmt.Errorf("%s read-only: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// Mount is a mount point of a folder that the agent's user may write.
+type Mount struct {
+	Path  string
+	flags uintptr // its options
+}
+
+// Paths returns the mount points.
+func Paths(all []Mount) []string {
+	list := make([]string, len(all))
+	for i, m := range all {
+		list[i] = m.Path
+	}
+	return list
+}
+
+// Shared returns the writable mounts of this process, except the verifier's and the kernel's own.
+func Shared() ([]Mount, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	var all []Mount
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if m, ok := parse(lines.Text()); ok && !isOwn(m.Path) {
+			all = append(all, m)
+		}
+	}
+	return all, lines.Err()
+}
+
+// isOwn reports whether a writable mount is none of the agent's folders. The root of a machine is writable, but not for the agent.
+func isOwn(path string) bool {
+	if path == "/" {
+		return true
+	}
+	for _, own := range []string{"/verifier", "/proc", "/sys", "/opt/rolloutd", "/dev"} {
+		if (path == own || strings.HasPrefix(path, own+"/")) && path != "/dev/shm" {
+			return true
+		}
+	}
+	return false
+}
+
+// parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). It is false for a
+// read-only mount.
+func parse(line string) (Mount, bool) {
+	const pointField, optionsField = 4, 5
+	fields := strings.Fields(line)
+	if len(fields) <= optionsField {
+		return Mount{}, false
+	}
+
+	m := Mount{Path: unescape.Replace(fields[pointField])}
+	known := map[string]uintptr{"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME}
+	for option := range strings.SplitSeq(fields[optionsField], ",") {
+		if option == "ro" {
+			return Mount{}, false
+		}
+		m.flags |= known[option]
+	}
+	return m, true
+}
+
+// unescape undoes the kernel's escapes of white space in a path.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// Close makes the kernel follow no link and open no device in the shared folders for this process's mount namespace. noExec also
+// forbids to execute files there, for a kernel without Landlock.
+func Close(shared []Mount, noExec bool) error {
+	for _, m := range shared {
+		flags := m.flags | unix.MS_NOSYMFOLLOW | unix.MS_NODEV | unix.MS_NOSUID
+		if noExec {
+			flags |= unix.MS_NOEXEC
+		}
+		if err := remount(m.Path, flags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func remount(path string, flags uintptr) error {
+	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
+		return fmt.Errorf("mount options of %s: %w", path, err)
+	}
+	return nil
+}
