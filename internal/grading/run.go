@@ -38,7 +38,7 @@ const (
 // program, and the check of the owner, which is the agent's user. The verifier's own HOME has no settings of the agent.
 func asVerifier(args ...string) wire.Process {
 	p := shell.Bash(args...)
-	p.User = wire.VerifierUser
+	p.User, p.Dispatch = wire.VerifierUser, true
 	maps.Copy(p.Env, map[string]string{
 		"TESTS_DIR": wire.VerifierTests, "VERIFIER_DIR": wire.VerifierLogs,
 		"PYTHONSAFEPATH":   "1", // a module of the workdir must not take the place of one that the verifier imports

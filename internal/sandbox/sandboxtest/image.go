@@ -85,12 +85,26 @@ func imageGraded(t *testing.T, h Harness) {
 	defer home.Close()
 	v := h.appPlace(t, driver.PurposeVerifier)
 	require.NoError(t, v.Restore(t.Context(), wire.AgentHome, home))
-	ran = v.User(wire.VerifierUser).Bash(`cd /app; cat main same new/file new/hard cache/old cache/two /srv/data/three /new/place/four ~user/h; readlink new/link
+	ran = v.User(wire.VerifierUser).Bash(`cd /app; cat main new/file new/hard cache/old cache/two /srv/data/three /new/place/four ~user/h; readlink new/link
 		stat -c %h new/file; ls /srv/data; ls /tmp; cat /home/user/workdir/main`)
-	require.Equal(t, "changed\nchanged\n1\n1\nold\n2\n3\n4\nh\n/etc/passwd\n2\nthree\nchanged\n", ran.Stdout, ran.Stderr)
+	require.Equal(t, "changed\n1\n1\nold\n2\n3\n4\nh\n/etc/passwd\n2\nthree\nchanged\n", ran.Stdout, ran.Stderr)
 	require.NotZero(t, v.Bash("echo x > /usr/bin/x").ExitCode)
+	v.assertLinksOfWork(v.User(wire.VerifierUser))
 	ran = v.User(wire.VerifierUser).Bash("cd /home/user/workdir && run-as-agent bash -c 'echo built > out; echo built > /srv/data/out' && cat /app/out /srv/data/out")
 	require.Equal(t, "built\nbuilt\n", ran.Stdout, ran.Stderr)
+}
+
+// assertLinksOfWork checks that a verifier follows no link among the work's files, and that a program of the work does.
+func (p *Place) assertLinksOfWork(verifier *Place) {
+	p.t.Helper()
+	if !p.separate() {
+		return
+	}
+
+	ran := verifier.Bash("cd /app; run-as-agent cat same && readlink same && ! cat same")
+	require.Equal(p.t, "changed\nmain\n", ran.Stdout, ran.Stderr)
+	require.Contains(p.t, ran.Stderr, "Too many levels of symbolic links")
+	require.Zero(p.t, ran.ExitCode)
 }
 
 // A folder that the image reaches through a link, and a path that is not a folder, are refused before anything runs.

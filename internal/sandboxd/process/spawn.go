@@ -33,10 +33,12 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	env, noExec := t.environment(spec), []string(nil)
 	path := env["PATH"]
 	if spec.User == wire.VerifierUser {
-		if env, err = t.forVerifier(env); err != nil {
+		noExec = t.noExec
+	}
+	if spec.Dispatch {
+		if env, err = t.dispatching(env); err != nil {
 			return nil, err
 		}
-		noExec = t.noExec
 	}
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
@@ -72,8 +74,8 @@ func (t *Table) environment(spec wire.Process) map[string]string {
 	return env
 }
 
-// forVerifier adds to a verifier's environment what decides where the programs that it starts run; see package runas.
-func (t *Table) forVerifier(env map[string]string) (map[string]string, error) {
+// dispatching adds to a verifier's environment what decides where the programs that it starts run; see package runas.
+func (t *Table) dispatching(env map[string]string) (map[string]string, error) {
 	var err error
 	t.shims.Do(func() { err = runas.MakeShims(env["PATH"]) })
 	if err != nil {

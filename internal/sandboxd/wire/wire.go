@@ -159,10 +159,12 @@ type Lease struct {
 type Process struct {
 	Argv []string `json:"argv"`
 	// User is the process's user: "" is the agent's, VerifierUser the verifier's.
-	User  string            `json:"user,omitempty"`
-	Env   map[string]string `json:"env,omitempty"`
-	Dir   string            `json:"dir,omitempty"`
-	Stdin []byte            `json:"stdin,omitempty"`
+	User string `json:"user,omitempty"`
+	// Dispatch: programs that a verifier's process starts run beside it or with the work, by what they are; see package runas.
+	Dispatch bool              `json:"dispatch,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Dir      string            `json:"dir,omitempty"`
+	Stdin    []byte            `json:"stdin,omitempty"`
 	// TimeoutMillis is the time after its start at which its session is killed; 0: never.
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
 	// KeepBytes is the size of each kept end of each stream; 0: 1 MiB, the maximum.
