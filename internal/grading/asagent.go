@@ -51,7 +51,7 @@ func commandArgs(command string) []string {
 	if bareTest(file) {
 		functions = shown + dispatcher
 	}
-	return []string{"-c", functions + insert(command, prefixes(file))}
+	return []string{"-c", functions + insert(command, prefixes(file, command))}
 }
 
 // decidesItself reports whether the author of a command names the programs of the work.
@@ -64,7 +64,7 @@ func scriptText(script string) string {
 	if err != nil {
 		return script
 	}
-	return insert(script, prefixes(file))
+	return insert(script, prefixes(file, script))
 }
 
 func parsed(command string) (*syntax.File, error) {
@@ -84,11 +84,15 @@ type prefix struct {
 }
 
 // prefixes returns the prefixes of all programs of the command, in order.
-func prefixes(file *syntax.File) []prefix {
-	functions := map[string]bool{}
+func prefixes(file *syntax.File, command string) []prefix {
+	functions, inWork := map[string]bool{}, map[*syntax.CallExpr]bool{}
 	var calls []*syntax.CallExpr
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.Stmt:
+			if call, ok := n.Cmd.(*syntax.CallExpr); ok {
+				inWork[call] = readsCodeOfWork(n.Redirs, command)
+			}
 		case *syntax.FuncDecl:
 			if n.Name != nil {
 				functions[n.Name.Value] = true
@@ -100,12 +104,27 @@ func prefixes(file *syntax.File) []prefix {
 	})
 	var all []prefix
 	for _, call := range calls {
-		if p, ok := prefixOf(call.Args, functions); ok {
+		p, ok := prefixOf(call.Args, functions)
+		if ok && inWork[call] && int(call.Args[0].Pos().Offset()) == p.offset { // an assignment cannot follow exec
+			p.text = runas.InlineCode + "= " + p.text
+		}
+		if ok {
 			all = append(all, p)
 		}
 	}
 	slices.SortFunc(all, func(a, b prefix) int { return a.offset - b.offset })
 	return all
+}
+
+// readsCodeOfWork reports whether the standard input is a text of the author that names nothing of the verifier's. As code of an
+// interpreter it usually imports the work.
+func readsCodeOfWork(redirections []*syntax.Redirect, command string) bool {
+	for _, r := range redirections {
+		if r.Hdoc != nil {
+			return !runas.MentionsVerifier(command[r.Hdoc.Pos().Offset():r.Hdoc.End().Offset()])
+		}
+	}
+	return false
 }
 
 // prefixOf is the prefix of a program, if it needs one.

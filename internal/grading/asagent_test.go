@@ -14,24 +14,27 @@ import (
 func TestCommandArgs(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
-		`test "$(python3 -I hello.py)" = Hello`:         `test "$(@python3 -I hello.py)" = Hello`,
-		"./prog < in | diff - <(cat out)":               "@./prog < in | diff - <(cat out)",
-		"X=1 ./prog && ! grep -q x f":                   "X=1 @./prog && ! grep -q x f",
-		"for i in 1 2; do bash f.sh $i || exit 1; done": "for i in 1 2; do @bash f.sh $i || exit 1; done",
-		"out=`python3 x.py`; [ $out = 1 ]":              "out=`@python3 x.py`; [ $out = 1 ]",
-		"f() { ./a; }; f; $CMD x":                       "f() { @./a; }; f; __run_here $CMD x",
-		"/usr/bin/env python3 x.py":                     "@/usr/bin/env python3 x.py",
-		"timeout 5 ./a; exec ./b":                       "@timeout 5 ./a; exec @./b",
-		"command -v gcc && command gcc a.c":             "command -v gcc && command @gcc a.c",
-		"python3 - <<'E'\nimport a\nE\n":                "@python3 - <<'E'\nimport a\nE\n",
-		"cat <<E\n$(./a)\nE":                            "cat <<E\n$(@./a)\nE",
-		"cd sub && make test":                           "cd sub && @make test",
-		"if [[ -f x ]]; then node x; fi":                "if [[ -f x ]]; then @node x; fi",
-		"(./a &) ; { ./b; } 2>&1; time ./c":             "(@./a &) ; { @./b; } 2>&1; time @./c",
-		"x=é; ./a":                                      "x=é; @./a",
-		"python3 -m pytest -q /home/user/tests":         "@python3 -m pytest -q /verifier/tests",
-		"diff <(./prog) $TESTS_DIR/want":                "diff <(@./prog) $TESTS_DIR/want",
-		"cat /home/user/testsuite/x":                    "cat /home/user/testsuite/x",
+		`test "$(python3 -I hello.py)" = Hello`:          `test "$(@python3 -I hello.py)" = Hello`,
+		"./prog < in | diff - <(cat out)":                "@./prog < in | diff - <(cat out)",
+		"X=1 ./prog && ! grep -q x f":                    "X=1 @./prog && ! grep -q x f",
+		"for i in 1 2; do bash f.sh $i || exit 1; done":  "for i in 1 2; do @bash f.sh $i || exit 1; done",
+		"out=`python3 x.py`; [ $out = 1 ]":               "out=`@python3 x.py`; [ $out = 1 ]",
+		"f() { ./a; }; f; $CMD x":                        "f() { @./a; }; f; __run_here $CMD x",
+		"/usr/bin/env python3 x.py":                      "@/usr/bin/env python3 x.py",
+		"timeout 5 ./a; exec ./b":                        "@timeout 5 ./a; exec @./b",
+		"command -v gcc && command gcc a.c":              "command -v gcc && command @gcc a.c",
+		"python3 - <<'E'\nimport a\nE\n":                 "ROLLOUTD_INLINE_CODE= @python3 - <<'E'\nimport a\nE\n",
+		"python3 - <<'E'\nopen('/verifier/logs/x')\nE\n": "@python3 - <<'E'\nopen('/verifier/logs/x')\nE\n",
+		"exec python3 - <<'E'\nimport a\nE\n":            "exec @python3 - <<'E'\nimport a\nE\n",
+		"exec ./a <<< x":                                 "exec @./a <<< x",
+		"cat <<E\n$(./a)\nE":                             "cat <<E\n$(@./a)\nE",
+		"cd sub && make test":                            "cd sub && @make test",
+		"if [[ -f x ]]; then node x; fi":                 "if [[ -f x ]]; then @node x; fi",
+		"(./a &) ; { ./b; } 2>&1; time ./c":              "(@./a &) ; { @./b; } 2>&1; time @./c",
+		"x=é; ./a":                                       "x=é; @./a",
+		"python3 -m pytest -q /home/user/tests":          "@python3 -m pytest -q /verifier/tests",
+		"diff <(./prog) $TESTS_DIR/want":                 "diff <(@./prog) $TESTS_DIR/want",
+		"cat /home/user/testsuite/x":                     "cat /home/user/testsuite/x",
 	} {
 		args := grading.CommandArgs(command)
 		require.Len(t, args, 2, command)
@@ -77,10 +80,10 @@ func FuzzCommandArgs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, command string) {
 		args := grading.CommandArgs(command)
 		_, got, ok := strings.Cut(args[1], "esac; }; ")
-		if !ok || strings.Contains(command, "run-here") || strings.Contains(command, "__run_here") || strings.Contains(command, "/home/user") {
+		if !ok || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") || strings.Contains(command, "__run_here") || strings.Contains(command, "/home/user") {
 			return
 		}
-		for _, p := range []string{"__run_here ", "/verifier/bin/run-here "} {
+		for _, p := range []string{"ROLLOUTD_INLINE_CODE= ", "__run_here ", "/verifier/bin/run-here "} {
 			got = strings.ReplaceAll(got, p, "")
 		}
 		require.Equal(t, command, got)

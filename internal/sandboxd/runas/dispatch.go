@@ -140,7 +140,7 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	}
 	switch {
 	case isInline(name, args):
-		return !s.ownInline || s.stdin != "" && s.placeOf(s.stdin) == ofWork
+		return !s.ownInline || s.isOfWork(args)
 	case slices.Contains(ownPrograms, name) && s.ownInline:
 		return false
 	}
@@ -159,6 +159,20 @@ func (s surroundings) forWork(argv []string) []string {
 		}
 	}
 	return argv
+}
+
+// isOfWork reports whether inline code in a test script belongs to the work: a file of the work that is the standard input, or code on the
+// command line that names nothing of the verifier's. Such code usually imports the work.
+func (s surroundings) isOfWork(args []string) bool {
+	if len(args) == 0 || slices.Contains(args, "-") {
+		return s.stdin != "" && s.placeOf(s.stdin) == ofWork
+	}
+	return !MentionsVerifier(strings.Join(args, " "))
+}
+
+// MentionsVerifier reports whether a text names a folder of the verifier's.
+func MentionsVerifier(text string) bool {
+	return slices.ContainsFunc([]string{"/verifier", "/tests", "TESTS_DIR", "VERIFIER_DIR"}, func(name string) bool { return strings.Contains(text, name) })
 }
 
 // place is where a path leads.

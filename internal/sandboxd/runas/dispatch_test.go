@@ -40,9 +40,10 @@ func TestDispatch(t *testing.T) {
 		"cp out.txt /verifier/logs": "verifier verifier", "mkdir -p /verifier/logs/x": "verifier verifier",
 		"python3 -W ignore /verifier/tests/check.py": "verifier verifier",
 
-		// Code of the author's: a command imports the work by it, a script decides by it.
-		"python3 -c code": "work verifier", "python3": "work verifier", "python3 -": "work verifier", "bash -lc code": "work verifier",
-		"node -e code": "work verifier", "perl -ne code": "work verifier", "python3.11 -Ic code": "work verifier",
+		// Code of the author's: a command imports the work by it, a script decides by it if it names anything of the verifier's.
+		"python3 -c open('/verifier/logs/x')": "work verifier", "python3": "work verifier", "python3 -": "work verifier",
+		"bash -lc $TESTS_DIR/x": "work verifier", "node -e VERIFIER_DIR": "work verifier", "python3.11 -Ic open('/tests/x')": "work verifier",
+		"python3 -c code": "work work", "perl -ne code": "work work",
 		"pip install pytest": "work verifier", "curl -s localhost:1": "work verifier", "id -u": "work verifier",
 	} {
 		argv := strings.Fields(strings.ReplaceAll(command, "WORK", work))

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -33,7 +32,7 @@ func MakeShims(path string) error {
 		return err
 	}
 
-	names := map[string]bool{RunHere: true}
+	names := map[string]bool{RunHere: true, Name: true} // an image may have a run-as-agent of its own
 	for folder := range strings.SplitSeq(path, ":") {
 		entries, _ := os.ReadDir(folder) // a PATH may name folders that do not exist
 		for _, e := range entries {
@@ -41,7 +40,7 @@ func MakeShims(path string) error {
 		}
 	}
 	for name := range names {
-		if name == Name || slices.Contains(tools, name) {
+		if IsTool(name) {
 			continue
 		}
 		if err := os.Symlink(Program, filepath.Join(Shims, name)); err != nil && !errors.Is(err, fs.ErrExist) {
