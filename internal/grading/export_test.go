@@ -5,5 +5,10 @@ import "github.com/rolloutd/rolloutd/internal/rollout"
 // ParseReward exports parseReward for its table test and for fuzzing.
 func ParseReward(text string, v rollout.Verifier) (float64, string) { return parseReward(text, v) }
 
+// ParseRewards exports parseRewards.
+func ParseRewards(text string, v rollout.Verifier) (map[string]float64, float64, string) {
+	return parseRewards(text, v)
+}
+
 // CommandArgs exports commandArgs.
 func CommandArgs(command string) []string { return commandArgs(command) }

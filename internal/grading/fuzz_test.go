@@ -1,6 +1,7 @@
 package grading_test
 
 import (
+	"math"
 	"testing"
 	"unicode/utf8"
 
@@ -18,6 +19,21 @@ func FuzzParseReward(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		reward, problem := grading.ParseReward(text, rollout.Verifier{})
 		require.True(t, reward >= 0 && reward <= 1)
+		require.True(t, utf8.ValidString(problem))
+	})
+}
+
+// For any bytes, named rewards are finite, and the one that counts is in the task's range.
+func FuzzParseRewards(f *testing.F) {
+	for _, text := range []string{`{"reward": 1}`, `{"a": 0.5, "b": 1}`, `{"reward": NaN}`, `[]`, `{"\u0000": 1e5}`, "\xff"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		all, reward, problem := grading.ParseRewards(text, rollout.Verifier{})
+		for _, r := range all {
+			require.False(t, math.IsNaN(r) || math.IsInf(r, 0))
+		}
+		require.True(t, problem != "" || reward >= 0 && reward <= 1)
 		require.True(t, utf8.ValidString(problem))
 	})
 }

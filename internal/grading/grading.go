@@ -49,8 +49,9 @@ type Job struct {
 // Record is the result of a grading, stored under store.Grading.
 type Record struct {
 	Reward   *float64                `json:"reward"`
-	Error    string                  `json:"error,omitempty"` // why there is no reward
-	Grading  rollout.Grading         `json:"grading"`         // without a status if an earlier version wrote it
+	Rewards  map[string]float64      `json:"rewards,omitempty"` // all that the verifier named, also without a Reward
+	Error    string                  `json:"error,omitempty"`   // why there is no reward
+	Grading  rollout.Grading         `json:"grading"`           // without a status if an earlier version wrote it
 	Script   *rollout.CommandResult  `json:"script,omitempty"`
 	Commands []rollout.CommandResult `json:"commands"`
 	Stdout   string                  `json:"stdout"` // of the script, shortened for a Result

@@ -30,6 +30,8 @@ const (
 const (
 	testScript = wire.VerifierTests + "/test.sh"
 	rewardFile = wire.VerifierLogs + "/reward.txt"
+
+	rewardsFile = wire.VerifierLogs + "/reward.json" // several rewards by name; it takes precedence, as in Harbor
 )
 
 // asVerifier is bash with these arguments as the verifier's user.
@@ -191,24 +193,47 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 	return st, blame(err, "start a verify command")
 }
 
-// readReward sets the record's reward. The reward file counts only with a test script, and takes precedence over commands.
+// readReward sets the record's reward. The reward files count only with a test script, and take precedence over commands.
 func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if job.Verifier.Script == "" {
 		return g.readCommands(ctx, sb, record)
 	}
-	raw, err := sb.As(wire.VerifierUser).ReadFile(ctx, rewardFile, maxRewardFile)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return blame(err, "read the reward file")
+	named, err := readRewardFile(ctx, sb, rewardsFile, maxRewardsFile)
+	if err != nil {
+		return err
 	}
-	if strings.TrimSpace(string(raw)) == "" {
+	if strings.TrimSpace(named) != "" {
+		all, reward, problem := parseRewards(named, job.Verifier)
+		record.Rewards = all
+		if problem != "" {
+			return verifierFailed("%s", problem)
+		}
+		record.Reward = &reward
+		return nil
+	}
+
+	raw, err := readRewardFile(ctx, sb, rewardFile, maxRewardFile)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(raw) == "" {
 		return g.noReward(ctx, sb, job, record)
 	}
-	reward, problem := parseReward(string(raw), job.Verifier)
+	reward, problem := parseReward(raw, job.Verifier)
 	if problem != "" {
 		return verifierFailed("%s", problem)
 	}
 	record.Reward = &reward
 	return nil
+}
+
+// readRewardFile returns the text of a file that the verifier may have written; "": it has not.
+func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most int64) (string, error) {
+	raw, err := sb.As(wire.VerifierUser).ReadFile(ctx, path, most)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return "", blame(err, "read the reward file")
+	}
+	return string(raw), nil
 }
 
 // noReward handles a script that wrote no reward. If the script succeeded and commands follow, they determine the reward. Otherwise the

@@ -81,6 +81,9 @@ func (c *Composer) addGrading(ctx context.Context, res *rollout.Result) error {
 		return fault.Ignore(err, fault.NotFound)
 	}
 	res.Grading = record.GradingOf(res.Outcome)
+	if res.Grading.Status != rollout.NotGraded {
+		res.Rewards = record.Rewards
+	}
 	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = record.Commands, record.Stdout, record.Stderr
 	if record.Script != nil {
 		res.TestExitCode = &record.Script.ExitCode

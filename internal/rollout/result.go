@@ -46,6 +46,8 @@ type Result struct {
 	Phases    []PhaseTiming `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
 	Usage     Usage         `json:"usage"`
 	Grading   Grading       `json:"grading"`
+	// Rewards are the rewards by name that the verifier wrote to reward.json; Reward is one of them.
+	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.

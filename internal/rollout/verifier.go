@@ -24,6 +24,8 @@ type Verifier struct {
 	FilesRef *Ref `json:"files_ref,omitempty"`
 	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
 	RewardRange []float64 `json:"reward_range,omitempty"`
+	// RewardKey names the reward among several that Script may write to reward.json; empty: "reward", or the only one.
+	RewardKey string `json:"reward_key,omitempty"`
 	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
 	OnTimeout string `json:"on_timeout,omitempty"`
@@ -110,6 +112,9 @@ func (v Verifier) validate() error {
 	}
 	if err := validRange(v.RewardRange); err != nil {
 		return err
+	}
+	if v.RewardKey != "" && v.Script == "" {
+		return fault.Field("reward_key", "names a reward that test_script writes to reward.json: the task has no test_script")
 	}
 	if v.External && (v.Script != "" || len(v.Commands) > 0) {
 		return fault.Field("verifier", "external means that a client grades: it excludes verify and test_script")

@@ -1,11 +1,14 @@
 package taskset
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -26,15 +29,21 @@ const (
 func readHarbor(folder fs.FS, source string) (Task, error) {
 	t := Task{}
 	h := harborReader{folder: folder, left: maxHarborBytes}
+
 	h.settings(&t)
 	t.Instruction = h.text("instruction.md")
+	h.refuseServices()
 	if t.Sandbox["image"] == nil {
-		t.Files = h.environment()
+		t.Files = h.texts(&t, h.environment(), source, "environment", "")
 	}
-	t.TestFiles = h.files("tests")
+
+	t.TestFiles = h.texts(&t, h.files("tests"), source, "tests", rollout.TestsDir+"/")
 	t.TestScript = t.TestFiles["test.sh"]
 	delete(t.TestFiles, "test.sh")
-	h.checkTests(t)
+	if t.TestScript == "" {
+		h.refuse("tests/test.sh: is missing; it must write the reward to %s", rollout.RewardFile)
+	}
+
 	t.Solution = h.solution()
 	if err := errors.Join(h.errs...); err != nil {
 		return Task{}, at(source, err)
@@ -72,6 +81,28 @@ func (h *harborReader) text(name string) string {
 	return text
 }
 
+// texts returns the files that are text. The others become uploads of the task, below a folder of the sandbox.
+func (h *harborReader) texts(t *Task, files map[string]string, source, folder, target string) map[string]string {
+	texts := map[string]string{}
+	for name, content := range files {
+		if utf8.ValidString(content) && !strings.ContainsRune(content, 0) {
+			texts[name] = content
+			continue
+		}
+		sum := sha256.Sum256([]byte(content))
+		digest := hex.EncodeToString(sum[:])
+		if t.Uploads == nil {
+			t.Uploads = map[string]string{}
+		}
+		if t.Local == nil {
+			t.Local = map[string]string{}
+		}
+		t.Uploads[target+name] = digest
+		t.Local[digest] = filepath.Join(source, folder, filepath.FromSlash(name))
+	}
+	return texts
+}
+
 // files reads all files below a folder, by their path in it; none if the folder does not exist.
 func (h *harborReader) files(folder string) map[string]string {
 	all := map[string]string{}
@@ -82,7 +113,12 @@ func (h *harborReader) files(folder string) map[string]string {
 		if h.count++; h.count > maxHarborFiles {
 			return fmt.Errorf("must have at most %d files", maxHarborFiles)
 		}
-		all[strings.TrimPrefix(name, folder+"/")] = h.text(name)
+		content, err := readFile(h.folder, name, h.left)
+		if err != nil {
+			h.refuse("%s: %v", name, err)
+		}
+		h.left -= int64(len(content))
+		all[strings.TrimPrefix(name, folder+"/")] = content
 		return nil
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,39 +129,41 @@ func (h *harborReader) files(folder string) map[string]string {
 
 // environment returns the files of environment/, which are put into the working directory.
 func (h *harborReader) environment() map[string]string {
-	for _, name := range []string{"Dockerfile", "docker-compose.yaml", "docker-compose.yml"} {
-		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {
-			h.refuse("environment/%s: builds an image; build it once (rolloutd image build) and name it in environment.docker_image", name)
-			return nil
-		}
+	if _, err := fs.Stat(h.folder, "environment/Dockerfile"); err == nil {
+		h.refuse("environment/Dockerfile: builds an image; build it once (rolloutd image build) and name it in environment.docker_image")
+		return nil
 	}
 	return h.files("environment")
 }
 
-func (h *harborReader) checkTests(t Task) {
-	switch {
-	case t.TestScript == "":
-		h.refuse("tests/test.sh: is missing; it must write the reward to %s", rollout.RewardFile)
-	case strings.Contains(t.TestScript, "reward.json"):
-		h.refuse("tests/test.sh: must write the reward to %s, got reward.json", rollout.RewardFile)
+// refuseServices refuses a compose file beside an image: its services would not run, and nobody could solve the task. Without an image
+// environment refuses it.
+func (h *harborReader) refuseServices() {
+	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
+		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {
+			h.refuse("environment/%s: services beside the task's image are not supported", name)
+		}
 	}
 }
 
-// solution returns commands that write the files of solution/ to one folder and run solve.sh; none without a solution.
+// solution returns commands that write the files of solution/ to one folder and run its solve.sh; none without a solution. Where the
+// agent's user may write to /, the folder is also at /solution, as in Harbor.
 func (h *harborReader) solution() []string {
 	files := h.files("solution")
-	solve, ok := files["solve.sh"]
-	if !ok {
+	if _, ok := files["solve.sh"]; !ok {
 		return nil
 	}
-	delete(files, "solve.sh")
+
+	const folder = rollout.Home + "/solution"
 	var commands []string
 	for _, name := range sortedKeys(files) {
-		target := shellQuote(path.Join(rollout.Home, "solution", name))
+		target := shellQuote(path.Join(folder, name))
 		data := base64.StdEncoding.EncodeToString([]byte(files[name]))
-		commands = append(commands, fmt.Sprintf("mkdir -p \"$(dirname %[1]s)\" && base64 -d > %[1]s <<< %[2]s", target, data))
+		commands = append(commands, fmt.Sprintf("mkdir -p \"$(dirname %[1]s)\" && base64 -d > %[1]s <<< '%[2]s'", target, data))
 	}
-	return append(commands, solve)
+	return append(commands,
+		"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+
+			"if [ -e /solution/solve.sh ]; then exec /solution/solve.sh; else exec "+folder+"/solve.sh; fi")
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -73,9 +73,10 @@ func TestHarborDataset(t *testing.T) {
 	require.Equal(t, map[string]any{"cpu": 2.0, "memory_mib": 2048, "disk_mib": 512}, args["sandbox"])
 	require.Equal(t, 120.0, args["agent_timeout_s"])
 	require.Equal(t, []string{
-		`mkdir -p "$(dirname '` + rollout.Home + `/solution/hello.txt')" && base64 -d > '` + rollout.Home + `/solution/hello.txt' <<< aXQncwo=`,
-		"#!/bin/bash\ncp ~/solution/hello.txt .\n",
-	}, args["solution"])
+		`mkdir -p "$(dirname '/home/user/solution/hello.txt')" && base64 -d > '/home/user/solution/hello.txt' <<< 'aXQncwo='`,
+		`mkdir -p "$(dirname '/home/user/solution/solve.sh')" && base64 -d > '/home/user/solution/solve.sh' <<< 'IyEvYmluL2Jhc2gKY3Agfi9zb2x1dGlvbi9oZWxsby50eHQgLgo='`,
+	}, args["solution"].([]string)[:2])
+	require.Contains(t, args["solution"].([]string)[2], "exec /solution/solve.sh")
 	_, err = s.Task(0)
 	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
 }
@@ -108,6 +109,23 @@ func TestHarborUser(t *testing.T) {
 	}
 }
 
+// Files of a task that are not text are uploads: in the tests folder, or in the working directory.
+func TestHarborFilesThatAreNotText(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, harborTask(map[string]string{
+		"tests/mask.png": "\x89PNG\x00\xff", "environment/db.bin": "\x00", "tests/test.sh": "echo '{}' > /logs/verifier/reward.json",
+	}))
+	task, err := open(t, dir).Task(0)
+	require.NoError(t, err)
+	require.Len(t, task.Uploads, 2)
+
+	for name, path := range map[string]string{rollout.TestsDir + "/mask.png": "tests/mask.png", "db.bin": "environment/db.bin"} {
+		local := task.Local[task.Uploads[name]]
+		require.Equal(t, filepath.Join(dir, path), local)
+		require.FileExists(t, local)
+	}
+}
+
 func TestOneHarborTaskIsASet(t *testing.T) {
 	t.Parallel()
 	s := open(t, folder(t, harborTask(nil)))
@@ -119,19 +137,21 @@ func TestOneHarborTaskIsASet(t *testing.T) {
 func TestBrokenHarborTasks(t *testing.T) {
 	t.Parallel()
 	for want, changes := range map[string]map[string]string{
-		"instruction.md: is missing":                      {"instruction.md": "-"},
-		"tests/test.sh: is missing":                       {"tests/test.sh": "-"},
-		"reward.txt, got reward.json":                     {"tests/test.sh": "echo '{}' > /logs/verifier/reward.json"},
-		"environment/data.txt: must be text in UTF-8":     {"environment/data.txt": "\xff"},
-		"task.toml: environment.workdir: needs":           {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
-		"task.toml: steps: is not supported":              {"task.toml": "[[steps]]\nname = \"a\"\n"},
-		"task.toml: environment.gpus: is not supported":   {"task.toml": "[environment]\ngpus = 1\n"},
-		"task.toml: verifier.env: is not supported":       {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
-		"task.toml: line 1":                               {"task.toml": "version = = 1\n"},
-		"task.toml: must be at most 65536 bytes":          {"task.toml": strings.Repeat("#", 65537)},
-		"environment/docker-compose.yaml: builds an imag": {"environment/docker-compose.yaml": "services: {}"},
-		"instruction: must not be empty":                  {"instruction.md": " \n"},
-		"agent_timeout_s: must be 0 or more seconds":      {"task.toml": "[agent]\ntimeout_sec = nan\n"},
+		"instruction.md: is missing":                       {"instruction.md": "-"},
+		"tests/test.sh: is missing":                        {"tests/test.sh": "-"},
+		"instruction.md: must be text in UTF-8":            {"instruction.md": "\xff"},
+		"verifier.environment_mode: is not supported":      {"task.toml": "[verifier]\nenvironment_mode = \"separate\"\n"},
+		"environment.storage: must be a size such as":      {"task.toml": "[environment]\nstorage = \"much\"\n"},
+		"docker-compose.yml: services beside the task's":   {"environment/docker-compose.yml": "services: {}", "task.toml": "[environment]\ndocker_image = \"a\"\n"},
+		"task.toml: environment.workdir: needs":            {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
+		"task.toml: steps: is not supported":               {"task.toml": "[[steps]]\nname = \"a\"\n"},
+		"task.toml: environment.gpus: is not supported":    {"task.toml": "[environment]\ngpus = 1\n"},
+		"task.toml: verifier.env: is not supported":        {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
+		"task.toml: line 1":                                {"task.toml": "version = = 1\n"},
+		"task.toml: must be at most 65536 bytes":           {"task.toml": strings.Repeat("#", 65537)},
+		"environment/docker-compose.yaml: services beside": {"environment/docker-compose.yaml": "services: {}"},
+		"instruction: must not be empty":                   {"instruction.md": " \n"},
+		"agent_timeout_s: must be 0 or more seconds":       {"task.toml": "[agent]\ntimeout_sec = nan\n"},
 	} {
 		s := open(t, folder(t, below("x", harborTask(changes))))
 		_, err := s.Task(0)

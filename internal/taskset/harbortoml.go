@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -31,12 +32,13 @@ type harborSettings struct {
 		MemoryMB    float64 `toml:"memory_mb"`
 		StorageMB   float64 `toml:"storage_mb"`
 		Memory      string  `toml:"memory"`
+		Storage     string  `toml:"storage"`
 	} `toml:"environment"`
 }
 
 // unsupported are fields that change a task and that rolloutd does not support: the task would run with another meaning.
 var unsupported = []string{
-	"steps", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
+	"steps", "verifier.environment_mode", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
 	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"environment.healthcheck",
 }
@@ -62,10 +64,30 @@ func (h *harborReader) settings(t *Task) {
 	set(size, "cpu", s.Environment.CPUs)
 	set(size, "memory", s.Environment.Memory)
 	set(size, "memory_mib", int(s.Environment.MemoryMB))
-	set(size, "disk_mib", int(s.Environment.StorageMB))
+	set(size, "disk_mib", cmp.Or(int(s.Environment.StorageMB), h.mebibytes("environment.storage", s.Environment.Storage)))
 	if len(size) > 0 {
 		t.Sandbox = size
 	}
+}
+
+// mebibytes parses a size with a unit, as older tasks have it: 10G, 512M.
+func (h *harborReader) mebibytes(field, size string) int {
+	if size == "" {
+		return 0
+	}
+	number, unit := strings.TrimRight(size, "bBiI"), 1
+	switch {
+	case strings.HasSuffix(strings.ToUpper(number), "G"):
+		number, unit = number[:len(number)-1], 1024
+	case strings.HasSuffix(strings.ToUpper(number), "M"):
+		number = number[:len(number)-1]
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n <= 0 {
+		h.refuse("%s: %s: must be a size such as 10G or 512M, got %q", harborFile, field, size)
+		return 0
+	}
+	return n * unit
 }
 
 // image returns the settings of a sandbox with the task's image. The files of environment/ have been built into the image.
@@ -111,7 +133,7 @@ func blank(v any, field []string) bool {
 		return !ok || blank(fields[field[0]], field[1:])
 	}
 	switch fmt.Sprint(v) {
-	case "", "0", "false", "map[]", "[]", "linux", "root":
+	case "", "0", "false", "map[]", "[]", "linux", "root", "shared":
 		return true
 	}
 	return false

@@ -31,7 +31,8 @@ type Task struct {
 	Verifier    map[string]any    `yaml:"verifier" json:"verifier"`       // external: a client grades
 	TestFiles   map[string]string `yaml:"test_files" json:"test_files"`   // name in the tests folder → text, written when grading begins
 	RewardRange []float64         `yaml:"reward_range" json:"reward_range"`
-	OnTimeout   yaml.Node         `yaml:"on_timeout" json:"-"` // null, quoted or not
+	RewardKey   string            `yaml:"reward_key" json:"reward_key"` // the reward among several in reward.json
+	OnTimeout   yaml.Node         `yaml:"on_timeout" json:"-"`          // null, quoted or not
 
 	AgentTimeoutS float64        `yaml:"agent_timeout_s" json:"agent_timeout_s"`
 	MaxTokensCap  *int           `yaml:"max_tokens_cap" json:"max_tokens_cap"` // ≤ 0: none
@@ -70,6 +71,7 @@ func (t Task) Arguments() map[string]any {
 	args := map[string]any{"instruction": t.Instruction}
 	set(args, "task_id", t.ID)
 	set(args, "test_script", t.TestScript)
+	set(args, "reward_key", t.RewardKey)
 	set(args, "mode", t.Mode)
 	set(args, "template", t.Template)
 	set(args, "agent", t.Agent)

@@ -24,6 +24,7 @@ type RolloutArgs struct {
 	Solution        []string          `json:"solution,omitempty" jsonschema:"bash commands that solve the task, for the agent oracle; no other agent's sandbox gets them"`
 	TestFiles       map[string]string `json:"test_files,omitempty" jsonschema:"files of the verifier, put into its tests folder after the agent has stopped: name to text"`
 	RewardRange     []float64         `json:"reward_range,omitempty" jsonschema:"least and greatest reward that test_script may write; left out: [0, 1]"`
+	RewardKey       string            `json:"reward_key,omitempty" jsonschema:"name of the reward, where test_script writes several to reward.json; left out: reward, or the only one"`
 	OnTimeout       string            `json:"on_timeout,omitempty" jsonschema:"null: no reward when the verifier's time is up; left out: what did not end in time has failed"`
 	Verifier        *VerifierArgs     `json:"verifier,omitempty" jsonschema:"how the work is graded, where it is not by verify or test_script"`
 	NoVerify        bool              `json:"no_verify,omitempty" jsonschema:"leave the work ungraded, whatever verifier the task has"`

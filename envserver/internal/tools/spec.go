@@ -100,7 +100,7 @@ func task(a RolloutArgs) rollout.Task {
 		setup = append(setup, a.SetupShell)
 	}
 	verifier := rollout.Verifier{
-		Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, OnTimeout: a.OnTimeout,
+		Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, RewardKey: a.RewardKey, OnTimeout: a.OnTimeout,
 		External: a.Verifier != nil && a.Verifier.External,
 	}
 	if a.NoVerify {

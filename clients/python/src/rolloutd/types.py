@@ -276,6 +276,7 @@ class Task(TypedDict, total=False):
     verifier: dict[str, Any]
     no_verify: bool
     reward_range: list[float]
+    reward_key: str
     on_timeout: str
     mode: str
     max_tokens_cap: int
