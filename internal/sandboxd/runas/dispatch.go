@@ -145,7 +145,8 @@ func (s surroundings) belongsToWork(argv []string) bool {
 		return false
 	}
 
-	return s.placeOf(s.dir) != ofVerifier
+	// A file of the work that does not exist yet may be made before the program opens it.
+	return s.placeOf(s.dir) != ofVerifier || slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofWork })
 }
 
 // forWork replaces paths through links of the verifier's home, such as ~/workdir, which the work cannot open.
@@ -302,7 +303,7 @@ func (s surroundings) forPython(args, env []string) []string {
 	env = append(without(env, "PYTHONSAFEPATH", "PYTHONPATH"), "PYTHONSAFEPATH=1")
 	search := os.Getenv("PYTHONPATH")
 	for _, arg := range args {
-		if !strings.HasPrefix(arg, "-") && s.placeOf(arg) == ofVerifier {
+		if !strings.HasPrefix(arg, "-") && s.placeOf(arg) == ofVerifier && !s.inWork(s.resolve(arg)) {
 			search = strings.Trim(filepath.Dir(s.resolve(arg))+":"+search, ":")
 			break
 		}

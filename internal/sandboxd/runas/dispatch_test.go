@@ -56,6 +56,7 @@ func TestDispatch(t *testing.T) {
 		require.Equal(t, want, strings.Join(got, " "), "%s: in a command, in a script", command)
 	}
 
+	require.True(t, runas.BelongsToWork([]string{"python3", work + "/later.py"}, "/verifier/tests", []string{work}, true))
 	for dir, want := range map[string]bool{"/verifier/tests": false, "/": true, filepath.Join(work, "sub"): true} {
 		require.Equal(t, want, runas.BelongsToWork([]string{"make"}, dir, []string{work}, true), dir)
 	}
