@@ -165,8 +165,10 @@ bench-episodes:
 	go test ./internal/agent/react -run '^$$' -bench InFlight -benchtime 1x
 	go test ./internal/episode/live ./internal/tool/sandboxtool -run '^$$' -bench 'Call|InFlight' -benchtime 2s
 
+# The start of sandboxes, and what the place of the graded work costs.
 bench-sandbox:
 	go test ./internal/sandbox/local -run '^$$' -bench CreateToFirstExec -benchtime 100x
+	go test ./internal/grading -run '^$$' -bench Place -benchtime 20x
 
 # The pull of an image needs skopeo and umoci; 200 sandboxes of one image need some 2 GiB of memory.
 bench-images:

@@ -30,7 +30,7 @@ print(py.__file__)`).Output()
 })
 
 // pytestPackages returns an archive of pytest as if the setup had installed it for the user, or nil if this machine does not have it.
-func pytestPackages(t *testing.T) []byte {
+func pytestPackages(t testing.TB) []byte {
 	t.Helper()
 	folders, err := findPytest()
 	if err != nil {

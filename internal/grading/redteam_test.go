@@ -68,17 +68,17 @@ type attacked struct {
 	sandbox  rollout.Sandbox // the description of each sandbox
 }
 
-func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
+func newAttacked(t testing.TB) *attacked { t.Helper(); return newAttackedOf(t, 512) }
 
 // newAttackedOf gives each sandbox the given memory in MiB.
-func newAttackedOf(t *testing.T, memory int) *attacked {
+func newAttackedOf(t testing.TB, memory int) *attacked {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
 	return newAttackedIn(t, d, memory, rollout.Sandbox{})
 }
 
-func newAttackedIn(t *testing.T, d driver.Driver, memory int, s rollout.Sandbox) *attacked {
+func newAttackedIn(t testing.TB, d driver.Driver, memory int, s rollout.Sandbox) *attacked {
 	t.Helper()
 	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
@@ -131,7 +131,7 @@ func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollou
 func (a *attacked) Destroy(ctx context.Context, id string) error { return a.backend.Destroy(ctx, id) }
 
 // agent runs the shell commands of a cheat and leaves its processes running.
-func (a *attacked) agent(t *testing.T, id string, c cheat) {
+func (a *attacked) agent(t testing.TB, id string, c cheat) {
 	t.Helper()
 	sb, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func (a *attacked) agent(t *testing.T, id string, c cheat) {
 }
 
 // grade grades the agent's work as attempt n+1 in style s.
-func (a *attacked) grade(t *testing.T, id string, n int, s style, timeout time.Duration) grading.Record {
+func (a *attacked) grade(t testing.TB, id string, n int, s style, timeout time.Duration) grading.Record {
 	t.Helper()
 	target := rollout.Target{RolloutID: id, Attempt: n + 1}
 	if s.packages {
