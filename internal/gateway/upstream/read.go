@@ -75,6 +75,9 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			out.Raw = s.Raw()
 			s.Error = cleanBytes(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
+			if out.Problem == nil && s.Empty(countsTokens(a)) {
+				out.Problem = noReply(s.FinishReason)
+			}
 			kept = true
 			t.holds(out, s, cap(s.Raw()), 0) // less than before
 			return out

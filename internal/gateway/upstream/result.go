@@ -25,6 +25,7 @@ type Result struct {
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is complete
+	Repaired  string        // how the endpoint's reply differed from the API's form; "": Raw is unchanged
 	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
@@ -51,6 +52,7 @@ type Problem struct {
 	shown       json.RawMessage // the part of body that callers may see
 	guarded     bool            // a client gave the endpoint's URL
 	unreachable bool            // no connection
+	empty       bool            // a complete reply that says nothing
 	after       time.Duration   // the upstream asks for this pause
 	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
 }
