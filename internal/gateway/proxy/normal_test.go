@@ -237,7 +237,7 @@ func TestPoliciesThatSayNothing(t *testing.T) {
 	}
 }
 
-// A value of which nothing can be understood is a broken reply.
+// A reply with a value that cannot be understood is broken.
 func TestCallsThatCannotBeUnderstood(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(oddHead+oddPiece(`{"tool_calls":"bash"}`, "null")+oddEnd), says(goodReply))

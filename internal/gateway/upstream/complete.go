@@ -68,7 +68,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case r.Live.Begun(), r.tooEmpty(res.Problem): // the agent has seen part of the reply, or further tries are useless
+		case r.Live.Begun(), u.tooEmpty(r, res.Problem): // the agent has seen part of the reply, or further tries are useless
 			res.Problem.Class = Failed
 			return res
 		case errors.Is(res.Problem.Cause, limits.ErrCleared):
@@ -85,6 +85,14 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 		_ = clock.Sleep(ctx, pause)
 		r.owed += time.Since(began)
 	}
+}
+
+// tooEmpty counts empty replies, and reports whether there were too many.
+func (u *Client) tooEmpty(r *retryState, p *Problem) bool {
+	if p.empty {
+		r.empty++
+	}
+	return p.empty && r.empty >= u.EmptyReplies
 }
 
 // unreachable returns for how long, at the end of the pause, no try has got a connection. A restarted engine is back within minutes; an

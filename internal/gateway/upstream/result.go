@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
@@ -31,6 +32,21 @@ type Result struct {
 
 // Size returns the bytes of the reply without its prompt's ids.
 func (r *Result) Size() int { return len(r.Raw) - (r.Reply.PromptAt.End - r.Reply.PromptAt.Start) }
+
+// normalise rewrites a complete chat completion that differs from OpenAI's form, so that the record and the agent have the same reply, as the
+// gateway understands it. All other replies keep their bytes. A reply that cannot be understood is broken.
+func (r *Result) normalise(a *dialect.Request) {
+	if r.Problem != nil {
+		return
+	}
+	said, err := a.Normalise(r.Raw, &r.Reply)
+	switch {
+	case err != nil:
+		r.Problem = &Problem{Class: Retry, Text: "the reply is broken: " + err.Error()}
+	case said != nil:
+		r.Raw, r.Repaired = said, r.Reply.Irregular
+	}
+}
 
 // Class says how to handle a problem.
 type Class int
