@@ -116,6 +116,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.trainer_url":       func(c *config.Config) { c.Gateway.TrainerURL = "127.0.0.1:7071" },
 		"gateway.reply":             func(c *config.Config) { c.Gateway.Reply = "fast" },
 		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
+		"gateway.empty_replies":     func(c *config.Config) { c.Gateway.EmptyReplies = 0 },
 		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
 		"gateway.reply_memory_mib":  func(c *config.Config) { c.Gateway.ReplyMemoryMiB = 1 },
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },

@@ -48,6 +48,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_GATEWAY_REPLY", "gateway.reply", text(func(c *Config) *string { return &c.Gateway.Reply })},
 		{"ROLLOUTD_GATEWAY_KEEP_ALIVE", "gateway.keep_alive", span(func(c *Config) *time.Duration { return &c.Gateway.KeepAlive })},
 		{"ROLLOUTD_GATEWAY_RAW_LOGPROBS", "gateway.raw_logprobs", boolean(func(c *Config) *bool { return &c.Gateway.RawLogprobs })},
+		{"ROLLOUTD_GATEWAY_EMPTY_REPLIES", "gateway.empty_replies", number(func(c *Config) *int { return &c.Gateway.EmptyReplies })},
 		{"ROLLOUTD_GATEWAY_CALLS", "gateway.calls", named(func(c *Config) *map[string]float64 { return &c.Gateway.Calls })},
 		{"ROLLOUTD_GATEWAY_RATE", "gateway.rate", named(func(c *Config) *map[string]float64 { return &c.Gateway.Rate })},
 		{"ROLLOUTD_GATEWAY_BURST", "gateway.burst", named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst })},

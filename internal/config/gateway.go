@@ -35,6 +35,9 @@ type Gateway struct {
 	// KeepAlive is the interval of comments to an agent that waits for a stream; 0: none.
 	KeepAlive time.Duration `yaml:"keep_alive"`
 
+	// EmptyReplies is the number of replies without any token after which a call has failed.
+	EmptyReplies int `yaml:"empty_replies"`
+
 	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; DefaultUpstream applies to all others. 0: no
 	// bound.
 	Calls map[string]float64 `yaml:"calls"` // requests at once
@@ -84,6 +87,7 @@ func (g Gateway) validate(p *problems) {
 	}
 	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "must be %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
 	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
+	p.check(g.EmptyReplies >= 1, "gateway.empty_replies", "must be at least 1, got %d", g.EmptyReplies)
 	p.check(g.Queue >= 0, "gateway.queue", "must be 0 (no bound) or more, got %d", g.Queue)
 	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib", "must be 0 (a quarter of the machine's memory) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
 	for _, m := range []struct {

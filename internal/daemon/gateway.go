@@ -44,7 +44,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive, RawLogprobs: d.cfg.Gateway.RawLogprobs,
-			ReplyMemory: memory,
+			ReplyMemory: memory, EmptyReplies: d.cfg.Gateway.EmptyReplies,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strconv"
 	"unsafe"
@@ -114,7 +115,7 @@ func (c *Cursor) Float() float64 {
 		return math.NaN()
 	}
 	f, err := strconv.ParseFloat(unsafe.String(&word[0], len(word)), 64)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
 		c.Bad = true
 	}
 	return f

@@ -197,6 +197,8 @@ type Turn struct {
 	RequestedSamplingParams json.RawMessage `json:"requested_sampling_params,omitempty"`
 	// ParamFixes are changes of the request that the endpoint needed, such as "dropped top_k".
 	ParamFixes []string `json:"param_fixes,omitempty"`
+	// Repaired says how the endpoint's reply differed from the API's form. Response is what the agent got instead.
+	Repaired string `json:"repaired,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty where there are no ids.

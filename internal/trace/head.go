@@ -52,6 +52,7 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	if len(h.Fixes) > 0 {
 		w.value("fixes", h.Fixes)
 	}
+	w.textIfAny("repaired", h.Repaired)
 	w.numberIfAny("owed", int64(h.Owed))
 }
 

@@ -205,6 +205,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	require.ErrorContains(t, store.Log("b").Append(record(2, "b")), "disk is gone")
 }
 
+// Ids and log probabilities that are misaligned, or that no engine can have computed, are left out, and the turn says so.
 func TestMisalignedTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -219,9 +220,15 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 		{"ids alone", []int32{1}, nil, []int32{1}, []float64{}, ""},
 		{"logprobs alone", nil, []float64{-1}, []int32{}, []float64{-1}, ""},
 		{"unequal", []int32{1, 2}, []float64{-1}, []int32{}, []float64{}, "2 token ids but 1 logprobs"},
-		{"minus infinity", []int32{1, 2}, []float64{-1, math.Inf(-1)}, []int32{1, 2}, []float64{-1, -9999}, "minus infinity"},
+		{"minus infinity", []int32{1, 2}, []float64{-1, math.Inf(-1)}, []int32{1, 2}, []float64{}, "logprob 2 of 2 is not a finite number"},
 		{"no number", []int32{1, 2}, []float64{math.NaN(), -1}, []int32{1, 2}, []float64{}, "logprob 1 of 2"},
 		{"infinity", []int32{1, 2}, []float64{-1, math.Inf(1)}, []int32{1, 2}, []float64{}, "logprob 2 of 2"},
+		{"rounded", []int32{1, 2, 3}, []float64{0, 1e-7, -0.0}, []int32{1, 2, 3}, []float64{0, 1e-7, -0.0}, ""},
+		{"above 0", []int32{1, 2}, []float64{-1, 0.5}, []int32{1, 2}, []float64{}, "logprob 2 of 2 is 0.5, which is above 0"},
+		{"far above 0", []int32{1}, []float64{1e308}, []int32{1}, []float64{}, "which is above 0"},
+		{"rare, before a temperature", []int32{1, 2}, []float64{-1, -700}, []int32{1, 2}, []float64{-1, -700}, ""},
+		{"vLLM's and OpenAI's sentinel", []int32{1, 2}, []float64{-9999, -1}, []int32{1, 2}, []float64{}, "logprob 1 of 2 is -9999, with which no token is sampled"},
+		{"the lowest float32", []int32{1}, []float64{-math.MaxFloat32}, []int32{1}, []float64{}, "with which no token is sampled"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -46,15 +46,16 @@ type Head struct {
 	Constrained   string           `json:"constrained,omitempty"` // as in rollout.Turn
 	Eval          bool             `json:"eval,omitempty"`        // an evaluation: the turn is not trained on
 	Fixes         []string         `json:"fixes,omitempty"`       // as ParamFixes in rollout.Turn
+	Repaired      string           `json:"repaired,omitempty"`    // as in rollout.Turn
 	Owed          time.Duration    `json:"owed,omitempty"`        // part of latency: waiting without a useful answer
 }
 
 // Whole reports whether the call has a complete reply.
 func (h *Head) Whole() bool { return h.Broken == "" }
 
-// Check refuses what would misalign a training sequence: ids and logprobs of unequal length are taken out of the record
-// and the record says so. Both stay readable in the raw reply.
+// Check refuses what would misalign or falsify a training sequence: ids and logprobs of unequal length, and logprobs that are impossible, are
+// taken out of the record, and the record says so. Both stay readable in the raw reply.
 func (r *Record) Check() {
 	r.checkLengths()
-	r.checkFinite()
+	r.checkLogprobs()
 }

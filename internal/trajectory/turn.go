@@ -42,6 +42,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Rewritten:          r.Rewritten,
 		Constrained:        r.Constrained,
 		ParamFixes:         r.Fixes,
+		Repaired:           r.Repaired,
 		NodeID:             nodeID(r.CallID),
 	}
 	t.SamplingParams, t.RequestedSamplingParams = samplingOf(&t)

@@ -50,6 +50,9 @@ type Options struct {
 	// KeepAlive is the interval of comments in a stream that an agent waits for, so that it does not give up. After the first comment a
 	// failure can only be reported inside the stream, and the call does not survive a restart of the gateway. 0: never.
 	KeepAlive time.Duration
+	// EmptyReplies is the number of replies to one call that say nothing and have no token, after which the call has failed. With the pauses
+	// between the tries, the default takes about a minute. 0: 8.
+	EmptyReplies int
 	// Backoff is the first pause between tries of an upstream call; it doubles with each try. 0: 500 ms.
 	Backoff time.Duration
 	// Reach is for how long a call, or a request to tokenise a prompt, tries to connect to an endpoint that refuses connections or cannot
@@ -74,6 +77,8 @@ const (
 	defaultReach   = 2 * time.Minute
 	defaultHold    = 30 * time.Second
 	defaultMark    = 5 * time.Second
+	// defaultEmptyReplies is also the default of the configuration.
+	defaultEmptyReplies = 8
 	// smallReply is the memory that a reply has without using the shared memory, in bytes. Most replies fit.
 	smallReply         = 256 << 10
 	defaultReplyMemory = 1 << 30
@@ -99,6 +104,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Reach <= 0 {
 		o.Reach = defaultReach
+	}
+	if o.EmptyReplies <= 0 {
+		o.EmptyReplies = defaultEmptyReplies
 	}
 	if o.TraceBytes <= 0 {
 		o.TraceBytes = defaultTraceBytes

@@ -71,7 +71,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Rewritten: c.ask.Changes.JSON(), Flaws: res.Reply.Flaws,
 			FinishReason: res.Reply.FinishReason, Usage: res.Reply.Usage,
 			Began: c.began, Queued: res.Queued, Latency: time.Since(c.began), Status: res.Status, Tries: res.Tries, Owed: res.Owed, Constrained: c.ask.Constrained,
-			ModelVersion: res.Reply.ModelVersion, Eval: r.Model.Purpose == rollout.PurposeEval, Fixes: c.ask.Fixes,
+			ModelVersion: res.Reply.ModelVersion, Eval: r.Model.Purpose == rollout.PurposeEval, Fixes: c.ask.Fixes, Repaired: res.Repaired,
 		},
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,

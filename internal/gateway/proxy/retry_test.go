@@ -32,6 +32,7 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 		"no content":                  answers(204, ""),
 		"accepted, and put off":       answers(202, `{"status":"pending"}`, "Retry-After", "0"),
 		"a reply that began before":   answers(206, half),
+		"given up by the service":     says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"insufficient_system_resource"`, 1)),
 		"given up by the engine":      says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1)),
 	}
 	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 529} {

@@ -77,6 +77,7 @@ func New(o Options) (*Server, error) {
 		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: upstreams, options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
+	s.upstream.EmptyReplies = o.EmptyReplies
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
 		return nil, err
 	}

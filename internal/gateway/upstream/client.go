@@ -22,10 +22,12 @@ type Client struct {
 	backoff   time.Duration
 	reach     time.Duration
 	Engines   *health
-	report    *meters
-	quirks    endpointQuirks
-	Prompts   buffer.Pool[int32] // buffers for ids
-	memory    *intake.Memory     // of replies
+	// EmptyReplies is the number of replies to one call that say nothing, after which the call has failed.
+	EmptyReplies int
+	report       *meters
+	quirks       endpointQuirks
+	Prompts      buffer.Pool[int32] // buffers for ids
+	memory       *intake.Memory     // of replies
 }
 
 const (

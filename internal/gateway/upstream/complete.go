@@ -42,6 +42,7 @@ type retryState struct {
 	owed     time.Duration // see gateway.RouteStatus.Owed
 	lost     time.Time     // start of the tries without a connection; zero: the last try connected
 	noMemory bool          // the last try had no memory for its reply
+	empty    int           // tries whose replies said nothing
 }
 
 // Complete makes the call until its reply is complete or cannot be completed within its budget.
@@ -67,7 +68,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case r.Live.Begun(): // the agent has seen part of the reply
+		case r.Live.Begun(), u.tooEmpty(r, res.Problem): // the agent has seen part of the reply, or further tries are useless
 			res.Problem.Class = Failed
 			return res
 		case errors.Is(res.Problem.Cause, limits.ErrCleared):
@@ -84,6 +85,14 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 		_ = clock.Sleep(ctx, pause)
 		r.owed += time.Since(began)
 	}
+}
+
+// tooEmpty counts empty replies, and reports whether there were too many.
+func (u *Client) tooEmpty(r *retryState, p *Problem) bool {
+	if p.empty {
+		r.empty++
+	}
+	return p.empty && r.empty >= u.EmptyReplies
 }
 
 // unreachable returns for how long, at the end of the pause, no try has got a connection. A restarted engine is back within minutes; an

@@ -33,15 +33,16 @@ func (l *Live) reset() {
 }
 
 // follow adds the complete events that have arrived, except for the end of the reply. The end is held back until the reply is recorded;
-// an agent does not take a reply without an end for complete.
+// an agent does not take a reply without an end for complete. So are tool calls, which may have to be rewritten.
 func (l *Live) follow(s *reply.Stream) {
 	if l == nil || s.FinishReason != "" || s.Error != nil || s.Done() || rawjson.IsObject(s.Raw()) {
 		return
 	}
-	events := s.Raw()[l.read:s.Whole()]
-	if len(events) == 0 {
+	end := s.Passable()
+	if end <= l.read {
 		return
 	}
+	events := s.Raw()[l.read:end]
 	l.read += len(events)
 	piece := l.view.Of(cleanBytes(events, l.key))
 	if s.Odd {

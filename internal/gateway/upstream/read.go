@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
@@ -75,6 +77,9 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			out.Raw = s.Raw()
 			s.Error = cleanBytes(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
+			if out.Problem == nil && s.Empty(a.CountsTokens()) {
+				out.Problem = noReply(s.FinishReason)
+			}
 			kept = true
 			t.holds(out, s, cap(s.Raw()), 0) // less than before
 			return out
@@ -104,11 +109,21 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 		return &Problem{Class: Retry, Text: "the reply is not one of a model API; check the endpoint's URL"}
 	case s.FinishReason == "":
 		return &Problem{Class: Retry, Text: "the reply has no finish reason"}
-	case s.FinishReason == "abort", s.FinishReason == "error":
+	case slices.Contains(abortReasons(), s.FinishReason):
 		return &Problem{Class: Retry, Text: "the engine aborted the reply: finish reason " + s.FinishReason}
 	default:
 		return nil
 	}
+}
+
+// abortReasons are the finish reasons by which engines and services say that they failed: vLLM and SGLang, TensorRT-LLM, DeepSeek, Zhipu.
+func abortReasons() []string {
+	return []string{"abort", "error", "cancelled", "insufficient_system_resource", "network_error"}
+}
+
+// noReply is the problem of a complete reply that says nothing.
+func noReply(reason string) *Problem {
+	return &Problem{Class: Retry, empty: true, Text: fmt.Sprintf("the reply is empty: finish reason %q, but no text, no tool call and no token", reason)}
 }
 
 // finish reads the rest of a reply after its end. Some servers answer with one object whatever was asked.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
@@ -25,11 +26,27 @@ type Result struct {
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is complete
+	Repaired  string        // how the endpoint's reply differed from the API's form; "": Raw is unchanged
 	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
 // Size returns the bytes of the reply without its prompt's ids.
 func (r *Result) Size() int { return len(r.Raw) - (r.Reply.PromptAt.End - r.Reply.PromptAt.Start) }
+
+// normalise rewrites a complete chat completion that differs from OpenAI's form, so that the record and the agent have the same reply, as the
+// gateway understands it. All other replies keep their bytes. A reply that cannot be understood is broken.
+func (r *Result) normalise(a *dialect.Request) {
+	if r.Problem != nil {
+		return
+	}
+	said, err := a.Normalise(r.Raw, &r.Reply)
+	switch {
+	case err != nil:
+		r.Problem = &Problem{Class: Retry, Text: "the reply is broken: " + err.Error()}
+	case said != nil:
+		r.Raw, r.Repaired = said, r.Reply.Irregular
+	}
+}
 
 // Class says how to handle a problem.
 type Class int
@@ -51,6 +68,7 @@ type Problem struct {
 	shown       json.RawMessage // the part of body that callers may see
 	guarded     bool            // a client gave the endpoint's URL
 	unreachable bool            // no connection
+	empty       bool            // a complete reply that says nothing
 	after       time.Duration   // the upstream asks for this pause
 	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
 }

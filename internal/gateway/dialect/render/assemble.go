@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxParts bounds the tool calls, content blocks, items and texts of a reply: each piece of a stream is joined to its part by a linear
+// maxParts bounds the content blocks, items and texts of a reply: each piece of a stream is joined to its part by a linear
 // search.
 const maxParts = 1024
 
@@ -21,6 +22,14 @@ func assembleCompletion(c Completion, raw []byte) (Whole, error) {
 
 // read reads a reply.
 func (c *Completion) read(raw []byte) error {
+	if err := c.gather(raw); err != nil {
+		return err
+	}
+	return c.join()
+}
+
+// gather reads a reply except for its calls, which join makes.
+func (c *Completion) gather(raw []byte) error {
 	raw = tidy(raw)
 	if rawjson.IsObject(raw) {
 		return c.add(raw)
@@ -30,6 +39,23 @@ func (c *Completion) read(raw []byte) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// join makes the calls of their pieces.
+func (c *Completion) join() error {
+	join := calls.Join
+	if c.whole {
+		join = calls.Whole
+	}
+	var ok bool
+	if c.calls, ok = join(c.pieces); !ok {
+		return errUnreadable
+	}
+	if function, ok := calls.Join(c.functions); ok && len(function) > 0 {
+		c.function = &function[0]
+	}
+	c.pieces, c.functions = nil, nil
 	return nil
 }
 
@@ -56,7 +82,7 @@ func (c *Completion) add(data []byte) error {
 			in.Skip()
 		}
 	}
-	if !in.End() || c.tooMany {
+	if !in.End() {
 		return errUnreadable
 	}
 	return nil
@@ -80,7 +106,7 @@ func (c *Completion) addChoices(in *rawjson.Cursor) {
 		return
 	}
 	for n := range in.Elements {
-		if n > 0 {
+		if n > 0 || c.otherChoice(*in) {
 			in.Skip()
 			continue
 		}
@@ -89,11 +115,22 @@ func (c *Completion) addChoices(in *rawjson.Cursor) {
 	}
 }
 
+// otherChoice reports whether the next choice of a stream is not the first one's continuation.
+func (c *Completion) otherChoice(in rawjson.Cursor) bool {
+	at := calls.ChoiceIndex(in)
+	if c.choice == nil {
+		c.choice = at
+	}
+	return !bytes.Equal(at, c.choice)
+}
+
 func (c *Completion) addChoice(in *rawjson.Cursor) {
 	for key := range in.Fields {
 		switch string(key) {
-		case "delta", "message":
+		case "delta":
 			c.addDelta(in)
+		case "message":
+			c.addMessage(in)
 		case "text":
 			c.spoke = in.Peek() == '"' || c.spoke
 			c.content = append(c.content, in.Text()...)
@@ -108,7 +145,9 @@ func (c *Completion) addChoice(in *rawjson.Cursor) {
 		case "prompt_token_ids":
 			c.addPrompt(in)
 		case "finish_reason":
-			latest(&c.finish, in.Skip())
+			if reason := in.Skip(); !bytes.Equal(reason, []byte(`""`)) { // an empty one is none
+				latest(&c.finish, reason)
+			}
 		case "stop_reason":
 			latest(&c.stop, in.Skip())
 		case "logprobs":

@@ -40,3 +40,25 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkStream reads a thousand tokens of a text, and a tool call of five hundred pieces, as streamed by vLLM.
+func BenchmarkStream(b *testing.B) {
+	piece := func(delta string) string {
+		return `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1795216141,"model":"m","choices":[{"index":0,"delta":` + delta +
+			`,"logprobs":{"content":[{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101],"top_logprobs":[]}]},"finish_reason":null,"token_ids":[12345]}]}` + "\n\n"
+	}
+	text := strings.Repeat(piece(`{"content":" the"}`), 1000)
+	call := piece(`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"bash","arguments":"{\"command\":\""}}]}`) +
+		strings.Repeat(piece(`{"tool_calls":[{"index":0,"function":{"arguments":" the"}}]}`), 500) + piece(`{"tool_calls":[{"index":0,"function":{"arguments":"\"}"}}]}`)
+	for name, raw := range map[string]string{"text": text + "data: [DONE]\n\n", "call": call + "data: [DONE]\n\n"} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				s := reply.NewStream(&reply.Reply{API: reply.Chat})
+				if err := s.Advance(copy(s.Room(len(raw)), raw)); err != nil || s.Close() != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package render
 import (
 	"strconv"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -34,6 +35,9 @@ func (c *Completion) Events() []byte {
 		last := Completion{legacy: c.legacy}
 		b = last.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
 		b = rawjson.AppendRaw(append(b, `,"finish_reason":`...), c.finish)
+		if c.stop != nil {
+			b = append(append(b, `,"stop_reason":`...), c.stop...)
+		}
 		b = append(append(b, `}]`...), end...)
 	}
 	if !c.uncounted {
@@ -107,12 +111,12 @@ func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
 	if len(c.refusal) > 0 {
 		b = rawjson.AppendString(append(b, `,"refusal":`...), c.refusal)
 	}
-	if len(c.function.name) > 0 {
-		b = c.function.appendFunction(append(b, `,"function_call":`...))
+	if c.function != nil {
+		b = appendFunction(append(b, `,"function_call":`...), c.function)
 	}
 	open := `,"tool_calls":[`
 	for i := range c.calls {
-		b = c.calls[i].append(append(b, open...), i, numbered)
+		b = appendCall(append(b, open...), &c.calls[i], i, numbered)
 		open = ","
 	}
 	if len(c.calls) > 0 {
@@ -121,19 +125,19 @@ func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
 	return append(b, '}')
 }
 
-func (t *toolCall) append(b []byte, i int, numbered bool) []byte {
+func appendCall(b []byte, t *calls.Call, i int, numbered bool) []byte {
 	b = append(b, '{')
 	if numbered { // as calls in streams are
 		b = append(strconv.AppendInt(append(b, `"index":`...), int64(i), 10), ',')
 	}
-	b = rawjson.AppendString(append(b, `"id":`...), t.id)
-	b = rawjson.AppendString(append(b, `,"type":`...), t.kind)
-	return append(t.appendFunction(append(b, `,"function":`...)), '}')
+	b = rawjson.AppendString(append(b, `"id":`...), t.ID)
+	b = rawjson.AppendString(append(b, `,"type":`...), t.Kind)
+	return append(appendFunction(append(b, `,"function":`...), t), '}')
 }
 
-func (t *toolCall) appendFunction(b []byte) []byte {
-	b = rawjson.AppendString(append(b, `{"name":`...), t.name)
-	return append(rawjson.AppendString(append(b, `,"arguments":`...), t.argsRaw), '}')
+func appendFunction(b []byte, t *calls.Call) []byte {
+	b = rawjson.AppendString(append(b, `{"name":`...), t.Name)
+	return append(rawjson.AppendString(append(b, `,"arguments":`...), t.Args), '}')
 }
 
 func (c *Completion) appendLogprobs(b []byte) []byte {

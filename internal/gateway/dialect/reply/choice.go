@@ -21,21 +21,30 @@ func (r *Reply) choices(c *rawjson.Cursor) {
 			r.choice(c)
 		} else {
 			r.several = true
+			r.irregular("several choices")
 			c.Skip()
 		}
 	}
 }
 
+// choice reads a choice, unless it is a piece of another one than the first.
 func (r *Reply) choice(c *rawjson.Cursor) {
+	other := false
 	for key := range c.Fields {
+		if other {
+			c.Skip()
+			continue
+		}
 		switch string(key) {
 		case "index":
-			index := c.Skip()
-			r.several = r.several || string(index) != "0" && string(index) != "null"
+			other = r.otherChoice(c.Skip())
 		case "finish_reason":
-			if !c.Null() {
-				r.FinishReason = shortText(c.String())
-			}
+			r.finish(c)
+		case "delta", "message":
+			r.delta(c, len(key) == len("message"))
+		case "text":
+			r.spoke = len(c.Text()) > 0 || r.spoke
+			r.irregular("text instead of a message")
 		case "logprobs":
 			r.logprobs(c)
 		case "token_ids":

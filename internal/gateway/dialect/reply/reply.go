@@ -29,6 +29,7 @@ type Reply struct {
 	// Odd: the reply may contain NaN or Infinity, which few JSON readers accept; see Finite.
 	Odd bool
 
+	shape           // of chat completions, and of completions as far as they have it
 	pings   int     // events that only keep the connection alive
 	prompts int     // lists of the prompt's ids
 	several bool    // there was a second choice
@@ -64,9 +65,11 @@ func (r *Reply) Event(data []byte) error {
 
 // chunk reads a piece of a completion or a whole one: both have the same members.
 func (r *Reply) chunk(c *rawjson.Cursor) {
+	listed := false
 	for key := range c.Fields {
 		switch string(key) {
 		case "choices":
+			listed = c.Peek() == '['
 			r.choices(c)
 		case "usage":
 			r.usage(c)
@@ -84,6 +87,9 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+	if !listed {
+		r.irregular("an event without choices")
+	}
 }
 
 // Finish settles the fields that need the whole reply.
@@ -93,6 +99,8 @@ func (r *Reply) Finish() {
 		r.TokenIDs = r.named
 	}
 	r.settleMeta()
+	r.sampled = r.Usage.CompletionTokens > 0 || len(r.TokenIDs)+len(r.Logprobs) > 0
+	r.settleShape()
 	r.settleChoice()
 	r.settleVersion()
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {

@@ -10,6 +10,7 @@ type Stream struct {
 	*Reply
 	split  sse.Splitter
 	events int
+	marked bool // Begun is set
 }
 
 // NewStream returns a Stream whose events are read into r.
@@ -47,7 +48,7 @@ func (s *Stream) Capacity(n int) int {
 // Decoded returns the memory of the decoded parts, without the reply's bytes.
 func (s *Stream) Decoded() int {
 	const id, logprob, both = 4, 8, 16
-	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(s.meta)
+	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(s.meta) + s.calls.Size()
 }
 
 // Unread returns the number of bytes that are not decoded yet: those of an incomplete event, or of a reply that is one object.
@@ -75,6 +76,9 @@ func (s *Stream) Advance(n int) error {
 // Close reads a last event without an empty line after it, and finishes the reply.
 func (s *Stream) Close() error {
 	defer s.Finish()
+	if rawjson.IsObject(s.Raw()) && s.inPieces {
+		s.irregular("a delta in a reply that is not a stream")
+	}
 	if data, ok := s.split.Rest(); ok {
 		return s.event(data)
 	}
@@ -86,6 +90,12 @@ func (s *Stream) event(data []byte) error {
 	s.events++
 	before := s.prompts
 	err := s.Event(data)
+	if s.inMessage {
+		s.irregular("a message in a stream")
+	}
+	if !s.marked && (s.FinishReason != "" || s.Irregular != "" || s.called) {
+		s.marked, s.Begun = true, s.split.From
+	}
 	switch {
 	case s.prompts == before || s.PromptAt.End == 0:
 	case s.split.At < 0:
@@ -105,6 +115,14 @@ func (s *Stream) Done() bool { return s.split.Done || s.over }
 
 // Whole returns the length of the complete events in Raw: each ends with an empty line, in any style of line ends.
 func (s *Stream) Whole() int { return s.split.Began }
+
+// Passable returns the length of the events that an agent may see before the reply is complete; see Begun.
+func (s *Stream) Passable() int {
+	if s.marked {
+		return s.Begun
+	}
+	return s.Whole()
+}
 
 // Raw returns the bytes so far.
 func (s *Stream) Raw() []byte { return s.split.Raw }

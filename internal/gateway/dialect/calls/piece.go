@@ -1,0 +1,150 @@
+package calls
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// Piece is an element of tool_calls: a whole call, or a part of one. Its texts are the contents of JSON strings, with their escapes, and
+// share the memory of the reply where they can.
+type Piece struct {
+	Index    int // -1: none
+	Position int // in its list
+	ID       []byte
+	Kind     []byte // the member "type"
+	Name     []byte
+	Args     []byte
+	Odd      string // how it differs from OpenAI's form; "": not
+}
+
+// Read appends the pieces of a list of tool calls. A value that is neither a list nor one call marks the cursor as failed.
+func Read(c *rawjson.Cursor, dst []Piece) []Piece {
+	if c.Null() {
+		return dst
+	}
+	if c.Peek() == '{' {
+		p := read(c)
+		p.odd("tool_calls is one call")
+		return append(dst, p)
+	}
+	for n := range c.Elements {
+		if c.Null() {
+			continue
+		}
+		p := read(c)
+		p.Position = n
+		dst = append(dst, p)
+	}
+	return dst
+}
+
+// Function reads a call of the API before tools, which has no id and no number.
+func Function(c *rawjson.Cursor) Piece {
+	p := Piece{Index: -1}
+	p.function(c)
+	return p
+}
+
+func read(c *rawjson.Cursor) Piece {
+	p := Piece{Index: -1}
+	unnamed := true
+	for key := range c.Fields {
+		switch string(key) {
+		case "index":
+			p.index(c)
+		case "id":
+			p.ID = p.text(c, "id")
+		case "type":
+			p.Kind = p.text(c, "type")
+		case "function":
+			unnamed = c.Peek() != '{'
+			p.function(c)
+		case "name", "arguments": // some engines leave out the object around them
+			p.member(c, string(key))
+		default:
+			c.Skip()
+		}
+	}
+	if unnamed {
+		p.odd("a tool call without function")
+	}
+	return p
+}
+
+func (p *Piece) function(c *rawjson.Cursor) {
+	if c.Null() {
+		return
+	}
+	for key := range c.Fields {
+		p.member(c, string(key))
+	}
+}
+
+func (p *Piece) member(c *rawjson.Cursor, key string) {
+	switch key {
+	case "name":
+		p.Name = p.text(c, key)
+	case "arguments":
+		p.arguments(c)
+	default:
+		c.Skip()
+	}
+}
+
+// index reads a number, also one that is encoded as a string.
+func (p *Piece) index(c *rawjson.Cursor) {
+	if c.Null() {
+		return
+	}
+	quoted := c.Peek() == '"'
+	n, err := strconv.ParseInt(string(bytes.Trim(c.Skip(), `"`)), 10, 32)
+	if err == nil && n >= 0 {
+		p.Index = int(n)
+	}
+	if quoted || err != nil || n < 0 {
+		p.odd("a tool call whose index is not a number")
+	}
+}
+
+// text reads a string. Another value than null is odd; the digits of a number are its text.
+func (p *Piece) text(c *rawjson.Cursor, member string) []byte {
+	switch c.Peek() {
+	case '"':
+		return c.String()
+	case 'n':
+		c.Null()
+		return nil
+	case '{', '[':
+		c.Skip()
+		p.odd("a tool call whose " + member + " is not a string")
+		return nil
+	default:
+		p.odd("a tool call whose " + member + " is not a string")
+		return c.Skip()
+	}
+}
+
+// arguments reads a JSON text that is encoded as a string. Some engines send the object itself, and PHP writes an empty object as a list.
+func (p *Piece) arguments(c *rawjson.Cursor) {
+	switch c.Peek() {
+	case '{', '[':
+		raw := c.Skip()
+		if len(raw) > 1 && raw[0] == '[' && blank(raw[1:len(raw)-1]) {
+			raw = []byte("{}")
+		}
+		text := rawjson.Quote(string(raw))
+		p.Args = text[1 : len(text)-1]
+		p.odd("a tool call whose arguments are not a string")
+	default:
+		p.Args = p.text(c, "arguments")
+	}
+}
+
+// odd keeps the first reason.
+func (p *Piece) odd(why string) {
+	if p.Odd == "" {
+		p.Odd = why
+	}
+}
