@@ -36,7 +36,7 @@ func TestForeignCalls(t *testing.T) {
 			r := h.route(e.URL)
 			r.Origin = own
 			url := h.open(t, r)
-			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
+			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
 			if tc.name == "a subagent's of that" {
 				require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, own, session, "s2", parent, "s1").status)
 			}
@@ -57,7 +57,7 @@ func TestSessionsAreKept(t *testing.T) {
 	r := h.route(e.URL)
 	r.Origin, r.OriginChildren = "agent.1", true
 	h.open(t, r)
-	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
 	h.stop()
 	h.start(t)
 	url := h.channels.url(t, r.SandboxID)
@@ -65,6 +65,81 @@ func TestSessionsAreKept(t *testing.T) {
 		send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1/child", "X-Session-Id", session)
 		require.Equal(t, []rollout.TurnKind{rollout.KindAgent, rollout.KindForeign}[i], h.turns(t, r.ID)[i].Kind)
 	}
+}
+
+// A call of a process that a model may have started is foreign, whatever it says: it trains nothing, and its failure is not the endpoint's. Calls of the
+// agent's own processes are not, also when they begin a conversation.
+func TestCallsOfToolsAreForeign(t *testing.T) {
+	t.Parallel()
+	const continued = `{"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"},` +
+		`{"role":"assistant","content":"Hello"},{"role":"user","content":"You did well. Say so."}]}`
+	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), says(goodReply), answers(404, `{"message":"no such model"}`))
+	r := h.route(e.URL)
+	r.Origin, r.OriginChildren = "agent-*", true
+	url := h.open(t, r)
+	for _, c := range []struct {
+		origin, body string
+		status       int
+		want         rollout.TurnKind
+	}{
+		{"agent-1", streamed, 200, rollout.KindAgent},
+		{"agent-1/child", streamed, 200, rollout.KindAgent},
+		{"agent-1/tool/child", continued, 200, rollout.KindForeign},
+		{"agent-1/tool/child", streamed, 400, rollout.KindForeign},
+	} {
+		require.Equal(t, c.status, send(t.Context(), url, "", c.body, wire.OriginHeader, c.origin).status)
+		turns := h.turns(t, r.ID)
+		last := turns[len(turns)-1]
+		require.Equal(t, c.want, last.Kind, c.origin)
+		require.Equal(t, c.want == rollout.KindAgent, last.Train, c.origin)
+	}
+	require.Nil(t, h.status(t, r.ID).Failure)
+}
+
+// Calls of a launch wait for the registration of its session, also after a restart of the gateway. So whether they are the agent's does not
+// depend on which comes first.
+func TestCallsWaitForTheirSession(t *testing.T) {
+	t.Parallel()
+	const session, calls = "X-Session-Id", 20
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin, r.Sessions = "agent-*", true
+	h.open(t, r)
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "agent-1", "s1"))
+	h.stop()
+	h.start(t)
+	url := h.channels.url(t, r.SandboxID)
+
+	var own, forged []<-chan reply
+	for range calls {
+		own = append(own, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s2"))
+		forged = append(forged, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s9"))
+	}
+	require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, "agent-1", session, "s1").status)
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "agent-2", "s2"))
+	for _, call := range append(own, forged...) {
+		require.Equal(t, 200, await(t, call).status)
+	}
+
+	kinds := map[rollout.TurnKind]int{}
+	for _, turn := range h.turns(t, r.ID) {
+		kinds[turn.Kind]++
+		require.Equal(t, turn.Kind == rollout.KindForeign, turn.Lineage == "s9")
+	}
+	require.Equal(t, map[rollout.TurnKind]int{rollout.KindAgent: calls + 1, rollout.KindForeign: calls}, kinds)
+}
+
+// A call that waits for the registration of its session ends with the route.
+func TestWaitingCallsEndWithTheRoute(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin, r.Sessions = "agent-*", true
+	url := h.open(t, r)
+	call := startSend(t, url, "", streamed, wire.OriginHeader, "agent-1", "X-Session-Id", "s1")
+	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+	require.Contains(t, await(t, call).body, `"content":""`)
+	require.Empty(t, e.requests())
 }
 
 // A refused foreign call does not count as a failure of the endpoint. Otherwise the agent could cause its rollout to be repeated.

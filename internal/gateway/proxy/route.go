@@ -80,6 +80,7 @@ type route struct {
 	promptWait   promptWait // of prompts that the endpoint fails to tokenise
 	first        time.Time  // start of the first call
 	last         time.Time  // start or end of the latest call
+	registered   chan struct{} // closed and replaced when sessions are registered or the route ends
 	attached     bool
 	epoch        int // number of connections of the model channel
 	version      *feed.Version

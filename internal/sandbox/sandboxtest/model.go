@@ -29,6 +29,7 @@ func modelTests() map[string]func(*testing.T, Harness) {
 		"NoOtherNetwork":   noOtherNetwork,
 		"CannotPickCallID": modelCannotPickCallID,
 		"Origin":           modelOrigin,
+		"OriginAfterReply": modelOriginAfterReply,
 	}
 }
 
@@ -271,6 +272,26 @@ func modelOrigin(t *testing.T, h Harness) {
 	} {
 		p.StartBash(name, c.script)
 		require.Equal(t, c.want, <-origins, name)
+	}
+	g.stop()
+}
+
+// After the first reply a descendant is the agent's only if it existed before and runs the program of a caller: a model's tools begin later,
+// and a shell that waits for them may become another program.
+func modelOriginAfterReply(t *testing.T, h Harness) {
+	p := h.place(t)
+	origins := make(chan string, 1)
+	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Get(wire.OriginHeader) })
+	const untilReply = `until [ -e /tmp/$name ]; do :; done; `
+	for name, c := range map[string]struct{ before, after, want string }{
+		"later":   {"", "(call hi)", "/tool/child"},
+		"earlier": {"(" + untilReply + "call hi) &", "", "/child"},
+		"changed": {"cp $BASH /tmp/other; export -f call; (" + untilReply + "exec /tmp/other -c 'call hi') &", "", "/tool/child"},
+		"itself":  {"", "call hi", ""},
+	} {
+		p.StartBash(name, agent+"name="+name+"; "+c.before+"\ncall hi; : > /tmp/$name; "+c.after+"\nwait")
+		require.Equal(t, name, <-origins)
+		require.Equal(t, name+c.want, <-origins, name)
 	}
 	g.stop()
 }
