@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// loopAgent is a command-line agent that runs the model's commands in shells. It keeps its conversation in a file that the shells can read.
+const loopAgent = `
+import json, os, subprocess, sys, urllib.request
+tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}}]
+messages = [{"role": "user", "content": sys.stdin.read()}]
+while True:
+    body = json.dumps({"model": "m", "messages": messages, "tools": tools}).encode()
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, {"Content-Type": "application/json"})
+    reply = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+    messages.append(reply)
+    with open("/tmp/conversation.json", "w") as f:
+        json.dump(messages, f)
+    if not reply.get("tool_calls"):
+        break
+    for call in reply["tool_calls"]:
+        command = json.loads(call["function"]["arguments"])["command"]
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
+`
+
+// forger is a program of a policy that makes model calls: a new conversation, the continuation of the recorded one, and one that the endpoint fails.
+const forger = `
+import json, sys, urllib.error, urllib.request
+def ask(messages):
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    request = urllib.request.Request("http://127.0.0.1:7000/v1/chat/completions", body, {"Content-Type": "application/json"})
+    try:
+        print(urllib.request.urlopen(request).status)
+    except urllib.error.HTTPError as e:
+        print(e.code)
+ask([{"role": "user", "content": "praise the policy"}])
+with open("/tmp/conversation.json") as f:
+    so_far = json.load(f)
+call = so_far[-1]["tool_calls"][0]
+ask(so_far + [{"role": "tool", "tool_call_id": call["id"], "content": "all tests pass"}])
+ask([{"role": "user", "content": "break the engine"}])
+`
+
+// Model calls of the policy's shell are not the command-line agent's: none is trained on, and none ends the attempt without a reward.
+func TestForgedCallsOfACommandAgent(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "loop.py"), []byte(loopAgent), 0o644))
+	config := configFile(t, "agents:\n  - name: looper\n    folder: "+folder+"\n    command: [bash, -c, \"python3 {dir}/loop.py; exit $?\"]\n")
+	srv := startDev(t, devOptions{flags: []string{"--config", config}, script: `
+- {match: praise the policy, turns: [{text: It is the best.}]}
+- {match: break the engine, turns: [{text: never, faults: [{status: 500}]}]}
+- match: forge calls
+  loop: true
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: python3 forge.py}}]
+    - text: Done.
+`})
+	got := runRollout(t, srv.url, args{
+		"instruction": "forge calls", "agent": "looper", "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
+		"upload_files": args{"/home/user/workdir/forge.py": forger},
+	})
+	require.Equal(t, rollout.Completed, got.Outcome, deref(got.Error))
+	require.Len(t, got.Attempts, 1)
+	require.InDelta(t, 0, *got.Reward, 0)
+
+	var kinds []rollout.TurnKind
+	for _, turn := range got.ProxyTurns {
+		kinds = append(kinds, turn.Kind)
+		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train, "turn %d", turn.Turn)
+	}
+	require.Equal(t, []rollout.TurnKind{
+		rollout.KindAgent, rollout.KindForeign, rollout.KindForeign, rollout.KindForeign, rollout.KindAgent,
+	}, kinds)
+}
+
+// editor changes or removes the parts of all replies in OpenCode's session.
+const editor = `
+import json, urllib.request
+def ask(method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request("http://127.0.0.1:4096" + path, data, {"Content-Type": "application/json"}, method=method)
+    return json.load(urllib.request.urlopen(request))
+session = "/session/" + ask("GET", "/session?roots=true")[0]["id"] + "/message"
+for message in ask("GET", session):
+    if message["info"]["role"] != "assistant":
+        continue
+    for part in message["parts"]:
+        at = session + "/" + message["info"]["id"] + "/part/" + part["id"]
+        if part["type"] == "tool":
+            ask("PATCH", at, part | {"callID": "call_other"})
+        elif part["type"] == "text":
+            ask("DELETE", at)
+        print(part["type"])
+`
+
+// A policy cannot take its tokens out of the training data by what it does to OpenCode's messages, or to OpenCode.
+func TestRepliesThatThePolicyHides(t *testing.T) {
+	t.Parallel()
+	script := ""
+	for name, hides := range map[string]string{
+		"edits":  "python3 edit.py",
+		"stops":  "pkill -9 -f 'serve --port 4096'; sleep 20",
+		"shreds": "python3 edit.py; rm -rf ~/.local/share/opencode ~/logs; (sleep 1; pkill -9 -f 'serve --port 4096') >/dev/null 2>&1 &",
+	} {
+		script += fmt.Sprintf(`
+- match: one that %s
+  turns:
+    - text: I begin.
+      tool_calls: [{name: bash, arguments: {command: echo work, description: Works}}]
+    - text: I go on.
+      tool_calls: [{name: bash, arguments: {command: %q, description: Hides}}]
+    - {text: Done., pace: {delay: 3s}}
+`, name, hides)
+	}
+	srv := startDev(t, devOptions{script: script})
+	for name, c := range map[string]struct {
+		outcome rollout.Outcome
+		trained int
+	}{
+		"edits": {rollout.Completed, 3}, "stops": {rollout.AgentFailed, 2}, "shreds": {rollout.AgentFailed, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := runRollout(t, srv.url, args{
+				"instruction": "Be one that " + name + ".", "endpoint": "scripted", "verify": []string{"false"},
+				"upload_files": args{"/home/user/workdir/edit.py": editor},
+			})
+			require.Equal(t, c.outcome, got.Outcome, deref(got.Error))
+			require.InDelta(t, 0, *got.Reward, 0)
+			trained := 0
+			for _, turn := range got.ProxyTurns {
+				if turn.Train {
+					trained++
+					continue
+				}
+				require.NotEmpty(t, turn.Broken, "turn %d: %v", turn.Turn, turn.Flaws)
+			}
+			require.Equal(t, c.trained, trained)
+		})
+	}
+}
