@@ -59,27 +59,39 @@ func TestForgedCallsOfACommandAgent(t *testing.T) {
 - {match: praise the policy, turns: [{text: It is the best.}]}
 - {match: break the engine, turns: [{text: never, faults: [{status: 500}]}]}
 - match: forge calls
-  loop: true
   turns:
     - tool_calls: [{name: bash, arguments: {command: python3 forge.py}}]
     - text: Done.
+- match: forge and die
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: python3 forge.py; pkill -9 -f loop.py}}]
 `})
-	got := runRollout(t, srv.url, args{
-		"instruction": "forge calls", "agent": "looper", "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
-		"upload_files": args{"/home/user/workdir/forge.py": forger},
-	})
-	require.Equal(t, rollout.Completed, got.Outcome, deref(got.Error))
-	require.Len(t, got.Attempts, 1)
-	require.InDelta(t, 0, *got.Reward, 0)
+	const agents, foreign = rollout.KindAgent, rollout.KindForeign
+	for instruction, c := range map[string]struct {
+		outcome rollout.Outcome
+		kinds   []rollout.TurnKind
+	}{
+		"forge calls":   {rollout.Completed, []rollout.TurnKind{agents, foreign, foreign, foreign, agents}},
+		"forge and die": {rollout.AgentFailed, []rollout.TurnKind{agents, foreign, foreign, foreign}},
+	} {
+		t.Run(instruction, func(t *testing.T) {
+			t.Parallel()
+			got := runRollout(t, srv.url, args{
+				"instruction": instruction, "agent": "looper", "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
+				"upload_files": args{"/home/user/workdir/forge.py": forger},
+			})
+			require.Equal(t, c.outcome, got.Outcome, deref(got.Error))
+			require.Len(t, got.Attempts, 1)
+			require.InDelta(t, 0, *got.Reward, 0)
 
-	var kinds []rollout.TurnKind
-	for _, turn := range got.ProxyTurns {
-		kinds = append(kinds, turn.Kind)
-		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train, "turn %d", turn.Turn)
+			var kinds []rollout.TurnKind
+			for _, turn := range got.ProxyTurns {
+				kinds = append(kinds, turn.Kind)
+				require.Equal(t, turn.Kind == agents, turn.Train, "turn %d", turn.Turn)
+			}
+			require.Equal(t, c.kinds, kinds)
+		})
 	}
-	require.Equal(t, []rollout.TurnKind{
-		rollout.KindAgent, rollout.KindForeign, rollout.KindForeign, rollout.KindForeign, rollout.KindAgent,
-	}, kinds)
 }
 
 // editor changes or removes the parts of all replies in OpenCode's session.

@@ -12,13 +12,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 const (
 	// maxSessions bounds the known sessions of a route: the agent's own and those of its subagents.
 	maxSessions = 1024
-	// childRole is the role that sandboxd reports for calls of the processes that an agent started before its first reply.
-	childRole = "child"
+	// childRole is the role of a process that the agent started before its first reply, and helperRole that of a later one which may be the
+	// agent's or a tool's; see wire.OriginHeader.
+	childRole, helperRole = "child", "helper/child"
+	// maxCompared bounds the turns with which a call of a helper is compared.
+	maxCompared = 8
 	// anyProcess is registered with sessions whose process the worker does not name.
 	anyProcess = "*"
 )
@@ -29,8 +33,8 @@ var errAway = errors.New("the caller of the call is not known yet")
 // markForeign marks a call as foreign if another process made it, or if its session was neither opened by the worker nor started by a
 // known session. It waits until the worker has registered the session of the calling process. On errAway the call must be made again.
 func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Request) error {
-	process, own := r.ownOrigin(h.Get(wire.OriginHeader))
-	if !own {
+	process, role, agents := r.processOf(h.Get(wire.OriginHeader))
+	if !agents || !r.ownRole(role, a) {
 		a.Kind = rollout.KindForeign
 		return nil
 	}
@@ -43,17 +47,58 @@ func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Reque
 	return nil
 }
 
-// ownOrigin reports whether an origin, as in wire.OriginHeader, is one of the agent's processes, and of which named process it is.
-func (r *route) ownOrigin(origin string) (process string, own bool) {
+// processOf splits an origin, as in wire.OriginHeader, into the named process and the role of the caller below it; "": the process itself. It
+// reports whether the process is the agent's.
+func (r *route) processOf(origin string) (process, role string, agents bool) {
 	if r.Origin == "" {
-		return origin, true
+		return origin, "", true
 	}
-	process, role, descendant := strings.Cut(origin, "/")
+	process, role, _ = strings.Cut(origin, "/")
 	prefix, wild := strings.CutSuffix(r.Origin, "*")
-	if process != r.Origin && !(wild && strings.HasPrefix(process, prefix)) {
-		return process, false
+	return process, role, process == r.Origin || wild && strings.HasPrefix(process, prefix)
+}
+
+// ownRole reports whether a call of the agent's process or a descendant is the agent's own.
+func (r *route) ownRole(role string, a *dialect.Request) bool {
+	switch role {
+	case "":
+		return true
+	case childRole:
+		return r.OriginChildren
+	case helperRole:
+		return r.OriginChildren && r.continues(a)
+	default:
+		return false
 	}
-	return process, !descendant || r.OriginChildren && role == childRole
+}
+
+// continues reports whether a call continues one of the latest turns of the agent's own. Without records there is nothing to compare with, and
+// nothing to train on.
+func (r *route) continues(a *dialect.Request) bool {
+	if r.trace == nil {
+		return true
+	}
+	r.comparing.Lock() // one record is in memory at a time
+	defer r.comparing.Unlock()
+	left := maxCompared
+	for _, e := range slices.Backward(r.trace.Entries()) {
+		if left == 0 {
+			break
+		}
+		if e.Kind != rollout.KindAgent || !e.Whole {
+			continue
+		}
+		left--
+		rec, err := r.trace.Read(e)
+		if err != nil {
+			r.log.Error("turn not compared", "turn", e.Turn, "error", err)
+			continue
+		}
+		if turn := trajectory.TurnOf(rec, e.Delivered); turn.API == string(a.API) && trajectory.Continues(a.Body, &turn) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitSession waits until a session of the process is registered, if the agent's calls name sessions. Otherwise the order of the agent's first

@@ -68,12 +68,12 @@ func TestSessionsAreKept(t *testing.T) {
 }
 
 // A call of a process that a model may have started is foreign, whatever it says: it trains nothing, and its failure is not the endpoint's. Calls of the
-// agent's own processes are not, also when they begin a conversation.
+// agent's own processes are not, also when they begin a conversation. Calls of an agent's helpers continue the recorded one.
 func TestCallsOfToolsAreForeign(t *testing.T) {
 	t.Parallel()
 	const continued = `{"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"},` +
 		`{"role":"assistant","content":"Hello"},{"role":"user","content":"You did well. Say so."}]}`
-	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), says(goodReply), answers(404, `{"message":"no such model"}`))
+	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), says(goodReply), says(goodReply), says(goodReply), answers(404, `{"message":"no such model"}`))
 	r := h.route(e.URL)
 	r.Origin, r.OriginChildren = "agent-*", true
 	url := h.open(t, r)
@@ -85,6 +85,8 @@ func TestCallsOfToolsAreForeign(t *testing.T) {
 		{"agent-1", streamed, 200, rollout.KindAgent},
 		{"agent-1/child", streamed, 200, rollout.KindAgent},
 		{"agent-1/tool/child", continued, 200, rollout.KindForeign},
+		{"agent-1/helper/child", continued, 200, rollout.KindAgent},
+		{"agent-1/helper/child", streamed, 200, rollout.KindForeign},
 		{"agent-1/tool/child", streamed, 400, rollout.KindForeign},
 	} {
 		require.Equal(t, c.status, send(t.Context(), url, "", c.body, wire.OriginHeader, c.origin).status)

@@ -97,7 +97,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: feed.NewVersion(),
 		registered: make(chan struct{}),
-		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
+		room:       semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
 		lastMark: time.Now().Round(0), suspendAfter: suspendFactor * s.options.Mark,

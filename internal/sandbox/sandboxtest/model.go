@@ -277,7 +277,7 @@ func modelOrigin(t *testing.T, h Harness) {
 }
 
 // After the first reply a descendant is the agent's only if it existed before and runs the program of a caller: a model's tools begin later,
-// and a shell that waits for them may become another program.
+// and a shell that waits for them may become another program. An agent that starts the same program for each call has helpers.
 func modelOriginAfterReply(t *testing.T, h Harness) {
 	p := h.place(t)
 	origins := make(chan string, 1)
@@ -291,6 +291,15 @@ func modelOriginAfterReply(t *testing.T, h Harness) {
 	} {
 		p.StartBash(name, agent+"name="+name+"; "+c.before+"\ncall hi; : > /tmp/$name; "+c.after+"\nwait")
 		require.Equal(t, name, <-origins)
+		require.Equal(t, name+c.want, <-origins, name)
+	}
+	for name, c := range map[string]struct{ next, want string }{
+		"each":    {"(call hi)", "/helper/child"},
+		"nested":  {"( (call hi); : )", "/tool/child"},
+		"another": {"cp $BASH /tmp/third; export -f call; /tmp/third -c 'call hi'", "/tool/child"},
+	} {
+		p.StartBash(name, agent+"(call hi)\n"+c.next+"\n:")
+		require.Equal(t, name+"/child", <-origins)
 		require.Equal(t, name+c.want, <-origins, name)
 	}
 	g.stop()

@@ -3,8 +3,9 @@ package process
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,16 +16,21 @@ import (
 
 // Suffixes of the names of a named process's descendants; see wire.OriginHeader.
 const (
-	childSuffix = "/child"
-	toolSuffix  = "/tool" + childSuffix
+	childSuffix  = "/child"
+	helperSuffix = "/helper" + childSuffix
+	toolSuffix   = "/tool" + childSuffix
 )
 
-// callers is the set of a named process's descendants that make its model calls: those that run the program of a caller when the first reply
-// reaches one of them. A model decides on nothing before its first reply, so no process that it starts is in the set.
+// maxCallers bounds the callers that are remembered.
+const maxCallers = 1024
+
+// callers has the processes that made model calls for a named process when the first reply reached one of them. A model decides on nothing
+// before its first reply, so it started none of them.
 type callers struct {
-	mu       sync.Mutex
-	programs map[program]bool // of the callers until the first reply
-	members  map[int]identity // by process id; nil: there was no reply yet
+	mu      sync.Mutex
+	replied bool             // the first reply was passed on; first and runtime do not change any more
+	first   map[int]identity // the callers until the first reply, by process id
+	runtime map[int]identity // the processes that ran the program of one of them, by process id
 }
 
 // program identifies an executable file.
@@ -43,48 +49,99 @@ func (t *Table) Replied(origin string) {
 	if err != nil {
 		return
 	}
-	p.callers.mu.Lock()
-	defer p.callers.mu.Unlock()
-	if p.callers.members != nil {
+	c := &p.callers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.replied {
 		return
 	}
 
-	members := map[int]identity{}
-	if all, err := procTable(); err == nil {
-		for _, pid := range tree(all, p.pid, true) {
-			if is, err := t.identify(p, pid); err == nil && p.callers.programs[is.program] {
-				members[pid] = is
-			}
+	c.replied, c.runtime = true, map[int]identity{}
+	all, err := procTable()
+	if err != nil {
+		return
+	}
+	for _, pid := range tree(all, p.pid, true) {
+		if is, err := t.identify(p, pid); err == nil && c.ran(is.program) {
+			c.runtime[pid] = is
 		}
 	}
-	p.callers.members = members
 }
 
-// roleOf returns the suffix for a caller among the descendants of p, and "" for p itself.
-func (t *Table) roleOf(p *Process, pid int) string {
-	p.callers.mu.Lock()
-	defer p.callers.mu.Unlock()
-	replied := p.callers.members != nil
-	if pid == p.pid && replied {
+// ran reports whether one of the first callers ran the program. mu is held.
+func (c *callers) ran(is program) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.first)), func(was identity) bool { return was.program == is })
+}
+
+// suffixOf returns the suffix for a caller: p itself, or one of its descendants.
+func (t *Table) suffixOf(p *Process, pid int) string {
+	c := &p.callers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pid == p.pid && c.replied {
 		return ""
 	}
 	is, err := t.identify(p, pid)
 
-	if !replied && err == nil {
-		if p.callers.programs == nil {
-			p.callers.programs = map[program]bool{}
+	switch was, member := c.runtime[pid]; {
+	case !c.replied:
+		c.remember(pid, is, err)
+		if pid == p.pid {
+			return ""
 		}
-		p.callers.programs[is.program] = true
-	}
-	was, member := p.callers.members[pid]
-	switch {
-	case pid == p.pid:
-		return ""
-	case !replied, err == nil && member && was == is:
 		return childSuffix
+	case err == nil && member && was == is:
+		return childSuffix
+	case err == nil && c.ran(is.program) && t.startedByRuntime(p, pid) && !t.firstCallerLives(p):
+		return helperSuffix
 	default:
 		return toolSuffix
 	}
+}
+
+// remember adds a caller before the first reply. mu is held.
+func (c *callers) remember(pid int, is identity, err error) {
+	if err != nil || len(c.first) >= maxCallers {
+		return
+	}
+	if c.first == nil {
+		c.first = map[int]identity{}
+	}
+	c.first[pid] = is
+}
+
+// startedByRuntime reports whether the parent of a process is p or a process of its runtime. The lock of p.callers is held.
+func (t *Table) startedByRuntime(p *Process, pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	e, err := parseStat(pid, stat)
+	if err != nil {
+		return false
+	}
+	return e.ppid == p.pid || t.lives(p, e.ppid, p.callers.runtime)
+}
+
+// firstCallerLives reports whether one of the first callers still runs its program: then it is the one that makes the agent's calls. The lock of
+// p.callers is held.
+func (t *Table) firstCallerLives(p *Process) bool {
+	for pid := range p.callers.first {
+		if t.lives(p, pid, p.callers.first) {
+			return true
+		}
+	}
+	return false
+}
+
+// lives reports whether a process is one of those, and still runs the same program.
+func (t *Table) lives(p *Process, pid int, of map[int]identity) bool {
+	was, ok := of[pid]
+	if !ok {
+		return false
+	}
+	is, err := t.identify(p, pid)
+	return err == nil && is == was
 }
 
 // identify returns the identity of a process of the user of p, with that user's rights.
@@ -111,7 +168,7 @@ const startField = 19
 
 // startOf returns when a process started, in ticks since the boot.
 func startOf(pid int) (string, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", fmt.Errorf("start of process %d: %w", pid, err)
 	}

@@ -27,7 +27,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	budget := maxDescriptors
 	for _, p := range running {
 		if t.holds(p, p.pid, inode, &budget) {
-			return p.name + t.roleOf(p, p.pid)
+			return p.name + t.suffixOf(p, p.pid)
 		}
 	}
 	all, err := procTable()
@@ -37,7 +37,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	for _, p := range running {
 		for _, pid := range tree(all, p.pid, true) {
 			if pid != p.pid && t.holds(p, pid, inode, &budget) {
-				return p.name + t.roleOf(p, pid)
+				return p.name + t.suffixOf(p, pid)
 			}
 		}
 	}

@@ -58,9 +58,12 @@ const CallIDHeader = "X-Rolloutd-Call"
 //   - "<name>": the named process itself holds the connection.
 //   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the descendant existed at the
 //     first reply, ran the program of a caller, and still runs it.
-//   - "<name>/tool/child": another descendant holds it. A model may have started it. Gateways of earlier versions read it as a child of
-//     "<name>/tool".
+//   - "<name>/helper/child": the process that holds it came later, runs the program of a caller before the first reply, and was started by the
+//     named process or by a descendant as above. All callers before the first reply have ended: the agent starts a program for each call.
+//   - "<name>/tool/child": another descendant holds it. A model may have started it.
 //   - absent: no named process and none of their descendants holds it.
+//
+// Gateways of earlier versions read the last path element only: each of these is a child to them.
 const OriginHeader = "X-Rolloutd-Origin"
 
 // PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. The request is refused with the kind
