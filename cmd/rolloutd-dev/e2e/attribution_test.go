@@ -11,24 +11,35 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// loopAgent is a command-line agent that runs the model's commands in shells. It keeps its conversation in a file that the shells can read.
-const loopAgent = `
+// stepAgent is a command-line agent that makes one model call and runs the model's commands in shells; with the argument "loop" it repeats that
+// until it is done. It exits with 9 if it is not done. Its conversation is in a file that the shells can read.
+const stepAgent = `
 import json, os, subprocess, sys, urllib.request
 tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}}]
-messages = [{"role": "user", "content": sys.stdin.read()}]
-while True:
+file = "/tmp/conversation.json"
+def step():
+    if not os.path.exists(file):
+        save([{"role": "user", "content": sys.stdin.read()}])
+    with open(file) as f:
+        messages = json.load(f)
     body = json.dumps({"model": "m", "messages": messages, "tools": tools}).encode()
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, {"Content-Type": "application/json"})
     reply = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
     messages.append(reply)
-    with open("/tmp/conversation.json", "w") as f:
-        json.dump(messages, f)
-    if not reply.get("tool_calls"):
-        break
-    for call in reply["tool_calls"]:
+    save(messages)
+    for call in reply.get("tool_calls") or []:
         command = json.loads(call["function"]["arguments"])["command"]
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
+    save(messages)
+    return bool(reply.get("tool_calls"))
+def save(messages):
+    with open(file, "w") as f:
+        json.dump(messages, f)
+more = step()
+while more and sys.argv[1] == "loop":
+    more = step()
+sys.exit(9 if more else 0)
 `
 
 // forger is a program of a policy that makes model calls: a new conversation, the continuation of the recorded one, and one that the endpoint fails.
@@ -53,8 +64,10 @@ ask([{"role": "user", "content": "break the engine"}])
 func TestForgedCallsOfACommandAgent(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "loop.py"), []byte(loopAgent), 0o644))
-	config := configFile(t, "agents:\n  - name: looper\n    folder: "+folder+"\n    command: [bash, -c, \"python3 {dir}/loop.py; exit $?\"]\n")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "step.py"), []byte(stepAgent), 0o644))
+	config := configFile(t, "agents:\n"+
+		"  - name: looper\n    folder: "+folder+"\n    command: [bash, -c, \"python3 {dir}/step.py loop; exit $?\"]\n"+
+		"  - name: stepper\n    folder: "+folder+"\n    command: [bash, -c, \"until python3 {dir}/step.py once; do [ $? = 9 ] || exit 1; done\"]\n")
 	srv := startDev(t, devOptions{flags: []string{"--config", config}, script: `
 - {match: praise the policy, turns: [{text: It is the best.}]}
 - {match: break the engine, turns: [{text: never, faults: [{status: 500}]}]}
@@ -64,20 +77,27 @@ func TestForgedCallsOfACommandAgent(t *testing.T) {
     - text: Done.
 - match: forge and die
   turns:
-    - tool_calls: [{name: bash, arguments: {command: python3 forge.py; pkill -9 -f loop.py}}]
+    - tool_calls: [{name: bash, arguments: {command: python3 forge.py; pkill -9 -f step.py}}]
+- match: forge later
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: echo work}}]
+    - tool_calls: [{name: bash, arguments: {command: python3 forge.py}}]
+    - text: Done.
 `})
 	const agents, foreign = rollout.KindAgent, rollout.KindForeign
 	for instruction, c := range map[string]struct {
+		agent   string
 		outcome rollout.Outcome
 		kinds   []rollout.TurnKind
 	}{
-		"forge calls":   {rollout.Completed, []rollout.TurnKind{agents, foreign, foreign, foreign, agents}},
-		"forge and die": {rollout.AgentFailed, []rollout.TurnKind{agents, foreign, foreign, foreign}},
+		"forge calls":   {"looper", rollout.Completed, []rollout.TurnKind{agents, foreign, foreign, foreign, agents}},
+		"forge and die": {"looper", rollout.AgentFailed, []rollout.TurnKind{agents, foreign, foreign, foreign}},
+		"forge later":   {"stepper", rollout.Completed, []rollout.TurnKind{agents, agents, foreign, foreign, foreign, agents}},
 	} {
 		t.Run(instruction, func(t *testing.T) {
 			t.Parallel()
 			got := runRollout(t, srv.url, args{
-				"instruction": instruction, "agent": "looper", "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
+				"instruction": instruction, "agent": c.agent, "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
 				"upload_files": args{"/home/user/workdir/forge.py": forger},
 			})
 			require.Equal(t, c.outcome, got.Outcome, deref(got.Error))
