@@ -75,6 +75,12 @@ type captured struct {
 
 func newCaptured(t *testing.T) *captured {
 	t.Helper()
+	return newCapturedWith(t, session(t), false)
+}
+
+// newCapturedWith is newCaptured with a model that plays the scripts. If sessions is true, the gateway waits for the registration of sessions.
+func newCapturedWith(t *testing.T, scripts scripted.Scripts, sessions bool) *captured {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
@@ -84,7 +90,7 @@ func newCaptured(t *testing.T) *captured {
 	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
 	backend, id := sandbox.New(d, sandbox.Options{}), t.Name()+".1"
-	c := &captured{dir: dir, model: newRecorder(session(t)), gateway: startGateway(t, dir)}
+	c := &captured{dir: dir, model: newRecorder(scripts), gateway: startGateway(t, dir)}
 	t.Cleanup(func() { c.gateway.kill() })
 	upstream := httptest.NewServer(c.model)
 	t.Cleanup(func() {
@@ -95,7 +101,7 @@ func newCaptured(t *testing.T) *captured {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	require.NoError(t, c.gateway.Open(t.Context(), gateway.Route{
-		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes,
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes, Sessions: sessions,
 		Model:  rollout.Model{BaseURL: upstream.URL + "/v1", Name: "scripted", Logprobs: true, TopLogprobs: 2, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))
