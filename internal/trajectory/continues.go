@@ -35,6 +35,39 @@ func Continues(request []byte, t *rollout.Turn) bool {
 	return containsAll(said, texts)
 }
 
+// delegateTool is the tool by which OpenCode's model starts a subagent.
+const delegateTool = "task"
+
+// Delegates reports whether a request, as sent to the endpoint, is of a subagent that the reply of a turn started: the prompt of one of the reply's calls is
+// among its messages. It reads chat completions.
+func Delegates(request []byte, t *rollout.Turn) bool {
+	var reply struct {
+		Choices []struct {
+			Message struct {
+				ToolCalls []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+		}
+	}
+	if json.Unmarshal(t.Response, &reply) != nil {
+		return false
+	}
+	said := stringsIn(messagesOf(request))
+	for _, c := range reply.Choices {
+		for _, call := range c.Message.ToolCalls {
+			var args struct{ Prompt string }
+			if call.Function.Name != delegateTool || json.Unmarshal([]byte(call.Function.Arguments), &args) != nil {
+				continue
+			}
+			if prompt := strings.TrimSpace(args.Prompt); prompt != "" && said[prompt] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // promptOf returns the prompt of a request for a completion of text.
 func promptOf(request []byte) (prompt string, ok bool) {
 	err := json.Unmarshal(rawjson.MemberOf(request, "prompt"), &prompt)

@@ -9,6 +9,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
+// A subagent's request has the prompt of a call that started it.
+func TestDelegates(t *testing.T) {
+	t.Parallel()
+	const request = `{"messages":[{"role":"system","content":"You help."},{"role":"user","content":[{"type":"text","text":"count the files\n"}]}]}`
+	for call, want := range map[string]bool{
+		`{"function":{"name":"task","arguments":"{\"prompt\":\"count the files\"}"}}`: true,
+		`{"function":{"name":"task","arguments":"{\"prompt\":\"count\"}"}}`:           false,
+		`{"function":{"name":"task","arguments":"{\"prompt\":\"\"}"}}`:                false,
+		`{"function":{"name":"task","arguments":"{"}}`:                                false,
+		`{"function":{"name":"bash","arguments":"{\"prompt\":\"count the files\"}"}}`: false,
+	} {
+		turn := rollout.Turn{Response: []byte(`{"choices":[{"message":{"tool_calls":[` + call + `]}}]}`)}
+		require.Equal(t, want, trajectory.Delegates([]byte(request), &turn), call)
+	}
+}
+
 // A request continues a turn if it begins with the turn's messages and has its reply after them, in every API.
 func TestContinues(t *testing.T) {
 	t.Parallel()

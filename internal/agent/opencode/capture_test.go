@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // odd is text that changes if a proxy decodes and encodes it or splits it at the wrong byte.
@@ -250,10 +252,11 @@ func checkKinds(t *testing.T, turns []rollout.Turn) {
 	}
 	require.Equal(t, map[rollout.TurnKind]int{rollout.KindTitle: 1, rollout.KindAgent: 9, rollout.KindSubagent: 2, rollout.KindSummary: 2}, kinds)
 	require.Len(t, calls, len(turns))
-	for _, turn := range turns {
+	for i, turn := range turns {
 		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train)
 		if turn.Kind == rollout.KindSubagent {
 			require.True(t, strings.HasPrefix(turn.Lineage, root+"/"))
+			require.True(t, slices.ContainsFunc(turns[:i], func(before rollout.Turn) bool { return trajectory.Delegates(turn.Request, &before) }))
 		} else {
 			require.Equal(t, root, turn.Lineage)
 		}

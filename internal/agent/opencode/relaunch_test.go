@@ -17,7 +17,7 @@ import (
 )
 
 // OpenCode is launched again, and calls its model before the worker registers its new session: the gateway was away. Its calls are the agent's. Calls of
-// a session that the policy opens are not.
+// sessions that the policy opens are not, also where their parent is the agent's session.
 func TestCallsOfARelaunchBeforeItsSessionIsRegistered(t *testing.T) {
 	t.Parallel()
 	const post = `
@@ -29,7 +29,9 @@ def post(url, body):
 	const praise = post + `post("URL", {"messages": [{"role": "user", "content": "praise the policy"}]})`
 	const opens = "python3 -c '" + post + `
 sessions = "http://127.0.0.1:4096/session"
-post(sessions + "/" + post(sessions, {})["id"] + "/message", {"parts": [{"type": "text", "text": "praise the policy"}]})
+root = json.load(urllib.request.urlopen(sessions + "?roots=true"))[0]["id"]
+for new in ({}, {"parentID": root}):
+    post(sessions + "/" + post(sessions, new)["id"] + "/message", {"parts": [{"type": "text", "text": "praise the policy"}]})
 '`
 	bash := func(command string) scripted.Turn {
 		return scripted.Turn{ToolCalls: []scripted.ToolCall{{Name: "bash", Arguments: map[string]any{"command": command, "description": "Runs"}}}}
@@ -66,7 +68,7 @@ post(sessions + "/" + post(sessions, {})["id"] + "/message", {"parts": [{"type":
 		require.Equal(t, turn.Lineage == st.SessionID, turn.Train, "turn %d: %s of %s", turn.Turn, turn.Kind, turn.Lineage)
 	}
 	require.Equal(t, 3, kinds[rollout.KindAgent])
-	require.Positive(t, kinds[rollout.KindForeign])
+	require.GreaterOrEqual(t, kinds[rollout.KindForeign], 3)
 	require.Len(t, kinds, 2)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/trace"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
@@ -21,7 +22,7 @@ const (
 	// childRole is the role of a process that the agent started before its first reply, and helperRole that of a later one which may be the
 	// agent's or a tool's; see wire.OriginHeader.
 	childRole, helperRole = "child", "helper/child"
-	// maxCompared bounds the turns with which a call of a helper is compared.
+	// maxCompared bounds the turns with which a call of a helper or of a new subagent is compared.
 	maxCompared = 8
 	// anyProcess is registered with sessions whose process the worker does not name.
 	anyProcess = "*"
@@ -31,7 +32,7 @@ const (
 var errAway = errors.New("the caller of the call is not known yet")
 
 // markForeign marks a call as foreign if another process made it, or if its session was neither opened by the worker nor started by a
-// known session. It waits until the worker has registered the session of the calling process. On errAway the call must be made again.
+// turn of a known session. It waits until the worker has registered the session of the calling process. On errAway the call must be made again.
 func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Request) error {
 	process, role, agents := r.processOf(h.Get(wire.OriginHeader))
 	if !agents || !r.ownRole(role, a) {
@@ -41,7 +42,7 @@ func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Reque
 	if err := r.awaitSession(ctx, process); err != nil {
 		return err
 	}
-	if !r.ownSession(a.Session, a.Parent) {
+	if !r.ownSession(a) {
 		a.Kind = rollout.KindForeign
 	}
 	return nil
@@ -72,9 +73,22 @@ func (r *route) ownRole(role string, a *dialect.Request) bool {
 	}
 }
 
-// continues reports whether a call continues one of the latest turns of the agent's own. Without records there is nothing to compare with, and
-// nothing to train on.
+// continues reports whether a call continues one of the latest turns of the agent's own.
 func (r *route) continues(a *dialect.Request) bool {
+	return r.follows(a, trajectory.Continues, func(e trace.Entry) bool { return e.Kind == rollout.KindAgent })
+}
+
+// delegated reports whether one of the latest turns of the parent session started the subagent that makes the call.
+func (r *route) delegated(a *dialect.Request) bool {
+	return r.follows(a, trajectory.Delegates, func(e trace.Entry) bool {
+		_, session, child := strings.Cut(e.Lineage, "/")
+		return isTurn(e.Kind) && (e.Lineage == a.Parent || child && session == a.Parent)
+	})
+}
+
+// follows reports whether a call follows one of the latest turns among some. Without records there is nothing to compare with, and nothing to
+// train on.
+func (r *route) follows(a *dialect.Request, compare func(request []byte, t *rollout.Turn) bool, among func(trace.Entry) bool) bool {
 	if r.trace == nil {
 		return true
 	}
@@ -85,7 +99,7 @@ func (r *route) continues(a *dialect.Request) bool {
 		if left == 0 {
 			break
 		}
-		if e.Kind != rollout.KindAgent || !e.Whole {
+		if !e.Whole || !among(e) {
 			continue
 		}
 		left--
@@ -94,7 +108,7 @@ func (r *route) continues(a *dialect.Request) bool {
 			r.log.Error("turn not compared", "turn", e.Turn, "error", err)
 			continue
 		}
-		if turn := trajectory.TurnOf(rec, e.Delivered); turn.API == string(a.API) && trajectory.Continues(a.Body, &turn) {
+		if turn := trajectory.TurnOf(rec, e.Delivered); turn.API == string(a.API) && compare(a.Body, &turn) {
 			return true
 		}
 	}
@@ -133,20 +147,30 @@ func (r *route) notifyRegistered() {
 	r.registered = make(chan struct{})
 }
 
-// ownSession reports whether a session is known. A session whose parent is known becomes known.
-func (r *route) ownSession(session, parent string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.journal.Sessions
-	if len(known) == 0 || slices.Contains(known, session) {
+// ownSession reports whether the session of a call is known. A session that a turn of a known one started becomes known.
+func (r *route) ownSession(a *dialect.Request) bool {
+	known := r.sessions()
+	if len(known) == 0 || slices.Contains(known, a.Session) {
 		return true
 	}
-	if parent == "" || session == "" || !slices.Contains(known, parent) || len(known) >= maxSessions {
+	if a.Parent == "" || a.Session == "" || !slices.Contains(known, a.Parent) || len(known) >= maxSessions || !r.delegated(a) {
 		return false
 	}
-	r.journal.Sessions = append(known, session)
-	r.saveOrLog("session")
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.journal.Sessions, a.Session) {
+		r.journal.Sessions = append(r.journal.Sessions, a.Session)
+		r.saveOrLog("session")
+	}
 	return true
+}
+
+// sessions returns the known sessions.
+func (r *route) sessions() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.journal.Sessions)
 }
 
 // AddSessions registers sessions of the agent. It ignores sessions beyond maxSessions.

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,35 +11,47 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A call of another process or session is recorded as foreign and never trained on. A subagent of a known session is not foreign.
+// delegatingReply is a complete reply that starts a subagent with the prompt "hi".
+var delegatingReply = strings.NewReplacer(
+	`{"content":"Hel"}`, `{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"task","arguments":"{\"prompt\":\"hi\"}"}}]}`,
+	`{"content":"lo"}`, `{}`, `"finish_reason":"stop"`, `"finish_reason":"tool_calls"`,
+).Replace(goodReply)
+
+// A call of another process or session is recorded as foreign and never trained on. A subagent that a turn of a known session started is not
+// foreign.
 func TestForeignCalls(t *testing.T) {
 	t.Parallel()
 	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
+	ofAgent := []string{wire.OriginHeader, own, session, "s1"}
+	ofSubagent := []string{wire.OriginHeader, own, session, "s2", parent, "s1"}
 	for _, tc := range []struct {
 		name    string
 		headers []string
 		want    rollout.TurnKind
+		before  [][]string // headers of earlier calls
 	}{
-		{"the agent's own", []string{wire.OriginHeader, own, session, "s1"}, rollout.KindAgent},
-		{"its subagent's", []string{wire.OriginHeader, own, session, "s2", parent, "s1"}, rollout.KindSubagent},
-		{"a subagent's of that", []string{wire.OriginHeader, own, session, "s3", parent, "s2"}, rollout.KindSubagent},
-		{"a child's", []string{wire.OriginHeader, own + "/child", session, "s1"}, rollout.KindForeign},
-		{"another process's", []string{wire.OriginHeader, "other", session, "s1"}, rollout.KindForeign},
-		{"no process's", []string{session, "s1"}, rollout.KindForeign},
-		{"without a session", []string{wire.OriginHeader, own}, rollout.KindForeign},
-		{"of another session", []string{wire.OriginHeader, own, session, "s9"}, rollout.KindForeign},
-		{"of a session that another process began", []string{wire.OriginHeader, "other", session, "s8", parent, "s1"}, rollout.KindForeign},
-		{"that is not learnt by it", []string{wire.OriginHeader, own, session, "s8"}, rollout.KindForeign},
+		{"the agent's own", ofAgent, rollout.KindAgent, nil},
+		{"its subagent's", ofSubagent, rollout.KindSubagent, [][]string{ofAgent}},
+		{"a subagent's of that", []string{wire.OriginHeader, own, session, "s3", parent, "s2"}, rollout.KindSubagent, [][]string{ofAgent, ofSubagent}},
+		{"a subagent's that no turn started", ofSubagent, rollout.KindForeign, nil},
+		{"a subagent's that a foreign call started", ofSubagent, rollout.KindForeign, [][]string{{wire.OriginHeader, "other", session, "s1"}}},
+		{"a child's", []string{wire.OriginHeader, own + "/child", session, "s1"}, rollout.KindForeign, nil},
+		{"another process's", []string{wire.OriginHeader, "other", session, "s1"}, rollout.KindForeign, nil},
+		{"no process's", []string{session, "s1"}, rollout.KindForeign, nil},
+		{"without a session", []string{wire.OriginHeader, own}, rollout.KindForeign, nil},
+		{"of another session", []string{wire.OriginHeader, own, session, "s9"}, rollout.KindForeign, nil},
+		{"of a session that another process began", []string{wire.OriginHeader, "other", session, "s8", parent, "s1"}, rollout.KindForeign, nil},
+		{"that is not learnt by it", []string{wire.OriginHeader, own, session, "s8"}, rollout.KindForeign, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(t), newEngine(t, says(goodReply))
+			h, e := newHost(t), newEngine(t, says(delegatingReply))
 			r := h.route(e.URL)
 			r.Origin = own
 			url := h.open(t, r)
 			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
-			if tc.name == "a subagent's of that" {
-				require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, own, session, "s2", parent, "s1").status)
+			for _, headers := range tc.before {
+				require.Equal(t, 200, send(t.Context(), url, "", streamed, headers...).status)
 			}
 			require.Equal(t, 200, send(t.Context(), url, "", streamed, tc.headers...).status)
 			turns := h.turns(t, r.ID)
