@@ -169,7 +169,8 @@ func TestCollectOfALostAttempt(t *testing.T) {
 	require.False(t, there)
 }
 
-// The agent's transcript takes no turn out of the training data: it lies in the sandbox, where a policy edits it or kills what has it.
+// The agent's transcript takes no turn out of the training data: it lies in the sandbox, where a policy edits it or
+// kills what has it.
 func TestTranscriptsTakeNoTurnOutOfTheData(t *testing.T) {
 	t.Parallel()
 	for name, transcript := range map[string]string{

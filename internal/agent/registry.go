@@ -27,8 +27,8 @@ type Kind struct {
 	Sessions bool
 	// OnHost: the agent runs on the host and calls its model by Env.Model. Its sandbox has no model channel.
 	OnHost bool
-	// Descendants: model calls of the processes that the agent's process starts for them count as the agent's own, those of tools do not; see
-	// gateway.Route.OriginChildren.
+	// Descendants: model calls of the processes that the agent's process starts for them count as the agent's own,
+	// those of tools do not; see gateway.Route.OriginChildren.
 	Descendants bool
 }
 

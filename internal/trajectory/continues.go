@@ -9,8 +9,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Continues reports whether a request, as sent to the endpoint, continues a turn of the same API: its messages begin with those of the turn's
-// request, and after them come the ids of the reply's tool calls or, in a reply without calls, its texts.
+// Continues reports whether a request, as sent to the endpoint, continues a turn of the same API: its messages begin
+// with those of the turn's request, and after them come the ids of the reply's tool calls or, in a reply without calls,
+// its texts.
 func Continues(request []byte, t *rollout.Turn) bool {
 	calls, texts := replyParts(t)
 	if was, ok := promptOf(t.Request); ok {
@@ -38,8 +39,8 @@ func Continues(request []byte, t *rollout.Turn) bool {
 // delegateTool is the tool by which OpenCode's model starts a subagent.
 const delegateTool = "task"
 
-// Delegates reports whether a request, as sent to the endpoint, is of a subagent that the reply of a turn started: the prompt of one of the reply's calls is
-// among its messages. It reads chat completions.
+// Delegates reports whether a request, as sent to the endpoint, is of a subagent that the reply of a turn started: the
+// prompt of one of the reply's calls is among its messages. It reads chat completions.
 func Delegates(request []byte, t *rollout.Turn) bool {
 	var reply struct {
 		Choices []struct {

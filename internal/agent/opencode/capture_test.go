@@ -80,7 +80,8 @@ func newCaptured(t *testing.T) *captured {
 	return newCapturedWith(t, session(t), false)
 }
 
-// newCapturedWith is newCaptured with a model that plays the scripts. If sessions is true, the gateway waits for the registration of sessions.
+// newCapturedWith is newCaptured with a model that plays the scripts. If sessions is true, the gateway waits for the
+// registration of sessions.
 func newCapturedWith(t *testing.T, scripts scripted.Scripts, sessions bool) *captured {
 	t.Helper()
 	if testing.Short() {
@@ -103,7 +104,8 @@ func newCapturedWith(t *testing.T, scripts scripted.Scripts, sessions bool) *cap
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	require.NoError(t, c.gateway.Open(t.Context(), gateway.Route{
-		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes, Sessions: sessions,
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
+		Origin: agent.Processes, Sessions: sessions,
 		Model:  rollout.Model{BaseURL: upstream.URL + "/v1", Name: "scripted", Logprobs: true, TopLogprobs: 2, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))
@@ -256,7 +258,8 @@ func checkKinds(t *testing.T, turns []rollout.Turn) {
 		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train)
 		if turn.Kind == rollout.KindSubagent {
 			require.True(t, strings.HasPrefix(turn.Lineage, root+"/"))
-			require.True(t, slices.ContainsFunc(turns[:i], func(before rollout.Turn) bool { return trajectory.Delegates(turn.Request, &before) }))
+			started := func(before rollout.Turn) bool { return trajectory.Delegates(turn.Request, &before) }
+			require.True(t, slices.ContainsFunc(turns[:i], started))
 		} else {
 			require.Equal(t, root, turn.Lineage)
 		}

@@ -16,8 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// OpenCode is launched again, and calls its model before the worker registers its new session: the gateway was away. Its calls are the agent's. Calls of
-// sessions that the policy opens are not, also where their parent is the agent's session.
+// OpenCode is launched again, and calls its model before the worker registers its new session: the gateway was away.
+// Its calls are the agent's. Calls of sessions that the policy opens are not, also where their parent is the agent's
+// session.
 func TestCallsOfARelaunchBeforeItsSessionIsRegistered(t *testing.T) {
 	t.Parallel()
 	const post = `

@@ -292,8 +292,8 @@ func (w *watch) retryGateway(ctx context.Context) error {
 // pin is a session of a launch's process.
 type pin struct{ process, session string }
 
-// pinSession sends the agent's session to the gateway, which from then on treats calls of other sessions as foreign. Until then the gateway holds the
-// calls of the launch.
+// pinSession sends the agent's session to the gateway, which from then on treats calls of other sessions as foreign.
+// Until then the gateway holds the calls of the launch.
 func (w *watch) pinSession(ctx context.Context) error {
 	id := w.state.Agent.SessionID
 	this := pin{agent.ProcessName(w.state.Launch.Number), id}

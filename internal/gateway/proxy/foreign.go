@@ -19,8 +19,8 @@ import (
 const (
 	// maxSessions bounds the known sessions of a route: the agent's own and those of its subagents.
 	maxSessions = 1024
-	// childRole is the role of a process that the agent started before its first reply, and helperRole that of a later one which may be the
-	// agent's or a tool's; see wire.OriginHeader.
+	// childRole is the role of a process that the agent started before its first reply, and helperRole that of a later
+	// one which may be the agent's or a tool's; see wire.OriginHeader.
 	childRole, helperRole = "child", "helper/child"
 	// maxCompared bounds the turns with which a call of a helper or of a new subagent is compared.
 	maxCompared = 8
@@ -31,8 +31,9 @@ const (
 // errAway is the error of a call whose caller left, or whose route stopped, before it was known who made it.
 var errAway = errors.New("the caller of the call is not known yet")
 
-// markForeign marks a call as foreign if another process made it, or if its session was neither opened by the worker nor started by a
-// turn of a known session. It waits until the worker has registered the session of the calling process. On errAway the call must be made again.
+// markForeign marks a call as foreign if another process made it, or if its session was neither opened by the worker
+// nor started by a turn of a known session. It waits until the worker has registered the session of the calling
+// process. On errAway the call must be made again.
 func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Request) error {
 	process, role, agents := r.processOf(h.Get(wire.OriginHeader))
 	if !agents || !r.ownRole(role, a) {
@@ -48,8 +49,8 @@ func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Reque
 	return nil
 }
 
-// processOf splits an origin, as in wire.OriginHeader, into the named process and the role of the caller below it; "": the process itself. It
-// reports whether the process is the agent's.
+// processOf splits an origin, as in wire.OriginHeader, into the named process and the role of the caller below it; "":
+// the process itself. It reports whether the process is the agent's.
 func (r *route) processOf(origin string) (process, role string, agents bool) {
 	if r.Origin == "" {
 		return origin, "", true
@@ -86,9 +87,11 @@ func (r *route) delegated(a *dialect.Request) bool {
 	})
 }
 
-// follows reports whether a call follows one of the latest turns among some. Without records there is nothing to compare with, and nothing to
-// train on.
-func (r *route) follows(a *dialect.Request, compare func(request []byte, t *rollout.Turn) bool, among func(trace.Entry) bool) bool {
+// follows reports whether a call follows one of the latest turns among some. Without records there is nothing to
+// compare with, and nothing to train on.
+func (r *route) follows(
+	a *dialect.Request, compare func(request []byte, t *rollout.Turn) bool, among func(trace.Entry) bool,
+) bool {
 	if r.trace == nil {
 		return true
 	}
@@ -115,8 +118,8 @@ func (r *route) follows(a *dialect.Request, compare func(request []byte, t *roll
 	return false
 }
 
-// awaitSession waits until a session of the process is registered, if the agent's calls name sessions. Otherwise the order of the agent's first
-// call and of the registration would decide whether the call is the agent's.
+// awaitSession waits until a session of the process is registered, if the agent's calls name sessions. Otherwise the
+// order of the agent's first call and of the registration would decide whether the call is the agent's.
 func (r *route) awaitSession(ctx context.Context, process string) error {
 	for {
 		r.mu.Lock()
@@ -147,13 +150,15 @@ func (r *route) notifyRegistered() {
 	r.registered = make(chan struct{})
 }
 
-// ownSession reports whether the session of a call is known. A session that a turn of a known one started becomes known.
+// ownSession reports whether the session of a call is known. A session that a turn of a known one started becomes
+// known.
 func (r *route) ownSession(a *dialect.Request) bool {
 	known := r.sessions()
 	if len(known) == 0 || slices.Contains(known, a.Session) {
 		return true
 	}
-	if a.Parent == "" || a.Session == "" || !slices.Contains(known, a.Parent) || len(known) >= maxSessions || !r.delegated(a) {
+	mayStart := a.Session != "" && a.Parent != "" && slices.Contains(known, a.Parent) && len(known) < maxSessions
+	if !mayStart || !r.delegated(a) {
 		return false
 	}
 

@@ -17,8 +17,8 @@ var delegatingReply = strings.NewReplacer(
 	`{"content":"lo"}`, `{}`, `"finish_reason":"stop"`, `"finish_reason":"tool_calls"`,
 ).Replace(goodReply)
 
-// A call of another process or session is recorded as foreign and never trained on. A subagent that a turn of a known session started is not
-// foreign.
+// A call of another process or session is recorded as foreign and never trained on. A subagent that a turn of a known
+// session started is not foreign.
 func TestForeignCalls(t *testing.T) {
 	t.Parallel()
 	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
@@ -80,13 +80,15 @@ func TestSessionsAreKept(t *testing.T) {
 	}
 }
 
-// A call of a process that a model may have started is foreign, whatever it says: it trains nothing, and its failure is not the endpoint's. Calls of the
-// agent's own processes are not, also when they begin a conversation. Calls of an agent's helpers continue the recorded one.
+// A call of a process that a model may have started is foreign, whatever it says: it trains nothing, and its failure is
+// not the endpoint's. Calls of the agent's own processes are not, also when they begin a conversation. Calls of an
+// agent's helpers continue the recorded one.
 func TestCallsOfToolsAreForeign(t *testing.T) {
 	t.Parallel()
 	const continued = `{"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"},` +
 		`{"role":"assistant","content":"Hello"},{"role":"user","content":"You did well. Say so."}]}`
-	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), says(goodReply), says(goodReply), says(goodReply), answers(404, `{"message":"no such model"}`))
+	good := says(goodReply)
+	h, e := newHost(t), newEngine(t, good, good, good, good, good, answers(404, `{"message":"no such model"}`))
 	r := h.route(e.URL)
 	r.Origin, r.OriginChildren = "agent-*", true
 	url := h.open(t, r)
@@ -111,8 +113,8 @@ func TestCallsOfToolsAreForeign(t *testing.T) {
 	require.Nil(t, h.status(t, r.ID).Failure)
 }
 
-// Calls of a launch wait for the registration of its session, also after a restart of the gateway. So whether they are the agent's does not
-// depend on which comes first.
+// Calls of a launch wait for the registration of its session, also after a restart of the gateway. So whether they are
+// the agent's does not depend on which comes first.
 func TestCallsWaitForTheirSession(t *testing.T) {
 	t.Parallel()
 	const session, calls = "X-Session-Id", 20

@@ -276,8 +276,9 @@ func modelOrigin(t *testing.T, h Harness) {
 	g.stop()
 }
 
-// After the first reply a descendant is the agent's only if it existed before and runs the program of a caller: a model's tools begin later,
-// and a shell that waits for them may become another program. An agent that starts the same program for each call has helpers.
+// After the first reply a descendant is the agent's only if it existed before and runs the program of a caller: a
+// model's tools begin later, and a shell that waits for them may become another program. An agent that starts the same
+// program for each call has helpers.
 func modelOriginAfterReply(t *testing.T, h Harness) {
 	p := h.place(t)
 	origins := make(chan string, 1)

@@ -3,9 +3,7 @@ package process
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,8 +22,8 @@ const (
 // maxCallers bounds the callers that are remembered.
 const maxCallers = 1024
 
-// callers has the processes that made model calls for a named process when the first reply reached one of them. A model decides on nothing
-// before its first reply, so it started none of them.
+// callers has the processes that made model calls for a named process when the first reply reached one of them. A model
+// decides on nothing before its first reply, so it started none of them.
 type callers struct {
 	mu      sync.Mutex
 	replied bool             // the first reply was passed on; first and runtime do not change any more
@@ -70,7 +68,12 @@ func (t *Table) Replied(origin string) {
 
 // ran reports whether one of the first callers ran the program. mu is held.
 func (c *callers) ran(is program) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(c.first)), func(was identity) bool { return was.program == is })
+	for _, was := range c.first {
+		if was.program == is {
+			return true
+		}
+	}
+	return false
 }
 
 // suffixOf returns the suffix for a caller: p itself, or one of its descendants.
@@ -110,7 +113,8 @@ func (c *callers) remember(pid int, is identity, err error) {
 	c.first[pid] = is
 }
 
-// startedByRuntime reports whether the parent of a process is p or a process of its runtime. The lock of p.callers is held.
+// startedByRuntime reports whether the parent of a process is p or a process of its runtime. The lock of p.callers is
+// held.
 func (t *Table) startedByRuntime(p *Process, pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -123,8 +127,8 @@ func (t *Table) startedByRuntime(p *Process, pid int) bool {
 	return e.ppid == p.pid || t.lives(p, e.ppid, p.callers.runtime)
 }
 
-// firstCallerLives reports whether one of the first callers still runs its program: then it is the one that makes the agent's calls. The lock of
-// p.callers is held.
+// firstCallerLives reports whether one of the first callers still runs its program: then it is the one that makes the
+// agent's calls. The lock of p.callers is held.
 func (t *Table) firstCallerLives(p *Process) bool {
 	for pid := range p.callers.first {
 		if t.lives(p, pid, p.callers.first) {

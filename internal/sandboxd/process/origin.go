@@ -14,8 +14,8 @@ import (
 // maxDescriptors bounds the descriptors inspected for one lookup. A process with more is not found, which affects only itself.
 const maxDescriptors = 20_000
 
-// Origin returns the name of the process that holds the client's end of a connection, as wire.OriginHeader has it; "": no named process and
-// none of their descendants.
+// Origin returns the name of the process that holds the client's end of a connection, as wire.OriginHeader has it; "":
+// no named process and none of their descendants.
 func (t *Table) Origin(client, server netip.AddrPort) string {
 	inode, err := clientInode(client, server)
 	if err != nil || inode == 0 {

@@ -56,10 +56,11 @@ const CallIDHeader = "X-Rolloutd-Call"
 // OriginHeader names the process that made a call of the model channel. The caller's own header of this name is removed.
 //
 //   - "<name>": the named process itself holds the connection.
-//   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the descendant existed at the
-//     first reply, ran the program of a caller, and still runs it.
-//   - "<name>/helper/child": the process that holds it came later, runs the program of a caller before the first reply, and was started by the
-//     named process or by a descendant as above. All callers before the first reply have ended: the agent starts a program for each call.
+//   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the
+//     descendant existed at the first reply, ran the program of a caller, and still runs it.
+//   - "<name>/helper/child": the process that holds it came later, runs the program of a caller before the first reply,
+//     and was started by the named process or by a descendant as above. All callers before the first reply have
+//     ended: the agent starts a program for each call.
 //   - "<name>/tool/child": another descendant holds it. A model may have started it.
 //   - absent: no named process and none of their descendants holds it.
 //
