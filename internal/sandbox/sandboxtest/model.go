@@ -276,32 +276,27 @@ func modelOrigin(t *testing.T, h Harness) {
 	g.stop()
 }
 
-// After the first reply a descendant is the agent's only if it existed before and runs the program of a caller: a
-// model's tools begin later, and a shell that waits for them may become another program. An agent that starts the same
-// program for each call has helpers.
+// After the first reply a descendant is the agent's only if it made a call before, and runs the same program: a model's
+// tools begin later, a shell that waits for them makes no call, and a caller may become another program. An agent that
+// starts the same program for each call has helpers.
 func modelOriginAfterReply(t *testing.T, h Harness) {
 	p := h.place(t)
 	origins := make(chan string, 1)
 	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Get(wire.OriginHeader) })
-	const untilReply = `until [ -e /tmp/$name ]; do :; done; `
-	for name, c := range map[string]struct{ before, after, want string }{
-		"later":   {"", "(call hi)", "/tool/child"},
-		"earlier": {"(" + untilReply + "call hi) &", "", "/child"},
-		"changed": {"cp $BASH /tmp/other; export -f call; (" + untilReply + "exec /tmp/other -c 'call hi') &", "", "/tool/child"},
-		"itself":  {"", "call hi", ""},
+	const other = "cp $BASH /tmp/$name; export -f call; "
+	for name, c := range map[string]struct{ script, first, next string }{
+		"itself":  {"call hi; call hi", "", ""},
+		"later":   {"call hi; (call hi)", "", "/tool/child"},
+		"runtime": {"(call hi; call hi)", "/child", "/child"},
+		"waits":   {"(until [ -e /tmp/go ]; do :; done; call hi) & call hi; : > /tmp/go; wait", "", "/tool/child"},
+		"changed": {other + "(call hi; exec /tmp/$name -c 'call hi')", "/child", "/tool/child"},
+		"each":    {"(call hi); (call hi)", "/child", "/helper/child"},
+		"nested":  {"(call hi); ( (call hi); : )", "/child", "/tool/child"},
+		"another": {other + "(call hi); /tmp/$name -c 'call hi'", "/child", "/tool/child"},
 	} {
-		p.StartBash(name, agent+"name="+name+"; "+c.before+"\ncall hi; : > /tmp/$name; "+c.after+"\nwait")
-		require.Equal(t, name, <-origins)
-		require.Equal(t, name+c.want, <-origins, name)
-	}
-	for name, c := range map[string]struct{ next, want string }{
-		"each":    {"(call hi)", "/helper/child"},
-		"nested":  {"( (call hi); : )", "/tool/child"},
-		"another": {"cp $BASH /tmp/third; export -f call; /tmp/third -c 'call hi'", "/tool/child"},
-	} {
-		p.StartBash(name, agent+"(call hi)\n"+c.next+"\n:")
-		require.Equal(t, name+"/child", <-origins)
-		require.Equal(t, name+c.want, <-origins, name)
+		p.StartBash(name, agent+"name="+name+"; "+c.script+"\n:")
+		require.Equal(t, name+c.first, <-origins, name)
+		require.Equal(t, name+c.next, <-origins, name)
 	}
 	g.stop()
 }

@@ -22,13 +22,12 @@ const (
 // maxCallers bounds the callers that are remembered.
 const maxCallers = 1024
 
-// callers has the processes that made model calls for a named process when the first reply reached one of them. A model
-// decides on nothing before its first reply, so it started none of them.
+// callers has the processes that made model calls for a named process until the first reply reached one of them. A
+// model decides on nothing before its first reply, so it started none of them.
 type callers struct {
 	mu      sync.Mutex
-	replied bool             // the first reply was passed on; first and runtime do not change any more
-	first   map[int]identity // the callers until the first reply, by process id
-	runtime map[int]identity // the processes that ran the program of one of them, by process id
+	replied bool             // the first reply was passed on; first does not change any more
+	first   map[int]identity // by process id
 }
 
 // program identifies an executable file.
@@ -47,23 +46,9 @@ func (t *Table) Replied(origin string) {
 	if err != nil {
 		return
 	}
-	c := &p.callers
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.replied {
-		return
-	}
-
-	c.replied, c.runtime = true, map[int]identity{}
-	all, err := procTable()
-	if err != nil {
-		return
-	}
-	for _, pid := range tree(all, p.pid, true) {
-		if is, err := t.identify(p, pid); err == nil && c.ran(is.program) {
-			c.runtime[pid] = is
-		}
-	}
+	p.callers.mu.Lock()
+	defer p.callers.mu.Unlock()
+	p.callers.replied = true
 }
 
 // ran reports whether one of the first callers ran the program. mu is held.
@@ -86,16 +71,16 @@ func (t *Table) suffixOf(p *Process, pid int) string {
 	}
 	is, err := t.identify(p, pid)
 
-	switch was, member := c.runtime[pid]; {
+	switch was, known := c.first[pid]; {
 	case !c.replied:
 		c.remember(pid, is, err)
 		if pid == p.pid {
 			return ""
 		}
 		return childSuffix
-	case err == nil && member && was == is:
+	case err == nil && known && was == is:
 		return childSuffix
-	case err == nil && c.ran(is.program) && t.startedByRuntime(p, pid) && !t.firstCallerLives(p):
+	case err == nil && c.ran(is.program) && isChild(pid, p.pid) && !t.firstCallerLives(p):
 		return helperSuffix
 	default:
 		return toolSuffix
@@ -113,39 +98,25 @@ func (c *callers) remember(pid int, is identity, err error) {
 	c.first[pid] = is
 }
 
-// startedByRuntime reports whether the parent of a process is p or a process of its runtime. The lock of p.callers is
-// held.
-func (t *Table) startedByRuntime(p *Process, pid int) bool {
+// isChild reports whether a process is a child of the parent.
+func isChild(pid, parent int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
 	e, err := parseStat(pid, stat)
-	if err != nil {
-		return false
-	}
-	return e.ppid == p.pid || t.lives(p, e.ppid, p.callers.runtime)
+	return err == nil && e.ppid == parent
 }
 
 // firstCallerLives reports whether one of the first callers still runs its program: then it is the one that makes the
 // agent's calls. The lock of p.callers is held.
 func (t *Table) firstCallerLives(p *Process) bool {
-	for pid := range p.callers.first {
-		if t.lives(p, pid, p.callers.first) {
+	for pid, was := range p.callers.first {
+		if is, err := t.identify(p, pid); err == nil && is == was {
 			return true
 		}
 	}
 	return false
-}
-
-// lives reports whether a process is one of those, and still runs the same program.
-func (t *Table) lives(p *Process, pid int, of map[int]identity) bool {
-	was, ok := of[pid]
-	if !ok {
-		return false
-	}
-	is, err := t.identify(p, pid)
-	return err == nil && is == was
 }
 
 // identify returns the identity of a process of the user of p, with that user's rights.

@@ -57,10 +57,9 @@ const CallIDHeader = "X-Rolloutd-Call"
 //
 //   - "<name>": the named process itself holds the connection.
 //   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the
-//     descendant existed at the first reply, ran the program of a caller, and still runs it.
-//   - "<name>/helper/child": the process that holds it came later, runs the program of a caller before the first reply,
-//     and was started by the named process or by a descendant as above. All callers before the first reply have
-//     ended: the agent starts a program for each call.
+//     descendant made a call before the first reply, and still runs the same program.
+//   - "<name>/helper/child": a later child of the named process holds it, with the program of a caller before the first
+//     reply. All callers before the first reply have ended: the agent starts a program for each call.
 //   - "<name>/tool/child": another descendant holds it. A model may have started it.
 //   - absent: no named process and none of their descendants holds it.
 //
