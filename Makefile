@@ -92,8 +92,8 @@ redteam-sandbox:
 # executor's answers; a kill at each event of a rollout and of an episode.
 redteam-server:
 	go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'
-	go test -count=1 -timeout 10m ./internal/gateway/proxy -run Memory
-	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
+	go test -count=1 -timeout 10m ./internal/gateway/proxy -run 'Memory|Foreign|Tools|Session'
+	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes|ForgedCalls|PolicyHides'
 	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreIsolated|ExecutorAnswersAsAgentEnv|KilledAtEachEvent|CheatsInContainers'
 
 # Every decoder of untrusted input.

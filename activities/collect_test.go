@@ -169,6 +169,27 @@ func TestCollectOfALostAttempt(t *testing.T) {
 	require.False(t, there)
 }
 
+// The agent's transcript takes no turn out of the training data: it lies in the sandbox, where a policy edits it or
+// kills what has it.
+func TestTranscriptsTakeNoTurnOutOfTheData(t *testing.T) {
+	t.Parallel()
+	for name, transcript := range map[string]string{
+		"edited":     `{"messages":[{"info":{"role":"assistant"},"parts":[{"type":"text","text":"another reply"}]}]}`,
+		"unreadable": `{"messages":`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.gate.trace = `{"turn":1,"kind":"agent","train":true,"response":{"choices":[{"message":{"content":"its reply"}}]}}` + "\n"
+			_, err := h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.Transcript), []byte(transcript))
+			require.NoError(t, err)
+			_, err = h.CollectArtifacts(t.Context(), collectInput(nil))
+			require.NoError(t, err)
+			require.Equal(t, h.gate.trace, h.stored(t, store.Trace))
+		})
+	}
+}
+
 // Without a trace there is no reward, because a trainer could not train on it. A rollout that records no trace needs none.
 func TestTraceMissing(t *testing.T) {
 	t.Parallel()

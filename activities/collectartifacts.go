@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -12,7 +11,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // agentOutput is how many bytes of each output stream of the agent are kept.
@@ -68,16 +66,7 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 		return err
 	}
 	defer trace.Close()
-	replies, err := a.transcriptReplies(ctx, in)
-	if err != nil {
-		return err
-	}
-	checked, pipe := io.Pipe()
-	var copying sync.WaitGroup
-	copying.Go(func() { pipe.CloseWithError(trajectory.Check(pipe, gatewayReader{trace}, replies)) })
-	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), checked)
-	_, _ = checked.Close(), trace.Close() // end the copy if Put failed
-	copying.Wait()
+	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), gatewayReader{trace})
 	return err
 }
 
@@ -95,22 +84,6 @@ func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 		return fault.Ignore(err, fault.NotFound)
 	}
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), report)
-}
-
-// transcriptReplies returns the replies in the agent's transcript, with which the trace is checked. Without a transcript nothing is checked;
-// with an unreadable one no turn is trained on.
-func (a *Activities) transcriptReplies(ctx context.Context, in CollectInput) (*trajectory.TranscriptReplies, error) {
-	var t rollout.Transcript
-	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t)
-	switch {
-	case err == nil, fault.Is(err, fault.NotFound):
-		return trajectory.NewTranscriptReplies(t), nil
-	case fault.Is(err, fault.Unavailable), ctx.Err() != nil:
-		return nil, err
-	default:
-		a.loggerOf("CollectArtifacts", in.Target).WarnContext(ctx, "transcript unreadable: no turn is trained on", "error", err)
-		return trajectory.UnreadableTranscript(), nil
-	}
 }
 
 // gatewayReader makes read errors of a trace retryable: the gateway still has it.

@@ -85,7 +85,7 @@ func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *ga
 
 func (g *fakeGateway) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
 
-func (g *fakeGateway) AddSessions(_ context.Context, _ string, sessions ...string) error {
+func (g *fakeGateway) AddSessions(_ context.Context, _, _ string, sessions ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions = append(g.sessions, sessions...)

@@ -88,7 +88,7 @@ func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
 	case kind.OnHost:
 		r.SandboxID = ""
 	default:
-		r.Origin, r.OriginChildren = agent.Processes, kind.Descendants
+		r.Origin, r.OriginChildren, r.Sessions = agent.Processes, kind.Descendants, kind.Sessions
 	}
 	return r, nil
 }

@@ -27,7 +27,8 @@ type Kind struct {
 	Sessions bool
 	// OnHost: the agent runs on the host and calls its model by Env.Model. Its sandbox has no model channel.
 	OnHost bool
-	// Descendants: model calls of processes started by the agent's process count as the agent's own.
+	// Descendants: model calls of the processes that the agent's process starts for them count as the agent's own,
+	// those of tools do not; see gateway.Route.OriginChildren.
 	Descendants bool
 }
 

@@ -20,8 +20,12 @@ type Route struct {
 	// every budget, but it is never trained on and says nothing about the endpoint's health. A trailing "*" matches the rest of a name.
 	// "": calls of every process count as the agent's.
 	Origin string `json:"origin,omitempty"`
-	// OriginChildren counts calls of the process's descendants as the agent's.
+	// OriginChildren counts calls of the process's descendants as the agent's, unless a model may have started the
+	// descendant; see wire.OriginHeader.
 	OriginChildren bool `json:"origin_children,omitempty"`
+	// Sessions: the agent's calls name sessions, and the worker registers one for each process that it starts. A call
+	// of a process waits for that.
+	Sessions bool `json:"sessions,omitempty"`
 	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
 	TraceParent string `json:"traceparent,omitempty"`
 }
@@ -136,6 +140,7 @@ type Turn struct {
 // SessionsRequest is the body of POST /routes/{id}/sessions.
 type SessionsRequest struct {
 	Sessions []string `json:"sessions"`
+	Process  string   `json:"process,omitempty"` // the process that has them; "": any
 }
 
 // FailureBody is the body of every error of both APIs.

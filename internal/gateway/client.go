@@ -59,10 +59,11 @@ func (c *Client) End(ctx context.Context, id, reason string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/end", EndRequest{Reason: reason}, nil)
 }
 
-// AddSessions registers sessions that the worker opened for the agent. From then on a call of any other session is foreign, unless that
-// session descends from a registered one; see Route.Origin. It is idempotent.
-func (c *Client) AddSessions(ctx context.Context, id string, sessions ...string) error {
-	return c.doRoute(ctx, http.MethodPost, id, "/sessions", SessionsRequest{Sessions: sessions}, nil)
+// AddSessions registers sessions that the worker opened for the agent in a process; "": any process. From then on a
+// call of any other session is foreign, unless that session descends from a registered one; see Route.Origin and
+// Route.Sessions. It is idempotent.
+func (c *Client) AddSessions(ctx context.Context, id, process string, sessions ...string) error {
+	return c.doRoute(ctx, http.MethodPost, id, "/sessions", SessionsRequest{Sessions: sessions, Process: process}, nil)
 }
 
 // Turns lists the recorded calls of a route after the first n, in the order they ended; see RouteStatus.Calls.

@@ -144,7 +144,7 @@ const (
 	KindTitle    TurnKind = "title"
 	KindSummary  TurnKind = "summary"
 	KindSubagent TurnKind = "subagent"
-	KindForeign  TurnKind = "foreign" // not of the agent's own process or session; counts for budgets, is never trained on
+	KindForeign  TurnKind = "foreign" // not of the agent's own processes or session; counts for budgets, is never trained on
 )
 
 // Branch is the place of a model call in the tree of a rollout's conversations.

@@ -69,7 +69,8 @@ func machine(arch string) string {
 	}
 }
 
-// Kind is the agent's entry in the registry. Model calls of helper processes count as the agent's own.
+// Kind is the agent's entry in the registry. Its command may be a wrapper that starts the process which calls the
+// model.
 func Kind(s Spec, o Options) (agent.Kind, error) {
 	a, err := New(s, o)
 	if err != nil {

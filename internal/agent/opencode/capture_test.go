@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // odd is text that changes if a proxy decodes and encodes it or splits it at the wrong byte.
@@ -75,6 +77,13 @@ type captured struct {
 
 func newCaptured(t *testing.T) *captured {
 	t.Helper()
+	return newCapturedWith(t, session(t), false)
+}
+
+// newCapturedWith is newCaptured with a model that plays the scripts. If sessions is true, the gateway waits for the
+// registration of sessions.
+func newCapturedWith(t *testing.T, scripts scripted.Scripts, sessions bool) *captured {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
@@ -84,7 +93,7 @@ func newCaptured(t *testing.T) *captured {
 	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
 	backend, id := sandbox.New(d, sandbox.Options{}), t.Name()+".1"
-	c := &captured{dir: dir, model: newRecorder(session(t)), gateway: startGateway(t, dir)}
+	c := &captured{dir: dir, model: newRecorder(scripts), gateway: startGateway(t, dir)}
 	t.Cleanup(func() { c.gateway.kill() })
 	upstream := httptest.NewServer(c.model)
 	t.Cleanup(func() {
@@ -95,7 +104,8 @@ func newCaptured(t *testing.T) *captured {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	require.NoError(t, c.gateway.Open(t.Context(), gateway.Route{
-		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes,
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
+		Origin: agent.Processes, Sessions: sessions,
 		Model:  rollout.Model{BaseURL: upstream.URL + "/v1", Name: "scripted", Logprobs: true, TopLogprobs: 2, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))
@@ -244,10 +254,12 @@ func checkKinds(t *testing.T, turns []rollout.Turn) {
 	}
 	require.Equal(t, map[rollout.TurnKind]int{rollout.KindTitle: 1, rollout.KindAgent: 9, rollout.KindSubagent: 2, rollout.KindSummary: 2}, kinds)
 	require.Len(t, calls, len(turns))
-	for _, turn := range turns {
+	for i, turn := range turns {
 		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train)
 		if turn.Kind == rollout.KindSubagent {
 			require.True(t, strings.HasPrefix(turn.Lineage, root+"/"))
+			started := func(before rollout.Turn) bool { return trajectory.Delegates(turn.Request, &before) }
+			require.True(t, slices.ContainsFunc(turns[:i], started))
 		} else {
 			require.Equal(t, root, turn.Lineage)
 		}

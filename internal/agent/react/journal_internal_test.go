@@ -8,12 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/tool"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// For any amount of tool output, the transcript has the replies, because replies that are not in it are not trained on.
+// For any amount of tool output, the transcript has the replies, because readers follow the agent by it.
 func TestResultsLeaveRoomForReplies(t *testing.T) {
 	t.Parallel()
 	j := newJournal("s", nil)
@@ -28,5 +26,5 @@ func TestResultsLeaveRoomForReplies(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxTranscript)
 	require.Contains(t, string(raw), "65536 bytes left out")
-	require.True(t, trajectory.NewTranscriptReplies(said).Knows(&rollout.Turn{Response: []byte(`{"choices":[{"text":"the end"}]}`)}))
+	require.Contains(t, string(raw), "the end")
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/tool"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 const script = `
@@ -51,7 +50,6 @@ func TestOneSequenceByTokens(t *testing.T) {
 	for i, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 		require.Equal(t, fmt.Sprintf("react-1-%d", i+1), turn.CallID)
-		require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turn), "the transcript has the reply")
 	}
 	log := string(opencode.AgentLog(said))
 	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
@@ -76,8 +74,8 @@ func TestOneSequenceBySGLang(t *testing.T) {
 		require.Equal(t, "called /generate", strings.Join(turn.ParamFixes, ", "), "turn %d", i)
 		require.Len(t, turn.PerTokenLogps, len(turn.CompletionTokenIDs))
 		require.Equal(t, "default", turn.ModelVersion)
-		require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turn), "the transcript has the reply")
 	}
+	require.Equal(t, 4, strings.Count(string(opencode.AgentLog(said)), `"type":"tool_use"`))
 }
 
 // Chat completions give the same conversation. The ids in its prompts are deterministic.
@@ -291,7 +289,7 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.Contains(t, string(turns[0].Request), `"parallel_tool_calls":true`)
 	require.Contains(t, string(turns[1].Request), `malformed tool call: the arguments are not valid JSON`)
 	require.Equal(t, 3, strings.Count(string(turns[1].Request), `"role":"tool"`))
-	require.True(t, trajectory.NewTranscriptReplies(said).Knows(&turns[0]))
+	require.Equal(t, 3, strings.Count(string(opencode.AgentLog(said)), `"type":"tool_use"`))
 }
 
 // A prompt that exceeds the model's context ends the agent. The excess shows in the context length that the endpoint reports, in its reply

@@ -38,7 +38,7 @@ type Gateway interface {
 	Status(ctx context.Context, route string) (gateway.RouteStatus, error)
 	Watch(route string, since int64, pause time.Duration) (changes <-chan *gateway.Change, stop func())
 	End(ctx context.Context, route, reason string) error
-	AddSessions(ctx context.Context, route string, sessions ...string) error
+	AddSessions(ctx context.Context, route, process string, sessions ...string) error
 	Turns(ctx context.Context, route string, n int) ([]gateway.Turn, error)
 	Probe(ctx context.Context, route string) error
 }
@@ -119,7 +119,7 @@ type watch struct {
 	routes       <-chan *gateway.Change
 	timer        *time.Timer   // of wait
 	statusAt     time.Time     // when the status of the route was last requested, apart from routes
-	pinned       string        // the session that the gateway knows
+	pinned       pin           // the session that the gateway knows
 	releaseStart func()        // releases the slot of a start; nil: none is held
 	cpuAt        time.Duration // CPU time of the sandbox when the launch began
 	suspended    time.Duration // total of Suspended that was credited
@@ -231,7 +231,10 @@ func (w *watch) wait(ctx context.Context, reportDue time.Time) error {
 	case u := <-w.statuses.updates:
 		return w.onStatus(ctx, u)
 	case c := <-w.routes:
-		return w.onRoute(c)
+		if err := w.onRoute(c); err != nil || c.Err != nil {
+			return err
+		}
+		return w.pinSession(ctx) // the calls of a gateway that answers again may wait for it
 	case r := <-w.requests:
 		w.answer(r)
 		return nil
@@ -286,16 +289,21 @@ func (w *watch) retryGateway(ctx context.Context) error {
 	return w.refreshRoute(ctx)
 }
 
+// pin is a session of a launch's process.
+type pin struct{ process, session string }
+
 // pinSession sends the agent's session to the gateway, which from then on treats calls of other sessions as foreign.
+// Until then the gateway holds the calls of the launch.
 func (w *watch) pinSession(ctx context.Context) error {
 	id := w.state.Agent.SessionID
-	if !w.job.Kind.Sessions || !w.state.Agent.Ready || id == "" || id == w.pinned {
+	this := pin{agent.ProcessName(w.state.Launch.Number), id}
+	if !w.job.Kind.Sessions || !w.state.Agent.Ready || id == "" || this == w.pinned {
 		return nil
 	}
-	if err := w.Gateway.AddSessions(ctx, w.job.SandboxID, id); err != nil {
+	if err := w.Gateway.AddSessions(ctx, w.job.SandboxID, this.process, id); err != nil {
 		return w.state.observeGatewayError(time.Now(), err) // retryGateway tries again
 	}
-	w.pinned = id
+	w.pinned = this
 	return nil
 }
 

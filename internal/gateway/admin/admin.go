@@ -123,7 +123,7 @@ func (a *API) addSessions(w http.ResponseWriter, req *http.Request) error {
 	if err := readRequest(w, req, &in); err != nil {
 		return err
 	}
-	return done(w, a.gateway.AddSessions(req.PathValue("id"), in.Sessions))
+	return done(w, a.gateway.AddSessions(req.PathValue("id"), in))
 }
 
 func (a *API) getTurns(w http.ResponseWriter, req *http.Request) error {

@@ -37,6 +37,7 @@ func (r *route) endCalls(reason string) ([]*call, error) {
 	if r.journal.Ended == "" {
 		r.journal.Ended = reason
 		r.version.Note()
+		r.notifyRegistered()
 	}
 	calls := make([]*call, 0, len(r.inFlight))
 	for _, c := range r.inFlight {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,35 +11,47 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A call of another process or session is recorded as foreign and never trained on. A subagent of a known session is not foreign.
+// delegatingReply is a complete reply that starts a subagent with the prompt "hi".
+var delegatingReply = strings.NewReplacer(
+	`{"content":"Hel"}`, `{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"task","arguments":"{\"prompt\":\"hi\"}"}}]}`,
+	`{"content":"lo"}`, `{}`, `"finish_reason":"stop"`, `"finish_reason":"tool_calls"`,
+).Replace(goodReply)
+
+// A call of another process or session is recorded as foreign and never trained on. A subagent that a turn of a known
+// session started is not foreign.
 func TestForeignCalls(t *testing.T) {
 	t.Parallel()
 	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
+	ofAgent := []string{wire.OriginHeader, own, session, "s1"}
+	ofSubagent := []string{wire.OriginHeader, own, session, "s2", parent, "s1"}
 	for _, tc := range []struct {
 		name    string
 		headers []string
 		want    rollout.TurnKind
+		before  [][]string // headers of earlier calls
 	}{
-		{"the agent's own", []string{wire.OriginHeader, own, session, "s1"}, rollout.KindAgent},
-		{"its subagent's", []string{wire.OriginHeader, own, session, "s2", parent, "s1"}, rollout.KindSubagent},
-		{"a subagent's of that", []string{wire.OriginHeader, own, session, "s3", parent, "s2"}, rollout.KindSubagent},
-		{"a child's", []string{wire.OriginHeader, own + "/child", session, "s1"}, rollout.KindForeign},
-		{"another process's", []string{wire.OriginHeader, "other", session, "s1"}, rollout.KindForeign},
-		{"no process's", []string{session, "s1"}, rollout.KindForeign},
-		{"without a session", []string{wire.OriginHeader, own}, rollout.KindForeign},
-		{"of another session", []string{wire.OriginHeader, own, session, "s9"}, rollout.KindForeign},
-		{"of a session that another process began", []string{wire.OriginHeader, "other", session, "s8", parent, "s1"}, rollout.KindForeign},
-		{"that is not learnt by it", []string{wire.OriginHeader, own, session, "s8"}, rollout.KindForeign},
+		{"the agent's own", ofAgent, rollout.KindAgent, nil},
+		{"its subagent's", ofSubagent, rollout.KindSubagent, [][]string{ofAgent}},
+		{"a subagent's of that", []string{wire.OriginHeader, own, session, "s3", parent, "s2"}, rollout.KindSubagent, [][]string{ofAgent, ofSubagent}},
+		{"a subagent's that no turn started", ofSubagent, rollout.KindForeign, nil},
+		{"a subagent's that a foreign call started", ofSubagent, rollout.KindForeign, [][]string{{wire.OriginHeader, "other", session, "s1"}}},
+		{"a child's", []string{wire.OriginHeader, own + "/child", session, "s1"}, rollout.KindForeign, nil},
+		{"another process's", []string{wire.OriginHeader, "other", session, "s1"}, rollout.KindForeign, nil},
+		{"no process's", []string{session, "s1"}, rollout.KindForeign, nil},
+		{"without a session", []string{wire.OriginHeader, own}, rollout.KindForeign, nil},
+		{"of another session", []string{wire.OriginHeader, own, session, "s9"}, rollout.KindForeign, nil},
+		{"of a session that another process began", []string{wire.OriginHeader, "other", session, "s8", parent, "s1"}, rollout.KindForeign, nil},
+		{"that is not learnt by it", []string{wire.OriginHeader, own, session, "s8"}, rollout.KindForeign, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(t), newEngine(t, says(goodReply))
+			h, e := newHost(t), newEngine(t, says(delegatingReply))
 			r := h.route(e.URL)
 			r.Origin = own
 			url := h.open(t, r)
-			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
-			if tc.name == "a subagent's of that" {
-				require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, own, session, "s2", parent, "s1").status)
+			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
+			for _, headers := range tc.before {
+				require.Equal(t, 200, send(t.Context(), url, "", streamed, headers...).status)
 			}
 			require.Equal(t, 200, send(t.Context(), url, "", streamed, tc.headers...).status)
 			turns := h.turns(t, r.ID)
@@ -57,7 +70,7 @@ func TestSessionsAreKept(t *testing.T) {
 	r := h.route(e.URL)
 	r.Origin, r.OriginChildren = "agent.1", true
 	h.open(t, r)
-	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
 	h.stop()
 	h.start(t)
 	url := h.channels.url(t, r.SandboxID)
@@ -65,6 +78,85 @@ func TestSessionsAreKept(t *testing.T) {
 		send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1/child", "X-Session-Id", session)
 		require.Equal(t, []rollout.TurnKind{rollout.KindAgent, rollout.KindForeign}[i], h.turns(t, r.ID)[i].Kind)
 	}
+}
+
+// A call of a process that a model may have started is foreign, whatever it says: it trains nothing, and its failure is
+// not the endpoint's. Calls of the agent's own processes are not, also when they begin a conversation. Calls of an
+// agent's helpers continue the recorded one.
+func TestCallsOfToolsAreForeign(t *testing.T) {
+	t.Parallel()
+	const continued = `{"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"},` +
+		`{"role":"assistant","content":"Hello"},{"role":"user","content":"You did well. Say so."}]}`
+	good := says(goodReply)
+	h, e := newHost(t), newEngine(t, good, good, good, good, good, answers(404, `{"message":"no such model"}`))
+	r := h.route(e.URL)
+	r.Origin, r.OriginChildren = "agent-*", true
+	url := h.open(t, r)
+	for _, c := range []struct {
+		origin, body string
+		status       int
+		want         rollout.TurnKind
+	}{
+		{"agent-1", streamed, 200, rollout.KindAgent},
+		{"agent-1/child", streamed, 200, rollout.KindAgent},
+		{"agent-1/tool/child", continued, 200, rollout.KindForeign},
+		{"agent-1/helper/child", continued, 200, rollout.KindAgent},
+		{"agent-1/helper/child", streamed, 200, rollout.KindForeign},
+		{"agent-1/tool/child", streamed, 400, rollout.KindForeign},
+	} {
+		require.Equal(t, c.status, send(t.Context(), url, "", c.body, wire.OriginHeader, c.origin).status)
+		turns := h.turns(t, r.ID)
+		last := turns[len(turns)-1]
+		require.Equal(t, c.want, last.Kind, c.origin)
+		require.Equal(t, c.want == rollout.KindAgent, last.Train, c.origin)
+	}
+	require.Nil(t, h.status(t, r.ID).Failure)
+}
+
+// Calls of a launch wait for the registration of its session, also after a restart of the gateway. So whether they are
+// the agent's does not depend on which comes first.
+func TestCallsWaitForTheirSession(t *testing.T) {
+	t.Parallel()
+	const session, calls = "X-Session-Id", 20
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin, r.Sessions = "agent-*", true
+	h.open(t, r)
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "agent-1", "s1"))
+	h.stop()
+	h.start(t)
+	url := h.channels.url(t, r.SandboxID)
+
+	var own, forged []<-chan reply
+	for range calls {
+		own = append(own, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s2"))
+		forged = append(forged, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s9"))
+	}
+	require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, "agent-1", session, "s1").status)
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "agent-2", "s2"))
+	for _, call := range append(own, forged...) {
+		require.Equal(t, 200, await(t, call).status)
+	}
+
+	kinds := map[rollout.TurnKind]int{}
+	for _, turn := range h.turns(t, r.ID) {
+		kinds[turn.Kind]++
+		require.Equal(t, turn.Kind == rollout.KindForeign, turn.Lineage == "s9")
+	}
+	require.Equal(t, map[rollout.TurnKind]int{rollout.KindAgent: calls + 1, rollout.KindForeign: calls}, kinds)
+}
+
+// A call that waits for the registration of its session ends with the route.
+func TestWaitingCallsEndWithTheRoute(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin, r.Sessions = "agent-*", true
+	url := h.open(t, r)
+	call := startSend(t, url, "", streamed, wire.OriginHeader, "agent-1", "X-Session-Id", "s1")
+	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+	require.Contains(t, await(t, call).body, `"content":""`)
+	require.Empty(t, e.requests())
 }
 
 // A refused foreign call does not count as a failure of the endpoint. Otherwise the agent could cause its rollout to be repeated.

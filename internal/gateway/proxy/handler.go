@@ -99,7 +99,9 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		return
 	}
 	if !fromHost {
-		r.markForeign(req.Header, a)
+		if r.markForeign(req.Context(), req.Header, a) != nil {
+			panic(http.ErrAbortHandler) // an aborted call makes the sandbox ask again
+		}
 	}
 	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
 	ans, over, ok := r.answer(req.Context(), callID(req), out)

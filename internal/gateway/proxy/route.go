@@ -66,6 +66,8 @@ type route struct {
 	contextLength atomic.Int64           // the model's context in tokens; 0: not known
 	noPromptIDs   atomic.Pointer[string] // why the endpoint never returns the ids of a prompt; nil: it may
 
+	comparing sync.Mutex // of a call with earlier turns
+
 	mu           sync.Mutex
 	journal      journal.Journal
 	inFlight     map[string]*call // by call id
@@ -75,11 +77,12 @@ type route struct {
 	spending     spending         // of all calls
 	waitTime     waitTime
 	held         held.Time
-	lastMark     time.Time  // time of the gateway's last mark, or of the route's opening; wall clock
-	connectError string     // why the endpoint could not be reached before the first call
-	promptWait   promptWait // of prompts that the endpoint fails to tokenise
-	first        time.Time  // start of the first call
-	last         time.Time  // start or end of the latest call
+	lastMark     time.Time     // time of the gateway's last mark, or of the route's opening; wall clock
+	connectError string        // why the endpoint could not be reached before the first call
+	promptWait   promptWait    // of prompts that the endpoint fails to tokenise
+	first        time.Time     // start of the first call
+	last         time.Time     // start or end of the latest call
+	registered   chan struct{} // closed and replaced when sessions are registered or the route ends
 	attached     bool
 	epoch        int // number of connections of the model channel
 	version      *feed.Version

@@ -37,6 +37,7 @@ func (s *Server) Open(def gateway.Route) error {
 	defer s.lockRoute(def.ID)()
 	if r, err := s.route(def.ID); err == nil {
 		def.TraceParent = r.TraceParent // a repeated call may have another span
+		def.Sessions = r.Sessions       // an earlier version may have opened the route
 		if !reflect.DeepEqual(r.Route, def) {
 			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
 		}
@@ -95,7 +96,8 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, api: s.api, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: feed.NewVersion(),
-		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
+		registered: make(chan struct{}),
+		room:       semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
 		lastMark: time.Now().Round(0), suspendAfter: suspendFactor * s.options.Mark,

@@ -29,6 +29,7 @@ func modelTests() map[string]func(*testing.T, Harness) {
 		"NoOtherNetwork":   noOtherNetwork,
 		"CannotPickCallID": modelCannotPickCallID,
 		"Origin":           modelOrigin,
+		"OriginAfterReply": modelOriginAfterReply,
 	}
 }
 
@@ -271,6 +272,31 @@ func modelOrigin(t *testing.T, h Harness) {
 	} {
 		p.StartBash(name, c.script)
 		require.Equal(t, c.want, <-origins, name)
+	}
+	g.stop()
+}
+
+// After the first reply a descendant is the agent's only if it made a call before, and runs the same program: a model's
+// tools begin later, a shell that waits for them makes no call, and a caller may become another program. An agent that
+// starts the same program for each call has helpers.
+func modelOriginAfterReply(t *testing.T, h Harness) {
+	p := h.place(t)
+	origins := make(chan string, 1)
+	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Get(wire.OriginHeader) })
+	const other = "cp $BASH /tmp/$name; export -f call; "
+	for name, c := range map[string]struct{ script, first, next string }{
+		"itself":  {"call hi; call hi", "", ""},
+		"later":   {"call hi; (call hi)", "", "/tool/child"},
+		"runtime": {"(call hi; call hi)", "/child", "/child"},
+		"waits":   {"(until [ -e /tmp/go ]; do :; done; call hi) & call hi; : > /tmp/go; wait", "", "/tool/child"},
+		"changed": {other + "(call hi; exec /tmp/$name -c 'call hi')", "/child", "/tool/child"},
+		"each":    {"(call hi); (call hi)", "/child", "/helper/child"},
+		"nested":  {"(call hi); ( (call hi); : )", "/child", "/tool/child"},
+		"another": {other + "(call hi); /tmp/$name -c 'call hi'", "/child", "/tool/child"},
+	} {
+		p.StartBash(name, agent+"name="+name+"; "+c.script+"\n:")
+		require.Equal(t, name+c.first, <-origins, name)
+		require.Equal(t, name+c.next, <-origins, name)
 	}
 	g.stop()
 }

@@ -68,4 +68,6 @@ type counted struct{ begun atomic.Int64 }
 
 func (c *counted) Origin(_, _ netip.AddrPort) string { c.begun.Add(1); return "" }
 
+func (c *counted) Replied(string) {}
+
 func (c *counted) Calls(string) (carry func(bool), end func()) { return func(bool) {}, func() {} }

@@ -53,8 +53,10 @@ type Model struct {
 
 // Callers are the calling processes.
 type Callers interface {
-	// Origin returns the name of the process that holds the client's end of a connection.
+	// Origin returns the name of the process that holds the client's end of a connection; see wire.OriginHeader.
 	Origin(client, server netip.AddrPort) string
+	// Replied is called before the first byte of a successful answer to a POST is passed to the process of that origin.
+	Replied(origin string)
 	// Calls registers a call of the named process. carry(true) is called before a piece of the answer is passed to the process,
 	// carry(false) after it; end is called after the last piece.
 	Calls(name string) (carry func(bool), end func())
@@ -62,8 +64,9 @@ type Callers interface {
 
 // call is the context value of a call.
 type call struct {
-	body  *heldBody
-	carry func(bool) // see Callers
+	body    *heldBody
+	replied func()     // see Callers
+	carry   func(bool) // see Callers
 }
 
 // callKey is the context key of a call.
@@ -110,15 +113,20 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer body.release()
-	carry, end := m.callers.Calls(r.Header.Get(wire.OriginHeader))
+	origin := r.Header.Get(wire.OriginHeader)
+	carry, end := m.callers.Calls(origin)
 	defer end()
 	r.Body = http.NoBody // RoundTrip sends the held one
-	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, call{body, carry})))
+	c := call{body, func() { m.callers.Replied(origin) }, carry}
+	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 }
 
-// watchAnswer reports the pieces of an answer to the caller's process.
+// watchAnswer reports an answer to the caller's process, and the pieces of it.
 func watchAnswer(res *http.Response) error {
 	if c, ok := res.Request.Context().Value(callKey{}).(call); ok {
+		if res.Request.Method == http.MethodPost && res.StatusCode < 300 {
+			c.replied()
+		}
 		c.carry(true)
 		res.Body = pieces{res.Body, c.carry}
 	}

@@ -14,11 +14,8 @@ import (
 // maxDescriptors bounds the descriptors inspected for one lookup. A process with more is not found, which affects only itself.
 const maxDescriptors = 20_000
 
-// childSuffix marks a connection held by a descendant of the named process.
-const childSuffix = "/child"
-
-// Origin returns the name of the process that holds the client's end of a connection: a named process, or "<name>/child" for a descendant
-// of one; "": none of them.
+// Origin returns the name of the process that holds the client's end of a connection, as wire.OriginHeader has it; "":
+// no named process and none of their descendants.
 func (t *Table) Origin(client, server netip.AddrPort) string {
 	inode, err := clientInode(client, server)
 	if err != nil || inode == 0 {
@@ -30,7 +27,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	budget := maxDescriptors
 	for _, p := range running {
 		if t.holds(p, p.pid, inode, &budget) {
-			return p.name
+			return p.name + t.suffixOf(p, p.pid)
 		}
 	}
 	all, err := procTable()
@@ -40,7 +37,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	for _, p := range running {
 		for _, pid := range tree(all, p.pid, true) {
 			if pid != p.pid && t.holds(p, pid, inode, &budget) {
-				return p.name + childSuffix
+				return p.name + t.suffixOf(p, pid)
 			}
 		}
 	}

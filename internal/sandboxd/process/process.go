@@ -24,6 +24,7 @@ type Process struct {
 	stderr  Output
 	done    chan struct{} // closed when the process has exited and its output is final
 	pauser  *pauser       // nil: the process is never stopped
+	callers callers
 
 	mu       sync.Mutex
 	timedOut bool

@@ -53,8 +53,17 @@ const ModelUpgrade = "rolloutd-model"
 // away before answering.
 const CallIDHeader = "X-Rolloutd-Call"
 
-// OriginHeader names the process that made a call of the model channel: "<name>" if the named process itself holds the connection,
-// "<name>/child" if a descendant of it does; otherwise it is absent. The caller's own header of this name is removed.
+// OriginHeader names the process that made a call of the model channel. The caller's own header of this name is removed.
+//
+//   - "<name>": the named process itself holds the connection.
+//   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the
+//     descendant made a call before the first reply, and still runs the same program.
+//   - "<name>/helper/child": a later child of the named process holds it, with the program of a caller before the first
+//     reply. All callers before the first reply have ended: the agent starts a program for each call.
+//   - "<name>/tool/child": another descendant holds it. A model may have started it.
+//   - absent: no named process and none of their descendants holds it.
+//
+// Gateways of earlier versions read the last path element only: each of these is a child to them.
 const OriginHeader = "X-Rolloutd-Origin"
 
 // PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. The request is refused with the kind

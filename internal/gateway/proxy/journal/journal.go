@@ -23,6 +23,7 @@ type Journal struct {
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
 	Sessions    []string         `json:"sessions,omitempty"`     // of the agent's own
+	Processes   []string         `json:"processes,omitempty"`    // whose sessions were registered
 	RawLogprobs bool             `json:"raw_logprobs,omitempty"` // a probe found log probabilities that do not belong to the sampled distribution
 }
 
