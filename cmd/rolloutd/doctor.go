@@ -54,6 +54,7 @@ func doctorCommand(s std) *cobra.Command {
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
 			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
+			doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
 			doctor.Warm(cfg.Data, cfg.Sandbox.Warm),
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),

@@ -18,6 +18,8 @@ type HostRecord struct {
 	Machine   string    `json:"machine"`   // host name; a loopback address is valid only there
 	StartedAt time.Time `json:"started_at"`
 	At        time.Time `json:"at"` // of the record
+	// KeyID is the id of the host's encryption key; empty in records of earlier versions.
+	KeyID string `json:"key_id,omitempty"`
 
 	Status fleet.Host `json:"status"`
 }

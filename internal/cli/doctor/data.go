@@ -40,6 +40,19 @@ func Store(url string, check func(context.Context) error) Check {
 	}
 }
 
+// Key checks that the encryption key of this machine is that of the deployment in the store. check describes the key.
+func Key(check func(context.Context) (string, error)) Check {
+	return func(ctx context.Context) []driver.Finding {
+		description, err := check(ctx)
+		f := driver.Finding{Name: "encryption key", Detail: description}
+		if err != nil {
+			f.Level, f.Detail = driver.Fail, err.Error()
+			f.Fix = "give every role of the deployment the same key and the same store"
+		}
+		return []driver.Finding{f}
+	}
+}
+
 // writable checks the nearest existing folder; missing folders below it are created at start.
 func writable(dir string) error {
 	full, err := filepath.Abs(dir)
