@@ -73,7 +73,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 		if broken != nil || err != nil {
 			out.Raw = s.Raw()
-			s.Error = cleanBytes(s.Error, t.key)
+			s.Error = cleanError(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
 			kept = true
 			t.holds(out, s, cap(s.Raw()), 0) // less than before
