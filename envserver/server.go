@@ -59,12 +59,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Rollouts = access.NewOwned(o.Rollouts)
+	rollouts := o.Rollouts
+	o.Rollouts = access.NewOwned(rollouts, o.Groups, o.Producers)
 	if o.Groups != nil {
 		if o.Deliveries != nil {
 			o.Deliveries = access.NewOwnedDeliveries(o.Deliveries, o.Groups)
 		}
-		o.Groups = access.NewOwnedGroups(o.Groups)
+		o.Groups = access.NewOwnedGroups(o.Groups, rollouts, o.Producers)
 	}
 	if o.Producers != nil {
 		o.Producers = access.NewOwnedProducers(o.Producers)
