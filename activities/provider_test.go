@@ -67,7 +67,7 @@ func (p *provider) List(context.Context) ([]driver.Info, error) {
 	defer p.mu.Unlock()
 	var infos []driver.Info
 	for id := range p.boxes {
-		infos = append(infos, driver.Info{ID: id, Labels: p.specs[id].Labels})
+		infos = append(infos, driver.Info{ID: id, Labels: p.specs[id].Labels, MemoryMiB: p.specs[id].MemoryMiB})
 	}
 	return infos, nil
 }

@@ -110,7 +110,7 @@ func newServer(o Options, p parts) (*Server, error) {
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: p.table, Play: p.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: p.metricsOf, Logger: o.Logger,
-		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
+		Sessions: session.Options{Max: o.MaxSessions, Share: o.sessionShare(), Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
 	if err != nil {

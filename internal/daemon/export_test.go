@@ -9,6 +9,7 @@ import (
 // Exported to test single parts: Run would need a Temporal cluster, a sandbox and root.
 var (
 	CapacityOf      = capacityOf
+	AccountOf       = accountOf
 	Admit           = admit
 	CheckGatewayKey = checkGatewayKey
 	ReadTokens      = readTokens

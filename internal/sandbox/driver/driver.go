@@ -37,6 +37,7 @@ type Spec struct {
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
+	LabelOwner   = "owner"   // of the rollout; missing: all clients are one
 	LabelPurpose = "purpose" // PurposeAgent, PurposeVerifier or PurposeWarm
 	LabelWarm    = "warm"    // of PurposeWarm: the jobs that its agent can take
 )
