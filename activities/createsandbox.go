@@ -62,7 +62,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		}
 	}
 	if err := b.Prepare(ctx, in.Sandbox); err != nil {
-		return Place{}, err
+		return Place{}, unpulled(ctx, in, err)
 	}
 	unclaim, err := b.Capacity.Claim(ctx, host.Claim{ID: in.SandboxID(), Owner: in.Owner, Size: b.Resources(in.Sandbox), Until: until})
 	if fault.Is(err, fault.Exhausted) {
@@ -86,6 +86,21 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.NoChannel()
 	}
 	return place, nil
+}
+
+// imageTries is how often an image is pulled from a registry that does not answer, over a minute and the time that each pull takes.
+const imageTries = 8
+
+// unpulled is the error of the preparation of a sandbox. After imageTries it is final and a fault.Invalid: another attempt would pull from the
+// same registry.
+func unpulled(ctx context.Context, in CreateSandboxInput, err error) error {
+	if in.Tries == 0 || in.Sandbox.Image == "" || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+		return err
+	}
+	if tries := host.Failures(ctx) + 1; tries >= min(in.Tries, imageTries) {
+		return fault.Wrap(fault.Invalid, err, "image %q was not pulled in %d tries", in.Sandbox.Image, tries)
+	}
+	return err
 }
 
 // queueContext returns the context of the step's waits, whose deadline leaves time for the creation of the sandbox, and the end of the waits

@@ -24,7 +24,11 @@ type provider struct {
 	ended  []string             // sandboxes whose sandboxd the kernel killed
 	onBox  func(b *fakeSandbox) // called for each new sandbox
 	full   error                // returned by Create; nil: there is capacity
+	pull   error                // returned by Prepare
 }
+
+// Prepare implements driver.Preparer.
+func (p *provider) Prepare(context.Context, driver.Spec) error { return p.pull }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
 	p.mu.Lock()

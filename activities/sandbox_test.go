@@ -121,6 +121,23 @@ func TestQueueEndsWhileAHostHasNoRoom(t *testing.T) {
 	require.NoError(t, err, "a host with room takes it at any time")
 }
 
+// An image whose registry does not answer is pulled a few times. Then the rollout ends with the words of the registry, without another attempt.
+func TestImageOfASilentRegistry(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.provider.pull = fault.New(fault.Unavailable, "the registry does not answer: connection refused")
+	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Image: "registry.test/app:1"}}
+	for tries, want := range map[int]fault.Kind{1: fault.Invalid, 20: fault.Unavailable} {
+		in.Tries = tries
+		_, err := h.createOnce(t, in, nil)
+		var failed *temporal.ApplicationError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, string(want), failed.Type(), tries)
+		require.Equal(t, want == fault.Invalid, failed.NonRetryable(), tries)
+		require.ErrorContains(t, err, "the registry does not answer: connection refused")
+	}
+}
+
 // CreateSandbox waits for a backend without capacity, such as an account with an exhausted quota. The wait is not a failure.
 func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,7 @@ func doctorCommand(s std) *cobra.Command {
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
+			doctor.Disk(cfg.Data, cfg.Store.MinFreeMiB),
 			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
 			doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
 			doctor.Warm(cfg.Data, cfg.Sandbox.Warm),

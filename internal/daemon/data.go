@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -38,8 +40,23 @@ func (d *Daemon) dataTier() tier.Tier {
 		if err := d.checkKey(ctx); err != nil {
 			return tier.Running{}, errors.Join(err, d.store.Close())
 		}
-		return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		if !d.roles.Serve && !d.roles.Worker {
+			return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		}
+		watch := d.watchStore()
+		return tier.Running{Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) }}, nil
 	}}
+}
+
+// watchStore shows whether the store is full.
+func (d *Daemon) watchStore() tier.Running {
+	var registry prometheus.Registerer
+	if d.tel != nil {
+		registry = d.tel.Registry()
+	}
+	d.room = newStoreWatch(d.store.Full, d.log, registry)
+	d.health.problem.Store(d.room.Problem)
+	return tier.Background(d.room.run)
 }
 
 const (
@@ -76,13 +93,27 @@ func (d *Daemon) reachStore(ctx context.Context) error {
 	}
 }
 
-// CheckStore checks that the configured store can be written to and read.
+// CheckStore checks that the configured store can be written to and read, and has room for rollouts. A store in a folder that does not exist is
+// not created.
 func CheckStore(ctx context.Context, c config.Config) error {
-	s, err := store.Open(ctx, c.StoreURL())
+	if storeMissing(c) {
+		return nil
+	}
+	s, err := store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Check(ctx), s.Close())
+	err = s.Check(ctx)
+	if err == nil {
+		err = s.Full(ctx)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// storeMissing reports whether the store is a folder that does not exist yet.
+func storeMissing(c config.Config) bool {
+	_, err := os.Stat(c.StoreURL())
+	return !strings.Contains(c.StoreURL(), "://") && errors.Is(err, os.ErrNotExist)
 }
 
 // checkKey ends the start of a process whose key is not that of the store's deployment. A host also records it for the list of hosts. The first
@@ -126,7 +157,7 @@ func CheckKey(ctx context.Context, c config.Config) (description string, err err
 	if err != nil && !missing {
 		return "", err
 	}
-	if _, err := os.Stat(c.StoreURL()); !strings.Contains(c.StoreURL(), "://") && errors.Is(err, os.ErrNotExist) {
+	if storeMissing(c) {
 		return "no deployment uses the store yet", nil
 	}
 

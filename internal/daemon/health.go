@@ -6,8 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// health serves /healthz: 200 while all tiers run, else 503 with the state of the process.
-type health struct{ state atomic.Value }
+// health serves /healthz: 200 while all tiers run, else 503 with the state of the process. A problem that does not keep the process from
+// working, such as a full store, is in the answer.
+type health struct {
+	state   atomic.Value
+	problem atomic.Value // func() string: what operators should look at although the process works
+}
 
 func newHealth() *health {
 	h := &health{}
@@ -23,5 +27,9 @@ func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if state != "ready" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": state}) // the client is gone
+	answer := map[string]string{"status": state}
+	if problem, _ := h.problem.Load().(func() string); problem != nil && problem() != "" {
+		answer["problem"] = problem()
+	}
+	_ = json.NewEncoder(w).Encode(answer) // the client is gone
 }
