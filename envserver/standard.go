@@ -165,7 +165,7 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	if r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	w, body = keepID(w, body, head.ID)
+	w, body = splice.KeepID(w, body, head.ID)
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if form.events {
 		handler.ServeHTTP(splice.With(w, r))

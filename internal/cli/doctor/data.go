@@ -65,6 +65,24 @@ func Store(url string, check func(context.Context) error) Check {
 	}
 }
 
+// Images checks that the host has, or can pull, the images of the configured tasks. look returns how many there are, and why some cannot be had.
+func Images(look func(context.Context) (looked int, missing []error)) Check {
+	return func(ctx context.Context) []driver.Finding {
+		looked, missing := look(ctx)
+		var all []driver.Finding
+		for _, err := range missing {
+			all = append(all, driver.Finding{
+				Name: "image of a task", Level: driver.Fail, Detail: err.Error(),
+				Fix: "rolloutd image pull or rolloutd image import, or set sandbox.images.registries and sandbox.images.mirrors",
+			})
+		}
+		if looked > 0 && len(all) == 0 {
+			all = append(all, driver.Finding{Name: "images of tasks", Detail: fmt.Sprintf("%d, all on this host or in their registries", looked)})
+		}
+		return all
+	}
+}
+
 // Key checks that the encryption key of this machine is that of the deployment in the store. check describes the key.
 func Key(check func(context.Context) (string, error)) Check {
 	return func(ctx context.Context) []driver.Finding {

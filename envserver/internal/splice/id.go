@@ -1,4 +1,4 @@
-package envserver
+package splice
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 // maxNumber bounds an id that is kept as it is, in bytes: the answer repeats it.
 const maxNumber = 1000
 
-// keepID makes the answer to a request have its id as the client wrote it: the library reads a number as a whole one of 53 bits. It replaces
+// KeepID makes the answer to a request have its id as the client wrote it: the library reads a number as a whole one of 53 bits. It replaces
 // such an id by a mark, and the mark in the answer by the id.
-func keepID(w http.ResponseWriter, body []byte, id json.RawMessage) (http.ResponseWriter, []byte) {
+func KeepID(w http.ResponseWriter, body []byte, id json.RawMessage) (http.ResponseWriter, []byte) {
 	f, err := strconv.ParseFloat(string(id), 64)
 	if err != nil || len(id) > maxNumber || strconv.FormatInt(int64(f), 10) == string(id) {
 		return w, body // a string, or a number that the library keeps
