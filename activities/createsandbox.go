@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
@@ -47,22 +49,24 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	admission, log := a.admission[backendName(in.Target)], a.loggerOf("CreateSandbox", in.Target)
-	if err := admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
+	waiting, until, done := queueContext(ctx, in)
+	defer done()
+	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
 	if in.Attempt == 1 { // a full store does not stop a rollout that has begun
 		if err := a.o.Store.Full(ctx); fault.Is(err, fault.Exhausted) {
-			return Place{}, admission.Return(ctx, "store", err)
+			return Place{}, admission.Return(waiting, "store", err)
 		} else if err != nil {
 			return Place{}, err
 		}
 	}
 	if err := b.Prepare(ctx, in.Sandbox); err != nil {
-		return Place{}, err
+		return Place{}, unpulled(ctx, in, err)
 	}
-	unclaim, err := b.Capacity.Claim(ctx, in.SandboxID(), b.Resources(in.Sandbox))
+	unclaim, err := b.Capacity.Claim(ctx, host.Claim{ID: in.SandboxID(), Owner: in.Owner, Size: b.Resources(in.Sandbox), Until: until})
 	if fault.Is(err, fault.Exhausted) {
-		return Place{}, admission.Return(ctx, "capacity of "+a.o.Host, err)
+		return Place{}, admission.Return(waiting, "capacity of "+a.o.Host, err)
 	}
 	if err != nil {
 		return Place{}, err
@@ -71,7 +75,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	started := time.Now()
 	err = a.makeSandbox(ctx, b, in)
 	if fault.Is(err, fault.Exhausted) { // the quota of an account, which this host's capacity does not include
-		return Place{}, admission.Return(ctx, "capacity of the backend "+backendName(in.Target), err)
+		return Place{}, admission.Return(waiting, "capacity of the backend "+backendName(in.Target), err)
 	}
 	if err != nil {
 		return Place{}, err
@@ -84,11 +88,40 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	return place, nil
 }
 
+// imageTries is how often an image is pulled from a registry that does not answer, over a minute and the time that each pull takes.
+const imageTries = 8
+
+// unpulled is the error of the preparation of a sandbox. After imageTries it is final and a fault.Invalid: another attempt would pull from the
+// same registry.
+func unpulled(ctx context.Context, in CreateSandboxInput, err error) error {
+	if in.Tries == 0 || in.Sandbox.Image == "" || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+		return err
+	}
+	if tries := host.Failures(ctx) + 1; tries >= min(in.Tries, imageTries) {
+		return fault.Wrap(fault.Invalid, err, "image %q was not pulled in %d tries", in.Sandbox.Image, tries)
+	}
+	return err
+}
+
+// queueContext returns the context of the step's waits, whose deadline leaves time for the creation of the sandbox, and the end of the waits
+// (zero: none), which is limits.queue_s after the step was scheduled.
+func queueContext(ctx context.Context, in CreateSandboxInput) (waiting context.Context, until time.Time, done context.CancelFunc) {
+	if in.Queue == 0 {
+		return ctx, time.Time{}, func() {}
+	}
+	until = activity.GetInfo(ctx).ScheduledTime.Add(in.Queue)
+	waiting, done = context.WithDeadline(ctx, until.Add(createTimeout))
+	return waiting, until, done
+}
+
 // makeSandbox takes a warm sandbox, finds the attempt's existing one, or creates one, within createTimeout.
 func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	own := labels(in.Target, driver.PurposeAgent)
+	if in.Owner != "" {
+		own[driver.LabelOwner] = in.Owner
+	}
 	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent has no image and no proxy
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobBeforeSandbox(in)}, in.Sandbox, own)
 	}

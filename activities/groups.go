@@ -28,6 +28,8 @@ func (a *Activities) StoreProducer(ctx context.Context, p producer.State) error 
 // LookInput names groups.
 type LookInput struct {
 	GroupIDs []string `json:"group_ids"`
+	// Owner is that of the producer; empty: all clients are one.
+	Owner string `json:"owner,omitempty"`
 }
 
 // GroupReports returns reports about groups that have not reported to their producer. A group that does not exist is reported as lost.
@@ -40,6 +42,8 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the group does not exist"})
 		case err != nil:
 			return nil, err
+		case in.Owner != "" && g.Owner != in.Owner: // its rewards are of another client's rollouts
+			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the id of the group is taken"})
 		case g.Done() || len(g.Members) > 0: // a group that no worker has started has no members yet
 			reports = append(reports, g.Report())
 		}

@@ -26,6 +26,10 @@ type CreateSandboxInput struct {
 	Agent       string `json:"agent,omitempty"`
 	ObeyProject bool   `json:"obey_project,omitempty"`
 	MaxOutput   int    `json:"max_output,omitempty"`
+	// Owner is that of the rollout; "": all clients are one.
+	Owner string `json:"owner,omitempty"`
+	// Queue bounds the wait for a host, from when the step was scheduled; 0: the workflow is of an earlier build and has no bound here.
+	Queue time.Duration `json:"queue,omitempty"`
 }
 
 // Place is where an attempt runs.

@@ -24,7 +24,11 @@ type provider struct {
 	ended  []string             // sandboxes whose sandboxd the kernel killed
 	onBox  func(b *fakeSandbox) // called for each new sandbox
 	full   error                // returned by Create; nil: there is capacity
+	pull   error                // returned by Prepare
 }
+
+// Prepare implements driver.Preparer.
+func (p *provider) Prepare(context.Context, driver.Spec) error { return p.pull }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
 	p.mu.Lock()
@@ -67,7 +71,7 @@ func (p *provider) List(context.Context) ([]driver.Info, error) {
 	defer p.mu.Unlock()
 	var infos []driver.Info
 	for id := range p.boxes {
-		infos = append(infos, driver.Info{ID: id, Labels: p.specs[id].Labels})
+		infos = append(infos, driver.Info{ID: id, Labels: p.specs[id].Labels, MemoryMiB: p.specs[id].MemoryMiB})
 	}
 	return infos, nil
 }

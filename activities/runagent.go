@@ -188,6 +188,7 @@ func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *A
 	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
 	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps}
 	if !scoring { // a grader's calls are not the policy's steps
+		o.Held = true // until the launch is marked: a call could keep the sandbox from starting the mark's process
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))
 	}
 	open, end, err := a.o.Episodes.Open(o)

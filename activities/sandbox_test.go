@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -98,6 +99,43 @@ func TestCreateSandboxLargerThanTheHost(t *testing.T) {
 	require.ErrorContains(t, err, "more than this host has")
 	require.Equal(t, 1, waiting.Returns, "it was no failure")
 	require.Empty(t, h.provider.made)
+}
+
+// A rollout that waits for room on a host fails when its time in the queue is over, and no other host takes the step.
+func TestQueueEndsWhileAHostHasNoRoom(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	other := activities.CreateSandboxInput{Target: activities.Target{RolloutID: "other", Attempt: 1}, Sandbox: rollout.Sandbox{MemoryMiB: hostMiB}}
+	_, err := h.CreateSandbox(t.Context(), other)
+	require.NoError(t, err)
+
+	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{MemoryMiB: 2}, Tries: 20, Queue: time.Nanosecond}
+	_, err = h.createOnce(t, in, nil)
+	var failed *temporal.ApplicationError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, string(fault.Exhausted), failed.Type())
+	require.True(t, failed.NonRetryable())
+	require.ErrorContains(t, err, "more than this host has left of")
+	in.Target, in.Sandbox.MemoryMiB = other.Target, hostMiB
+	_, err = h.createOnce(t, in, nil)
+	require.NoError(t, err, "a host with room takes it at any time")
+}
+
+// An image whose registry does not answer is pulled a few times. Then the rollout ends with the words of the registry, without another attempt.
+func TestImageOfASilentRegistry(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.provider.pull = fault.New(fault.Unavailable, "the registry does not answer: connection refused")
+	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Image: "registry.test/app:1"}}
+	for tries, want := range map[int]fault.Kind{1: fault.Invalid, 20: fault.Unavailable} {
+		in.Tries = tries
+		_, err := h.createOnce(t, in, nil)
+		var failed *temporal.ApplicationError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, string(want), failed.Type(), tries)
+		require.Equal(t, want == fault.Invalid, failed.NonRetryable(), tries)
+		require.ErrorContains(t, err, "the registry does not answer: connection refused")
+	}
 }
 
 // CreateSandbox waits for a backend without capacity, such as an account with an exhausted quota. The wait is not a failure.

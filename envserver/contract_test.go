@@ -62,7 +62,8 @@ func newContract(t *testing.T, srv *envserver.Server) *contract {
 
 // note records an answer of a route.
 func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
-	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge || strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge || 
+		strings.Contains(req.Header.Get("Accept"), "text/event-stream") || req.Header.Get("MCP-Protocol-Version") != "" {
 		return // refused before it reached a route, or of another protocol
 	}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -375,10 +376,11 @@ func TestStandardMCPClient(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, res.IsError)
 	require.Equal(t, "t", object(t, res.Content[0].(*mcp.TextContent).Text)["task_id"])
-	res, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: map[string]any{"instruction": 5}})
-	require.NoError(t, err)
-	require.True(t, res.IsError)
-	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "instruction")
+	_, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: map[string]any{"instruction": 5}})
+	var wrong *jsonrpc.Error
+	require.ErrorAs(t, err, &wrong)
+	require.EqualValues(t, jsonrpc.CodeInvalidParams, wrong.Code)
+	require.Contains(t, wrong.Message, "instruction")
 }
 
 // Clients of older protocol versions also send pings and notifications.

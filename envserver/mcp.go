@@ -21,7 +21,7 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := s.callContext(r)
 	defer cancel()
-	if isStandardMCP(r) {
+	if isStandardMCP(r, data) {
 		s.serveStandard(ctx, w, r, data, release)
 		return
 	}

@@ -154,6 +154,8 @@ type Options struct {
 	// process.
 	Sessions    Sessions
 	MaxSessions int // sessions at once, over all transports; default 64
+	// TokenShare is the part of MaxSessions that the sessions of one token may take on a server with several; default 0.5.
+	TokenShare float64
 	// SessionIdle is the time without use after which a session made over POST /mcp ends; default 1 h, negative: never.
 	SessionIdle time.Duration
 	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, if the client sets no timeout_s. Default none: a
@@ -205,6 +207,7 @@ func (o Options) filled() (Options, error) {
 	o.Description = cmp.Or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")
 	o.Version = cmp.Or(o.Version, "1.0.0")
 	o.MaxSessions = cmp.Or(o.MaxSessions, 64)
+	o.TokenShare = cmp.Or(o.TokenShare, 0.5)
 	o.SessionIdle = cmp.Or(o.SessionIdle, time.Hour)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 16<<20)
 	o.RequestMemory = cmp.Or(o.RequestMemory, 8*o.MaxMessage)
@@ -226,6 +229,18 @@ func (o Options) filled() (Options, error) {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
 	return o, nil
+}
+
+// sessionShare returns the maximum of sessions of a client, by the name of its token; nil: all clients are one.
+func (o Options) sessionShare() func(owner string) int {
+	if len(o.Tokens) < 2 {
+		return nil
+	}
+	shares := map[string]int{}
+	for _, t := range o.Tokens {
+		shares[t.Name] = max(1, int(cmp.Or(t.Share, o.TokenShare)*float64(o.MaxSessions)))
+	}
+	return func(owner string) int { return shares[owner] }
 }
 
 func (o Options) table(room *exports.Room) (*tools.Table, error) {

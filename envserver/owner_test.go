@@ -143,3 +143,25 @@ func TestImpossibleIDsAreNotFound(t *testing.T) {
 		}
 	}
 }
+
+// On a server with several tokens one token has its share of the sessions at most, and learns why it waits; another token has room.
+func TestOneTokenCannotTakeAllSessions(t *testing.T) {
+	t.Parallel()
+	r := shared(t, func(o *envserver.Options) { o.MaxSessions = 4 })
+	create := func(as string) map[string]any {
+		_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/create"}`, "Authorization", as)
+		return object(t, out)
+	}
+	for range 2 {
+		require.Contains(t, create(alice), "result")
+	}
+	refused := create(alice)
+	require.Contains(t, valueAt(t, refused, "error", "message"), "2/2 sessions of this token active, its share of the server's 4 (serve.token_share)")
+	require.Contains(t, create(bob), "result")
+
+	alone := start(t, func(o *envserver.Options) { o.MaxSessions = 2 })
+	for range 2 {
+		_, _, out := alone.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/create"}`)
+		require.Contains(t, object(t, out), "result")
+	}
+}

@@ -59,12 +59,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Rollouts = access.NewOwned(o.Rollouts)
+	rollouts := o.Rollouts
+	o.Rollouts = access.NewOwned(rollouts, o.Groups, o.Producers)
 	if o.Groups != nil {
 		if o.Deliveries != nil {
 			o.Deliveries = access.NewOwnedDeliveries(o.Deliveries, o.Groups)
 		}
-		o.Groups = access.NewOwnedGroups(o.Groups)
+		o.Groups = access.NewOwnedGroups(o.Groups, rollouts, o.Producers)
 	}
 	if o.Producers != nil {
 		o.Producers = access.NewOwnedProducers(o.Producers)
@@ -109,7 +110,7 @@ func newServer(o Options, p parts) (*Server, error) {
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: p.table, Play: p.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: p.metricsOf, Logger: o.Logger,
-		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
+		Sessions: session.Options{Max: o.MaxSessions, Share: o.sessionShare(), Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
 	if err != nil {

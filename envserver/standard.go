@@ -24,10 +24,31 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 )
 
-// isStandardMCP distinguishes a client of the Model Context Protocol from an OpenEnv client on the same route: the former must accept an
-// event stream, the latter never does.
-func isStandardMCP(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+// isStandardMCP distinguishes a client of the Model Context Protocol from an OpenEnv client on the same route: the former should accept an
+// event stream, the latter never does. A client that does not is known by its first request and by the headers of the others, which OpenEnv does
+// not have.
+func isStandardMCP(r *http.Request, body []byte) bool {
+	if strings.Contains(accepted(r), eventStream) || r.Header.Get(underway.SessionHeader) != "" || r.Header.Get("MCP-Protocol-Version") != "" {
+		return true
+	}
+	first := underway.HeadOf(body)
+	return first.Method == "initialize" && len(first.Params.ProtocolVersion) > 0
+}
+
+const eventStream = "text/event-stream"
+
+// accepted is the list of the types that a client accepts, in lower case.
+func accepted(r *http.Request) string {
+	return strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+}
+
+// wantsEvents reports whether a request is answered as an event stream: only then can it have progress notifications. A client gets one if it
+// takes nothing else.
+func wantsEvents(r *http.Request, body []byte) bool {
+	all := accepted(r)
+	streams := strings.Contains(all, eventStream)
+	others := all == "" || strings.Contains(all, "json") || strings.Contains(all, "*/*") || strings.Contains(all, "application/*")
+	return streams && (!others || bytes.Contains(body, []byte(progressToken)))
 }
 
 // standardHandlers are the handlers of the MCP library for one list of tools.
@@ -124,7 +145,7 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
-	form := standardForm{events: bytes.Contains(body, []byte(progressToken)), handshake: s.issuesEpisodes(r)}
+	form := standardForm{events: wantsEvents(r, body), handshake: s.issuesEpisodes(r)}
 	handler, err := s.standardFor(ctx, form)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
@@ -139,7 +160,12 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	defer done()
 	ctx, over := s.cancellable(ctx, r, head)
 	defer over()
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r), sess}))
+	r = r.Clone(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r), sess}))
+	r.Header.Set("Accept", "application/json, "+eventStream) // the library refuses clients that do not accept both
+	if r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w, body = splice.KeepID(w, body, head.ID)
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if form.events {
 		handler.ServeHTTP(splice.With(w, r))

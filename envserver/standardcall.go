@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	wire "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
@@ -36,15 +38,16 @@ func libraryContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// standardCall runs a tool. A failure is a result for the model to read, except for an unknown tool, which the library has refused.
+// standardCall runs a tool. A failure is a result for the model to read, except for wrong arguments and for an unknown tool, which the library
+// has refused.
 func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	args, err := standardArgs(r.Params.Arguments)
 	if err != nil {
-		return nil, err
+		return nil, invalidParams(err)
 	}
 	meta, err := s.env.ReadMeta(r.Params.Meta)
 	if err != nil {
-		return nil, err
+		return nil, invalidParams(err)
 	}
 	ctx, cancel := libraryContext(ctx)
 	defer cancel()
@@ -53,10 +56,18 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 		return s.standardPlay(ctx, play.Step{ID: meta.RequestID, Tool: r.Params.Name, Args: args}, meta.Limit)
 	}
 	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: meta.Limit})
+	if fault.Is(err, fault.Invalid) {
+		return nil, invalidParams(err)
+	}
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: splice.Mark(ctx, text)}}}, nil
+}
+
+// invalidParams is the protocol's error for wrong arguments.
+func invalidParams(err error) error {
+	return &wire.Error{Code: jsonrpc.InvalidParams, Message: reply.Explain(err)}
 }
 
 func standardArgs(raw []byte) (map[string]any, error) {

@@ -160,6 +160,22 @@ func TestNoRoomForTooLong(t *testing.T) {
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 
+// A rollout whose host had no room in time says what was missing, and has no further attempt.
+func TestNoRoomOnAHostForTooLong(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	var queue time.Duration
+	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		queue = in.Queue
+		return activities.Place{}, failure.Final(fault.New(fault.Exhausted, "sandbox r.1 asks for much"))
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Contains(t, sum.Error, "no host had capacity within 24h0m0s: sandbox r.1 asks for much")
+	require.Equal(t, 24*time.Hour, queue)
+	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
+}
+
 // CreateSandbox gets the number of attempts that may fail, because it also returns without a failure.
 func TestCreateSandboxCountsItsTries(t *testing.T) {
 	t.Parallel()

@@ -76,13 +76,17 @@ func (r *run) create(a *attempt) error {
 	in := activities.CreateSandboxInput{
 		Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries,
 		Agent: r.spec.Agent, ObeyProject: r.spec.Task.ObeyProject, MaxOutput: max(r.spec.Model.MaxTokensCap, 0),
+		Owner: r.spec.Owner, Queue: l.Queue,
 	}
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if isScheduleToStartTimeout(err) {
 		a.phase = rollout.PhaseQueued
 		return fault.New(fault.Exhausted, "no host had capacity within %s", l.Queue)
 	}
-	if err := a.failed(rollout.PhaseCreating, err); err != nil {
+	if err := a.failed(rollout.PhaseCreating, err); fault.Is(err, fault.Exhausted) { // a host took the step, but had no room
+		a.phase = rollout.PhaseQueued
+		return fault.Wrap(fault.Exhausted, err, "no host had capacity within %s", l.Queue)
+	} else if err != nil {
 		return err
 	}
 	r.placed(a.place)

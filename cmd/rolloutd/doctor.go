@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli/doctor"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
@@ -53,7 +56,16 @@ func doctorCommand(s std) *cobra.Command {
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
+			doctor.Disk(cfg.Data, cfg.Store.MinFreeMiB),
 			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
+			doctor.Images(func(ctx context.Context) (looked int, missing []error) {
+				looked, all := images.Unavailable(ctx, cfg, slog.New(slog.DiscardHandler))
+				for _, m := range all {
+					missing = append(missing, fmt.Errorf("%s: %w", m.Image, m.Why))
+				}
+				return looked, missing
+			}),
+			doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
 			doctor.Warm(cfg.Data, cfg.Sandbox.Warm),
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),

@@ -3,10 +3,12 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -100,4 +102,17 @@ func TestTableIsPlainText(t *testing.T) {
                 line two
             line three\u202e
 `)
+}
+
+// The slots of a host with several backends are listed by backend.
+func TestHostsShowSlotsByBackend(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var out strings.Builder
+	cli.Hosts(&out, []fleet.Host{
+		{Name: "one", State: fleet.Running, SeenAt: now, Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3}}},
+		{Name: "two", State: fleet.Running, SeenAt: now, Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3}, "docker": {Slots: 5, Used: 5}}},
+	}, now)
+	require.Regexp(t, `one +running +3/8 `, out.String())
+	require.Regexp(t, `two +running +docker 5/5, local 3/8 `, out.String())
 }

@@ -62,6 +62,8 @@ type Serve struct {
 	Web         bool   `yaml:"web"`          // the page at /web/
 	Readme      string `yaml:"readme"`       // a file that /metadata and the page show
 	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once; 0: see Config.Sessions
+	// TokenShare is the part of the sessions that one token may take where there are several.
+	TokenShare float64 `yaml:"token_share"`
 	// MaxConnections bounds the open connections of all kinds; 0: see Config.Connections.
 	MaxConnections int           `yaml:"max_connections"`
 	StepTimeout    time.Duration `yaml:"step_timeout"` // a step over /ws or a call over /mcp is answered within this time; 0: no bound
@@ -128,6 +130,9 @@ type Worker struct {
 	Name string `yaml:"name"`
 
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
+	// TokenShare is the part of the sandboxes of a backend on this host that the rollouts of one token may take.
+	TokenShare float64 `yaml:"token_share"`
+
 	Starts   int           `yaml:"starts"`   // agents and images brought up at once; 0: one for each core
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
 	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans

@@ -73,7 +73,7 @@ func TestLoadReportsReadErrors(t *testing.T) {
 func TestRefusalsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)
-	require.ErrorContains(t, err, "line 2: must be a list of strings, got a string; line 3: field lisen: no such field of the configuration; did you mean listen?; line 4: must be a mapping of strings to strings, got a string")
+	require.ErrorContains(t, err, "line 2: serve.tokens must be a list of strings, got a string; line 3: field lisen: no such field of the configuration; did you mean listen?; line 4: model_env must be a mapping of strings to strings, got a string")
 	require.NotContains(t, err.Error(), "hunter2")
 	for given, shown := range map[string]string{"me:hunter2@gpu:8000": "gpu:8000", "gpu/v1?key=hunter2@x": "gpu/v1", "gpu:8000/v1": "gpu:8000/v1", "hunter2@": ""} {
 		c := config.Defaults()
@@ -225,4 +225,17 @@ func FuzzLoad(f *testing.F) {
 			_ = c.Validate() // must not panic
 		}
 	})
+}
+
+// A value of a wrong type is reported together with all other problems of the file and of the environment.
+func TestWrongTypesWithAllOtherProblems(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(strings.NewReader("worker: {capacity: many}\nserve: {max_sessions: -1}\n"), config.Environ{
+		"ROLLOUTD_STEP_TIMEOUT": "soon",
+	})
+	for _, want := range []string{
+		"line 1: worker.capacity must be a whole number, got a string", "serve.max_sessions: must be 0 (the default) or more, got -1", "ROLLOUTD_STEP_TIMEOUT",
+	} {
+		require.ErrorContains(t, err, want)
+	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +24,15 @@ func LoadFile(path string, env Environ) (Config, error) {
 	defer f.Close()
 	c := Defaults()
 	if err := c.fromFile(f); err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return Config{}, c.otherProblems(fmt.Errorf("%s: %w", path, err), env)
 	}
 	return c, c.fromEnv(env)
+}
+
+// otherProblems adds the other problems of a configuration to an error of its file, so that all are known at once. The fields of a file
+// that does not decode as a whole have their defaults.
+func (c *Config) otherProblems(err error, env Environ) error {
+	return errors.Join(err, c.fromEnv(env), c.Validate())
 }
 
 // Load reads the defaults, the YAML of file (nil: none) and the environment; later ones override. It does not validate, since flags may
@@ -34,20 +41,24 @@ func Load(file io.Reader, env Environ) (Config, error) {
 	c := Defaults()
 	if file != nil {
 		if err := c.fromFile(file); err != nil {
-			return Config{}, err
+			return Config{}, c.otherProblems(err, env)
 		}
 	}
 	return c, c.fromEnv(env)
 }
 
 func (c *Config) fromFile(r io.Reader) error {
-	dec := yaml.NewDecoder(r)
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	switch err := dec.Decode(c); {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		return fmt.Errorf("configuration: %w", configFile().Explain(err))
+		return fmt.Errorf("configuration: %w", configFile().ExplainIn(err, text))
 	}
 	return refuseSecondDocument(dec)
 }

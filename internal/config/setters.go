@@ -23,6 +23,15 @@ func number(at func(*Config) *int) func(*Config, string) error {
 	}
 }
 
+func decimal(at func(*Config) *float64) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		if *at(c), err = strconv.ParseFloat(v, 64); err != nil {
+			return errors.New("must be a number")
+		}
+		return nil
+	}
+}
+
 func span(at func(*Config) *time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
 		if *at(c), err = time.ParseDuration(v); err != nil {

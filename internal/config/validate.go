@@ -65,6 +65,7 @@ func (s Serve) validate(p *problems) {
 	p.address("serve.listen", s.Listen)
 	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "must be simulation or production, got %q", s.Mode)
 	p.check(s.MaxSessions >= 0, "serve.max_sessions", "must be 0 (the default) or more, got %d", s.MaxSessions)
+	p.share("serve.token_share", s.TokenShare)
 	p.check(s.MaxConnections >= 0, "serve.max_connections", "must be 0 (the default) or more, got %d", s.MaxConnections)
 	p.check(s.StepTimeout >= 0, "serve.step_timeout", "must be 0 (no bound) or more, got %s", s.StepTimeout)
 	// Sessions in use are written at least every hour.
@@ -94,6 +95,7 @@ func (w Worker) validate(p *problems) {
 		p.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), "worker.advertise", "must be http://HOST:PORT or https://HOST:PORT, got %q", w.Advertise)
 	}
 	p.check(w.Capacity >= 0, "worker.capacity", "must be 0 (as many as memory allows) or more, got %d", w.Capacity)
+	p.share("worker.token_share", w.TokenShare)
 	p.check(w.Starts >= 0, "worker.starts", "must be 0 (one for each core) or more, got %d", w.Starts)
 	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",
 		"must be at least 30s, so that a busy host can renew in time, and at most 168h, the longest lease of a sandbox; got %s", w.Lease)
@@ -164,6 +166,10 @@ func (p *problems) check(ok bool, path, format string, args ...any) {
 
 func (p *problems) positive(path string, d time.Duration) {
 	p.check(d > 0, path, "must be more than 0, got %s", d)
+}
+
+func (p *problems) share(path string, part float64) {
+	p.check(part > 0 && part <= 1, path, "must be more than 0 and at most 1, got %g", part)
 }
 
 func (p *problems) address(path, addr string) {

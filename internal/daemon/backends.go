@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -125,18 +127,56 @@ func (d *Daemon) e2bDriver(ctx context.Context) (driver.Driver, error) {
 
 // capacities are the host's backends, each with its capacity.
 func (d *Daemon) capacities() (map[string]activities.Backend, error) {
-	all := map[string]activities.Backend{}
+	options := map[string]host.CapacityOptions{}
 	for _, name := range d.backends.Names() {
-		b := d.backends[name]
-		o, err := capacityOf(d.cfg, name, b.Resources(rollout.Sandbox{}))
+		o, err := capacityOf(d.cfg, name, d.backends[name].Resources(rollout.Sandbox{}))
 		if err != nil {
 			return nil, err
 		}
-		o.Sandboxes, o.Drain, o.Logger = b, d.drain, d.log
+		options[name] = o
+	}
+
+	all := map[string]activities.Backend{}
+	machine := accountOf(d.cfg, options)
+	for _, name := range d.backends.Names() {
+		b, o := d.backends[name], options[name]
+		o.Sandboxes, o.Drain, o.Logger, o.Share = b, d.drain, d.log, d.cfg.Worker.TokenShare
+		if onMachine(d.cfg, name) {
+			o.Account = machine
+		}
 		d.log.Info("capacity of this host", "backend", name, "sandboxes", o.Slots, "total", o.Total, "each", o.Default)
 		all[name] = activities.Backend{Backend: b, Capacity: host.NewCapacity(o)}
 	}
 	return all, nil
+}
+
+// onMachine reports whether the sandboxes of a backend use the memory of this machine.
+func onMachine(c config.Config, backend string) bool {
+	if backend != DockerBackend {
+		return backend != E2BBackend
+	}
+	daemon, err := url.Parse(c.Sandbox.Docker.Host)
+	if err != nil || c.Sandbox.Docker.Remote {
+		return false
+	}
+	name := daemon.Hostname()
+	return daemon.Scheme == "" || daemon.Scheme == "unix" || name == "localhost" || net.ParseIP(name).IsLoopback()
+}
+
+// accountOf returns the account of this machine, which its backends share; nil: there is one backend, or the operator has divided the memory
+// among them.
+func accountOf(c config.Config, backends map[string]host.CapacityOptions) *host.Account {
+	most, members, divided := 0, 0, true
+	for name, o := range backends {
+		if onMachine(c, name) {
+			members, most = members+1, max(most, o.Total.MemoryMiB)
+			divided = divided && c.Sandbox.Backends[name].Total.MemoryMiB > 0
+		}
+	}
+	if members < 2 || divided {
+		return nil
+	}
+	return host.NewAccount(rollout.Resources{MemoryMiB: most})
 }
 
 // capacityOf returns how many sandboxes of the default size fit on the host: the configured number, or what fits into its memory.

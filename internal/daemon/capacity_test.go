@@ -7,6 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -40,4 +41,40 @@ func TestCapacityOf(t *testing.T) {
 	cfg.Sandbox.Backends = map[string]config.Backend{"local": {Total: rollout.Resources{MemoryMiB: 1000}}}
 	_, err = daemon.CapacityOf(cfg, "local", each)
 	require.ErrorContains(t, err, "sandbox.backends.local.total: must be at least cpu")
+}
+
+// The backends on one machine share its memory, unless the operator has divided it among them.
+func TestAccountOfTheMachine(t *testing.T) {
+	t.Parallel()
+	each := rollout.Resources{MemoryMiB: 2048}
+	options := func(cfg config.Config, names ...string) map[string]host.CapacityOptions {
+		all := map[string]host.CapacityOptions{}
+		for _, name := range names {
+			o, err := daemon.CapacityOf(cfg, name, each)
+			require.NoError(t, err)
+			all[name] = o
+		}
+		return all
+	}
+	shared := config.Defaults()
+	require.NotNil(t, daemon.AccountOf(shared, options(shared, "local", "docker")))
+	require.Nil(t, daemon.AccountOf(shared, options(shared, "local")))
+	require.Nil(t, daemon.AccountOf(shared, options(shared, "local", "e2b")), "sandboxes of E2B are elsewhere")
+
+	remote := shared
+	remote.Sandbox.Docker.Remote = true
+	require.Nil(t, daemon.AccountOf(remote, options(remote, "local", "docker")))
+	remote = shared
+	for _, address := range []string{"tcp://10.0.0.1:2376", "ssh://user@docker"} {
+		remote.Sandbox.Docker.Host = address
+		require.Nil(t, daemon.AccountOf(remote, options(remote, "local", "docker")), address)
+	}
+	remote.Sandbox.Docker.Host = "tcp://127.0.0.1:2375"
+	require.NotNil(t, daemon.AccountOf(remote, options(remote, "local", "docker")))
+
+	divided := shared
+	divided.Sandbox.Backends = map[string]config.Backend{
+		"local": {Total: rollout.Resources{MemoryMiB: 4096}}, "docker": {Total: rollout.Resources{MemoryMiB: 8192}},
+	}
+	require.Nil(t, daemon.AccountOf(divided, options(divided, "local", "docker")))
 }

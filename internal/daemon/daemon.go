@@ -43,6 +43,7 @@ type Daemon struct {
 	tel       *telemetry.Telemetry
 	key       seal.Key
 	store     *store.Store
+	room      *storeWatch // whether the store is full
 	temporal  client.Client
 	backends  host.Backends
 	starts    *host.Starts         // bounds the heavy starts of this host

@@ -5,11 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	_ "github.com/rolloutd/rolloutd/internal/store/cloud" // buckets
@@ -31,8 +37,26 @@ func (d *Daemon) dataTier() tier.Tier {
 		if err := d.reachStore(ctx); err != nil {
 			return tier.Running{}, errors.Join(fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err), d.store.Close())
 		}
-		return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		if err := d.checkKey(ctx); err != nil {
+			return tier.Running{}, errors.Join(err, d.store.Close())
+		}
+		if !d.roles.Serve && !d.roles.Worker {
+			return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		}
+		watch := d.watchStore()
+		return tier.Running{Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) }}, nil
 	}}
+}
+
+// watchStore shows whether the store is full.
+func (d *Daemon) watchStore() tier.Running {
+	var registry prometheus.Registerer
+	if d.tel != nil {
+		registry = d.tel.Registry()
+	}
+	d.room = newStoreWatch(d.store.Full, d.log, registry)
+	d.health.problem.Store(d.room.Problem)
+	return tier.Background(d.room.run)
 }
 
 const (
@@ -69,13 +93,89 @@ func (d *Daemon) reachStore(ctx context.Context) error {
 	}
 }
 
-// CheckStore checks that the configured store can be written to and read.
+// CheckStore checks that the configured store can be written to and read, and has room for rollouts. A store in a folder that does not exist is
+// not created.
 func CheckStore(ctx context.Context, c config.Config) error {
-	s, err := store.Open(ctx, c.StoreURL())
+	if storeMissing(c) {
+		return nil
+	}
+	s, err := store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Check(ctx), s.Close())
+	err = s.Check(ctx)
+	if err == nil {
+		err = s.Full(ctx)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// storeMissing reports whether the store is a folder that does not exist yet.
+func storeMissing(c config.Config) bool {
+	_, err := os.Stat(c.StoreURL())
+	return !strings.Contains(c.StoreURL(), "://") && errors.Is(err, os.ErrNotExist)
+}
+
+// checkKey ends the start of a process whose key is not that of the store's deployment. A host also records it for the list of hosts. The first
+// process of a deployment records its key; a store that is full does not keep it from starting.
+func (d *Daemon) checkKey(ctx context.Context) error {
+	if d.roles == (Roles{Model: true}) { // it uses no key
+		return nil
+	}
+	if err := d.store.RecordKeyID(ctx, d.key.ID()); err != nil {
+		d.log.WarnContext(ctx, "the id of the encryption key is not recorded in the store", "error", err)
+	}
+
+	// Checked after the record is written, so that of two first starts with different keys at most one passes.
+	err := d.store.CheckKeyID(ctx, d.key.ID())
+	if !fault.Is(err, fault.Unauthorized) {
+		return err
+	}
+	if d.roles.Worker {
+		err = errors.Join(err, d.announceRefusal(ctx, err))
+	}
+	return err
+}
+
+// announceRefusal writes a record of this host that says why it takes no work.
+func (d *Daemon) announceRefusal(ctx context.Context, reason error) error {
+	id, err := machine.HostID(d.cfg.HostIDFile(), d.cfg.Worker.Name)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	return hostapi.Announce(ctx, d.store, store.HostRecord{
+		ID: id, StartedAt: now, KeyID: d.key.ID(),
+		Status: fleet.Host{Name: id, State: fleet.Refused, Version: Version, StartedAt: now, SeenAt: now, Error: reason.Error()},
+	})
+}
+
+// CheckKey compares the key of this machine with that of the deployment in the store, and describes it. It creates neither.
+func CheckKey(ctx context.Context, c config.Config) (description string, err error) {
+	key, err := deploymentKey(c)
+	missing := errors.Is(err, os.ErrNotExist)
+	if err != nil && !missing {
+		return "", err
+	}
+	if storeMissing(c) {
+		return "no deployment uses the store yet", nil
+	}
+
+	s, err := store.Open(ctx, c.StoreURL())
+	if err != nil {
+		return "", err
+	}
+	recorded, err := s.KeyID(ctx)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		description, err = "no deployment uses the store yet", nil
+	case err == nil && missing:
+		err = fault.New(fault.Unauthorized, "this machine has no encryption key, that of the deployment is %q: set ROLLOUTD_ENCRYPTION_KEY, "+
+			"or copy its file \"key\" to the data folder", recorded)
+	case err == nil:
+		description, err = fmt.Sprintf("%q, as the store records for the deployment", recorded), s.CheckKeyID(ctx, key.ID())
+	}
+	return description, errors.Join(err, s.Close())
 }
 
 func quota(c config.Store) store.Quota {

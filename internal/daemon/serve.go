@@ -116,6 +116,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		Web:         d.cfg.Serve.Web,
 		Readme:      readme,
 		MaxSessions: d.cfg.Sessions(),
+		TokenShare:  d.cfg.Serve.TokenShare,
 		StepTimeout: d.cfg.Serve.StepTimeout,
 		Tokens:      tokens,
 		Hosts:       d.cfg.Serve.Hosts,

@@ -24,6 +24,8 @@ type tokenEntry struct {
 	Scope  envserver.Scope `yaml:"scope"`  // client or operator
 	// Max bounds a sandbox of this client below the backend's own bound; zero fields do not.
 	Max rollout.Resources `yaml:"max"`
+	// Share is the part of the server's sessions that this client may have; 0: serve.token_share.
+	Share float64 `yaml:"share"`
 }
 
 // tokens returns the tokens of the settings and of the tokens file.
@@ -74,11 +76,13 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 			return nil, fmt.Errorf("[%d].sha256: must be the 64 hex digits of the token's SHA-256", i)
 		case e.Max.CPU < 0 || e.Max.MemoryMiB < 0 || e.Max.DiskMiB < 0:
 			return nil, fmt.Errorf("[%d].max: cpu, memory_mib and disk_mib must be 0 (no bound) or more, got %g, %d and %d", i, e.Max.CPU, e.Max.MemoryMiB, e.Max.DiskMiB)
+		case e.Share < 0 || e.Share > 1:
+			return nil, fmt.Errorf("[%d].share: must be between 0 (serve.token_share) and 1, got %g", i, e.Share)
 		case e.Scope != envserver.ScopeClient && e.Scope != envserver.ScopeOperator:
 			return nil, fmt.Errorf("[%d].scope: must be client or operator, got %q", i, e.Scope)
 		}
 		seen[e.Name] = true
-		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope, MaxSandbox: e.Max})
+		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope, MaxSandbox: e.Max, Share: e.Share})
 	}
 	return out, nil
 }

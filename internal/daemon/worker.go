@@ -209,7 +209,7 @@ func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Pres
 		rooms[name] = b.Capacity
 	}
 	return &presence.Presence{
-		Record: store.HostRecord{ID: d.host, StartedAt: time.Now().UTC()}, Version: Version, Rooms: rooms, Drain: d.drain, Store: d.store, Log: d.log,
+		Record: store.HostRecord{ID: d.host, StartedAt: time.Now().UTC(), KeyID: d.key.ID()}, Version: Version, Rooms: rooms, Drain: d.drain, Problem: d.room.Problem, Store: d.store, Log: d.log,
 	}
 }
 

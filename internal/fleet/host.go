@@ -15,6 +15,7 @@ const (
 	Draining State = "draining" // takes no new sandbox; some still run
 	Drained  State = "drained"  // takes no new sandbox; none runs
 	Lost     State = "lost"     // has not renewed its record
+	Refused  State = "refused"  // has another encryption key than the deployment and takes no work
 )
 
 // Host is the state of a host of the deployment at SeenAt.

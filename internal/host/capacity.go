@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/worker"
@@ -25,7 +24,8 @@ type Lister interface {
 	List(ctx context.Context) ([]driver.Info, error)
 }
 
-// Capacity bounds the sandboxes of one backend on this host, by number and by what they use together.
+// Capacity bounds the sandboxes of one backend on this host, by number and by what they use together. A verifier's sandbox takes the place of
+// its agent's, whose processes are dead and whose files alone still take memory.
 //
 // It is the slot supplier of CreateSandbox: a worker polls the create queue only with a slot in hand, so queued rollouts wait in
 // Temporal, where any host can take them. A slot stands for a sandbox of default size. What the rollout really asks for is known when
@@ -34,13 +34,11 @@ type Lister interface {
 // It counts the sandboxes that live, not those this process made, so a restarted worker counts the sandboxes that ran on. It is safe
 // for concurrent use.
 type Capacity struct {
-	o CapacityOptions
+	o       CapacityOptions
+	account *Account // has the lock
 
-	mu     sync.Mutex
-	held   int // slots in use
-	claims []*claim
-	// released is closed, and replaced, when a slot is released.
-	released chan struct{}
+	held   int           // slots in use
+	listed []driver.Info // the last list of its sandboxes
 }
 
 var _ worker.SlotSupplier = (*Capacity)(nil)
@@ -50,6 +48,8 @@ type CapacityOptions struct {
 	Slots     int               // sandboxes at once
 	Total     rollout.Resources // of all sandboxes together; zero fields are unbounded
 	Default   rollout.Resources // of a sandbox whose rollout asks for nothing
+	Share     float64           // part of Slots that the rollouts of one owner may take; 0: all
+	Account   *Account          // of the machine, with other backends; nil: the backend has an account of its own
 	Sandboxes Lister
 	Drain     *Drain       // while it is on, there is no room for further sandboxes; nil: never
 	Logger    *slog.Logger // nil: silent
@@ -60,7 +60,26 @@ func NewCapacity(o CapacityOptions) *Capacity {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Capacity{o: o, released: make(chan struct{})}
+	c := &Capacity{o: o, account: o.Account}
+	if c.account == nil {
+		c.account = NewAccount(rollout.Resources{})
+	}
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	c.account.members = append(c.account.members, c)
+	return c
+}
+
+// shares reports whether other backends use the same machine.
+func (c *Capacity) shares() bool { return c.o.Account != nil }
+
+// total is the bound of all sandboxes of the backend.
+func (c *Capacity) total() rollout.Resources {
+	all := c.o.Total
+	if most := c.account.total.MemoryMiB; most > 0 && (all.MemoryMiB == 0 || most < all.MemoryMiB) {
+		all.MemoryMiB = most
+	}
+	return all
 }
 
 // Tuner makes the tuner of a create queue's worker. Its activity slots are the capacity; the rest are the SDK's defaults.
@@ -79,7 +98,7 @@ func (c *Capacity) Tuner() (worker.WorkerTuner, error) {
 // ReserveSlot waits for a free slot, or until ctx ends.
 func (c *Capacity) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
-		released := c.waiter()
+		released := c.account.waiter()
 		if c.take(ctx) {
 			return &worker.SlotPermit{}, nil
 		}
@@ -104,71 +123,60 @@ func (c *Capacity) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
 
 // ReleaseSlot releases a slot. The lister lists its sandbox from now on.
 func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	c.held--
-	c.signal()
-}
-
-// signal wakes all waiters. The caller holds the lock.
-func (c *Capacity) signal() {
-	close(c.released)
-	c.released = make(chan struct{})
+	c.account.signal()
 }
 
 // MaxSlots is how many sandboxes the host holds at once.
 func (c *Capacity) MaxSlots() int { return c.o.Slots }
 
-func (c *Capacity) waiter() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.released
-}
-
 // take takes a slot if one is free. The lock is held during the listing, so that two callers cannot take the same slot.
 func (c *Capacity) take(ctx context.Context) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
 	if c.held >= c.o.Slots || c.o.Drain.On() {
 		return false
 	}
-	living, err := c.list(ctx)
+	l, err := c.account.ledger(ctx, c)
 	if err != nil {
 		c.o.Logger.WarnContext(ctx, "no slots while sandboxes cannot be listed", "error", err)
 		return false
 	}
-	n, used := c.used(living, c.claims)
-	idle := c.held - len(c.claims) // slots of pollers that have no activity yet
-	n, used = n+idle+1, used.Plus(c.o.Default.Times(idle+1))
-	if n > c.o.Slots || !used.Within(c.o.Total) {
+	granted, waiting := c.claimed()
+	idle := c.held - granted - waiting // slots of pollers that have no activity yet
+	if l.of[c].n+waiting+idle+1 > c.o.Slots {
+		return false
+	}
+
+	// A claim that does not fit yet keeps no room from others until it was overtaken too often.
+	l.reserve(nil)
+	if !l.fits(c, c.o.Default.Times(idle+1)) {
 		return false
 	}
 	c.held++
 	return true
 }
 
+// claimed counts the claims of activities that run. The caller holds the lock.
+func (c *Capacity) claimed() (granted, waiting int) {
+	for _, m := range c.account.claims {
+		switch {
+		case m.of != c || !m.leftAt.IsZero():
+		case m.granted:
+			granted++
+		default:
+			waiting++
+		}
+	}
+	return granted, waiting
+}
+
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	return c.o.Sandboxes.List(ctx)
-}
-
-// used sums the living sandboxes of agents and the claims whose sandbox is not listed yet. A verifier's sandbox takes
-// the place of its agent's, whose processes are dead and whose files alone still take memory.
-func (c *Capacity) used(living []driver.Info, claims []*claim) (n int, sum rollout.Resources) {
-	listed := map[string]bool{}
-	for _, info := range living {
-		if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
-			listed[info.ID] = true
-			n, sum = n+1, sum.Plus(c.sizeOf(info))
-		}
-	}
-	for _, claimed := range claims {
-		if !listed[claimed.id] {
-			n, sum = n+1, sum.Plus(claimed.size)
-		}
-	}
-	return n, sum
 }
 
 // sizeOf is the size of the sandbox, or the default if it is unknown.
@@ -185,16 +193,26 @@ func (c *Capacity) Spare(ctx context.Context) (int, error) {
 	if c.o.Drain.On() {
 		return 0, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	living, err := c.list(ctx)
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	l, err := c.account.ledger(ctx, c)
 	if err != nil {
 		return 0, err
 	}
-	n, used := c.used(living, c.claims)
+	n := c.addWaiting(l)
 	spare := 0
-	for n+spare < c.o.Slots && used.Plus(c.o.Default.Times(spare+1)).Within(c.o.Total) {
+	for n+spare < c.o.Slots && l.fits(c, c.o.Default.Times(spare+1)) {
 		spare++
 	}
 	return spare, nil
+}
+
+// addWaiting adds all waiting claims to the use of the account, and returns the number of the backend's sandboxes.
+func (c *Capacity) addWaiting(l *ledger) int {
+	for _, m := range c.account.claims {
+		if !m.granted && m.leftAt.IsZero() {
+			l.add(m.of, m.owner, m.size)
+		}
+	}
+	return l.of[c].n
 }

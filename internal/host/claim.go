@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -11,38 +12,58 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// claim is the capacity that one CreateSandbox is about to use. Claims are in order of arrival.
-type claim struct {
-	id   string // of the sandbox
-	size rollout.Resources
+// Claim describes a sandbox that a CreateSandbox is about to create.
+type Claim struct {
+	ID    string // of the sandbox
+	Owner string // of its rollout; "": all clients are one
+	Size  rollout.Resources
+	Until time.Time // end of the wait; zero: a minute
 }
 
-// Claim waits until the host has capacity for a sandbox of the size; its activity already has a slot. The caller calls release when the sandbox
-// is listed or was not created. Claims are granted in order of arrival.
+// claim is the capacity that one CreateSandbox waits for, or has.
+type claim struct {
+	of        *Capacity
+	id, owner string
+	size      rollout.Resources
+	granted   bool
+	overtaken int       // claims that came later and were granted before
+	leftAt    time.Time // when its activity returned to Temporal; zero: it waits here
+}
+
+// Claim waits until the host has capacity for a sandbox; its activity already has a slot. The caller calls release when the sandbox is listed
+// or was not created.
 //
-// The error is a fault.Exhausted if the host is too small, is drained, or has no capacity within a minute. A nil Capacity grants all claims.
-func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources) (release func(), err error) {
+// Claims are granted in order of arrival. A later one may overtake one that does not fit yet, up to maxOvertaken times.
+//
+// The error is a fault.Exhausted if the host is too small, is drained, or has no capacity in time, or if the owner has its share of the host. A
+// nil Capacity grants all claims.
+func (c *Capacity) Claim(ctx context.Context, r Claim) (release func(), err error) {
 	if c == nil {
 		return func() {}, nil
 	}
-	if !size.Within(c.o.Total) {
-		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has: %s", id, inWords(size), inWords(c.o.Total))
+	if most := c.total(); !r.Size.Within(most) {
+		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has: %s", r.ID, inWords(r.Size), inWords(most))
 	}
-	mine := c.enqueue(id, size)
+	mine := c.enqueue(r)
 	release = func() { c.dequeue(mine) }
-	for begun := time.Now(); ; {
-		released := c.waiter()
-		fits, err := c.fits(ctx, mine)
+	until := time.Now().Add(longestStay)
+	if !r.Until.IsZero() && r.Until.Before(until) {
+		until = r.Until
+	}
+	for {
+		released := c.account.waiter()
+		fits, err := c.grant(ctx, mine)
 		switch {
 		case fits:
 			return release, nil
 		case err == nil && c.o.Drain.On():
 			err = fault.New(fault.Exhausted, "this host is drained")
-		case err == nil && time.Since(begun) > longestStay:
-			err = fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has left of %s", id, inWords(size), inWords(c.o.Total))
+		case err == nil && !time.Now().Before(until):
+			c.leave(mine, until.Equal(r.Until))
+			return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has left of %s", r.ID, inWords(r.Size), inWords(c.total()))
 		}
 		if err == nil {
-			err = waitFor(ctx, released, fullPause)
+			err = waitFor(ctx, released, min(fullPause, time.Until(until)))
 		}
 		if err != nil {
 			release()
@@ -51,43 +72,103 @@ func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources)
 	}
 }
 
+// inWords lists the amounts of a sandbox, or the bounds of a host, which has none where a field is zero.
 func inWords(r rollout.Resources) string {
-	return fmt.Sprintf("%g cores, %d MiB of memory and %d MiB of disk", r.CPU, r.MemoryMiB, r.DiskMiB)
+	var all []string
+	if r.CPU > 0 {
+		all = append(all, fmt.Sprintf("%g cores", r.CPU))
+	}
+	if r.MemoryMiB > 0 {
+		all = append(all, fmt.Sprintf("%d MiB of memory", r.MemoryMiB))
+	}
+	if r.DiskMiB > 0 {
+		all = append(all, fmt.Sprintf("%d MiB of disk", r.DiskMiB))
+	}
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
 }
 
-func (c *Capacity) enqueue(id string, size rollout.Resources) *claim {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	mine := &claim{id: id, size: size}
-	c.claims = append(c.claims, mine)
+// enqueue puts a claim at the end of the order, or where it was before its activity returned to Temporal.
+func (c *Capacity) enqueue(r Claim) *claim {
+	a := c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dropAway()
+	for _, m := range a.claims {
+		if m.of == c && m.id == r.ID && !m.leftAt.IsZero() {
+			m.leftAt, m.owner, m.size = time.Time{}, r.Owner, r.Size
+			return m
+		}
+	}
+	mine := &claim{of: c, id: r.ID, owner: r.Owner, size: r.Size}
+	a.claims = append(a.claims, mine)
 	return mine
 }
 
 func (c *Capacity) dequeue(mine *claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i := slices.Index(c.claims, mine); i >= 0 {
-		c.claims = slices.Delete(c.claims, i, i+1)
-		c.signal()
+	a := c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := slices.Index(a.claims, mine); i >= 0 {
+		a.claims = slices.Delete(a.claims, i, i+1)
+		a.signal()
 	}
 }
 
-// fits reports whether the host has capacity for the claim besides the living sandboxes and the earlier claims. A living sandbox fits.
-func (c *Capacity) fits(ctx context.Context, mine *claim) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	living, err := c.list(ctx)
+// leave ends the wait of a claim. It keeps the place of one that was overtaken and will be back, so that it has its turn although its activity
+// returns to Temporal now and then.
+func (c *Capacity) leave(mine *claim, forGood bool) {
+	c.account.mu.Lock()
+	mine.leftAt = time.Now()
+	stays := mine.overtaken > 0 && !forGood
+	c.account.mu.Unlock()
+	if !stays {
+		c.dequeue(mine)
+	}
+}
+
+// grant grants the claim if the host has capacity for it besides the living sandboxes and the claims that go first. A living sandbox fits.
+func (c *Capacity) grant(ctx context.Context, mine *claim) (bool, error) {
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	l, err := c.account.ledger(ctx, c)
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(living, func(i driver.Info) bool { return i.ID == mine.id }) {
+	if slices.ContainsFunc(l.of[c].living, func(i driver.Info) bool { return i.ID == mine.id }) {
+		mine.granted = true
 		return true, nil
 	}
 	if c.o.Drain.On() {
 		return false, nil
 	}
-	_, used := c.used(living, c.claims[:slices.Index(c.claims, mine)+1])
-	return used.Within(c.o.Total), nil
+	if err := c.checkShare(mine.owner, l.of[c].owners[mine.owner]); err != nil {
+		return false, err
+	}
+
+	overtaken := l.reserve(mine)
+	if !l.fits(c, mine.size) {
+		return false, nil
+	}
+	mine.granted = true
+	for _, m := range overtaken {
+		m.overtaken++
+	}
+	return true, nil
+}
+
+// checkShare refuses a further sandbox of an owner that has its share of the backend's slots.
+func (c *Capacity) checkShare(owner string, active int) error {
+	if owner == "" || c.o.Share == 0 || c.o.Share >= 1 {
+		return nil
+	}
+	if share := max(1, int(c.o.Share*float64(c.o.Slots))); active >= share {
+		return fault.New(fault.Exhausted, "the rollouts of token %q have %d sandboxes on this host, their share of %d (worker.token_share)",
+			owner, active, c.o.Slots)
+	}
+	return nil
 }
 
 // waitFor waits for the signal, but no longer than d. The error is ctx's.

@@ -10,7 +10,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/host"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
@@ -37,10 +36,10 @@ func TestDrainedHostTakesNothingNew(t *testing.T) {
 	require.NoError(t, drain.Look(t.Context()))
 
 	require.Nil(t, c.TryReserveSlot(nil))
-	_, err := c.Claim(t.Context(), "new.1", rollout.Resources{})
+	_, err := c.Claim(t.Context(), host.Claim{ID: "new.1"})
 	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
 	require.ErrorContains(t, err, "drained")
-	release, err := c.Claim(t.Context(), "r0.1", rollout.Resources{})
+	release, err := c.Claim(t.Context(), host.Claim{ID: "r0.1"})
 	require.NoError(t, err, "a retried activity finds its sandbox")
 	release()
 	spare, err := c.Spare(t.Context())
@@ -63,7 +62,7 @@ func TestRoomCounts(t *testing.T) {
 		{ID: "warm-1", Labels: host.WarmLabels("k")},
 	}}
 	c := host.NewCapacity(host.CapacityOptions{Slots: 5, Sandboxes: l})
-	_, err := c.Claim(t.Context(), "b.1", rollout.Resources{})
+	_, err := c.Claim(t.Context(), host.Claim{ID: "b.1"})
 	require.NoError(t, err)
 	room, err := c.Room(t.Context())
 	require.NoError(t, err)

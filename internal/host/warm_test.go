@@ -363,7 +363,7 @@ func TestSpare(t *testing.T) {
 		require.Equal(t, want, spare, "%d rollouts", n)
 	}
 	l.set(0)
-	release, err := room.Claim(t.Context(), "r.1", memory(30))
+	release, err := room.Claim(t.Context(), host.Claim{ID: "r.1", Size: memory(30)})
 	require.NoError(t, err)
 	defer release()
 	spare, err := room.Spare(t.Context())

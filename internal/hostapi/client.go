@@ -33,12 +33,13 @@ const (
 type Client struct {
 	store *store.Store
 	token string
+	keyID string // of the deployment's key
 	http  *http.Client
 }
 
 // NewClient makes a client of the hosts that announce themselves in the store.
 func NewClient(s *store.Store, key seal.Key) *Client {
-	return &Client{store: s, token: key.Token(purpose), http: &http.Client{Transport: &http.Transport{
+	return &Client{store: s, token: key.Token(purpose), keyID: key.ID(), http: &http.Client{Transport: &http.Transport{
 		DialContext: deadpath.Dialer(dialTimeout).DialContext, ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 	}}}
 }

@@ -3,6 +3,7 @@ package hostapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -88,6 +89,10 @@ func (c *Client) Mark(ctx context.Context, name string, on bool) error {
 
 // look returns the status of a host. With method POST the host reads its mark in the store first.
 func (c *Client) look(ctx context.Context, at store.HostRecord, method string) fleet.Host {
+	if at.KeyID != "" && at.KeyID != c.keyID {
+		return c.refused(at)
+	}
+
 	h, err := c.status(ctx, at, method)
 	if err == nil {
 		return h
@@ -99,6 +104,16 @@ func (c *Client) look(ctx context.Context, at store.HostRecord, method string) f
 	}
 	if time.Since(at.At) > lostAfter {
 		h.State = fleet.Lost
+	}
+	return h
+}
+
+// refused is the status of a host with another encryption key. It is not called: it would refuse the token.
+func (c *Client) refused(at store.HostRecord) fleet.Host {
+	h := at.Status
+	h.Name, h.StartedAt, h.SeenAt, h.State = at.ID, at.StartedAt, at.At, fleet.Refused
+	if h.Error == "" {
+		h.Error = fmt.Sprintf("its encryption key %q is not that of this server, %q: give every role the same key", at.KeyID, c.keyID)
 	}
 	return h
 }

@@ -13,7 +13,7 @@ type room struct {
 	hosts      []string // names, of the allocations that Nomad wants to run
 	free, used int      // slots
 	outdated   bool
-	lost       bool // all its hosts are lost
+	lost       bool // all its hosts are lost, or take no work
 	leaving    bool // all hosts are drained, by the pool or an operator
 	empty      bool // leaving, and without rollouts
 	ours       bool // leaving because the pool drained it
@@ -33,7 +33,7 @@ func (o Observation) room(g Group) room {
 			if !drained {
 				r.free += o.Spec.Slots
 			}
-		case h.State == fleet.Lost:
+		case h.State == fleet.Lost, h.State == fleet.Refused:
 			r.leaving = r.leaving && drained
 		case h.State == fleet.Drained:
 			r.lost, r.empty = false, r.empty && h.Error == ""

@@ -1,6 +1,9 @@
 package producer
 
-import "strconv"
+import (
+	"regexp"
+	"strconv"
+)
 
 // Names of the workflow of producers and of its own signal; it also has the signal "abort" and the query "state" of rollouts.
 const (
@@ -23,4 +26,19 @@ func GroupID(producerID string, c Cursor) string {
 // EvalGroupID is the id of a group of an evaluation.
 func EvalGroupID(producerID string, step, task int) string {
 	return producerID + "-e" + strconv.Itoa(step) + "-" + strconv.Itoa(task)
+}
+
+var (
+	groupID     = regexp.MustCompile(`^(.+)-[0-9]+(t[0-9]+)?$`)
+	evalGroupID = regexp.MustCompile(`^(.+)-e[0-9]+-[0-9]+$`)
+)
+
+// OfGroup are the producers whose groups could have an id; empty: it is neither a GroupID nor an EvalGroupID.
+func OfGroup(id string) (producerIDs []string) {
+	for _, pattern := range []*regexp.Regexp{groupID, evalGroupID} {
+		if found := pattern.FindStringSubmatch(id); found != nil {
+			producerIDs = append(producerIDs, found[1])
+		}
+	}
+	return producerIDs
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"regexp"
 	"strconv"
 	"time"
 
@@ -76,6 +77,16 @@ func MemberID(group string, index, replacement int) string {
 		id += "r" + strconv.Itoa(replacement)
 	}
 	return id
+}
+
+var memberID = regexp.MustCompile(`^(.+)-[0-9]+(r[0-9]+)?$`)
+
+// GroupOfMember is the group whose member would have the id of a rollout; false: the id is no MemberID.
+func GroupOfMember(id string) (group string, ok bool) {
+	if found := memberID.FindStringSubmatch(id); found != nil {
+		return found[1], true
+	}
+	return "", false
 }
 
 // GroupOutcome says how a group ended; "" while it runs.

@@ -19,6 +19,12 @@ func CodecHandler(key seal.Key, allowedOrigins []string) http.Handler {
 	codec := converter.NewPayloadCodecHTTPHandler(Codecs(key)...)
 	origins := slices.Clone(allowedOrigins)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A page of another site that sends no Origin, or "null" by a sandboxed frame, is known by this header only.
+		site := r.Header.Get("Sec-Fetch-Site")
+		if (site == "cross-site" || site == "same-site") && r.Header.Get("Origin") == "" {
+			http.Error(w, "origin not allowed", http.StatusForbidden)
+			return
+		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(origins, origin) {
 				http.Error(w, "origin not allowed", http.StatusForbidden)

@@ -84,3 +84,17 @@ func TestCodecHandlerRefusesNonsense(t *testing.T) {
 	res, _ = send(t, http.MethodPost, srv.URL+"/elsewhere", "", []byte("{}"))
 	require.Equal(t, http.StatusNotFound, res.StatusCode)
 }
+
+// A page of another site whose request has no Origin is refused as well.
+func TestCodecHandlerRefusesOtherSites(t *testing.T) {
+	t.Parallel()
+	for site, want := range map[string]int{
+		"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK, "none": http.StatusOK, "": http.StatusOK,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/decode", bytes.NewReader(sealedBody(t, "hello")))
+		r.Header.Set("Sec-Fetch-Site", site)
+		w := httptest.NewRecorder()
+		temporalx.CodecHandler(testKey(t, "a"), []string{uiOrigin}).ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, site)
+	}
+}

@@ -17,7 +17,7 @@ type echo string
 
 func (e echo) Definition() tool.Definition {
 	return tool.Definition{Name: string(e), Parameters: json.RawMessage(
-		`{"type":"object","properties":{"command":{"type":"string"},"timeout":{"type":"integer","minimum":1}},"required":["command"]}`)}
+		`{"type":"object","properties":{"command":{"type":"string"},"timeout":{"type":"integer","minimum":1},"lines":{"type":"array","items":{"type":"integer"}}},"required":["command"]}`)}
 }
 
 func (e echo) Call(_ context.Context, _ tool.Env, c tool.Call) (tool.Result, error) {
@@ -107,6 +107,10 @@ func TestCall(t *testing.T) {
 		{"terminal", `{"command":1}`, "", "/properties/command"},
 		{"terminal", `{"command":"a","timeout":0}`, "", "/properties/timeout"},
 		{"terminal", `{"command":"a","timeout":"9"}`, "", "/properties/timeout"},
+		{"terminal", `{"command":"[1]","lines":"[1, 12345678901234567]"}`, `{"command":"[1]","lines":[1,12345678901234567]}`, ""},
+		{"terminal", `{"command":"a","lines":"[1"}`, "", "/properties/lines"},
+		{"terminal", `{"command":"a","lines":"[1] 2"}`, "", "/properties/lines"},
+		{"terminal", `{"command":"a","lines":"[\"b\"]"}`, "", "/properties/lines"},
 		{"terminal", strings.Repeat(`[`, 70), "", "more than 64 levels"},
 		{"bash", `{"command":"ls"}`, "", `unknown tool "bash": the tools are terminal, read_file`},
 		{"", ``, "", "unknown tool"},

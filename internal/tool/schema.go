@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"unicode/utf8"
 
@@ -34,6 +35,33 @@ func newChecked(t Tool) (*checked, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "tool %q: parameters", d.Name)
 	}
 	return &checked{tool: t, definition: d, schema: s}, nil
+}
+
+// fromTexts decodes the lists and objects among invalid arguments that came as their JSON texts, as many clients send them, and returns these
+// texts by name.
+func (s *schema) fromTexts(object map[string]any) map[string]json.RawMessage {
+	found := map[string]json.RawMessage{}
+	for name, property := range s.resolved.Schema().Properties {
+		text, isText := object[name].(string)
+		if !isText || property.Type != "array" && property.Type != "object" {
+			continue
+		}
+		var value any
+		if json.Valid([]byte(text)) && json.NewDecoder(jsonlimit.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
+			object[name], found[name] = value, json.RawMessage(text)
+		}
+	}
+	return found
+}
+
+// withMembers replaces members of an object. The others keep their text.
+func withMembers(object json.RawMessage, members map[string]json.RawMessage) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(object, &all); err != nil {
+		return nil, err
+	}
+	maps.Copy(all, members)
+	return json.Marshal(all)
 }
 
 // schema checks arguments.
@@ -67,10 +95,14 @@ func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not a JSON object: text follows it")
 	}
-	if _, ok := value.(map[string]any); !ok {
+	object, ok := value.(map[string]any)
+	if !ok {
 		return nil, errors.New("not a JSON object")
 	}
 	if err := s.resolved.Validate(value); err != nil {
+		if texts := s.fromTexts(object); len(texts) > 0 && s.resolved.Validate(value) == nil {
+			return withMembers(arguments, texts)
+		}
 		text := strings.TrimPrefix(err.Error(), "validating root: ")
 		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null")) // the library's text for a null
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +25,15 @@ type File struct {
 	Shape string       // of Type, in "must be …"
 	// Secret leaves values out of the errors, since a value may be a misplaced token.
 	Secret bool
+
+	places map[int][]string // paths of values of a wrong type, by line; nil: not known
 }
 
 var (
 	// wrongType is the decoder's error for a value of another type: the YAML type, the value of a scalar, and the Go type of the field.
 	wrongType = regexp.MustCompile("(?m)cannot unmarshal !!(\\w+)( `[^`]*`)? into (.+)$")
+	// wrongValue is the same with its line.
+	wrongValue = regexp.MustCompile(`(?s)^(line (\d+): )(cannot unmarshal .*)$`)
 	// unknownField is the decoder's error for a field that a Go type does not have.
 	unknownField = regexp.MustCompile(`(?m)field (\S+) not found in type (.+)$`)
 )
@@ -51,6 +56,73 @@ func (f File) Explain(err error) error {
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
 }
 
+// ExplainIn is Explain with the paths of the fields whose values have a wrong type. text is that of the file.
+func (f File) ExplainIn(err error, text []byte) error {
+	var document yaml.Node
+	if err != nil && yaml.Unmarshal(text, &document) == nil {
+		f.places = map[int][]string{}
+		f.place(&document, f.Type, "")
+	}
+	return f.Explain(err)
+}
+
+// place records the path of each value that does not decode to its type, by line.
+func (f File) place(n *yaml.Node, t reflect.Type, at string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.DocumentNode:
+		f.place(n.Content[0], t, at)
+	case n.Kind == yaml.AliasNode:
+		f.place(n.Alias, t, at)
+	case n.ShortTag() == "!!null" || t.Kind() == reflect.Interface || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()):
+	case n.Kind == yaml.MappingNode && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map):
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if of := member(t, n.Content[i].Value); of != nil {
+				f.place(n.Content[i+1], of, strings.TrimPrefix(at+"."+n.Content[i].Value, "."))
+			}
+		}
+	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for i, item := range n.Content {
+			f.place(item, t.Elem(), fmt.Sprintf("%s[%d]", at, i))
+		}
+	case n.Kind != yaml.ScalarNode || n.Decode(reflect.New(t).Interface()) != nil:
+		f.places[n.Line] = append(f.places[n.Line], at)
+	}
+}
+
+// member is the type of a member of a mapping; nil: the type has no such member.
+func member(t reflect.Type, name string) reflect.Type {
+	if t.Kind() == reflect.Map {
+		return t.Elem()
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		if tag, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); tag == name && name != "-" {
+			return field.Type
+		}
+	}
+	return nil
+}
+
+// withPlace inserts the path of a field into the decoder's error about its value. The errors of a line are in the order of its values.
+func (f File) withPlace(line string) string {
+	m := wrongValue.FindStringSubmatch(line)
+	if m == nil {
+		return line
+	}
+	number, _ := strconv.Atoi(m[2]) // digits
+	paths := f.places[number]
+	if len(paths) == 0 {
+		return line
+	}
+	f.places[number] = paths[1:]
+	if paths[0] == "" {
+		return line
+	}
+	return m[1] + paths[0] + " " + m[3]
+}
+
 // text returns the decoder's error in one or more lines.
 func (f File) text(err error) string {
 	var several *yaml.TypeError
@@ -62,6 +134,7 @@ func (f File) text(err error) string {
 		if before, rest, found := strings.Cut(line, " `"); f.Secret && found { // a value may have backticks, too
 			lines[i] = before + rest[strings.LastIndex(rest, "`")+1:]
 		}
+		lines[i] = f.withPlace(lines[i])
 	}
 	return strings.Join(lines, "\n  ")
 }

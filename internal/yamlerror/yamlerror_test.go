@@ -65,3 +65,22 @@ func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	require.EqualError(t, explain("args: hunter2`hunter2\nname: []\n", true), "line 1: must be a list of strings, got a string; line 2: must be a string, got a list")
 }
+
+// A value of a wrong type is reported with the path of its field, also where several are on one line.
+func TestExplainInNamesTheFields(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"count: many": "line 1: count must be a whole number, got `many`",
+		"name: a\nsection:\n  listen: [1]\nwait: soon\n":             "line 3: section.listen must be a string, got a list; line 4: wait must be a duration such as 30s, got `soon`",
+		"list: [{path: [a]}, {path: {}}]":                            "line 1: list[0].path must be a string, got a list; line 1: list[1].path must be a string, got a mapping",
+		"{done: maybe, name: ok, share: much, prices: {a: 1, b: x}}": "line 1: done must be true or false, got `maybe`; line 1: share must be a number, got `much`; line 1: prices.b must be a number, got `x`",
+		"colour: red\nargs: a":                                       "line 1: field colour: no such field of a file; line 2: args must be a list of strings, got `a`",
+		"- a":                                                        "line 1: must be a mapping with name, got a list",
+	} {
+		var into file
+		dec := yaml.NewDecoder(bytes.NewReader([]byte(text)))
+		dec.KnownFields(true)
+		f := yamlerror.File{Type: reflect.TypeFor[file](), Noun: "a file", Shape: "a mapping with name"}
+		require.EqualError(t, f.ExplainIn(dec.Decode(&into), []byte(text)), want, text)
+	}
+}

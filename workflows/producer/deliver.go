@@ -190,7 +190,7 @@ func (p *run) lookForLost(ctx workflow.Context) {
 		var reports []rollout.GroupReport
 		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTimeout, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: lookTimeout, WaitForCancellation: true,
-		}), p.acts.GroupReports, activities.LookInput{GroupIDs: ids}).Get(ctx, &reports)
+		}), p.acts.GroupReports, activities.LookInput{GroupIDs: ids, Owner: p.spec.Owner}).Get(ctx, &reports)
 		if ctx.Err() != nil {
 			return
 		}

@@ -18,7 +18,7 @@ type Deliveries interface {
 
 // NewOwnedDeliveries returns the deliveries of all as each caller may see them: those of its own groups, and all to operators.
 func NewOwnedDeliveries(all Deliveries, groups Groups) Deliveries {
-	return ownedDeliveries{all, ownedGroups{groups}}
+	return ownedDeliveries{all, ownedGroups{all: groups}}
 }
 
 type ownedDeliveries struct {

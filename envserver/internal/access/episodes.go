@@ -30,7 +30,7 @@ type Episodes interface {
 
 // NewOwnedEpisodes limits each caller to the episodes of its own rollouts; owners returns the owner of a rollout.
 func NewOwnedEpisodes(all Episodes, owners Rollouts) Episodes {
-	return &ownedEpisodes{all: all, owned: owned{owners}, known: map[ownership]bool{}}
+	return &ownedEpisodes{all: all, owned: owned{all: owners}, known: map[ownership]bool{}}
 }
 
 // ownedEpisodes caches its checks: a rollout never changes its owner.

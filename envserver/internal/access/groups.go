@@ -19,16 +19,24 @@ type Groups interface {
 	Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error)
 }
 
-// NewOwnedGroups limits each caller to its own groups.
-func NewOwnedGroups(all Groups) Groups { return ownedGroups{all} }
+// NewOwnedGroups limits each caller to its own groups. producers may be nil.
+func NewOwnedGroups(all Groups, rollouts Rollouts, producers Producers) Groups {
+	return ownedGroups{all, ids{rollouts, all, producers}}
+}
 
 // ownedGroups shows each caller the groups that its token started, and operators all groups; see owned.
-type ownedGroups struct{ all Groups }
+type ownedGroups struct {
+	all Groups
+	ids ids
+}
 
 // StartGroup starts the group for the caller, within what its token may ask for.
 func (o ownedGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
 	caller := CallerOf(ctx)
 	if err := g.Member.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
+		return rollout.GroupState{}, err
+	}
+	if err := o.ids.checkGroup(ctx, g); err != nil {
 		return rollout.GroupState{}, err
 	}
 	g.Member.Owner = caller.Name

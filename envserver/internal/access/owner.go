@@ -18,18 +18,26 @@ type Rollouts interface {
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
 }
 
-// NewOwned limits each caller to its own rollouts.
-func NewOwned(all Rollouts) Rollouts { return owned{all} }
+// NewOwned limits each caller to its own rollouts. groups and producers, whose rollouts have derived ids, may be nil.
+func NewOwned(all Rollouts, groups Groups, producers Producers) Rollouts {
+	return owned{all, ids{all, groups, producers}}
+}
 
 // owned shows each caller the rollouts that its token started, and operators all rollouts. For other callers a rollout does not exist. The
 // context of each call has the caller; see CallerOf.
-type owned struct{ all Rollouts }
+type owned struct {
+	all Rollouts
+	ids ids
+}
 
 // Start starts the rollout for the caller, within the limits of its token. The id of another caller's rollout is a fault.Conflict that
 // discloses nothing about that rollout.
 func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	caller := CallerOf(ctx)
 	if err := spec.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
+		return rollout.State{}, err
+	}
+	if err := o.ids.checkRollout(ctx, spec.ID); err != nil {
 		return rollout.State{}, err
 	}
 	spec.Owner = caller.Name

@@ -27,6 +27,8 @@ type Token struct {
 	Scope  Scope
 	// MaxSandbox bounds the sandboxes of this client, in addition to Options.MaxSandbox; zero fields are unbounded.
 	MaxSandbox rollout.Resources
+	// Share is the part of the server's sessions that this client may have; 0: Options.TokenShare.
+	Share float64
 }
 
 // PlainToken is an operator's token without a configured name; its name is made from its digest.

@@ -27,7 +27,7 @@ type Operation struct {
 
 // BodyErrors returns the error statuses of a route with a body, and more.
 func BodyErrors(more ...int) []int {
-	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable}, more...)
+	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable}, more...)
 }
 
 // EngineErrors returns the error statuses of a route that needs a session or the engine, and more.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 )
 
 // typeOf returns the one type of a schema besides null.
@@ -35,6 +37,7 @@ func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Val
 		to.Set(reflect.New(to.Type().Elem()))
 		to = to.Elem()
 	}
+	v = c.fromText(s, v)
 	switch typeOf(s) {
 	case "object":
 		if m, ok := v.(map[string]any); ok {
@@ -53,6 +56,26 @@ func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Val
 		}
 	}
 	c.refuse(path, "must be %s, got %s", expected(s), excerpt(path, v))
+}
+
+// maxFromText bounds the values of all lists and objects of a call that came as text.
+const maxFromText = 100_000
+
+// fromText decodes a list or an object that the client sent as its JSON text, as many clients of models do. It returns any other value unchanged.
+func (c *coercer) fromText(s *jsonschema.Schema, v any) any {
+	text, isText := v.(string)
+	if kind := typeOf(s); !isText || kind != "array" && kind != "object" {
+		return v
+	}
+	values, err := pyjson.Values([]byte(text))
+	if c.fromTexts += values; err != nil || c.fromTexts > maxFromText {
+		return v
+	}
+	decoded, err := pyjson.Decode([]byte(text))
+	if err != nil {
+		return v
+	}
+	return decoded
 }
 
 func (c *coercer) list(path string, items *jsonschema.Schema, list []any, to reflect.Value) {

@@ -25,8 +25,8 @@ func Decode[T any](what string, args map[string]any, into *T) error {
 }
 
 // DecodeBy checks arguments against a schema and stores them in the Go value, which already has the defaults. The error is a fault.Invalid
-// whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original servers, and null
-// is the same as a missing argument.
+// whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original servers, lists and
+// objects may be their JSON texts, and null is the same as a missing argument.
 func DecodeBy(s *jsonschema.Schema, what string, args map[string]any, into any) error {
 	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", what, maxArguments)
@@ -56,6 +56,8 @@ type coercer struct {
 	what  string         // names the call
 	wrong []*fault.Error // the first maxWrong
 	more  int            // beyond those
+
+	fromTexts int // values of lists and objects that came as text
 }
 
 // Bounds of a refusal: every value of a call may be invalid, and every name chosen by the caller.

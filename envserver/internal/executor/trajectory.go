@@ -36,7 +36,7 @@ func (a *API) open(ctx context.Context, trajectory string) (string, error) {
 	if err != nil || found {
 		return id, err
 	}
-	_, _, err = a.Table.StartEpisode(ctx, nil, map[string]any{
+	_, _, err = a.Table.StartEpisode(access.ForTrajectory(ctx), nil, map[string]any{
 		"rollout_id": id, "agent_timeout_s": json.Number(strconv.Itoa(episodeSeconds)),
 		"episode": map[string]any{"enabled_toolsets": []any{"all"}, "idle_s": json.Number("3600")},
 	})

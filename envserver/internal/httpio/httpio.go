@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
@@ -55,6 +56,10 @@ type Bodies struct {
 // Read reads a request's body. The caller calls release when it has decoded the body. If ok is false, the request has been answered and the
 // caller must not call release.
 func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
+	if !Plain(w, r) {
+		return nil, nil, false
+	}
+
 	// Errors are ignored: a test's recorder has no deadlines.
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(b.Timeout))
@@ -76,6 +81,17 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 		_ = slow.SetReadDeadline(time.Time{})
 	}
 	return data, release, err == nil
+}
+
+// Plain refuses a request whose body is compressed, and reports whether it is not.
+func Plain(w http.ResponseWriter, r *http.Request) bool {
+	coding := r.Header.Get("Content-Encoding")
+	if coding == "" || strings.EqualFold(coding, "identity") {
+		return true
+	}
+	w.Header().Set("Accept-Encoding", "identity")
+	WriteDetail(w, http.StatusUnsupportedMediaType, "Content-Encoding must be absent: the server takes plain bodies only")
+	return false
 }
 
 // Object reads a body that is a JSON object. An empty body and null give a nil map without issues.

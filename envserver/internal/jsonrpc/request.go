@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,7 @@ type Request struct {
 	Version string         `json:"jsonrpc" const:"2.0" required:"true"`
 	Method  string         `json:"method" required:"true"`
 	Params  map[string]any `json:"params" nullable:"false"`
-	ID      any            `json:"id" description:"a string, a whole number or null"`
+	ID      any            `json:"id" description:"a string, a number or null"`
 
 	_ struct{} `additionalProperties:"false"`
 }
@@ -43,7 +44,7 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	if id, ok := identifier(raw); ok {
 		r.ID = id
 	} else {
-		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: issue.Excerpt(raw)})
+		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, a number or null", Input: issue.Excerpt(raw)})
 	}
 	if len(found) > 0 {
 		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.String()}
@@ -66,10 +67,11 @@ func identifier(v any) (any, bool) {
 		}
 		return json.Number("0"), true
 	case json.Number:
-		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") { // 1.0 is 1, to the reference
-			return json.Number(strconv.FormatInt(int64(f), 10)), f == float64(int64(f))
+		f, err := v.Float64()
+		if err == nil && f == float64(int64(f)) && strings.ContainsAny(v.String(), ".eE") { // 1.0 is 1, to the reference
+			return json.Number(strconv.FormatInt(int64(f), 10)), true
 		}
-		return v, len(v) <= maxID
+		return v, len(v) <= maxID && !math.IsNaN(f) && !math.IsInf(f, 0)
 	default:
 		return nil, false
 	}

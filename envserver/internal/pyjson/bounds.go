@@ -19,6 +19,12 @@ var (
 
 // Check refuses a text beyond the bounds without allocating memory. Invalid JSON may pass; Decode refuses it.
 func Check(data []byte) error {
+	_, err := Values(data)
+	return err
+}
+
+// Values is Check, and counts the values of the text.
+func Values(data []byte) (int, error) {
 	values, depth, quoted := 1, 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -36,12 +42,12 @@ func Check(data []byte) error {
 		}
 		switch {
 		case values > maxValues:
-			return ErrTooMany
+			return values, ErrTooMany
 		case depth > maxDepth:
-			return ErrTooDeep
+			return values, ErrTooDeep
 		}
 	}
-	return nil
+	return values, nil
 }
 
 // Within reports whether the text of a decoded value, including its names, has at most the given bytes. Every value counts each additional bytes.

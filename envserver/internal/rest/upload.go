@@ -68,6 +68,9 @@ func (u uploader) put(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+	if !httpio.Plain(w, r) {
+		return
+	}
 	if r.ContentLength > rollout.MaxUploadBytes {
 		httpio.WriteDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
 		return

@@ -2,10 +2,17 @@ package session
 
 import "fmt"
 
-// CapacityError means that every slot is taken.
-type CapacityError struct{ Active, Max int }
+// CapacityError means that every slot is taken, or every slot of one client.
+type CapacityError struct {
+	Active, Max int
+	Of          int // sessions of the server, if Active and Max are those of one client; else 0
+}
 
 func (e *CapacityError) Error() string {
+	if e.Of > 0 {
+		return fmt.Sprintf("Server at capacity: %d/%d sessions of this token active, its share of the server's %d (serve.token_share). Cannot accept new connections.",
+			e.Active, e.Max, e.Of)
+	}
 	return fmt.Sprintf("Server at capacity: %d/%d sessions active. Cannot accept new connections.", e.Active, e.Max)
 }
 

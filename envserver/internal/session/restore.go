@@ -181,6 +181,9 @@ func (t *Set) add(s *Session, owned bool) error {
 	if len(t.m) >= t.o.Max {
 		return &CapacityError{Active: len(t.m), Max: t.o.Max}
 	}
+	if err := t.checkShare(s.Owner); err != nil {
+		return err
+	}
 	e := &entry{s: s, owned: owned}
 	t.m[s.ID] = e
 	if owned {
@@ -190,4 +193,21 @@ func (t *Set) add(s *Session, owned bool) error {
 		e.timer = time.AfterFunc(t.o.Idle, func() { t.expire(e) })
 	}
 	return nil
+}
+
+// checkShare refuses a further session of an owner that has its share of them, so that one client cannot take the sessions of all. t.mu is held.
+func (t *Set) checkShare(owner string) error {
+	if t.o.Share == nil {
+		return nil
+	}
+	share, active := t.o.Share(owner), 0
+	for _, e := range t.m {
+		if e.s.Owner == owner {
+			active++
+		}
+	}
+	if active < share {
+		return nil
+	}
+	return &CapacityError{Active: active, Max: share, Of: t.o.Max}
 }

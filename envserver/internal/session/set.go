@@ -14,6 +14,8 @@ import (
 // Options of a Set.
 type Options struct {
 	Max int // maximum of sessions
+	// Share is the maximum of sessions of one owner; nil: Max.
+	Share func(owner string) int
 	// Idle is the time without use after which a session made over HTTP ends; 0: never.
 	Idle time.Duration
 	// Ended is called for every session that has left the set, with its cause, possibly concurrently.

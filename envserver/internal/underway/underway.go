@@ -16,12 +16,13 @@ import (
 // a session. Elsewhere the server keeps only the calls in progress under the id, so a client continues after a restart and on another replica.
 const SessionHeader = "Mcp-Session-Id"
 
-// Head has the members that distinguish an MCP call from its cancellation.
+// Head has the members that distinguish an MCP call from its cancellation, and the first request of a client.
 type Head struct {
 	Method string          `json:"method"`
 	ID     json.RawMessage `json:"id"`
 	Params struct {
-		RequestID json.RawMessage `json:"requestId"`
+		RequestID       json.RawMessage `json:"requestId"`
+		ProtocolVersion json.RawMessage `json:"protocolVersion"`
 	} `json:"params"`
 }
 

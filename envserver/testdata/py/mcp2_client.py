@@ -29,8 +29,12 @@ async def main(url: str, mode: str, version: str) -> None:
         state = await client.call_tool("get_state", {"rollout_id": result["rollout_id"]})
         assert json.loads(state.content[0].text)["status"] == "done", state
 
-        wrong = await client.call_tool("get_state", {"rollout_id": 5})
-        assert wrong.is_error and "rollout_id" in wrong.content[0].text, wrong
+        try:
+            await client.call_tool("get_state", {"rollout_id": 5})
+        except MCPError as e:
+            assert "rollout_id" in str(e), e
+        else:
+            raise AssertionError("a rollout_id is a string")
         try:
             await client.call_tool("nope", {})
         except MCPError as e:

@@ -31,8 +31,12 @@ async def main(url: str) -> None:
         ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "instruction": "x"}, progress_callback=note)
         assert json.loads(ran.content[0].text)["outcome"] == "completed" and notes[0].startswith("run_rollout"), (ran, notes)
 
-        wrong = await session.call_tool("get_state", {"rollout_id": 5})
-        assert wrong.isError and "rollout_id" in wrong.content[0].text, wrong
+        try:
+            await session.call_tool("get_state", {"rollout_id": 5})
+        except McpError as e:
+            assert e.error.code == -32602 and "rollout_id" in str(e), e
+        else:
+            raise AssertionError("a rollout_id is a string")
         try:
             await session.call_tool("nope", {})
         except McpError as e:

@@ -29,7 +29,11 @@ type run struct {
 
 var _ agent.Run = (*run)(nil)
 
+// newRun lets the episode of a marked launch take calls.
 func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
+	if env.Episode != nil {
+		env.Episode.Accept()
+	}
 	return &run{env: env, job: job, launch: launch, episode: env.Episode, idle: job.Episode.Filled().Idle}
 }
 

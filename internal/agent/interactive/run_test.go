@@ -26,6 +26,32 @@ type fakeSandbox struct {
 	marks map[string]wire.Status
 }
 
+// failing is a sandbox that starts no process.
+type failing struct{ agent.Sandbox }
+
+func (failing) Start(context.Context, string, wire.Process) (wire.Status, error) {
+	return wire.Status{}, fault.New(fault.SandboxLost, "cannot fork")
+}
+
+func (failing) Status(context.Context, string) (wire.Status, error) {
+	return wire.Status{}, fault.New(fault.NotFound, "no process")
+}
+
+// A client's first call is taken after the launch is marked, so that it cannot prevent the mark.
+func TestFirstCallWaitsForTheMark(t *testing.T) {
+	t.Parallel()
+	for name, sandbox := range map[string]agent.Sandbox{"marked": &fakeSandbox{marks: map[string]wire.Status{}}, "not marked": failing{}} {
+		table := live.NewTable(t.TempDir())
+		open, closeIt, err := table.Open(live.Options{ID: "r.1", Tools: slow{}, Held: true})
+		require.NoError(t, err)
+		_, failed := interactive.Agent{}.Open(t.Context(), agent.Env{Sandbox: sandbox, Episode: open}, agent.Job{Episode: &rollout.Episode{}})
+		_, err = table.Get(t.Context(), "r.1", 0)
+		require.Equal(t, name == "marked", err == nil, name)
+		require.Equal(t, failed == nil, err == nil, name)
+		require.NoError(t, closeIt())
+	}
+}
+
 func (b *fakeSandbox) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
 	b.marks[name] = wire.Status{Name: name}
 	return b.marks[name], nil

@@ -136,13 +136,36 @@ func TestWarmCountsIdleSandboxes(t *testing.T) {
 	require.Contains(t, doctor.Warm(data, 0)(t.Context())[0].Detail, "sandbox.warm is 0")
 }
 
-func TestStoreInABucket(t *testing.T) {
+func TestStore(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("the store refuses the credentials")
 	check := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
-	require.Empty(t, doctor.Store("/data/store", check(refused))(t.Context()), "a folder is a part of the data folder's check")
+	require.Equal(t, driver.OK, doctor.Store("/data/store", check(nil))(t.Context())[0].Level)
+	require.Contains(t, doctor.Store("/data/store", check(refused))(t.Context())[0].Fix, "make the folder writable")
 	require.Equal(t, driver.OK, doctor.Store("s3://bucket", check(nil))(t.Context())[0].Level)
 	bad := doctor.Store("s3://bucket", check(refused))(t.Context())[0]
 	require.Equal(t, driver.Fail, bad.Level)
 	require.Equal(t, refused.Error(), bad.Detail)
+}
+
+// A disk without the room that rollouts need is a failure, also if the folder does not exist yet.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "not", "yet")
+	require.Equal(t, driver.OK, doctor.Disk(dir, 1)(t.Context())[0].Level)
+	full := doctor.Disk(dir, 1<<40)(t.Context())[0]
+	require.Equal(t, driver.Fail, full.Level)
+	require.Contains(t, full.Detail, "store.min_free_mib")
+	require.NoDirExists(t, dir)
+}
+
+func TestKey(t *testing.T) {
+	t.Parallel()
+	check := func(err error) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return "the key", err }
+	}
+	require.Equal(t, driver.Finding{Name: "encryption key", Detail: "the key"}, doctor.Key(check(nil))(t.Context())[0])
+	bad := doctor.Key(check(errors.New("another key")))(t.Context())[0]
+	require.Equal(t, driver.Fail, bad.Level)
+	require.Equal(t, "another key", bad.Detail)
 }

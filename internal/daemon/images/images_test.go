@@ -1,11 +1,14 @@
 package images_test
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -104,4 +107,36 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, images.Check(c, quiet, true, host+"/team/app:1"))
 	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/none:1")))
 	require.NoError(t, images.Check(c, quiet, true, gone+"/team/app:1"))
+}
+
+// Images of the configured tasks that the host cannot have are found before a rollout needs them. Nothing is pulled or created.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	host, _ := serve(t)
+	silent := httptest.NewServer(http.NotFoundHandler())
+	silent.Close()
+	away := strings.TrimPrefix(silent.URL, "http://")
+	c := configOf(t, host, away)
+	c.Data = filepath.Join(t.TempDir(), "data")
+	tasks := filepath.Join(t.TempDir(), "tasks.jsonl")
+	lines := ""
+	for i, sandbox := range []string{
+		`{"image":"` + host + `/team/app:1"}`, `{"image":"` + host + `/team/none:1"}`, `{"image":"` + away + `/app:1"}`, `{"image":"elsewhere.test/app:1"}`,
+		`{"image":"` + away + `/app:2","backend":"docker"}`, `{}`,
+	} {
+		lines += fmt.Sprintf(`{"id":"t%d","instruction":"x","sandbox":%s}`+"\n", i, sandbox)
+	}
+	require.NoError(t, os.WriteFile(tasks, []byte(lines), 0o600))
+	c.TaskSets = map[string]config.TaskSet{"all": {Path: tasks}}
+	looked, missing := images.Unavailable(t.Context(), c, slog.New(slog.DiscardHandler))
+	require.Equal(t, 4, looked)
+	why := map[string]string{}
+	for _, m := range missing {
+		why[m.Image] = m.Why.Error()
+	}
+	require.Len(t, why, 3)
+	require.Contains(t, why[host+"/team/none:1"], "the registry does not have it")
+	require.Contains(t, why[away+"/app:1"], "the registry does not answer")
+	require.Contains(t, why["elsewhere.test/app:1"], "tasks may not pull from")
+	require.NoDirExists(t, c.Data)
 }

@@ -21,6 +21,7 @@ type Presence struct {
 	Version string
 	Rooms   map[string]*host.Capacity // by the name of the backend
 	Drain   *host.Drain
+	Problem func() string // why rollouts do not start although the host works; "": none
 	Store   *store.Store
 	Log     *slog.Logger
 }
@@ -39,6 +40,9 @@ func (p *Presence) Status(ctx context.Context) fleet.Host {
 		h.Backends[name] = room
 	}
 	h.State = hostapi.StateOf(h, p.Drain.On())
+	if h.Error == "" && h.State == fleet.Running && p.Problem != nil { // a pool waits for a drained host with an error
+		h.Error = p.Problem()
+	}
 	return h
 }
 

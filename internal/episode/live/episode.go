@@ -23,6 +23,7 @@ type Options struct {
 	Files    Files    // of the sandbox
 	Reporter Reporter // nil: the calls are not reported
 	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
+	Held     bool     // calls wait until Accept is called
 }
 
 // Episode takes the calls of a client in one sandbox. Each call runs once by its id, and is logged before it is answered. Calls do not
@@ -30,6 +31,9 @@ type Options struct {
 type Episode struct {
 	o   Options
 	log *stepLog
+
+	accepting bool   // Table.Get returns it; guarded by the table
+	accept    func() // sets accepting
 	ctx context.Context // of running calls
 	end context.CancelFunc
 
@@ -226,6 +230,9 @@ func (e *Episode) answer(c *call) (episode.Answer, error) {
 	defer e.mu.Unlock()
 	return episode.Answer{Result: *s.Result, Steps: s.Step, Ended: e.closed}, nil
 }
+
+// Accept begins to take calls, if the episode was opened with Held. It may be called again.
+func (e *Episode) Accept() { e.accept() }
 
 // Submit ends the episode for its client and logs the arguments. It does nothing if the episode has ended.
 func (e *Episode) Submit(c episode.Call) error {

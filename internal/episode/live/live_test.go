@@ -312,3 +312,25 @@ func TestService(t *testing.T) {
 	_, err = table.Log("r.1")
 	require.True(t, fault.Is(err, fault.NotFound), err)
 }
+
+// A held episode takes no calls until its launch is marked.
+func TestHeldEpisodeTakesNoCalls(t *testing.T) {
+	t.Parallel()
+	table := live.NewTable(t.TempDir())
+	open, closeIt, err := table.Open(live.Options{ID: "r.1", Tools: newCounted(), Held: true})
+	require.NoError(t, err)
+	_, err = table.Get(t.Context(), "r.1", 0)
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	_, _, err = table.Open(live.Options{ID: "r.1", Tools: newCounted()})
+	require.True(t, fault.Is(err, fault.Conflict), "%v", err)
+
+	found := make(chan error, 1)
+	go func() {
+		_, err := table.Get(t.Context(), "r.1", time.Minute)
+		found <- err
+	}()
+	open.Accept()
+	open.Accept()
+	require.NoError(t, <-found)
+	require.NoError(t, closeIt())
+}

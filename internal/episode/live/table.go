@@ -22,7 +22,7 @@ type Table struct {
 
 	mu      sync.Mutex
 	open    map[string]*Episode
-	changed chan struct{} // closed and replaced when an episode is opened
+	changed chan struct{} // closed and replaced when an episode accepts calls
 }
 
 // NewTable makes a Table that keeps its step logs in dir.
@@ -47,9 +47,24 @@ func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 		return nil, nil, err
 	}
 	t.open[o.ID] = e
-	close(t.changed)
-	t.changed = make(chan struct{})
+	e.accept = func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.accept(e)
+	}
+	if !o.Held {
+		t.accept(e)
+	}
 	return e, func() error { return t.close(e) }, nil
+}
+
+// accept lets requests find the episode; t.mu is held.
+func (t *Table) accept(e *Episode) {
+	if !e.accepting {
+		e.accepting = true
+		close(t.changed)
+		t.changed = make(chan struct{})
+	}
 }
 
 func (t *Table) close(e *Episode) error {
@@ -60,15 +75,16 @@ func (t *Table) close(e *Episode) error {
 	return err
 }
 
-// Get returns the open episode of a sandbox. It waits at most for wait until it is opened; then the error is a fault.Unavailable.
+// Get returns the open episode of a sandbox. It waits at most for wait until the episode is opened and accepts calls; then the error is a fault.Unavailable.
 func (t *Table) Get(ctx context.Context, id string, wait time.Duration) (*Episode, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		t.mu.Lock()
 		e, changed := t.open[id], t.changed
+		accepting := e != nil && e.accepting
 		t.mu.Unlock()
-		if e != nil {
+		if accepting {
 			return e, nil
 		}
 		select {

@@ -21,7 +21,7 @@ const maxError = 64 << 10
 // refusal classifies a response with an error status.
 func refusal(res *http.Response, t *target) *Result {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a partial body is useful too
-	body = cleanBytes(body, t.key)
+	body = cleanError(body, t.key)
 	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),
 		after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
 	at := ""

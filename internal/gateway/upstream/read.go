@@ -75,7 +75,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 		if broken != nil || err != nil {
 			out.Raw = s.Raw()
-			s.Error = cleanBytes(s.Error, t.key)
+			s.Error = cleanError(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
 			if out.Problem == nil && s.Empty(a.CountsTokens()) {
 				out.Problem = noReply(s.FinishReason)

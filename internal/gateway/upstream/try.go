@@ -111,7 +111,7 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	}
 	out := u.read(ctx, res, t, a)
 	out.normalise(a)
-	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {
+	if said := cleanBytes(out.Raw, t.key); !bytes.Equal(said, out.Raw) {
 		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
 	}
 	return out

@@ -40,6 +40,7 @@ func (s Spec) IsVerifier() bool { return s.Labels[LabelPurpose] == PurposeVerifi
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
+	LabelOwner   = "owner"   // of the rollout; missing: all clients are one
 	LabelPurpose = "purpose" // PurposeAgent, PurposeVerifier or PurposeWarm
 	LabelWarm    = "warm"    // of PurposeWarm: the jobs that its agent can take
 )

@@ -129,7 +129,7 @@ func (g *Guest) setEnv(env []string, wanted bool) {
 }
 
 // forVerifier removes variables that name a folder with the agent's files: the verifier must not run programs or load libraries from
-// there.
+// there. It also removes those that make a shell run other commands than its script has.
 func (g *Guest) forVerifier(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range all {
@@ -142,12 +142,23 @@ func (g *Guest) forVerifier(all map[string]string) map[string]string {
 				}
 			}
 			kept[name] = strings.Join(folders, ":")
-		case name == "HOME" || g.holds(value):
+		case name == "HOME" || changesShell(name) || g.holds(value):
 		default:
 			kept[name] = value
 		}
 	}
 	return kept
+}
+
+// shellVariables make a shell run commands, or run its script in another way.
+var shellVariables = []string{
+	"BASH_ENV", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT",
+	"BASH_XTRACEFD", "BASH_LOADABLES_PATH", "IFS", "GLOBIGNORE", "EXECIGNORE", "CDPATH", "FUNCNEST", "TMOUT",
+}
+
+// changesShell reports whether a variable is one of shellVariables, or a function that bash takes from its environment.
+func changesShell(name string) bool {
+	return strings.HasPrefix(name, "BASH_FUNC_") || slices.Contains(shellVariables, name)
 }
 
 // holds reports whether a value names a folder that the agent can write to.
