@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,12 @@ func (r *route) callBudget() time.Duration {
 	}
 	return r.Limits.Call
 }
+
+// defaultAway is the time limit of an endpoint that is away if the route's limits have none.
+const defaultAway = 30 * time.Minute
+
+// awayTime returns for how long a call waits for an endpoint that refuses connections and has answered before.
+func (r *route) awayTime() time.Duration { return cmp.Or(r.Limits.Held, defaultAway) }
 
 // perform makes the call upstream, records it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
@@ -56,7 +63,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	}()
 	res = r.upstream.Complete(ctx, &upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Expected: int(r.replied.Load()),
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Away: r.awayTime(), Expected: int(r.replied.Load()),
 	})
 	r.replied.Store(int64(res.Size()))
 	r.addPrompt(ctx, c, res)
@@ -171,6 +178,9 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 		failure = res.Problem.Failure(res.Status)
 	}
 	delete(r.inFlight, c.id)
+	if own {
+		r.noteGivenUp(res)
+	}
 	r.noteTimes(time.Now())
 	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
 	if own {
@@ -187,6 +197,20 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	c.result, c.settled = ans, true
 	close(c.done)
 	r.releaseAnswer(c)
+}
+
+// noteGivenUp records that the agent gave up a call while its endpoint was away, until the endpoint answers another one. r.mu is held.
+func (r *route) noteGivenUp(res *upstream.Result) {
+	before := r.journal.GivenUp
+	switch p := res.Problem; {
+	case p == nil || p.Class == upstream.Rejected:
+		r.journal.GivenUp = nil
+	case res.Away && errors.Is(p.Cause, errHungUp):
+		r.journal.GivenUp = &gateway.Failure{Kind: fault.UpstreamFailed, Message: "the agent gave up a call: " + p.Text}
+	}
+	if r.journal.GivenUp != before {
+		r.saveOrLog("call that was given up")
+	}
 }
 
 // otherAPI reports whether the endpoint refused a call of a sandbox over another API than that by which it answers the agent. Any process that counts

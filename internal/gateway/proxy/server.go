@@ -77,6 +77,9 @@ func New(o Options) (*Server, error) {
 		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: upstreams, options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
+	if s.upstream.Answered, err = upstream.LoadAnswered(filepath.Join(o.Dir, answeredFile)); err != nil {
+		return nil, err
+	}
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Result struct {
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is complete
+	Away      bool          // the call was cancelled when no connection could be made for the time of reach
 	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
@@ -51,6 +52,7 @@ type Problem struct {
 	shown       json.RawMessage // the part of body that callers may see
 	guarded     bool            // a client gave the endpoint's URL
 	unreachable bool            // no connection
+	never       bool            // and the endpoint has never answered
 	after       time.Duration   // the upstream asks for this pause
 	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
 }
@@ -97,11 +99,15 @@ func (p *Problem) Failure(status int) *gateway.Failure {
 	}
 }
 
-// kind returns the kind of a problem that persisted: the endpoint's failure, or lack of memory in the gateway, which says nothing about
-// the endpoint.
+// kind returns the kind of a problem that persisted: the endpoint's failure, an address at which no endpoint ever was, or lack of memory in
+// the gateway, which says nothing about the endpoint.
 func (p *Problem) kind() fault.Kind {
-	if errors.Is(p.Cause, errNoMemory) {
+	switch {
+	case errors.Is(p.Cause, errNoMemory):
 		return fault.Unavailable
+	case p.never:
+		return fault.UpstreamRefused // another attempt would fail in the same way
+	default:
+		return fault.UpstreamFailed
 	}
-	return fault.UpstreamFailed
 }

@@ -22,6 +22,7 @@ type Journal struct {
 	Ended       string           `json:"ended,omitempty"`
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
+	GivenUp     *gateway.Failure `json:"given_up,omitempty"`     // see gateway.RouteStatus
 	Sessions    []string         `json:"sessions,omitempty"`     // of the agent's own
 	RawLogprobs bool             `json:"raw_logprobs,omitempty"` // a probe found log probabilities that do not belong to the sampled distribution
 }
