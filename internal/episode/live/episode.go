@@ -263,7 +263,7 @@ func (e *Episode) Status() episode.Status {
 }
 
 func (e *Episode) status() episode.Status {
-	return episode.Status{Steps: e.ended, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
+	return episode.Status{Steps: e.ended, Running: e.running, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
 }
 
 // End ends the episode for a reason.
