@@ -8,6 +8,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
@@ -38,9 +41,10 @@ func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
 	rec := r.record(c, res)
-	var err error
-	if r.trace != nil {
-		err = r.trace.Append(rec)
+	err := r.append(ctx, c, rec)
+	if noRoom(err) && ctx.Err() != nil { // ended while it waited for room
+		err, res = nil, res.Interrupted(ctx)
+		rec.Broken = r.reason(res.Problem)
 	}
 	ans := r.answerOf(c, res)
 	if err != nil {
@@ -51,6 +55,33 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.settle(c, res, rec, ans)
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // the record is on disk
 }
+
+// lastAppendPause bounds the pause between two tries to record a call.
+const lastAppendPause = 2 * time.Second
+
+// append records a call. While the disk is full it tries again, for as long as a call waits for an endpoint that is away, and the call counts as
+// held back: neither the agent nor its endpoint is slow.
+func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
+	if r.trace == nil {
+		return nil
+	}
+	began := time.Now()
+	defer c.progress.Released(r.admission)
+
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, lastAppendPause) {
+		err := r.trace.Append(rec)
+		if !noRoom(err) || time.Since(began) >= r.awayTime() {
+			return err
+		}
+		c.progress.HeldSince(r.admission, began, "the gateway cannot record the reply: "+err.Error())
+		if clock.Sleep(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
+// noRoom reports whether a write failed because a disk, or a quota, is full.
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // complete makes the call. A panic while reading a reply fails this call only. Otherwise the call, repeated after each restart, would end
 // the calls of all rollouts each time.

@@ -79,6 +79,14 @@ func (p *Problem) Object() json.RawMessage {
 	return b
 }
 
+// Interrupted finishes a call whose context has ended before its reply, complete or not, was recorded.
+func (r *Result) Interrupted(ctx context.Context) *Result {
+	if r.Problem == nil {
+		r.Problem = &Problem{}
+	}
+	return r.giveUp(ctx)
+}
+
 // giveUp finishes a call whose context has ended.
 func (r *Result) giveUp(ctx context.Context) *Result {
 	p := *r.Problem
