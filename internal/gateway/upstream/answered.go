@@ -39,7 +39,7 @@ type answeredEngine struct {
 // LoadAnswered reads the engines from a file, which may be missing.
 func LoadAnswered(file string) (*Answered, error) {
 	a := &Answered{file: file, of: map[string]answeredEngine{}}
-	raw, err := os.ReadFile(file)
+	raw, err := durable.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return a, nil
 	}

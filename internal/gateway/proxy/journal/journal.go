@@ -4,7 +4,6 @@ package journal
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/durable"
@@ -30,7 +29,7 @@ type Journal struct {
 // Load reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.
 func Load(folder string) (Journal, error) {
 	var j Journal
-	raw, err := os.ReadFile(filepath.Join(folder, File))
+	raw, err := durable.Read(filepath.Join(folder, File))
 	if err != nil {
 		return j, fmt.Errorf("route journal: %w", err)
 	}
