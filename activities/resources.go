@@ -10,23 +10,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// recordCauses records the resource limits that the agent's sandbox reached in a phase that ends, and returns them. A lost sandbox has none.
-func (a *Activities) recordCauses(ctx context.Context, t Target, p rollout.Phase) ([]rollout.ResourceCause, error) {
+// recordCauses records the resource limits that the agent's sandbox reached in a phase that ends, and returns them. byHost: the memory that
+// ran out was the host's. A lost sandbox has none.
+func (a *Activities) recordCauses(ctx context.Context, t Target, p rollout.Phase) (reached []rollout.ResourceCause, byHost bool, err error) {
 	b, err := a.backend(t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	use, err := b.Inspect(ctx, t.SandboxID())
 	if err != nil || len(sandbox.Causes(use, p, nil)) == 0 {
-		return nil, nil //nolint:nilerr // a lost sandbox is reported by other calls
+		return nil, false, nil //nolint:nilerr // a lost sandbox is reported by other calls
 	}
 	known, err := a.causes(ctx, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	earlier := slices.DeleteFunc(known, func(c rollout.ResourceCause) bool { return c.Phase == p || c.Phase == rollout.PhaseVerifying })
 	causes := sandbox.Causes(use, p, earlier)
-	return causes, a.keepCauses(ctx, t, p, causes)
+	return causes, use.ByHost, a.keepCauses(ctx, t, p, causes)
 }
 
 // keepCauses stores the causes of a phase together with those of the attempt's other phases.
@@ -63,6 +64,6 @@ func (a *Activities) lastCauses(ctx context.Context, in CollectInput) error {
 			phase = p.Phase
 		}
 	}
-	_, err := a.recordCauses(ctx, in.Target, phase)
+	_, _, err := a.recordCauses(ctx, in.Target, phase)
 	return err
 }

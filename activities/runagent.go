@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 	"github.com/rolloutd/rolloutd/internal/episode/live"
@@ -12,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
@@ -39,7 +42,7 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 	if err != nil {
 		return a.endOutOfMemory(ctx, in.Target, err)
 	}
-	return a.agentResult(ctx, in.Target, res)
+	return a.agentResult(ctx, in, res)
 }
 
 // endOutOfMemory turns the loss of a sandbox that ran out of memory into outcome agent_failed, if the agent had called its model. Otherwise a
@@ -154,13 +157,25 @@ func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
 	return err
 }
 
-// agentResult converts the watch's result for the workflow.
-func (a *Activities) agentResult(ctx context.Context, t Target, res *watch.Result) (*AgentResult, error) {
-	causes, err := a.recordCauses(ctx, t, rollout.PhaseAgent)
+// agentResult converts the watch's result for the workflow. If the kernel killed the agent because the host's memory was full, the attempt is
+// lost, unless it is the last one: then the result counts, so that no policy can avoid a grade by filling the host.
+func (a *Activities) agentResult(ctx context.Context, in *AgentInput, res *watch.Result) (*AgentResult, error) {
+	causes, byHost, err := a.recordCauses(ctx, in.Target, rollout.PhaseAgent)
+	if err == nil && byHost && in.Attempt < in.Limits.Attempts && killedForMemory(res, causes) {
+		return nil, failure.Final(fault.New(fault.Unavailable, "the host's memory was full, and the kernel killed the agent: %s", res.Error))
+	}
 	if res.Error != "" && len(causes) > 0 {
 		res.Error += "; " + rollout.CausesInWords(causes)
 	}
 	return &AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
+}
+
+// killedForMemory reports whether SIGKILL ended the agent in a phase in which the kernel killed processes of its sandbox for lack of memory. A
+// process of the sandbox may have sent the signal; without the kernel's counter every such end is the policy's.
+func killedForMemory(res *watch.Result, causes []rollout.ResourceCause) bool {
+	const killed = 128 + int(unix.SIGKILL)
+	return res.Outcome == rollout.AgentFailed && res.ExitCode == killed &&
+		slices.ContainsFunc(causes, func(c rollout.ResourceCause) bool { return c.Cause == rollout.OutOfMemory })
 }
 
 // openBeforeLaunch opens the route of an agent without StartProxy before its first launch. A launched agent has a route; if the gateway has lost it, a

@@ -39,7 +39,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	}
 	defer offline()
 	results, failed := a.runSetup(ctx, sb, in)
-	causes, err := a.recordCauses(ctx, in.Target, rollout.PhaseSetup)
+	causes, _, err := a.recordCauses(ctx, in.Target, rollout.PhaseSetup)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,16 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
 		}
-		return reply.Frame{Type: "state", Data: s.env.State(sess)}
+		if s.env.Play == nil {
+			return reply.Frame{Type: "state", Data: sess.State()}
+		}
+		return deferredReply(func(ctx context.Context) any {
+			state, err := s.env.State(ctx, sess)
+			if err != nil {
+				return failedFrame(reply.Explain(err))
+			}
+			return reply.Frame{Type: "state", Data: state}
+		})
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)

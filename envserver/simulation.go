@@ -135,5 +135,14 @@ func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	httpio.WriteJSON(w, http.StatusOK, s.env.State(sess))
+	s.writeState(w, r, sess)
+}
+
+func (s *Server) writeState(w http.ResponseWriter, r *http.Request, sess *session.Session) {
+	state, err := s.env.State(r.Context(), sess)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, state)
 }

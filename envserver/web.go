@@ -153,7 +153,7 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	httpio.WriteJSON(w, http.StatusOK, s.env.State(sess))
+	s.writeState(w, r, sess)
 }
 
 // maxShown bounds a result in the page's log, in bytes.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // Replace writes a file in one step: a crash leaves the old one or the new one, and once it has returned, the new one. Only the owner may
-// read it. What a crash leaves besides has a name that begins with a dot.
+// read it. What a crash leaves besides has a name that begins with a dot, and is removed by Read.
 func Replace(path string, data []byte) error {
 	folder := filepath.Dir(path)
 	tmp, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
@@ -24,6 +26,27 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	return SyncFolder(folder)
+}
+
+// Read reads a file that Replace writes, and removes what killed writers left beside it. No Replace of the file may run meanwhile, in any
+// process. A missing file is os.ErrNotExist.
+func Read(path string) ([]byte, error) {
+	folder, prefix := filepath.Dir(path), "."+filepath.Base(path)+"-"
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, e := range entries {
+		random, temporary := strings.CutPrefix(e.Name(), prefix)
+		if _, err := strconv.ParseUint(random, 10, 64); !temporary || err != nil {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return os.ReadFile(path)
 }
 
 // SyncFolder makes the names in a folder durable.

@@ -52,8 +52,9 @@ type Answer struct {
 
 // Status is the status of an episode on its host.
 type Status struct {
-	Steps     int      `json:"steps"`
-	ToolsUsed []string `json:"tools_used"` // in the order of their first call
+	Steps     int      `json:"steps"`             // calls that have ended
+	Running   int      `json:"running,omitempty"` // calls that have not
+	ToolsUsed []string `json:"tools_used"`        // in the order of their first call
 	Ended     string   `json:"ended,omitempty"`
 	SandboxID string   `json:"-"` // set by the client
 }

@@ -44,6 +44,9 @@ type RouteStatus struct {
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
 	Failure     *Failure      `json:"failure,omitempty"`      // the latest final failure of a call of the agent's own
+	// GivenUp is set after the agent hung up a call of its own while no connection could be made to the endpoint, for as long as the gateway
+	// tries to connect to one that has never answered (Options.Reach of package proxy); until the endpoint answers another one.
+	GivenUp *Failure `json:"given_up,omitempty"`
 	// Trouble is why the agent waits for the endpoint: the endpoint is paused, or the error of the latest failed try of a call that is
 	// being retried, of the latest attempt to tokenise a prompt, or of the connection made before the first call. "": no problem.
 	Trouble string `json:"trouble,omitempty"`

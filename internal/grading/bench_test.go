@@ -41,7 +41,9 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-func seconds(c rollout.CommandResult) time.Duration { return time.Duration(c.DurationS * float64(time.Second)) }
+func seconds(c rollout.CommandResult) time.Duration {
+	return time.Duration(c.DurationS * float64(time.Second))
+}
 
 // measureCreate measures a sandbox from the start of its creation to the end of its first process.
 func measureCreate(b *testing.B, a *attacked, id, purpose string) time.Duration {

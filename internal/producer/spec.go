@@ -40,6 +40,19 @@ type Spec struct {
 	From *State `json:"from,omitempty"`
 }
 
+// Begin is the state with which a run of the workflow begins: a new one, or that of the run before.
+func (p Spec) Begin(now time.Time) State {
+	if p.From != nil {
+		s := *p.From
+		s.Runs++
+		return s
+	}
+	return State{
+		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: Running, Bounds: p.Bounds,
+		Running: []RunningGroup{}, Outbox: []Finished{}, Again: []Cursor{}, Evaluated: []Evaluation{}, StartedAt: now, Runs: 1,
+	}
+}
+
 // GroupFilter says which finished groups are not delivered. Each is counted by its reason.
 type GroupFilter struct {
 	EqualScores bool `json:"equal_scores,omitempty"` // those of two rollouts or more whose rewards are all equal: they have no advantage

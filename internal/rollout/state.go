@@ -41,6 +41,8 @@ type State struct {
 	StartedAt  time.Time     `json:"started_at"`
 	FinishedAt *time.Time    `json:"finished_at,omitempty"`
 	Phases     []PhaseTiming `json:"phases,omitempty"` // in the order they began, all attempts
+	// AsOf is set where no worker answers for a running rollout: when what is known of it was recorded. Its phases are not known then.
+	AsOf *time.Time `json:"as_of,omitempty"`
 }
 
 // Done says whether the rollout has ended.
@@ -72,6 +74,8 @@ const (
 
 	// ActivityCreate makes the sandbox of an attempt; it is scheduled once for each, and its result has the fields of Created.
 	ActivityCreate = "CreateSandbox"
+	// ActivityAgent runs the agent of an attempt; its result has the fields "turns" and "session_id" of Progress.
+	ActivityAgent = "RunAgent"
 )
 
 // Created is where the sandbox of an attempt was made.

@@ -76,7 +76,7 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 		epoch: -1, delivered: map[string]bool{}, asked: true, tasks: workflow.NewWaitGroup(work),
 	}
 	p.io, p.stopIO = workflow.WithCancel(work)
-	p.state = initial(spec, workflow.Now(ctx))
+	p.state = spec.Begin(workflow.Now(ctx))
 	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (producer.State, error) { return p.state, nil },
 		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"})
 	if err != nil {
@@ -90,20 +90,6 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	p.spawn(p.watchSink)
 	p.spawn(p.lookForLost)
 	return p, nil
-}
-
-// initial is a new state for the first run, or the state of the previous run.
-func initial(spec producer.Spec, now time.Time) producer.State {
-	if spec.From != nil {
-		s := *spec.From
-		s.Runs++
-		return s
-	}
-	return producer.State{
-		ID: spec.ID, Owner: spec.Owner, Name: spec.Name, Sink: spec.Sink, GroupSize: spec.GroupSize, Phase: producer.Running,
-		Bounds: spec.Bounds, Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{},
-		Evaluated: []producer.Evaluation{}, StartedAt: now, Runs: 1,
-	}
 }
 
 // spawn runs f as a coroutine with p.io, which ends when that is cancelled.

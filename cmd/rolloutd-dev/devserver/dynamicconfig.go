@@ -19,5 +19,20 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():          1,
 		dynamicconfig.MatchingEnableFairness.Key():                       true,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 100,
+
+		// The server keeps 128,000 workflows in memory, for an hour each and until the next one needs the place: some 90 KiB for a rollout
+		// that has ended. A workflow that is needed again is read from SQLite.
+		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): cachedWorkflows,
+		dynamicconfig.HistoryCacheTTL.Key():              cacheTime,
+		dynamicconfig.HistoryCacheBackgroundEvict.Key(): dynamicconfig.CacheBackgroundEvictSettings{
+			Enabled: true, LoopInterval: cacheTime / 4, MaxEntryPerCall: cachedWorkflows,
+		},
 	}
 }
+
+const (
+	// cachedWorkflows bounds the workflows in memory. A host has at most some thousand rollouts at once.
+	cachedWorkflows = 4000
+	// cacheTime is how long a workflow stays in memory after it was read.
+	cacheTime = 2 * time.Minute
+)

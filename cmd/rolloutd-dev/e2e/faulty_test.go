@@ -26,7 +26,10 @@ const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.
 // rollout takes on this machine.
 func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
-	lost := func(says string) ending { return ending{outcome: rollout.InfraFailed, attempts: 2, says: says} }
+	lost := func(says string) ending {
+		return ending{outcome: rollout.InfraFailed, attempts: 2, says: says, kind: fault.UpstreamFailed}
+	}
+	never := ending{outcome: rollout.InfraFailed, attempts: 1, says: "has never answered", kind: fault.UpstreamRefused}
 	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}
 	slow := slowness(t, srv.url)
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
@@ -36,7 +39,7 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		args  args   // they override the default arguments
 		want  ending
 	}{
-		{"refuses connections", "", nil, lost("connection refused")},
+		{"refuses connections", "", nil, never},
 		{"hangs at once", `[{faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
 		{"hangs until time is up", `[{faults: [{hang: true}]}]`, soon, lost("model endpoint")},
 		{"hangs from the second call", `[` + work + `, {faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
@@ -91,6 +94,7 @@ type ending struct {
 	attempts int
 	reward   float64 // if the outcome has a reward
 	says     string
+	kind     fault.Kind // of the last attempt of an infra_failed rollout
 }
 
 func (e ending) check(t *testing.T, got rollout.Result) {
@@ -105,7 +109,7 @@ func (e ending) check(t *testing.T, got rollout.Result) {
 	}
 	if e.outcome == rollout.InfraFailed {
 		require.Nil(t, got.Reward)
-		require.Equal(t, string(fault.UpstreamFailed), got.Attempts[e.attempts-1].ErrorKind)
+		require.Equal(t, string(e.kind), got.Attempts[e.attempts-1].ErrorKind)
 		return
 	}
 	require.InDelta(t, e.reward, *got.Reward, 0)

@@ -30,7 +30,8 @@ func errNoSession() error {
 // EpisodeState is what a client sees of a session with an interactive episode.
 type EpisodeState struct {
 	EpisodeID string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
-	StepCount int      `json:"step_count" minimum:"0" default:"0" description:"steps since the last reset"`
+	StepCount int      `json:"step_count" minimum:"0" default:"0" description:"calls of tools that have run since the last reset, each once"`
+	Running   int      `json:"steps_running" minimum:"0" default:"0" description:"calls that still run, and are counted when they end"`
 	RolloutID *string  `json:"rollout_id" description:"the rollout that the episode is"`
 	TaskID    *string  `json:"task_id" description:"its task"`
 	SandboxID *string  `json:"sandbox_id" description:"its sandbox"`
@@ -42,19 +43,24 @@ type EpisodeState struct {
 	_ struct{} `title:"State" additionalProperties:"true"`
 }
 
-// State is what a client sees of a session.
-func (e *Env) State(sess *session.Session) any {
-	s := sess.State()
+// State is what a client sees of a session. The error is a fault.Unavailable while the steps of its episode are not known.
+func (e *Env) State(ctx context.Context, sess *session.Session) (any, error) {
 	if e.Play == nil {
-		return s
+		return sess.State(), nil
 	}
-	out := EpisodeState{EpisodeID: s.EpisodeID, StepCount: s.StepCount, ToolsUsed: []string{}}
+	running, err := e.Play.Count(ctx, sess)
+	if err != nil {
+		return nil, err
+	}
+
+	s := sess.State()
+	out := EpisodeState{EpisodeID: s.EpisodeID, StepCount: s.StepCount, Running: running, ToolsUsed: []string{}}
 	if p := sess.Playing(); p != nil {
 		out.RolloutID, out.TaskID, out.SandboxID = &p.RolloutID, orNil(p.TaskID), orNil(p.SandboxID)
 		out.ToolsUsed = append(out.ToolsUsed, p.ToolsUsed...)
 		out.Done, out.Reward, out.Outcome = p.Done, p.Reward, orNil(p.Outcome)
 	}
-	return out
+	return out, nil
 }
 
 func orNil(s string) *string {
@@ -95,7 +101,6 @@ func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step play.Ste
 	if sess.Transient {
 		return play.Outcome{Err: errNoSession()}
 	}
-	sess.Stepped()
 	name := unknownTool
 	if e.Play.Knows(step.Tool) {
 		name = step.Tool

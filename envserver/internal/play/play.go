@@ -340,6 +340,7 @@ func (p *Player) call(ctx context.Context, sess *session.Session, playing sessio
 		}
 		return done
 	}
+	sess.CountSteps(playing.RolloutID, answer.Steps)
 	out := Outcome{Result: &answer.Result}
 	if answer.Ended != "" {
 		done, _ := p.finish(ctx, sess, playing)

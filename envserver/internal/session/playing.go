@@ -14,6 +14,7 @@ type Playing struct {
 	SandboxID   string   `json:"sandbox_id,omitempty"`
 	ToolsUsed   []string `json:"tools_used,omitempty"`
 	Done        bool     `json:"done,omitempty"`
+	Counted     bool     `json:"counted,omitempty"` // the session's StepCount is final
 	Reward      *float64 `json:"reward,omitempty"`
 	Outcome     string   `json:"outcome,omitempty"`
 }
@@ -59,6 +60,16 @@ func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*P
 	s.changed()
 	s.mu.Unlock()
 	return s.Keep(ctx)
+}
+
+// CountSteps sets the number of executed steps of that rollout's episode. A late answer, whose number is smaller, changes nothing.
+func (s *Session) CountSteps(rolloutID string, steps int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.playing != nil && s.playing.RolloutID == rolloutID && steps > s.state.StepCount {
+		s.state.StepCount = steps
+		s.changed()
+	}
 }
 
 // Leave records that the client closes the session, as opposed to losing its connection.

@@ -46,6 +46,7 @@ type stateAnswer struct {
 	Reward     *float64        `json:"reward"`
 	SandboxID  string          `json:"sandbox_id,omitempty"`
 	Waiting    string          `json:"waiting,omitempty"`
+	AsOf       *float64        `json:"as_of,omitempty"` // see rollout.State.AsOf
 	// Phases are all phases so far, so that a client that polls misses none.
 	Phases []rollout.PhaseTiming `json:"phases,omitempty"`
 }
@@ -73,6 +74,10 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	if s.FinishedAt != nil {
 		at := unix(*s.FinishedAt)
 		a.FinishedAt = &at
+	}
+	if s.AsOf != nil {
+		at := unix(*s.AsOf)
+		a.AsOf = &at
 	}
 	return Write(a)
 }

@@ -55,6 +55,8 @@ func Decide(s State) Decision {
 		return Decision{Action: End, Outcome: rollout.Aborted, Text: s.failure()}
 	case s.Agent.Answered():
 		return Decision{Action: End, Outcome: rollout.Completed}
+	case s.Agent.Done && s.Route.GivenUp != nil: // an agent with a time limit of its own
+		return infra(s.Route.GivenUp.Kind, "model endpoint: %s; then the agent failed: %s", s.Route.GivenUp.Message, s.failure())
 	case s.Agent.Done:
 		return failed(s.failure())
 	case s.timeUp():
@@ -145,6 +147,8 @@ func (s *State) endpointFailed() Decision {
 		return infra(f.Kind, "model endpoint: %s", f.Message)
 	case !s.Probed:
 		return Decision{Action: Probe}
+	case s.Probe == nil && f.Status == 0: // it did not answer, and does now
+		return infra(fault.UpstreamFailed, "model endpoint: %s; it answers a probe now", f.Message)
 	case s.Probe == nil && f.Status == http.StatusForbidden && s.Route.Turns > 0:
 		return failed(fmt.Sprintf("model endpoint: %s; it answered the calls before, and answers a probe", f.Message))
 	case s.Probe == nil:

@@ -114,7 +114,9 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	done := agent.Status{Done: true}
 	broken := agent.Status{Done: true, ExitCode: 1, Error: "boom"}
-	refused := gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}
+	refused := gateway.RouteStatus{Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Message: "no such model", Status: 404}}
+	gaveUp := gateway.RouteStatus{GivenUp: &gateway.Failure{Kind: fault.UpstreamFailed, Message: "the agent gave up a call: connection refused"}}
+	never := gateway.RouteStatus{Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Message: "it has never answered"}}
 	forbidden := gateway.RouteStatus{Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Message: "content policy", Status: 403}}
 	answered := gateway.RouteStatus{Failure: forbidden.Failure, Turns: 2}
 	killed := agent.Status{Done: true, ExitCode: 137, Error: "killed"}
@@ -139,16 +141,21 @@ func TestDecide(t *testing.T) {
 		"ended by a watch":       {called(ages{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
 		"completed, then died":   {called(ages{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
 
-		"endpoint refuses":                {called(ages{agent: broken, route: refused}), want{action: watch.Probe}},
-		"endpoint refuses a probe, too":   {called(ages{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
-		"endpoint refuses a probe alike":  {called(ages{agent: broken, route: forbidden, probed: true, probe: errors.New("gateway: content policy")}), infraFails(fault.UpstreamRefused, "gets the same answer")},
-		"endpoint refuses this one only":  {called(ages{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
-		"endpoint forbids the first call": {called(ages{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
-		"endpoint forbids a later call":   {called(ages{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
-		"endpoint forbids all now":        {called(ages{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
-		"endpoint failed, agent coped":    {called(ages{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
-		"abort beats a failure":           {called(ages{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
-		"a failure beats a budget":        {called(ages{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
+		"endpoint refuses":                    {called(ages{agent: broken, route: refused}), want{action: watch.Probe}},
+		"endpoint refuses a probe, too":       {called(ages{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
+		"endpoint refuses a probe alike":      {called(ages{agent: broken, route: forbidden, probed: true, probe: errors.New("gateway: content policy")}), infraFails(fault.UpstreamRefused, "gets the same answer")},
+		"endpoint refuses this one only":      {called(ages{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
+		"endpoint forbids the first call":     {called(ages{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
+		"endpoint forbids a later call":       {called(ages{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
+		"endpoint forbids all now":            {called(ages{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
+		"endpoint never answered":             {called(ages{agent: broken, route: never, probed: true, probe: errors.New("refused")}), infraFails(fault.UpstreamRefused, "it has never answered")},
+		"endpoint answers for the first time": {called(ages{agent: broken, route: never, probed: true}), infraFails(fault.UpstreamFailed, "it answers a probe now")},
+		"endpoint is away, agent gave up":     {called(ages{agent: broken, route: gaveUp}), infraFails(fault.UpstreamFailed, "the agent gave up a call")},
+		"endpoint is away, agent tries again": {called(ages{route: gaveUp}), continues()},
+		"endpoint is away, agent is done":     {called(ages{agent: done, route: gaveUp}), ends(rollout.Completed, "")},
+		"endpoint failed, agent coped":        {called(ages{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
+		"abort beats a failure":               {called(ages{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
+		"a failure beats a budget":            {called(ages{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
 
 		"budget spent, agent ends":    {called(ages{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
 		"budget spent, agent breaks":  {called(ages{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},

@@ -27,6 +27,7 @@ type State struct {
 	Error      string                `json:"error"`
 	SandboxID  string                `json:"sandbox_id"`
 	Waiting    string                `json:"waiting"` // why the model endpoint keeps the rollout or its agent waiting
+	AsOf       *float64              `json:"as_of"`   // unix seconds; nil: the state is the present one
 	SessionID  string                `json:"serve_session_id"`
 	StartedAt  float64               `json:"started_at"` // unix seconds
 	FinishedAt *float64              `json:"finished_at"`

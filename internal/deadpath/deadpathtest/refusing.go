@@ -2,7 +2,6 @@ package deadpathtest
 
 import (
 	"net"
-	"os"
 	"strconv"
 	"testing"
 
@@ -18,22 +17,25 @@ func Refusing(t testing.TB) string {
 	return address
 }
 
-// RefusingAtFirst returns an address that refuses every connection until listen is called. The test closes the listener.
+// RefusingAtFirst returns an address that refuses every connection while there is no open listener of listen.
 func RefusingAtFirst(t testing.TB) (address string, listen func() net.Listener) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	socket := os.NewFile(uintptr(fd), "socket")
-	t.Cleanup(func() { _ = socket.Close() })
+	t.Cleanup(func() { _ = unix.Close(fd) })
+
+	// Listeners, which have this option too, may share the port.
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	bound, err := unix.Getsockname(fd)
 	require.NoError(t, err)
 	at, ok := bound.(*unix.SockaddrInet4)
 	require.True(t, ok)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port)), func() net.Listener {
+
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port))
+	return address, func() net.Listener {
 		t.Helper()
-		require.NoError(t, unix.Listen(fd, unix.SOMAXCONN))
-		l, err := net.FileListener(socket)
+		l, err := net.Listen("tcp", address)
 		require.NoError(t, err)
 		return l
 	}

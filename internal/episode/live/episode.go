@@ -32,10 +32,10 @@ type Episode struct {
 	o   Options
 	log *stepLog
 
-	accepting bool   // Table.Get returns it; guarded by the table
-	accept    func() // sets accepting
-	ctx context.Context // of running calls
-	end context.CancelFunc
+	accepting bool            // Table.Get returns it; guarded by the table
+	accept    func()          // sets accepting
+	ctx       context.Context // of running calls
+	end       context.CancelFunc
 
 	mu        sync.Mutex
 	calls     map[string]*call
@@ -270,7 +270,7 @@ func (e *Episode) Status() episode.Status {
 }
 
 func (e *Episode) status() episode.Status {
-	return episode.Status{Steps: e.ended, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
+	return episode.Status{Steps: e.ended, Running: e.running, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
 }
 
 // End ends the episode for a reason.

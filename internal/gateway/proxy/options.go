@@ -56,7 +56,7 @@ type Options struct {
 	// Backoff is the first pause between tries of an upstream call; it doubles with each try. 0: 500 ms.
 	Backoff time.Duration
 	// Reach is for how long a call, or a request to tokenise a prompt, tries to connect to an endpoint that refuses connections or cannot
-	// be resolved. 0: 2 min.
+	// be resolved, and has never answered this gateway. One that has is awaited for Limits.Held of the route. 0: 2 min.
 	Reach time.Duration
 	// Hold is for how long a call survives a broken model channel, so that the sandbox can ask again. 0: 30 s.
 	Hold time.Duration

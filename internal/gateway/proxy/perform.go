@@ -1,12 +1,16 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
@@ -26,14 +30,21 @@ func (r *route) callBudget() time.Duration {
 	return r.Limits.Call
 }
 
+// defaultAway is the time limit of an endpoint that is away if the route's limits have none.
+const defaultAway = 30 * time.Minute
+
+// awayTime returns for how long a call waits for an endpoint that refuses connections and has answered before.
+func (r *route) awayTime() time.Duration { return cmp.Or(r.Limits.Held, defaultAway) }
+
 // perform makes the call upstream, records it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
 	rec := r.record(c, res)
-	var err error
-	if r.trace != nil {
-		err = r.trace.Append(rec)
+	err := r.append(ctx, c, rec)
+	if noRoom(err) && ctx.Err() != nil { // ended while it waited for room
+		err, res = nil, res.Interrupted(ctx)
+		rec.Broken = r.reason(res.Problem)
 	}
 	ans := r.answerOf(c, res)
 	if err != nil {
@@ -44,6 +55,33 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.settle(c, res, rec, ans)
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // the record is on disk
 }
+
+// lastAppendPause bounds the pause between two tries to record a call.
+const lastAppendPause = 2 * time.Second
+
+// append records a call. While the disk is full it tries again, for as long as a call waits for an endpoint that is away, and the call counts as
+// held back: neither the agent nor its endpoint is slow.
+func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
+	if r.trace == nil {
+		return nil
+	}
+	began := time.Now()
+	defer c.progress.Released(r.admission)
+
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, lastAppendPause) {
+		err := r.trace.Append(rec)
+		if !noRoom(err) || time.Since(began) >= r.awayTime() {
+			return err
+		}
+		c.progress.HeldSince(r.admission, began, "the gateway cannot record the reply: "+err.Error())
+		if clock.Sleep(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
+// noRoom reports whether a write failed because a disk, or a quota, is full.
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // complete makes the call. A panic while reading a reply fails this call only. Otherwise the call, repeated after each restart, would end
 // the calls of all rollouts each time.
@@ -56,7 +94,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	}()
 	res = r.upstream.Complete(ctx, &upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Expected: int(r.replied.Load()),
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Away: r.awayTime(), Expected: int(r.replied.Load()),
 	})
 	r.replied.Store(int64(res.Size()))
 	r.addPrompt(ctx, c, res)
@@ -171,6 +209,9 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 		failure = res.Problem.Failure(res.Status)
 	}
 	delete(r.inFlight, c.id)
+	if own {
+		r.noteGivenUp(res)
+	}
 	r.noteTimes(time.Now())
 	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
 	if own {
@@ -187,6 +228,20 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	c.result, c.settled = ans, true
 	close(c.done)
 	r.releaseAnswer(c)
+}
+
+// noteGivenUp records that the agent gave up a call while its endpoint was away, until the endpoint answers another one. r.mu is held.
+func (r *route) noteGivenUp(res *upstream.Result) {
+	before := r.journal.GivenUp
+	switch p := res.Problem; {
+	case p == nil || p.Class == upstream.Rejected:
+		r.journal.GivenUp = nil
+	case res.Away && errors.Is(p.Cause, errHungUp):
+		r.journal.GivenUp = &gateway.Failure{Kind: fault.UpstreamFailed, Message: "the agent gave up a call: " + p.Text}
+	}
+	if r.journal.GivenUp != before {
+		r.saveOrLog("call that was given up")
+	}
 }
 
 // otherAPI reports whether the endpoint refused a call of a sandbox over another API than that by which it answers the agent. Any process that counts

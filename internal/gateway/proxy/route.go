@@ -188,5 +188,6 @@ func (r *route) status() gateway.RouteStatus {
 		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
+		GivenUp: r.journal.GivenUp,
 	}
 }

@@ -27,6 +27,9 @@ const traceFolder = ".trace"
 // weightsFile holds the names of the weights behind endpoints.
 const weightsFile = ".weights.json"
 
+// answeredFile holds the endpoints that have answered.
+const answeredFile = ".answered.json"
+
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
 // Open makes a route. A route that is equal to an existing one is that route.

@@ -78,6 +78,9 @@ func New(o Options) (*Server, error) {
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
 	s.upstream.EmptyReplies = o.EmptyReplies
+	if s.upstream.Answered, err = upstream.LoadAnswered(filepath.Join(o.Dir, answeredFile)); err != nil {
+		return nil, err
+	}
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ func TestUnreachableEndpoint(t *testing.T) {
 	require.Contains(t, h.status(t, r.ID).Trouble, "connection refused")
 	require.Equal(t, 400, send(t.Context(), url, "", streamed).status)
 	s := h.status(t, r.ID)
-	require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
+	require.Equal(t, fault.UpstreamRefused, s.Failure.Kind, "another attempt would fail in the same way")
+	require.Contains(t, s.Failure.Message, "has never answered")
 	require.Contains(t, s.Failure.Message, "connection refused")
 	require.Empty(t, s.Trouble, "no call is under way")
 }
@@ -89,7 +90,7 @@ func TestUnreachableEndpointOfAPrompt(t *testing.T) {
 		return h.status(t, r.ID).Failure != nil
 	}, patience, pollStep)
 	s := h.status(t, r.ID)
-	require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
+	require.Equal(t, fault.UpstreamRefused, s.Failure.Kind)
 	require.Contains(t, s.Failure.Message, "connection refused")
 }
 

@@ -36,28 +36,52 @@ func awaited(k rollout.TurnKind) bool {
 
 // promptWait describes an endpoint that fails to tokenise a prompt for which the agent waits. The zero value: it does not fail.
 type promptWait struct {
-	since time.Time
-	lost  time.Time // start of the attempts without a connection; zero: the last one connected
-	why   string
+	since  time.Time
+	budget time.Time // start of the time that counts against the budget of a call
+	lost   time.Time // start of the attempts without a connection; zero: the last one connected
+	away   bool      // the endpoint that cannot be connected to has answered before
+	why    string
 }
 
 // addFailure records a failed attempt that began at that time.
 func (p *promptWait) addFailure(began time.Time, err error) {
 	if p.since.IsZero() {
-		p.since = began
+		p.since, p.budget = began, began
 	}
 	p.why = err.Error()
+
 	var none *upstream.UnreachableError
-	switch {
-	case !errors.As(err, &none):
-		p.lost = time.Time{}
-	case p.lost.IsZero():
+	if !errors.As(err, &none) {
+		p.lost, p.away = time.Time{}, false
+		return
+	}
+	if p.lost.IsZero() {
 		p.lost = began
+	}
+	if p.away = none.Away; p.away {
+		p.budget = time.Now()
 	}
 }
 
-// noteTokenize records an attempt to have a prompt tokenised. The failure is final if the endpoint has not answered for the time budget of a
-// call, or could not be connected to for Options.Reach.
+// failure is the final failure of an endpoint that has not answered for the time budget of a call, could not be connected to and has never
+// answered for the time of reach, or has been away for longer than away. nil: there is none yet.
+func (p *promptWait) failure(budget, reach, away time.Duration) *gateway.Failure {
+	lost := time.Duration(0)
+	if !p.lost.IsZero() {
+		lost = time.Since(p.lost)
+	}
+
+	switch {
+	case p.lost.IsZero() && time.Since(p.budget) >= budget, p.away && lost >= away:
+		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.why}
+	case !p.lost.IsZero() && !p.away && lost >= reach:
+		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: "it has never answered this host: " + p.why}
+	default:
+		return nil
+	}
+}
+
+// noteTokenize records an attempt to have a prompt tokenised, which may be the last; see promptWait.failure.
 func (r *route) noteTokenize(began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,9 +94,8 @@ func (r *route) noteTokenize(began time.Time, err error) {
 		r.endPromptWait() // time during the pause does not count against the endpoint
 	}
 	r.promptWait.addFailure(began, err)
-	unreachable := !r.promptWait.lost.IsZero() && time.Since(r.promptWait.lost) >= r.reachTime
-	if !paused && (unreachable || time.Since(r.promptWait.since) >= r.callBudget()) {
-		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.promptWait.why}
+	if failure := r.promptWait.failure(r.callBudget(), r.reachTime, r.awayTime()); !paused && failure != nil {
+		r.journal.Failure = failure
 		r.saveOrLog("failure")
 	}
 	r.version.Note()

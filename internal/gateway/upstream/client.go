@@ -24,6 +24,7 @@ type Client struct {
 	Engines   *health
 	// EmptyReplies is the number of replies to one call that say nothing, after which the call has failed.
 	EmptyReplies int
+	Answered     *Answered // nil: no engine counts as away
 	report       *meters
 	quirks       endpointQuirks
 	Prompts      buffer.Pool[int32] // buffers for ids
@@ -41,8 +42,8 @@ const (
 )
 
 // New returns a Client. proxy is as in http.Transport; nil: none. policy lists the special hosts that clients' URLs may reach. backoff is
-// the first pause between tries; it doubles with each. A call ends if no connection could be made for the time of reach. All replies
-// share memory.
+// the first pause between tries; it doubles with each. A call of an endpoint that has never
+// answered ends if no connection could be made for the time of reach. All replies share memory.
 func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *intake.Memory, report *meters) *Client {
 	return &Client{
 		transport: newTransport(deadpath.Dialer(dialTimeout).DialContext, proxy), guarded: newTransport(policy.Dial, nil),

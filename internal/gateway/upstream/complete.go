@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type Spec struct {
 	Memory      intake.Share   // for the reply
 	Expected    int            // estimated bytes of the reply without its prompt's ids
 	Budget      time.Duration  // of all tries and the pauses between them, without the wait for admission
+	Away        time.Duration  // beside the budget: in which no connection can be made to an endpoint that has answered before
 }
 
 // retryState is the state of a call between its tries.
@@ -41,6 +43,7 @@ type retryState struct {
 	queued   time.Duration // waiting for admission
 	owed     time.Duration // see gateway.RouteStatus.Owed
 	lost     time.Time     // start of the tries without a connection; zero: the last try connected
+	away     time.Duration // of the tries without a connection, and the pauses after them, that the budget does not pay
 	noMemory bool          // the last try had no memory for its reply
 	empty    int           // tries whose replies said nothing
 }
@@ -51,6 +54,7 @@ func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
 	res := u.completeWithRetries(ctx, r)
 	r.Progress.goesOn(r.Admission)
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
+	res.Away = res.Problem != nil && res.Problem.Class == cancelled && !r.lost.IsZero() && time.Since(r.lost) >= u.reach
 	u.report.waited.Observe(r.queued.Seconds())
 	return res
 }
@@ -75,12 +79,12 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			continue
 		}
 		pause := max(Jitter(backoff), res.Problem.after)
-		if r.left <= pause || r.unreachable(res.Problem, pause) > u.reach {
+		if !u.mayRetry(r, res.Problem, pause) {
 			res.Problem.Class = Failed
 			return res
 		}
 		r.Progress.fails(res.Problem.Text)
-		r.left -= pause
+		r.spend(pause, u.away(r, res))
 		began := time.Now()
 		_ = clock.Sleep(ctx, pause)
 		r.owed += time.Since(began)
@@ -95,17 +99,41 @@ func (u *Client) tooEmpty(r *retryState, p *Problem) bool {
 	return p.empty && r.empty >= u.EmptyReplies
 }
 
-// unreachable returns for how long, at the end of the pause, no try has got a connection. A restarted engine is back within minutes; an
-// address without a listener is usually wrong.
-func (r *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
-	if !p.unreachable {
+// mayRetry reports whether the call is tried again after a pause. An address that never had a listener is usually wrong; an endpoint that has
+// answered before is back sooner or later, and the call waits for it beside its budget.
+func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
+	switch {
+	case !p.unreachable:
 		r.lost = time.Time{}
-		return 0
-	}
-	if r.lost.IsZero() {
+		return r.left > pause
+	case r.lost.IsZero():
 		r.lost = time.Now()
 	}
-	return time.Since(r.lost) + pause
+
+	switch without := time.Since(r.lost) + pause; {
+	case u.Answered.any(r.Engines):
+		return r.away+pause <= r.Away
+	case without > u.reach, r.left <= pause:
+		p.never = true
+		p.Text = fmt.Sprintf("no connection could be made for %s, and it has never answered this host: %s", min(u.reach, r.Budget), p.Text)
+		return false
+	default:
+		return true
+	}
+}
+
+// away reports whether a try found no listener at an endpoint that has answered before.
+func (u *Client) away(r *retryState, res *Result) bool {
+	return res.Problem != nil && res.Problem.unreachable && u.Answered.any(r.Engines)
+}
+
+// spend charges a try or a pause to the call's budget, or to the time for which its endpoint may be away.
+func (r *retryState) spend(d time.Duration, away bool) {
+	if away {
+		r.away += d
+		return
+	}
+	r.left -= d
 }
 
 // admitAndTry waits for admission and tries once. The error is why ctx ended before the try.
@@ -129,7 +157,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 		return res, nil // retried without charging the call's budget
 	}
-	r.left -= time.Since(began)
+	r.spend(time.Since(began), u.away(r, res))
 	switch {
 	case ctx.Err() == nil && r.overlong(res):
 		res.Problem = r.tooLong(res)
@@ -142,6 +170,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	}
 	if ctx.Err() == nil {
 		res.report(r.Admission, r.Request.Kind)
+		u.noteAnswer(res, r.Spec)
 		u.Engines.saw(res.Engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
 	return res, nil
@@ -158,6 +187,13 @@ func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 	r.cost += r.Price.Of(res.Reply.Usage)
 	u.report.tries.Inc()
 	return res
+}
+
+// noteAnswer remembers an engine that gave a reply, or refused the request of the agent.
+func (u *Client) noteAnswer(res *Result, s *Spec) {
+	if p := res.Problem; p == nil || p.Class == Rejected || p.Class == Overlong {
+		u.Answered.note(res.Engine, s.ClientGiven)
+	}
 }
 
 // paused reports whether a try failed because a pause began during it: a drain ended it, or the endpoint refused or rejected the request.

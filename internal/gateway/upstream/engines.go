@@ -3,12 +3,19 @@ package upstream
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
 // engineRest is for how long an engine that did not answer is skipped while another one is available.
@@ -80,4 +87,112 @@ func (h *health) LostCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.lost)
+}
+
+const (
+	// maxGiven bounds the remembered engines whose addresses clients gave; those of the configuration are few.
+	maxGiven = 1024
+	// maxAnsweredFile bounds the file, in bytes.
+	maxAnsweredFile = 8 << 20
+)
+
+// Answered remembers the engines that have answered, also across restarts of the gateway. An engine that refuses connections and has answered
+// before is away, and returns; one that never has is usually a wrong address. It is safe for concurrent use; a nil one remembers nothing.
+type Answered struct {
+	file string
+
+	mu      sync.Mutex
+	of      map[string]answeredEngine // by digest of the base URL, which may have a secret
+	unsaved bool
+}
+
+// answeredEngine is an engine that has answered. Field names are a stored format.
+type answeredEngine struct {
+	At    time.Time `json:"at"`              // of the first answer
+	Given bool      `json:"given,omitempty"` // a client gave the address
+}
+
+// LoadAnswered reads the engines from a file, which may be missing.
+func LoadAnswered(file string) (*Answered, error) {
+	a := &Answered{file: file, of: map[string]answeredEngine{}}
+	raw, err := durable.Read(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return a, nil
+	}
+	if err == nil && len(raw) > maxAnsweredFile {
+		err = errors.New("larger than it can be")
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &a.of)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("endpoints that have answered, in %s: %w", file, err)
+	}
+	return a, nil
+}
+
+// any reports whether one of the engines has answered before.
+func (a *Answered) any(engines []string) bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, engine := range engines {
+		if _, ok := a.of[digestOf(engine)]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// note records that an engine has answered. A file that cannot be written is written with the next answer; until then this process remembers
+// the engine.
+func (a *Answered) note(engine string, given bool) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	key := digestOf(engine)
+	if before, ok := a.of[key]; !ok || before.Given && !given {
+		a.of[key] = answeredEngine{At: time.Now().UTC(), Given: given}
+		a.forgetOldest()
+		a.unsaved = true
+	}
+
+	if a.unsaved {
+		a.unsaved = a.save() != nil
+	}
+}
+
+// forgetOldest keeps at most maxGiven engines of clients. a.mu is held.
+func (a *Answered) forgetOldest() {
+	given, oldest := 0, ""
+	for key, e := range a.of {
+		if !e.Given {
+			continue
+		}
+		given++
+		if oldest == "" || e.At.Before(a.of[oldest].At) {
+			oldest = key
+		}
+	}
+	if given > maxGiven {
+		delete(a.of, oldest)
+	}
+}
+
+func (a *Answered) save() error {
+	raw, err := json.Marshal(a.of)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(a.file, raw)
+}
+
+func digestOf(engine string) string {
+	sum := sha256.Sum256([]byte(engine))
+	return hex.EncodeToString(sum[:])
 }

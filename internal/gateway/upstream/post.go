@@ -18,13 +18,20 @@ func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, rel
 	engine := u.Engines.pick(s.Engines)
 	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
+		none.Away = u.Answered.any(s.Engines)
 		u.Engines.saw(engine, true) // the next request goes to another engine
+	}
+	if err == nil {
+		u.Answered.note(engine, s.ClientGiven)
 	}
 	return body, release, err
 }
 
-// UnreachableError reports that no connection to an endpoint could be made.
-type UnreachableError struct{ Text string }
+// UnreachableError reports that no connection to an endpoint could be made. Away: it has answered before.
+type UnreachableError struct {
+	Text string
+	Away bool
+}
 
 func (e *UnreachableError) Error() string { return e.Text }
 
@@ -41,7 +48,7 @@ func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body [
 			return nil, nil, fault.New(fault.Invalid, "%s", p.Text)
 		}
 		if p.unreachable {
-			return nil, nil, fault.Wrap(fault.Unavailable, &UnreachableError{p.Text}, "")
+			return nil, nil, fault.Wrap(fault.Unavailable, &UnreachableError{Text: p.Text}, "")
 		}
 		return nil, nil, fault.New(fault.Unavailable, "%s", p.Text)
 	}
@@ -77,5 +84,9 @@ func (u *Client) Once(ctx context.Context, s Spec) *Result {
 		return &Result{Problem: &Problem{Class: Retry, Text: "no admission to the endpoint: " + err.Error()}}
 	}
 	defer s.Admission.Leave(p)
-	return u.try(p.Ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
+	engine := u.Engines.pick(s.Engines)
+	res := u.try(p.Ctx, s.target(engine), s.Request)
+	res.Engine = engine
+	u.noteAnswer(res, &s)
+	return res
 }

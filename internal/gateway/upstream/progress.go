@@ -49,6 +49,15 @@ func (p *Progress) waits(a *limits.Admission, w wait) {
 	}
 }
 
+// HeldSince records that the call has been held back since that time by something other than its endpoint, and why, until Released.
+func (p *Progress) HeldSince(a *limits.Admission, since time.Time, why string) {
+	p.waits(a, wait{since: since, failed: true})
+	p.fails(why)
+}
+
+// Released records that the call is no longer held back.
+func (p *Progress) Released(a *limits.Admission) { p.goesOn(a) }
+
 // Resumed returns when the upstream is not paused; the error is why ctx ended first. The call counts as held back meanwhile.
 func (p *Progress) Resumed(ctx context.Context, a *limits.Admission) error {
 	if a.Paused().IsZero() {

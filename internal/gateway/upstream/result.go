@@ -27,6 +27,7 @@ type Result struct {
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is complete
 	Repaired  string        // how the endpoint's reply differed from the API's form; "": Raw is unchanged
+	Away      bool          // the call was cancelled when no connection could be made for the time of reach
 	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
@@ -69,6 +70,7 @@ type Problem struct {
 	guarded     bool            // a client gave the endpoint's URL
 	unreachable bool            // no connection
 	empty       bool            // a complete reply that says nothing
+	never       bool            // and the endpoint has never answered
 	after       time.Duration   // the upstream asks for this pause
 	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
 }
@@ -95,6 +97,14 @@ func (p *Problem) Object() json.RawMessage {
 	return b
 }
 
+// Interrupted finishes a call whose context has ended before its reply, complete or not, was recorded.
+func (r *Result) Interrupted(ctx context.Context) *Result {
+	if r.Problem == nil {
+		r.Problem = &Problem{}
+	}
+	return r.giveUp(ctx)
+}
+
 // giveUp finishes a call whose context has ended.
 func (r *Result) giveUp(ctx context.Context) *Result {
 	p := *r.Problem
@@ -115,11 +125,15 @@ func (p *Problem) Failure(status int) *gateway.Failure {
 	}
 }
 
-// kind returns the kind of a problem that persisted: the endpoint's failure, or lack of memory in the gateway, which says nothing about
-// the endpoint.
+// kind returns the kind of a problem that persisted: the endpoint's failure, an address at which no endpoint ever was, or lack of memory in
+// the gateway, which says nothing about the endpoint.
 func (p *Problem) kind() fault.Kind {
-	if errors.Is(p.Cause, errNoMemory) {
+	switch {
+	case errors.Is(p.Cause, errNoMemory):
 		return fault.Unavailable
+	case p.never:
+		return fault.UpstreamRefused // another attempt would fail in the same way
+	default:
+		return fault.UpstreamFailed
 	}
-	return fault.UpstreamFailed
 }

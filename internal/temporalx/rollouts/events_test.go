@@ -43,17 +43,18 @@ func (h *hosts) Transcript(context.Context, string, rollout.Target) (rollout.Tra
 
 // history is a long poll of a history with an event for each change. The events of the fake come first.
 type history struct {
-	ctx  context.Context
-	fake *temporal
-	read int
+	ctx    context.Context
+	fake   *temporal
+	follow bool // wait for further events
+	read   int
 }
 
 func (h *history) HasNext() bool {
 	h.fake.mu.Lock()
 	length, change := h.fake.length, h.fake.change
 	h.fake.mu.Unlock()
-	if h.read < length {
-		return true
+	if h.read < length || !h.follow {
+		return h.read < length
 	}
 	select {
 	case <-change:
@@ -73,12 +74,12 @@ func (h *history) Next() (*historypb.HistoryEvent, error) {
 	return &historypb.HistoryEvent{}, nil
 }
 
-func (f *temporal) GetWorkflowHistory(ctx context.Context, id, _ string, _ bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (f *temporal) GetWorkflowHistory(ctx context.Context, id, _ string, follow bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator {
 	if filter == enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT {
 		w, err := f.find(id)
 		return &poll{ctx: ctx, fake: f, workflow: w, err: err}
 	}
-	return &history{ctx: ctx, fake: f}
+	return &history{ctx: ctx, fake: f, follow: follow}
 }
 
 // setState changes the state of a rollout and wakes all waits for a change.

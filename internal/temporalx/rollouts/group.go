@@ -46,12 +46,12 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 	case !started:
 		return c.Group(ctx, g.ID)
 	}
-	return queuedGroup(g), nil
+	return queuedGroup(g, time.Now()), nil
 }
 
 // queuedGroup is the state of a group that no worker has taken yet.
-func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
-	s := rollout.GroupState{ID: g.ID, TaskID: g.Member.Task.ID, Owner: g.Member.Owner, Size: g.Size, StartedAt: time.Now(), Members: []rollout.Member{}}
+func queuedGroup(g rollout.GroupSpec, at time.Time) rollout.GroupState {
+	s := rollout.GroupState{ID: g.ID, TaskID: g.Member.Task.ID, Owner: g.Member.Owner, Size: g.Size, StartedAt: at, Members: []rollout.Member{}}
 	for i := range g.Size {
 		s.Members = append(s.Members, rollout.Member{Index: i, RolloutID: rollout.MemberID(g.ID, i, 0)})
 	}
@@ -59,10 +59,11 @@ func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
 }
 
 // groups describes the workflows of groups.
-func groups() resource[rollout.GroupState] {
-	return resource[rollout.GroupState]{
+func groups() resource[rollout.GroupSpec, rollout.GroupState] {
+	return resource[rollout.GroupSpec, rollout.GroupState]{
 		name: "group", workflowID: rollout.GroupWorkflowID, key: store.GroupKey, most: 16 << 20, listed: listedGroup,
 		fail:  func(s *rollout.GroupState, reason string) { s.Outcome, s.Error = rollout.GroupFailed, reason },
+		first: queuedGroup,
 		owner: func(s rollout.GroupState) string { return s.Owner },
 	}
 }

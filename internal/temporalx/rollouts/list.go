@@ -42,7 +42,7 @@ func (c *Client) describe(ctx context.Context, all []rollout.State) {
 		s := &all[i]
 		group.Go(func() error {
 			if now, err := c.State(ctx, s.ID); err == nil {
-				s.Attempt, s.Turns, s.Waiting = now.Attempt, now.Turns, now.Waiting
+				s.Attempt, s.Turns, s.Waiting, s.AsOf = now.Attempt, now.Turns, now.Waiting, now.AsOf
 			}
 			return nil
 		})

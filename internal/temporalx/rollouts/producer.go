@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 
@@ -53,19 +54,17 @@ func (c *Client) StartProducer(ctx context.Context, p producer.Spec) (producer.S
 	case !started:
 		return c.Producer(ctx, p.ID)
 	}
-	return producer.State{
-		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: producer.Running, Bounds: p.Bounds,
-		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
-	}, nil
+	return p.Begin(time.Now()), nil
 }
 
 // producers describes the workflows of producers.
-func producers() resource[producer.State] {
-	return resource[producer.State]{
+func producers() resource[producer.Spec, producer.State] {
+	return resource[producer.Spec, producer.State]{
 		name: "producer", workflowID: producer.WorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
 		fail: func(s *producer.State, reason string) {
 			s.Phase, s.Outcome, s.Error = producer.Done, producer.Failed, reason
 		},
+		first: func(p producer.Spec, at time.Time) producer.State { return p.Begin(at) },
 		owner: func(s producer.State) string { return s.Owner },
 	}
 }

@@ -3,6 +3,7 @@ package rollouts
 import (
 	"context"
 	"errors"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -11,19 +12,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// resource is a kind of workflow beside rollouts whose last state S is in the store: groups, producers.
-type resource[S any] struct {
+// resource is a kind of workflow beside rollouts, with an input I, whose last state S is in the store: groups, producers.
+type resource[I, S any] struct {
 	name       string // in messages
 	workflowID func(id string) string
 	key        func(id string) string // of its state in the store
 	most       int64                  // bytes of its state
 	listed     func(*workflowpb.WorkflowExecutionInfo) S
+	first      func(I, time.Time) S      // the state with which a workflow begins that is started at a time
 	fail       func(s *S, reason string) // marks a resource whose workflow ended without a state
 	owner      func(S) string
 }
 
 // state returns the state of a resource; fault.NotFound when none has that id.
-func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, err error) {
+func (r resource[I, S]) state(ctx context.Context, c *Client, id string) (none S, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, r.workflowID(id), "")
 	var notFound *serviceerror.NotFound
 	info := d.GetWorkflowExecutionInfo()
@@ -40,17 +42,30 @@ func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, e
 	return s, nil
 }
 
-// running returns the state of a running resource. For one that waits for its first worker it returns what Temporal lists.
-func (r resource[S]) running(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (S, error) {
+// running returns the state of a running resource; fault.Unavailable if it has begun and no worker answers. For one that waits for its first
+// worker it returns the state with which it will begin.
+func (r resource[I, S]) running(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (none S, err error) {
 	s, answered, err := query[S](ctx, c, r.workflowID(id))
-	if err == nil && !answered {
-		return r.listed(info), nil
+	if err != nil || answered {
+		return s, err
 	}
-	return s, err
+
+	input, begun, err := c.notBegun(ctx, r.workflowID(id))
+	switch {
+	case err != nil:
+		return none, err
+	case begun:
+		return none, fault.New(fault.Unavailable, "no worker answers for %s %q: its state is not known until one does", r.name, id)
+	}
+	var in I
+	if err := c.payloads.FromPayloads(input, &in); err != nil {
+		return none, fault.Wrap(fault.Internal, err, "input of %s %q", r.name, id)
+	}
+	return r.first(in, info.GetStartTime().AsTime()), nil
 }
 
 // stored returns the stored state of a resource that has ended.
-func (r resource[S]) stored(ctx context.Context, c *Client, id string) (s S, err error) {
+func (r resource[I, S]) stored(ctx context.Context, c *Client, id string) (s S, err error) {
 	err = c.readJSON(ctx, r.key(id), r.most, &s)
 	if fault.Is(err, fault.NotFound) {
 		return s, fault.New(fault.NotFound, "no %s %q", r.name, id)
@@ -59,7 +74,7 @@ func (r resource[S]) stored(ctx context.Context, c *Client, id string) (s S, err
 }
 
 // ownerOf is the name of the token that submitted the resource; fault.NotFound when none has that id.
-func (r resource[S]) ownerOf(ctx context.Context, c *Client, id string) (string, error) {
+func (r resource[I, S]) ownerOf(ctx context.Context, c *Client, id string) (string, error) {
 	return c.owner(ctx, r.workflowID(id), func() (string, error) {
 		s, err := r.stored(ctx, c, id)
 		return r.owner(s), err
@@ -67,7 +82,7 @@ func (r resource[S]) ownerOf(ctx context.Context, c *Client, id string) (string,
 }
 
 // signal sends a signal. false: the resource had ended before; fault.NotFound when none has that id.
-func (r resource[S]) signal(ctx context.Context, c *Client, id, name string, arg any) (bool, error) {
+func (r resource[I, S]) signal(ctx context.Context, c *Client, id, name string, arg any) (bool, error) {
 	sent, err := c.signal(ctx, r.workflowID(id), name, arg)
 	if err == nil && !sent {
 		_, err = r.state(ctx, c, id)

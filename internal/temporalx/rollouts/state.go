@@ -85,7 +85,10 @@ func (c *Client) running(ctx context.Context, id string, d *workflowservice.Desc
 		return s, err
 	}
 	if !answered {
-		if s = listed(d.GetWorkflowExecutionInfo()); s.Phase != rollout.PhaseQueued {
+		if s, err = c.recorded(ctx, id, d.GetWorkflowExecutionInfo()); err != nil {
+			return s, err
+		}
+		if s.Phase != rollout.PhaseQueued {
 			s.Waiting = "no worker answers; the rollout continues when one does"
 		}
 	}

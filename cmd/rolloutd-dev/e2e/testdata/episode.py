@@ -46,6 +46,7 @@ async def generic_client():
         again = await env.step({**call, "arguments": {"command": "echo x >> other.txt"}})
         assert first.observation["result"] == again.observation["result"] and not again.done
         state = await env.state()
+        assert state["step_count"] == 1 and state["steps_running"] == 0, state
         assert state["tools_used"] == ["terminal"] and state["sandbox_id"] and not state["done"], state
         assert state["episode_id"] == begun.observation["episode_id"], state
         call["metadata"] = {"request_id": "b"}
@@ -54,6 +55,7 @@ async def generic_client():
         assert last.observation["result"]["is_error"] and last.observation["result"]["structured_content"]["exit_code"] == 3
         assert last.done and last.reward == 0.5, last
         state = await env.state()
+        assert state["step_count"] == 2, state
         assert state["done"] and state["reward"] == 0.5 and "maximum of 2 steps" in state["outcome"], state
 
 

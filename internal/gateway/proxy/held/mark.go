@@ -46,7 +46,7 @@ func Save(folder string, m Mark) error {
 // Load reads the mark in a gateway's folder. The zero value: there is none.
 func Load(folder string) (Mark, error) {
 	var m Mark
-	raw, err := os.ReadFile(filepath.Join(folder, file))
+	raw, err := durable.Read(filepath.Join(folder, file))
 	if errors.Is(err, os.ErrNotExist) {
 		return m, nil
 	}

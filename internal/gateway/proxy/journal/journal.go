@@ -4,7 +4,6 @@ package journal
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/durable"
@@ -22,6 +21,7 @@ type Journal struct {
 	Ended       string           `json:"ended,omitempty"`
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
+	GivenUp     *gateway.Failure `json:"given_up,omitempty"`     // see gateway.RouteStatus
 	Sessions    []string         `json:"sessions,omitempty"`     // of the agent's own
 	Processes   []string         `json:"processes,omitempty"`    // whose sessions were registered
 	RawLogprobs bool             `json:"raw_logprobs,omitempty"` // a probe found log probabilities that do not belong to the sampled distribution
@@ -30,7 +30,7 @@ type Journal struct {
 // Load reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.
 func Load(folder string) (Journal, error) {
 	var j Journal
-	raw, err := os.ReadFile(filepath.Join(folder, File))
+	raw, err := durable.Read(filepath.Join(folder, File))
 	if err != nil {
 		return j, fmt.Errorf("route journal: %w", err)
 	}

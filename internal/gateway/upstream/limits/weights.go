@@ -31,7 +31,7 @@ func loadWeights(file string) (weights, error) {
 	if file == "" {
 		return w, nil
 	}
-	raw, err := os.ReadFile(file)
+	raw, err := durable.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return w, nil
 	}
