@@ -198,13 +198,14 @@ func TestAgentIsRelaunched(t *testing.T) {
 	require.Equal(t, []string{"agent-1", "agent-2", "agent-3"}, b.order)
 }
 
+// A relaunched agent completes. The session of each launch is registered, also if its id is the same.
 func TestRelaunchThatWorks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
 	h.coder.begin = func(launch int) (agent.Status, error) {
 		if launch == 1 {
-			return agent.Status{Done: true, ExitCode: 1, Error: "address in use"}, nil
+			return agent.Status{SessionID: "ses", Ready: true, Done: true, ExitCode: 1, Error: "address in use"}, nil
 		}
 		h.gate.mu.Lock()
 		defer h.gate.mu.Unlock()
@@ -220,6 +221,7 @@ func TestRelaunchThatWorks(t *testing.T) {
 	require.Equal(t, rollout.Completed, out.Outcome)
 	require.Equal(t, []int{1, 2}, h.coder.starts)
 	require.Equal(t, []int{1}, h.coder.stops)
+	require.Equal(t, []string{"agent-1 ses", "agent-2 ses"}, h.gate.sessions)
 }
 
 // A failure of the model endpoint is an error with a kind, never an outcome that could be graded.

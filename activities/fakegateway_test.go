@@ -19,7 +19,7 @@ type fakeGateway struct {
 	err      error // returned by Status
 	ends     []string
 	closed   []string
-	sessions []string
+	sessions []string // with the names of their processes
 	probe    error
 	// inspected has the waits passed to Inspect, which returns report and inspectErr.
 	inspected  []time.Duration
@@ -85,10 +85,12 @@ func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *ga
 
 func (g *fakeGateway) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
 
-func (g *fakeGateway) AddSessions(_ context.Context, _, _ string, sessions ...string) error {
+func (g *fakeGateway) AddSessions(_ context.Context, _, process string, sessions ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.sessions = append(g.sessions, sessions...)
+	for _, session := range sessions {
+		g.sessions = append(g.sessions, process+" "+session)
+	}
 	return nil
 }
 

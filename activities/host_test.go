@@ -86,7 +86,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 		return exec{hang: strings.HasPrefix(name, "agent-")}
 	}
 	agents, err := agent.NewRegistry(agent.Kind{
-		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
+		Name: "opencode", Agent: h.coder, Sessions: true, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
 	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, oracle.Oracle())
 	require.NoError(t, err)

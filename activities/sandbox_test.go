@@ -192,7 +192,9 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	in := activities.ProxyInput{Target: target(), Agent: "opencode", Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
 	require.NoError(t, h.StartProxy(t.Context(), in))
 	require.GreaterOrEqual(t, h.gate.polls, 3)
-	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
+	require.Equal(t, []gateway.Route{{
+		ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*", Sessions: true,
+	}}, h.gate.opened)
 }
 
 // An agent on the host or without a model needs no channel, so RunAgent opens its route. The route of an agent in the sandbox is already open.
