@@ -5,6 +5,7 @@ from ._production import Delivery, Producer, ProducerChange, ProducerTask
 from .aio import AsyncClient
 from .client import Client
 from .errors import (
+    ClosedError,
     ConflictError,
     DeadlineError,
     ExhaustedError,
@@ -25,6 +26,7 @@ __all__ = [
     "SCORED_OUTCOMES",
     "AsyncClient",
     "Client",
+    "ClosedError",
     "ConflictError",
     "DeadlineError",
     "Delivery",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from .errors import ProtocolError
+from .errors import InvalidError, ProtocolError, RolloutdError
 from .types import Group, GroupPage, Page, Result, Sequence, State
 
 T = TypeVar("T")
@@ -25,9 +25,17 @@ class Call(Generic[T]):
     path: str
     parse: Callable[[bytes], T]
     params: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
+    body: Any = None  # sent as JSON
     read_s: float = 0.0  # how long the answer may take, if longer than usual
     content: Callable[[], Iterator[bytes]] | None = None  # a body that is not JSON
+
+
+def encode(body: Any) -> bytes:
+    """The JSON of a body. InvalidError if it has none, for instance because of a NaN."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as err:
+        raise InvalidError(f"the arguments cannot be sent as JSON: {err}") from err
 
 
 def decode(text: bytes) -> Any:
@@ -42,7 +50,9 @@ def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
         raw = decode(text)
         try:
             return of(raw)
-        except (KeyError, TypeError, AttributeError) as err:
+        except RolloutdError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as err:
             raise ProtocolError(f"the answer lacks members of the API: {text[:200]!r}") from err
 
     return parse
@@ -63,9 +73,9 @@ def new_id() -> str:
 
 def one(kind: str, id: str, what: str = "") -> str:
     """The path of a rollout or a group, or of a resource below it."""
-    if not id:
-        raise ValueError(f"the id of one of the {kind} must not be empty")
-    return f"/{kind}/{quote(id, safe='')}" + (f"/{what}" if what else "")
+    if not isinstance(id, str) or not id:
+        raise InvalidError(f"the id of one of the {kind} must be a text and must not be empty, got {id!r}")
+    return f"/{kind}/{quote(id, safe='', errors='replace')}" + (f"/{what}" if what else "")
 
 
 def chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:

@@ -12,7 +12,8 @@ import httpx
 
 from . import _calls as calls
 from . import _episodes as episodes
-from ._calls import Call
+from ._calls import Call, encode
+from ._connections import Connections, process, streamed
 from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_of, within_read
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
@@ -43,7 +44,8 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.server = server_of(server)
-        self._http = httpx.Client(headers=headers_of(token), timeout=TIMEOUT, transport=transport)
+        headers = headers_of(token)
+        self._http = Connections(lambda: httpx.Client(headers=headers, timeout=TIMEOUT, transport=transport), process, transport)
         self._retry_s = retry_s
         self.rollouts = Rollouts(self)
         self.groups = Groups(self)
@@ -54,7 +56,8 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections. Rollouts continue."""
-        self._http.close()
+        if (http := self._http.close()) is not None:
+            http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -65,13 +68,14 @@ class Client:
     def send(self, call: Call[T]) -> T:
         """Sends a request and reads its answer."""
         retry = Retry(self._retry_s)
+        body, headers = (None, {}) if call.body is None else (encode(call.body), {"Content-Type": "application/json"})
         while True:
             try:
-                response = self._http.request(
-                    call.method, self.server + call.path, params=call.params or None, json=call.body,
-                    content=call.content() if call.content else None, timeout=within_read(call.read_s),
+                response = self._http.mine().request(
+                    call.method, self.server + call.path, params=call.params or None, headers=headers,
+                    content=call.content() if call.content else body, timeout=within_read(call.read_s),
                 )  # fmt: skip
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 time.sleep(retry.pause(lost(self.server, err)))
                 continue
             error = refused(response)
@@ -99,14 +103,19 @@ class Client:
         while True:
             decoder.restart()
             try:
-                with self._http.stream("GET", self.server + path, headers=_resume(decoder.last), timeout=_within(deadline)) as response:
-                    for event in _read(response, decoder, deadline, path):
+                owner = self._http.owner()
+                with streamed(self._http, self.server + path, _resume(decoder.last), _within(deadline)) as (response, body):
+                    for event in _read(response, body, decoder, deadline, path):
                         retry = Retry(self._retry_s)
                         yield event
                         if event.kind == "done":
                             return
+                        if self._http.owner() != owner:
+                            break  # a fork since the last event: this process goes on with a connection of its own
+                if self._http.owner() != owner:
+                    continue
                 failure: RolloutdError = UnavailableError(f"{path} ended without the event done")
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 failure = lost(self.server, err)
             except (UnavailableError, ExhaustedError) as err:
                 failure = err
@@ -114,14 +123,14 @@ class Client:
             time.sleep(retry.pause(failure))
 
 
-def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
+def _read(response: httpx.Response, body: Iterator[bytes], decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
     """The events of one connection."""
     if response.status_code >= 300:
         response.read()
         error = refused(response)
         if error is not None:
             raise error
-    for data in response.iter_bytes():
+    for data in body:
         check_deadline(deadline, path)
         yield from decoder.feed(data)
 
