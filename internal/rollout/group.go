@@ -1,6 +1,9 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -108,6 +111,12 @@ type GroupState struct {
 
 // Done says whether the group has ended.
 func (g GroupState) Done() bool { return g.Outcome != "" }
+
+// Key identifies the group among those of several deployments with one trainer, by its id and its start time: ids are unique only within one.
+func (g GroupState) Key() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", g.ID, g.StartedAt.UnixNano()))
+	return g.ID + "-" + hex.EncodeToString(sum[:6])
+}
 
 // Finished counts the members that have ended.
 func (g GroupState) Finished() int {

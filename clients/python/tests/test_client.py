@@ -182,6 +182,16 @@ def test_sequences_carry_their_versions(server: Server) -> None:
     assert (sequence.prompt_length, sequence.logprobs) == (1, [0, -1, -2])
 
 
+def test_a_group_has_a_row_for_each_rollout(server: Server) -> None:
+    line = {"rollout_id": "g-0", "reward": 1, "token_ids": [1], "loss_mask": [1], "logprobs": [0], "group_key": "g-1f", "advantage": 1.0, "centred_advantage": 0.5}
+    server.on("GET /groups/g/trajectory", Answer(200, json.dumps(line).encode() + b"\n"), Answer(200, {"rewards": [1]}))
+    with Client(server.url) as c:
+        (row,) = c.groups.trajectory("g", sequences="one")
+        assert c.groups.shaped("g", "trl") == {"rewards": [1]}
+    assert (row.group_key, row.advantage, row.centred_advantage) == ("g-1f", 1.0, 0.5)
+    assert [s.path.partition("?")[2] for s in server.seen] == ["format=jsonl&subagents=drop&sequences=one", "format=trl&subagents=drop&sequences=one"]
+
+
 def test_async_client(server: Server) -> None:
     server.on("POST /rollouts", Answer(silent=True), Answer(202, {"rollout_id": "r"}))
     server.on("GET /rollouts/r/events", stream(EVENTS[0]), stream(EVENTS[1], EVENTS[2]))

@@ -89,6 +89,26 @@ func (t *Trajectory) Trained() int {
 	return n
 }
 
+// Rows removes the sequences without a token to train on; with one, all but the sequence with the most, so that a trainer gets a row for each
+// rollout.
+func (t *Trajectory) Rows(one bool) {
+	kept := t.Sequences[:0]
+	for i := range t.Sequences {
+		n := t.Sequences[i].Trained()
+		switch {
+		case n == 0:
+		case one && len(kept) == 1:
+			if n > kept[0].Trained() {
+				kept[0] = t.Sequences[i]
+			}
+		default:
+			kept = append(kept, t.Sequences[i])
+		}
+	}
+	clear(t.Sequences[len(kept):]) // frees them
+	t.Sequences = kept
+}
+
 // Tokens counts the tokens of all sequences.
 func (t *Trajectory) Tokens() int {
 	n := 0

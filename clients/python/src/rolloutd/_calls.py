@@ -123,12 +123,12 @@ def log(id: str, name: str) -> Call[str]:
     return Call("GET", one("rollouts", id, f"logs/{quote(name, safe='')}"), lambda text: text.decode(errors="replace"))
 
 
-def trajectory(kind: str, id: str, subagents: str) -> Call[list[Sequence]]:
-    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), {"format": "jsonl", "subagents": subagents})
+def trajectory(kind: str, id: str, subagents: str, sequences: str) -> Call[list[Sequence]]:
+    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), known({"format": "jsonl", "subagents": subagents, "sequences": sequences}))
 
 
-def shaped(kind: str, id: str, format: str, subagents: str) -> Call[Mapping[str, Any]]:
-    return Call("GET", one(kind, id, "trajectory"), object_of(_same), {"format": format, "subagents": subagents})
+def shaped(kind: str, id: str, format: str, subagents: str, sequences: str) -> Call[Mapping[str, Any]]:
+    return Call("GET", one(kind, id, "trajectory"), object_of(_same), known({"format": format, "subagents": subagents, "sequences": sequences}))
 
 
 def abort(kind: str, id: str, reason: str) -> Call[bool]:

@@ -200,6 +200,9 @@ class Sequence:
     logprobs: list[float] = field(repr=False)
     spans: tuple[Span, ...] = field(repr=False)
     end: str
+    group_key: str = ""  # equal for the rollouts of a group; these three are there for a group's sequences
+    advantage: float | None = None  # reward minus the group's mean, divided by the standard deviation
+    centred_advantage: float | None = None  # reward minus mean
 
     @property
     def prompt_length(self) -> int:
@@ -223,6 +226,9 @@ class Sequence:
             logprobs=raw["logprobs"],
             spans=tuple(Span.of(s) for s in raw.get("spans") or ()),
             end=raw.get("end", ""),
+            group_key=raw.get("group_key", ""),
+            advantage=raw.get("advantage"),
+            centred_advantage=raw.get("centred_advantage"),
         )
 
 
