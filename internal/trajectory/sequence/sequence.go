@@ -32,6 +32,8 @@ type Span struct {
 	DoubledEnd   bool     `json:"doubled_end,omitempty"`
 	ModelVersion string   `json:"model_version,omitempty"`
 	Temperature  *float64 `json:"temperature,omitempty"` // as sent to the endpoint; nil: the endpoint's default
+	// Images counts the images that the model saw. TokenIDs has only placeholders for them: the trace has the images.
+	Images int `json:"images,omitempty"`
 }
 
 // End is why a sequence ends. It is a closed set.

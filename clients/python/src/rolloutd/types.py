@@ -271,6 +271,7 @@ class Task(TypedDict, total=False):
     api_key: str
     model: str
     disable_thinking: bool | None
+    images: bool | None
     upload_files: dict[str, str]
     uploads: dict[str, str]
     setup: list[str]
