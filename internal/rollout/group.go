@@ -150,10 +150,23 @@ type Member struct {
 	Lost      []string `json:"lost,omitempty"` // rollouts that infrastructure lost, which this one replaces
 }
 
+// ListedGroup is a group in a list, which has no members. What the list does not know is absent, not 0.
+type ListedGroup struct {
+	ID         string       `json:"group_id"`
+	TaskID     string       `json:"task_id"`
+	Owner      string       `json:"owner,omitempty"`
+	Size       *int         `json:"size,omitempty"`
+	Outcome    GroupOutcome `json:"outcome,omitempty"` // "": it runs
+	Replaced   *int         `json:"replaced,omitempty"`
+	MeanReward *float64     `json:"mean_reward,omitempty"` // of a group that has ended, of its members with a reward
+	StartedAt  time.Time    `json:"started_at"`
+	FinishedAt *time.Time   `json:"finished_at,omitempty"`
+}
+
 // GroupPage is a part of a list of groups. Next is empty on the last one.
 type GroupPage struct {
-	Groups []GroupState `json:"groups"`
-	Next   string       `json:"next,omitempty"`
+	Groups []ListedGroup `json:"groups"`
+	Next   string        `json:"next,omitempty"`
 }
 
 // GroupWorkflowName is the name of the workflow of groups; it has the signal "abort" and the query "state" of rollouts.

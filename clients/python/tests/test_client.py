@@ -170,6 +170,23 @@ def test_lists_follow_the_cursor(server: Server) -> None:
     assert [s.path for s in server.seen] == ["/rollouts?status=done", "/rollouts?status=done&cursor=c1"]
 
 
+def test_lists_have_no_zeros_for_what_they_do_not_know(server: Server) -> None:
+    usage = {"turns": 6, "prompt_tokens": 70, "completion_tokens": 8}
+    running = {"rollout_id": "r", "phase": "agent_running"}
+    server.on("GET /rollouts", Answer(200, {"rollouts": [running, DONE | {"attempt": 1, "turns": 4, "usage": usage}]}))
+    server.on("GET /groups", Answer(200, {"groups": [{"group_id": "a", "size": 4}, {"group_id": "b", "outcome": "complete", "replaced": 0, "mean_reward": 0.5}]}))
+    server.on("GET /producers", Answer(200, {"producers": [{"producer_id": "p", "phase": "running"}]}))
+    with Client(server.url) as c:
+        first, second = c.rollouts.all()
+        assert (first.turns, first.attempt, first.usage) == (None, None, None)
+        assert (second.turns, second.attempt, second.usage) == (4, 1, usage)
+        one, two = c.groups.all()
+        assert (one.size, one.replaced, one.mean_reward, one.members, one.statistics, one.done) == (4, None, None, None, None, False)
+        assert (two.size, two.replaced, two.mean_reward, two.done) == (None, 0, 0.5, True)
+        (producer,) = c.producers.all()
+        assert (producer.counts, producer.group_size, producer.sink, producer.step) == (None, None, None, None)
+
+
 def test_sequences_carry_their_versions(server: Server) -> None:
     line = (
         b'{"rollout_id":"r","reward":1,"token_ids":[1,2,3],"loss_mask":[0,1,1],"logprobs":[0,-1,-2],"trained":2,'

@@ -1,7 +1,7 @@
 """The client of a rolloutd server: rollouts, groups, producers, deliveries, episodes and training sequences."""
 
 from ._episodes import Episode, EpisodeTask, EpisodeTool, Execution, Step
-from ._production import Delivery, Producer, ProducerChange, ProducerTask
+from ._production import Delivery, ListedProducer, Producer, ProducerChange, ProducerTask
 from .aio import AsyncClient
 from .client import Client
 from .errors import (
@@ -19,7 +19,7 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, Member, Result, Sequence, Span, State, Task
+from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Result, Sequence, Span, State, Task
 from .weights import WeightSync
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
     "Group",
     "GroupTask",
     "InvalidError",
+    "ListedGroup",
+    "ListedProducer",
     "Member",
     "NotFoundError",
     "Producer",

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from .errors import InvalidError, ProtocolError, RolloutdError
-from .types import Group, GroupPage, Page, Result, Sequence, State
+from .types import Group, GroupPage, ListedGroup, Page, Result, Sequence, State
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ def rollouts(**params: str | int | None) -> Call[Page]:
 
 def groups(**params: str | int | None) -> Call[GroupPage]:
     def of(raw: Mapping[str, Any]) -> GroupPage:
-        return GroupPage(tuple(Group.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
+        return GroupPage(tuple(ListedGroup.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
 
     return Call("GET", "/groups", object_of(of), known(params))
 

@@ -22,7 +22,7 @@ from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
-from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -272,7 +272,7 @@ class AsyncGroups:
         """One page of the caller's groups."""
         return await self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
 
-    async def all(self, *, status: str = "", task_id: str = "") -> AsyncIterator[Group]:
+    async def all(self, *, status: str = "", task_id: str = "") -> AsyncIterator[ListedGroup]:
         """All of the caller's groups, those that run first."""
         cursor = ""
         while True:

@@ -20,7 +20,7 @@ from ._sse import Decoder
 from .episodes import Episodes, Executor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import Deliveries, Producers
-from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -271,7 +271,7 @@ class Groups:
         """One page of the caller's groups."""
         return self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
 
-    def all(self, *, status: str = "", task_id: str = "") -> Iterator[Group]:
+    def all(self, *, status: str = "", task_id: str = "") -> Iterator[ListedGroup]:
         """All of the caller's groups, those that run first."""
         cursor = ""
         while True:

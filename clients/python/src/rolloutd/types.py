@@ -14,18 +14,19 @@ SCORED_OUTCOMES = frozenset({"completed", "agent_failed", "agent_timeout", "budg
 
 @dataclass(frozen=True)
 class State:
-    """The state of a rollout."""
+    """The state of a rollout. In a list, `attempt` and `turns` are None where the list does not know them, as `turns` of a running rollout."""
 
     rollout_id: str
     task_id: str
     phase: str
-    attempt: int
-    turns: int
+    attempt: int | None
+    turns: int | None
     outcome: str
     reward: float | None
     error: str
     group_id: str
     raw: JSON = field(repr=False)
+    usage: JSON | None = None  # calls and tokens of a rollout that has ended; only in lists
 
     @property
     def done(self) -> bool:
@@ -37,13 +38,14 @@ class State:
             rollout_id=raw["rollout_id"],
             task_id=raw.get("task_id", ""),
             phase=raw.get("phase", ""),
-            attempt=raw.get("attempt", 0),
-            turns=raw.get("turns", 0),
+            attempt=raw.get("attempt"),
+            turns=raw.get("turns"),
             outcome=raw.get("outcome", ""),
             reward=raw.get("reward"),
             error=raw.get("error") or "",
             group_id=raw.get("group_id", ""),
             raw=raw,
+            usage=raw.get("usage"),
         )
 
 
@@ -97,6 +99,17 @@ class Member:
     error: str
     lost: tuple[str, ...]
 
+    @classmethod
+    def of(cls, raw: JSON) -> Member:
+        return cls(
+            index=raw["index"],
+            rollout_id=raw["rollout_id"],
+            outcome=raw.get("outcome", ""),
+            reward=raw.get("reward"),
+            error=raw.get("error", ""),
+            lost=tuple(raw.get("lost") or ()),
+        )
+
 
 @dataclass(frozen=True)
 class Group:
@@ -128,21 +141,44 @@ class Group:
             outcome=raw.get("outcome", ""),
             error=raw.get("error", ""),
             replaced=raw.get("replaced", 0),
-            members=tuple(
-                Member(
-                    index=m["index"],
-                    rollout_id=m["rollout_id"],
-                    outcome=m.get("outcome", ""),
-                    reward=m.get("reward"),
-                    error=m.get("error", ""),
-                    lost=tuple(m.get("lost") or ()),
-                )
-                for m in raw.get("members") or ()
-            ),
+            members=tuple(Member.of(m) for m in raw.get("members") or ()),
             statistics=raw.get("statistics") or {},
             pass_at_k={int(k): v for k, v in (raw.get("pass_at_k") or {}).items()},
             advantages=tuple(raw.get("advantages") or ()),
             centred_advantages=tuple(raw.get("centred_advantages") or ()),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """A group in a list. What the list does not know is None; `groups.get` has the whole group."""
+
+    group_id: str
+    task_id: str
+    outcome: str
+    size: int | None
+    replaced: int | None
+    mean_reward: float | None  # of a group that has ended
+    members: tuple[Member, ...] | None
+    statistics: JSON | None
+    raw: JSON = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.outcome)
+
+    @classmethod
+    def of(cls, raw: JSON) -> ListedGroup:
+        return cls(
+            group_id=raw["group_id"],
+            task_id=raw.get("task_id", ""),
+            outcome=raw.get("outcome", ""),
+            size=raw.get("size"),
+            replaced=raw.get("replaced"),
+            mean_reward=raw.get("mean_reward"),
+            members=tuple(Member.of(m) for m in raw["members"]) if raw.get("members") else None,
+            statistics=raw.get("statistics"),
             raw=raw,
         )
 
@@ -253,7 +289,7 @@ class Page:
 class GroupPage:
     """A part of a list of groups. `next` is the next page's cursor, "" on the last one."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ListedGroup, ...]
     next: str
 
 
