@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -79,6 +80,18 @@ func MemberID(group string, index, replacement int) string {
 		id += "r" + strconv.Itoa(replacement)
 	}
 	return id
+}
+
+// GroupOfMember is the id of the group whose member would have that id; false: no member has such an id.
+func GroupOfMember(rolloutID string) (string, bool) {
+	at := strings.LastIndexByte(rolloutID, '-')
+	if at < 1 {
+		return "", false
+	}
+	index, replacement, _ := strings.Cut(rolloutID[at+1:], "r")
+	i, err := strconv.Atoi(index)
+	n, _ := strconv.Atoi(replacement) // no number: 0, whose id has no such end
+	return rolloutID[:at], err == nil && MemberID(rolloutID[:at], i, n) == rolloutID
 }
 
 // GroupOutcome says how a group ended; "" while it runs.
