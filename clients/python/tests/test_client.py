@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from conftest import Answer, Server
@@ -13,14 +13,20 @@ from conftest import Answer, Server
 from rolloutd import (
     AsyncClient,
     Client,
+    ClosedError,
     ConflictError,
     DeadlineError,
     Event,
     ExhaustedError,
+    GroupTask,
     InvalidError,
     NotFoundError,
+    ProducerChange,
+    ProducerTask,
     ProtocolError,
+    Result,
     ServerError,
+    Task,
     UnauthorizedError,
     UnavailableError,
     aio,
@@ -244,3 +250,59 @@ def test_both_clients_have_the_same_methods(sync: type, of: type) -> None:
         }
 
     assert public(sync) == public(of)
+
+
+GOLDEN = Path(__file__).parents[3] / "envserver" / "testdata" / "golden"
+
+
+@pytest.mark.parametrize(
+    ("path", "task"),
+    [("/rollouts", Task), ("/groups", GroupTask), ("/producers", ProducerTask), ("/producers/{id}/change", ProducerChange)],
+)
+def test_tasks_have_the_arguments_of_the_server(path: str, task: type) -> None:
+    document = json.loads((GOLDEN / "openapi-production.json").read_text())
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    assert set(task.__annotations__ if task is not GroupTask else get_type_hints(task)) == set(schema["properties"])
+
+
+def test_a_result_has_a_short_repr() -> None:
+    turns = [{"turn": n, "prompt_token_ids": list(range(1000))} for n in range(50)]
+    assert len(repr(Result.of(DONE | {"proxy_turns": turns, "files": {"a": "x" * 10_000}}))) < 500
+
+
+def test_all_errors_are_the_clients_own(server: Server) -> None:
+    with Client(server.url, retry_s=0) as c:
+        for call in (
+            lambda: c.rollouts.get(""), lambda: c.groups.get(None), lambda: c.rollouts.score("r", float("nan")),  # type: ignore[arg-type]
+            lambda: c.rollouts.submit({"instruction": {1, 2}}), lambda: c.rollouts.submit(temperature=float("inf")),
+        ):  # fmt: skip
+            with pytest.raises(InvalidError):
+                call()
+        server.on("GET /rollouts/r", Answer(200, b"this is no gzip", {"Content-Encoding": "gzip"}))
+        with pytest.raises(UnavailableError):
+            c.rollouts.get("r")
+        server.on("GET /groups/g", Answer(200, {"group_id": "g", "pass_at_k": {"x": 1}}))
+        with pytest.raises(ProtocolError):
+            c.groups.get("g")
+        server.on("GET /rollouts/r/events", stream(b"id: 1\nevent: done\ndata: {}\n\n"))
+        with pytest.raises(ProtocolError):
+            c.rollouts.wait("r")
+    with pytest.raises(ClosedError):
+        c.rollouts.get("r")
+    with pytest.raises(ClosedError):
+        next(c.rollouts.events("r"))
+    for url in ("http://", "http://[", "ftp://x"):
+        with pytest.raises(InvalidError):
+            Client(url)
+    with pytest.raises(InvalidError):
+        Client(server.url, token="schlüssel")
+
+    async def closed() -> None:
+        a = AsyncClient(server.url)
+        await a.close()
+        await a.rollouts.get("r")
+
+    with pytest.raises(ClosedError):
+        asyncio.run(closed())

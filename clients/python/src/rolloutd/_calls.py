@@ -45,17 +45,17 @@ def decode(text: bytes) -> Any:
         raise ProtocolError(f"the answer is not JSON: {text[:200]!r}") from err
 
 
-def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
-    def parse(text: bytes) -> T:
-        raw = decode(text)
-        try:
-            return of(raw)
-        except RolloutdError:
-            raise
-        except (KeyError, TypeError, AttributeError, ValueError) as err:
-            raise ProtocolError(f"the answer lacks members of the API: {text[:200]!r}") from err
+def read(of: Callable[[Mapping[str, Any]], T], raw: Any) -> T:
+    try:
+        return of(raw)
+    except RolloutdError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as err:
+        raise ProtocolError(f"the answer lacks members of the API: {str(raw)[:200]}") from err
 
-    return parse
+
+def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
+    return lambda text: read(of, decode(text))
 
 
 def _lines(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], list[T]]:
@@ -105,6 +105,10 @@ def submit(task: Mapping[str, Any]) -> Call[str]:
 
 def state(id: str) -> Call[State]:
     return Call("GET", one("rollouts", id), object_of(State.of))
+
+
+def state_of(raw: Any) -> State:
+    return read(State.of, raw)
 
 
 def result(id: str) -> Call[Result]:

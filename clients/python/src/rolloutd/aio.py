@@ -171,7 +171,7 @@ class AsyncRollouts:
         """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout continues."""
         async for event in self.events(rollout_id, timeout_s=timeout_s):
             if event.kind == "done":
-                return State.of(event.data)
+                return calls.state_of(event.data)
         return await self.get(rollout_id)
 
     async def result(self, rollout_id: str) -> Result:

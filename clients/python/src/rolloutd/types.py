@@ -60,8 +60,8 @@ class Result:
     reward: float | None
     error: str
     wall_s: float
-    files: Mapping[str, str]
-    turns: tuple[JSON, ...]
+    files: Mapping[str, str] = field(repr=False)
+    turns: tuple[JSON, ...] = field(repr=False)
     rollout_type: str
     capture_level: str
     usage: JSON
@@ -302,6 +302,11 @@ class Task(TypedDict, total=False):
     group_id: str
     agent: str
     react: dict[str, Any]
+    episode: dict[str, Any]
+    model_key: str
+    vllm_url: str
+    hf_token: str
+    thinking: bool
     endpoint: str
     base_url: str
     api_key: str
@@ -327,12 +332,27 @@ class Task(TypedDict, total=False):
     agent_timeout_s: float
     template: str
     limits: dict[str, Any]
+    on_disconnect: str
     sandbox: dict[str, Any]
+    network: dict[str, Any] | None
+    allow_network: bool | None
+    require_sandbox: bool
+    require_stateful_sandbox: bool
     messages: str
     purpose: str
     translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    max_tokens: int
+    stop: list[str]
 
 
 class GroupTask(Task, total=False):
