@@ -293,7 +293,7 @@ def test_all_errors_are_the_clients_own(server: Server) -> None:
         c.rollouts.get("r")
     with pytest.raises(ClosedError):
         next(c.rollouts.events("r"))
-    for url in ("http://", "http://[", "ftp://x"):
+    for url in ("http://", "http://x:port", "ftp://x"):
         with pytest.raises(InvalidError):
             Client(url)
     with pytest.raises(InvalidError):
