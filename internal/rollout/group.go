@@ -125,7 +125,8 @@ type GroupState struct {
 // Done says whether the group has ended.
 func (g GroupState) Done() bool { return g.Outcome != "" }
 
-// Key identifies the group among those of several deployments with one trainer, by its id and its start time: ids are unique only within one.
+// Key identifies the group among those of several deployments with one trainer, by its id and its start time: ids are
+// unique only within one.
 func (g GroupState) Key() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", g.ID, g.StartedAt.UnixNano()))
 	return g.ID + "-" + hex.EncodeToString(sum[:6])

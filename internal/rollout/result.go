@@ -197,7 +197,8 @@ type Turn struct {
 	ParamFixes []string `json:"param_fixes,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
-	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn needs those of Request.
+	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
+	// needs those of Request.
 	Images int `json:"images,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty where there are no ids.
 	LossMask Mask            `json:"loss_mask,omitempty"`

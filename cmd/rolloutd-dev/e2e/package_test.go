@@ -35,6 +35,9 @@ tools:
 	t.Run("client", func(t *testing.T) {
 		python.Run(t, filepath.Join("testdata", "package.py"), srv.url, "http://"+ports[0], "trainer-token-of-this-test", edge, disk)
 	})
+	t.Run("docs", func(t *testing.T) {
+		python.Run(t, filepath.Join("testdata", "docs.py"), srv.url, filepath.Join("..", "..", "..", "docs", "python.md"), "http://"+ports[0], "trainer-token-of-this-test")
+	})
 	t.Run("atropos", func(t *testing.T) {
 		python.Run(t, filepath.Join("testdata", "atropos.py"), srv.url, "http://"+ports[1], filepath.Join("..", "..", "..", "examples", "atropos_consumer.py"))
 	})

@@ -92,7 +92,8 @@ func membersOf(g rollout.GroupState) []rollout.State {
 	return out
 }
 
-// answerTrajectory answers with the sequences of rollouts in the requested format. standings are those of a group's rollouts.
+// answerTrajectory answers with the sequences of rollouts in the requested format. standings are those of a group's
+// rollouts.
 func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State, standings map[string]shapes.Standing) {
 	q := r.URL.Query()
 	format := cmp.Or(q.Get("format"), sequenceLines)
@@ -159,7 +160,8 @@ type choice struct {
 	one       bool
 }
 
-// choiceOf returns the choice of a query. Trainers count rows as rollouts, so their formats have one sequence of each by default.
+// choiceOf returns the choice of a query. Trainers count rows as rollouts, so their formats have one sequence of each
+// by default.
 func choiceOf(q url.Values, format string) (choice, error) {
 	c := choice{subagents: sequence.Subagents(q.Get("subagents"))}
 	switch sequences := q.Get("sequences"); sequences {

@@ -19,8 +19,8 @@ const (
 func config(job agent.Job) string {
 	model := map[string]any{
 		"name": modelID,
-		// Without these OpenCode refuses every image to the agent. The gateway replaces the images for a model that sees none: what a model sees is not
-		// known when a warm sandbox is made.
+		// Without these OpenCode refuses every image to the agent. The gateway replaces the images for a model that
+		// sees none: what a model sees is not known when a warm sandbox is made.
 		"attachment": true,
 		"modalities": map[string][]string{"input": {"text", "image"}, "output": {"text"}},
 	}

@@ -264,8 +264,9 @@ func TestRefusalsOfResponsesWithoutAQuirk(t *testing.T) {
 	require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
 }
 
-// A model without vision gets a text in the place of each image: from the second request on where its endpoint refuses images, and from the first
-// where the rollout says so. A model with vision gets the images, and its turns say how many it saw.
+// A model without vision gets a text in the place of each image: from the second request on where its endpoint refuses
+// images, and from the first where the rollout says so. A model with vision gets the images, and its turns say how
+// many it saw.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	const image = `{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}`

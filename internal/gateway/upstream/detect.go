@@ -65,8 +65,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	return "", false
 }
 
-// refusesImages reports whether a refusal says that the model has no vision, in the words of vLLM, llama.cpp, OpenAI, OpenRouter or DeepSeek and of no
-// error about one image. An agent whose request has the words could be quoted.
+// refusesImages reports whether a refusal says that the model has no vision, in the words of vLLM, llama.cpp, OpenAI,
+// OpenRouter or DeepSeek and of no error about one image. An agent whose request has the words could be quoted.
 func refusesImages(refusal, request []byte) bool {
 	refusal = bytes.ToLower(refusal)
 	for _, words := range []string{

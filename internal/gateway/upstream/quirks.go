@@ -134,7 +134,8 @@ func (q quirk) apply(a *dialect.Request) bool {
 // imageText is what a model without vision reads in the place of an image. It has none of the words of refusesImages.
 const imageText = "ERROR: cannot read the image, because this model sees no images. Inform the user."
 
-// replaceImages puts a text in the place of each image. Changes does not have it: that would double a conversation with its images in each record.
+// replaceImages puts a text in the place of each image. Changes does not have it: that would double a conversation
+// with its images in each record.
 func (q quirk) replaceImages(a *dialect.Request, o *rawjson.Object) bool {
 	if a.Images != nil && *a.Images || images.Replace(a.API, o, imageText) == 0 {
 		return false

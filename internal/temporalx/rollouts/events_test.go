@@ -301,7 +301,8 @@ func TestMessagesAreCurrent(t *testing.T) {
 	}
 }
 
-// The answer to the start of a group names its members. Each can be read and followed from then on, although its own workflow starts later.
+// The answer to the start of a group names its members. Each can be read and followed from then on, although its own
+// workflow starts later.
 func TestMemberThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks phases, and while it runs it lacks its turns and
-// has the attempt that last had a sandbox; see Filter.Detail. A page may have fewer rollouts than the limit; the last page has no Next.
+// List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks phases,
+// and while it runs it lacks its turns and has the attempt that last had a sandbox; see Filter.Detail. A page may have
+// fewer rollouts than the limit; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
 	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, inList(w)) })

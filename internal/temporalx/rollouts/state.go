@@ -138,8 +138,8 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 	return ""
 }
 
-// announced is the state of a member of a running group whose workflow has not started yet: the answer to the group's start names it. For any other
-// id it returns the error missing.
+// announced is the state of a member of a running group whose workflow has not started yet: the answer to the group's
+// start names it. For any other id it returns the error missing.
 func (c *Client) announced(ctx context.Context, id string, missing error) (rollout.State, error) {
 	groupID, ok := rollout.GroupOfMember(id)
 	if !ok {

@@ -2,8 +2,8 @@ package searchattr
 
 import "encoding/json"
 
-// Numbers are further numbers that lists show. One attribute has them all, because Temporal's SQL stores have few columns for attributes. A nil
-// number is not known.
+// Numbers are further numbers that lists show. One attribute has them all, because Temporal's SQL stores have few
+// columns for attributes. A nil number is not known.
 type Numbers struct {
 	// Of a rollout that has ended.
 	Attempts     *int   `json:"attempts,omitempty"`

@@ -91,8 +91,8 @@ func (t *Trajectory) Trained() int {
 	return n
 }
 
-// Rows removes the sequences without a token to train on; with one, all but the sequence with the most, so that a trainer gets a row for each
-// rollout.
+// Rows removes the sequences without a token to train on; with one, all but the sequence with the most, so that a
+// trainer gets a row for each rollout.
 func (t *Trajectory) Rows(one bool) {
 	kept := t.Sequences[:0]
 	for i := range t.Sequences {

@@ -18,7 +18,8 @@ type Scored struct {
 type Standing struct {
 	// GroupKey is equal for the rollouts of a group, and the idempotency key of its deliveries.
 	GroupKey string `json:"group_key,omitempty"`
-	// Advantage is the reward minus the mean of the group's rewards, divided by their standard deviation; nil: no reward.
+	// Advantage is the reward minus the mean of the group's rewards, divided by their standard deviation; nil: no
+	// reward.
 	Advantage *float64 `json:"advantage,omitempty"`
 	// CentredAdvantage is the same without the division.
 	CentredAdvantage *float64 `json:"centred_advantage,omitempty"`

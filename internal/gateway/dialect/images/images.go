@@ -58,7 +58,8 @@ func textType(api reply.API) string {
 	return "text"
 }
 
-// mayHave reports whether a text can have an image. Most have none, and the search takes much less time than a walk. A name may be escaped.
+// mayHave reports whether a text can have an image. Most have none, and the search takes much less time than a walk. A
+// name may be escaped.
 func mayHave(text []byte) bool {
 	return bytes.Contains(text, []byte("image")) || bytes.Contains(text, []byte(`\u`))
 }
