@@ -18,17 +18,23 @@ import (
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	ports, disk := freePorts(t, 2), t.TempDir()
+	examples, err := filepath.Abs(filepath.Join("..", "..", "..", "examples", "small"))
+	require.NoError(t, err)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 trainer_api: {listen: %q}
 sinks:
   disk: {kind: files, path: %q}
+  trainer: {kind: files, path: %q}
+task_sets:
+  math: {path: %q}
 tools:
   servers:
     skills: {url: %q, token_env: SKILLS_TOKEN}
-`, ports[1], disk, startSkills(t).url), 0o600))
+`, ports[1], disk, t.TempDir(), examples, startSkills(t).url), 0o600))
 	srv := startDev(t, devOptions{flags: []string{"--config", config}, env: []string{
 		"ROLLOUTD_TRAINER_LISTEN=" + ports[0], "ROLLOUTD_TRAINER_TOKENS=trainer-token-of-this-test", "SKILLS_TOKEN=token-of-sixteen",
+		"VLLM_URL=" + startModel(t, "").url,
 	}})
 	python := pyclient.Interpreter(t, pyclient.Trainer()).WithPackage(t)
 	edge := filepath.Join("..", "..", "..", "envserver", "testdata", "py")
