@@ -32,6 +32,7 @@ func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 		return err
 	}
 	defer closeEpisode()
+	a.phase(in.Target, rollout.PhaseScoring) // from here on a client that follows the events can score
 	<-ctx.Done()
 	return fault.Wrap(fault.Unavailable, context.Cause(ctx), "hold the sandbox")
 }

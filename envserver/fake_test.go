@@ -253,12 +253,12 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := rollout.Page{Rollouts: []rollout.State{}}
+	page := rollout.Page{Rollouts: []rollout.Listed{}}
 	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
 		s := f.state(id)
 		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor &&
 			(q.Owner == "" || s.Owner == q.Owner) && (q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
-			page.Rollouts = append(page.Rollouts, s)
+			page.Rollouts = append(page.Rollouts, rollout.Listed{ID: s.ID, TaskID: s.TaskID, GroupID: s.GroupID, Owner: s.Owner, Phase: s.Phase, Outcome: s.Outcome, Reward: s.Reward})
 		}
 	}
 	if len(page.Rollouts) > q.Limit {

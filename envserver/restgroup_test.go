@@ -84,10 +84,10 @@ func (f *fakeGroups) AbortGroup(ctx context.Context, id, _ string) (bool, error)
 func (f *fakeGroups) Groups(_ context.Context, q rollout.Filter) (rollout.GroupPage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := rollout.GroupPage{Groups: []rollout.GroupState{}}
+	page := rollout.GroupPage{Groups: []rollout.ListedGroup{}}
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
-			page.Groups = append(page.Groups, s)
+			page.Groups = append(page.Groups, rollout.ListedGroup{ID: s.ID, Outcome: s.Outcome})
 		}
 	}
 	return page, nil

@@ -81,10 +81,10 @@ func (f *fakeProducers) ProducerOwner(ctx context.Context, id string) (string, e
 func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (producer.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	page := producer.Page{Producers: []producer.State{}}
+	page := producer.Page{Producers: []producer.Listed{}}
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
-			page.Producers = append(page.Producers, s)
+			page.Producers = append(page.Producers, producer.Listed{ID: s.ID, Phase: s.Phase, Outcome: s.Outcome})
 		}
 	}
 	return page, nil

@@ -49,6 +49,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	for query, want := range map[string]string{
 		"?format=parquet":          "must be jsonl, atropos or trl",
 		"?subagents=all":           "must be drop or separate",
+		"?sequences=two":           "must be one or all",
 		"?sub=1":                   "there is no such parameter",
 		"?format=jsonl&format=trl": "must be given once",
 	} {
@@ -72,13 +73,22 @@ func TestTrajectoryOfAGroup(t *testing.T) {
 	groups.finish("g", &half, nil)
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos", "")
 	require.Equal(t, http.StatusOK, status, out)
-	require.Equal(t, []any{0.5, 0.5}, object(t, out)["scores"], "one rollout of two sequences")
+	require.Equal(t, []any{0.5}, object(t, out)["scores"], "one rollout of two sequences")
 	require.InDeltaSlice(t, []any{-100.0, -100.0, -100.0, 10.0, -100.0, 11.0}, valueAt(t, object(t, out), "masks", 0), 0)
+	require.Equal(t, "g-0", valueAt(t, object(t, out), "overrides", 0, "rollout_id"))
+	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos&sequences=all", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Equal(t, []any{0.5, 0.5}, object(t, out)["scores"])
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=trl", "")
 	require.Equal(t, http.StatusOK, status, out)
 	require.InDeltaSlice(t, []any{10.0, 4.0, 11.0}, valueAt(t, object(t, out), "completion_ids", 0), 0)
+	require.Equal(t, []any{0.5}, object(t, out)["rewards"])
+	require.Equal(t, []any{0.0}, object(t, out)["advantages"])
 	_, _, out = r.do("GET", "/groups/g/trajectory", "")
 	require.Equal(t, 2, strings.Count(out, `"rollout_id":"g-0"`))
+	require.Equal(t, 2, strings.Count(out, `"group_key":"g-`))
+	_, _, out = r.do("GET", "/groups/g/trajectory?sequences=one", "")
+	require.Equal(t, 1, strings.Count(out, `"rollout_id":"g-0"`))
 }
 
 // A rollout with a reward but without a token to train on is not delivered as training data.

@@ -25,6 +25,7 @@ type attempt struct {
 	err      error
 	decision decision
 	result   rollout.Ref // of the rollout; zero until composed
+	usage    rollout.Usage
 	started  time.Time
 	ended    time.Time
 }

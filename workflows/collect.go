@@ -29,7 +29,7 @@ func (r *run) collect(a *attempt) {
 	s := step{timeout: r.spec.Limits.Collect + slack, summary: string(a.decision.outcome)}
 	err := workflow.ExecuteActivity(r.onHost(r.ctx, s), r.acts.CollectArtifacts, in).Get(r.ctx, &out)
 	if err == nil {
-		a.result = out.Result
+		a.result, a.usage = out.Result, out.Usage
 		return
 	}
 	lost := a.lost(err)
@@ -75,7 +75,7 @@ func (r *run) compose(a *attempt) error {
 	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: true, Head: r.head(a)}
 	var out activities.CollectResult
 	err := workflow.ExecuteLocalActivity(ctx, r.acts.ComposeResult, in).Get(ctx, &out)
-	a.result = out.Result
+	a.result, a.usage = out.Result, out.Usage
 	return err
 }
 

@@ -139,7 +139,7 @@ func (g *group) store() error {
 func (g *group) label() {
 	updates := []temporal.SearchAttributeUpdate{
 		g.keys.Group.ValueSet(searchattr.Keyword(g.spec.ID)), g.keys.Model.ValueSet(searchattr.Keyword(g.spec.Member.Model.Name)),
-		g.keys.Phase.ValueSet("running"),
+		g.keys.Phase.ValueSet("running"), g.keys.Numbers.ValueSet(searchattr.Numbers{Size: &g.spec.Size}.Text()),
 	}
 	if id := g.spec.Member.Task.ID; id != "" {
 		updates = append(updates, g.keys.Task.ValueSet(searchattr.Keyword(id)))
@@ -151,6 +151,7 @@ func (g *group) label() {
 func (g *group) finish() {
 	s := rollout.StatisticsOf(g.state.Rewards())
 	updates := []temporal.SearchAttributeUpdate{g.keys.Phase.ValueSet(string(rollout.PhaseDone)), g.keys.Outcome.ValueSet(string(g.state.Outcome))}
+	updates = append(updates, g.keys.Numbers.ValueSet(searchattr.Numbers{Size: &g.spec.Size, Replaced: &g.state.Replaced}.Text()))
 	if s.N > 0 {
 		updates = append(updates, g.keys.Reward.ValueSet(s.Mean))
 	}

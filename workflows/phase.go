@@ -70,7 +70,12 @@ func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
 	if r.state.Reward != nil {
 		updates = append(updates, r.keys.Reward.ValueSet(*r.state.Reward))
 	}
-	return updates
+	n, used := len(r.attempts), r.current.usage
+	numbers := searchattr.Numbers{
+		Attempts: &n, Turns: &r.current.turns, Calls: &used.Turns,
+		Prompt: &used.PromptTokens, CachedPrompt: used.CachedPromptTokens, Completion: &used.CompletionTokens,
+	}
+	return append(updates, r.keys.Numbers.ValueSet(numbers.Text()))
 }
 
 func (r *run) upsert(updates ...temporal.SearchAttributeUpdate) {

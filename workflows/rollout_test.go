@@ -120,6 +120,7 @@ func TestSearchAttributes(t *testing.T) {
 	require.Equal(t, map[string]any{
 		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
 		keys.Phase.GetName(): "done", keys.Outcome.GetName(): "completed", keys.Reward.GetName(): 1.0, keys.Sandbox.GetName(): "r1.1",
+		keys.Numbers.GetName(): `{"attempts":1,"turns":3,"calls":0,"prompt_tokens":0,"completion_tokens":0}`,
 	}, seen)
 }
 

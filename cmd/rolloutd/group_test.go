@@ -123,8 +123,9 @@ func TestTrajectoryCommand(t *testing.T) {
 	url, _ := serveGroup(t, "completed")
 	env := map[string]string{"ROLLOUTD_SERVER": url}
 	for want, args := range map[string][]string{
-		"/rollouts/r1/trajectory?format=jsonl&subagents=drop": {"r1"},
-		"/groups/g/trajectory?format=trl&subagents=separate":  {"g", "--group", "--format", "trl", "--subagents", "separate"},
+		"/rollouts/r1/trajectory?format=jsonl&subagents=drop":          {"r1"},
+		"/groups/g/trajectory?format=trl&subagents=separate":           {"g", "--group", "--format", "trl", "--subagents", "separate"},
+		"/groups/g/trajectory?format=trl&sequences=all&subagents=drop": {"g", "--group", "--format", "trl", "--sequences", "all"},
 	} {
 		code, out, errText := rolloutd(t.Context(), env, append([]string{"trajectory"}, args...)...)
 		require.Zero(t, code, errText)

@@ -14,6 +14,7 @@ type asked struct {
 	model   argument
 	think   bool
 	disable *bool
+	images  *bool
 }
 
 // argument is a value and the client's name of it.
@@ -31,6 +32,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 		apiKey:  argument{"api_key", r.APIKey},
 		model:   argument{"model", r.Model},
 		disable: r.DisableThinking,
+		images:  r.Images,
 	}
 	var ok bool
 	switch {
@@ -50,7 +52,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 // readKey reads a model_key. Explicit values of generation 2 override its parts, as they override the catalogue.
 func (c *Catalog) readKey(r Request) (asked, error) {
 	scheme, name, ok := strings.Cut(r.ModelKey, "://")
-	a := asked{think: r.Thinking, disable: r.DisableThinking}
+	a := asked{think: r.Thinking, disable: r.DisableThinking, images: r.Images}
 	switch {
 	case ok && scheme == "vllm" && name != "":
 		a.ep, _ = c.endpoint(vllmName)

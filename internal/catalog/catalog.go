@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"strconv"
+
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -20,6 +22,7 @@ type Request struct {
 	APIKey          string
 	Model           string
 	DisableThinking *bool
+	Images          *bool // whether the model sees images; nil: as the endpoint's variable says
 
 	// Both.
 	MaxTokensCap int // ≤ 0: none
@@ -93,6 +96,10 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	if err != nil {
 		return rollout.Model{}, err
 	}
+	images, err := c.images(a)
+	if err != nil {
+		return rollout.Model{}, err
+	}
 	return rollout.Model{
 		Endpoint: a.ep.name,
 		BaseURL:  url,
@@ -101,7 +108,20 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 		Logprobs: a.ep.logprobs,
 		TokenIDs: a.ep.tokenIDs,
 		Thinking: a.thinking(name),
+		Images:   images,
 	}, nil
+}
+
+// images returns whether the model sees images; nil: its endpoint's answers show it.
+func (c *Catalog) images(a asked) (*bool, error) {
+	if a.images != nil || a.ep.images == "" || c.getenv(a.ep.images) == "" {
+		return a.images, nil
+	}
+	sees, err := strconv.ParseBool(c.getenv(a.ep.images))
+	if err != nil {
+		return nil, fault.Field("endpoint", "%s in the server's environment must be true or false, got %q", a.ep.images, c.getenv(a.ep.images))
+	}
+	return &sees, nil
 }
 
 // field applies the precedence: argument, environment, default.

@@ -37,6 +37,18 @@ func TestResolve(t *testing.T) {
 			key:  "k",
 		},
 		{
+			name: "images by the environment", env: env("VLLM_URL", "http://gpu:8000", "VLLM_MODEL", "policy", "VLLM_IMAGES", "false"),
+			ask:  catalog.Request{Endpoint: "vllm"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "policy", Logprobs: true, TokenIDs: true, Thinking: flag(false), Images: flag(false)},
+			key:  "intercepted",
+		},
+		{
+			name: "images by the argument", env: env("VLLM_URL", "http://gpu:8000", "VLLM_MODEL", "policy", "VLLM_IMAGES", "false"),
+			ask:  catalog.Request{Endpoint: "vllm", Images: flag(true)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "policy", Logprobs: true, TokenIDs: true, Thinking: flag(false), Images: flag(true)},
+			key:  "intercepted",
+		},
+		{
 			name: "several engines", env: env("VLLM_URL", "http://gpu1:8000, http://gpu2:8000/v1", "VLLM_MODEL", "policy", "VLLM_API_KEY", "k"),
 			ask:  catalog.Request{Endpoint: "vllm"},
 			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu1:8000/v1,http://gpu2:8000/v1", Name: "policy", Logprobs: true, TokenIDs: true, Thinking: flag(false)},

@@ -6,8 +6,9 @@ type endpoint struct {
 	baseURL  source
 	apiKey   source
 	model    source
-	logprobs bool // supports logprobs and top_logprobs
-	tokenIDs bool // supports vLLM's return_token_ids
+	images   string // the variable that says whether the model sees images; "": none
+	logprobs bool   // supports logprobs and top_logprobs
+	tokenIDs bool   // supports vLLM's return_token_ids
 	// quiet switches thinking off unless the client asks for it.
 	quiet bool
 }
@@ -36,6 +37,7 @@ func known() []endpoint {
 			name:     vllmName,
 			baseURL:  source{env: "VLLM_URL"},
 			apiKey:   source{env: "VLLM_API_KEY", fallback: noKey},
+			images:   "VLLM_IMAGES",
 			model:    source{env: "VLLM_MODEL", fallback: "Qwen/Qwen3.5-4B"},
 			logprobs: true, tokenIDs: true, quiet: true,
 		},
@@ -43,6 +45,7 @@ func known() []endpoint {
 			name:     openAIName,
 			baseURL:  source{env: "OPENAI_BASE_URL", fallback: "https://" + openAIHost + "/v1"},
 			apiKey:   source{env: "OPENAI_API_KEY"},
+			images:   "OPENAI_IMAGES",
 			model:    source{env: "OPENAI_MODEL", fallback: "gpt-4o-mini"},
 			logprobs: true,
 		},
@@ -50,6 +53,7 @@ func known() []endpoint {
 			name:     hfRouterName,
 			baseURL:  source{env: "HF_ROUTER_BASE_URL", fallback: "https://router.huggingface.co/v1"},
 			apiKey:   source{env: "HF_ROUTER_API_KEY"},
+			images:   "HF_ROUTER_IMAGES",
 			model:    source{env: "HF_ROUTER_MODEL", fallback: "Qwen/Qwen3-4B-Instruct-2507:nscale"},
 			logprobs: true,
 		},

@@ -12,12 +12,12 @@ import (
 )
 
 // List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in them are escaped.
-func List(w io.Writer, rollouts []rollout.State, now time.Time) {
+func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tATTEMPT\tTURNS\tREWARD\tTOOK\tSTARTED")
 	for _, s := range rollouts {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s),
-			number(s.Attempt, s), number(s.Turns, s), formatReward(s.Reward),
+			number(s.Attempt), number(s.Turns), formatReward(s.Reward),
 			duration(s, now), s.StartedAt.Local().Format(time.DateTime))
 	}
 	_ = t.Flush() // fails only if the output is closed
@@ -35,7 +35,7 @@ func short(text string, n int) string {
 }
 
 // outcomeOrPhase returns a rollout's outcome, or its phase until it has one.
-func outcomeOrPhase(s rollout.State) string {
+func outcomeOrPhase(s rollout.Listed) string {
 	if s.Outcome != "" {
 		return string(s.Outcome)
 	}
@@ -49,16 +49,16 @@ func formatReward(reward *float64) string {
 	return fmt.Sprintf("%.4g", *reward)
 }
 
-// number formats n; "-" for a rollout without an attempt, for which the list has no numbers.
-func number(n int, s rollout.State) string {
-	if s.Attempt == 0 {
+// number formats a number of a list; "-" for one that the list does not know.
+func number(n *int) string {
+	if n == nil {
 		return "-"
 	}
-	return strconv.Itoa(n)
+	return strconv.Itoa(*n)
 }
 
 // duration is the time from the rollout's start to its end, or to now.
-func duration(s rollout.State, now time.Time) string {
+func duration(s rollout.Listed, now time.Time) string {
 	end := now
 	if s.FinishedAt != nil {
 		end = *s.FinishedAt

@@ -15,9 +15,10 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	over, zero := began.Add(95*time.Second), 0.0
+	attempt, turns := 2, 17
 	var b strings.Builder
-	cli.List(&b, []rollout.State{
-		{ID: "r2", TaskID: "fizz\x1b[2Jbuzz", Phase: rollout.PhaseAgent, Attempt: 2, Turns: 17, StartedAt: began},
+	cli.List(&b, []rollout.Listed{
+		{ID: "r2", TaskID: "fizz\x1b[2Jbuzz", Phase: rollout.PhaseAgent, StartedAt: began, Attempt: &attempt, Turns: &turns},
 		{ID: "r1", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &zero, StartedAt: began, FinishedAt: &over},
 		{ID: "r0", TaskID: strings.Repeat("ä", 41), Phase: rollout.PhaseQueued, StartedAt: began},
 	}, began.Add(30*time.Second))

@@ -106,7 +106,7 @@ func reasons(c producer.Counts) string {
 }
 
 // Producers writes producers as a table, one line each.
-func Producers(w io.Writer, all []producer.State) {
+func Producers(w io.Writer, all []producer.Listed) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PRODUCER\tSTATE\tTASKS\tSTARTED")
 	for _, s := range all {

@@ -1,9 +1,6 @@
 package delivery
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"slices"
 	"time"
 
@@ -29,6 +26,8 @@ type Group struct {
 
 	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
 	Data []shapes.Scored `json:"-"`
+
+	standings map[string]shapes.Standing // by the id of a rollout
 }
 
 // Sibling is one rollout of a group that has a reward.
@@ -85,7 +84,7 @@ func (g *Group) versions() []string {
 
 // GroupOf returns the group of a stored state, without Data. It omits members without a reward.
 func GroupOf(s rollout.GroupState) Group {
-	g := Group{Key: keyOf(s), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}
+	g := Group{Key: s.Key(), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}
 	if s.FinishedAt != nil {
 		g.FinishedAt = *s.FinishedAt
 	}
@@ -96,13 +95,6 @@ func GroupOf(s rollout.GroupState) Group {
 			rewards = append(rewards, *m.Reward)
 		}
 	}
-	g.Statistics = rollout.StatisticsOf(rewards)
+	g.Statistics, g.standings = rollout.StatisticsOf(rewards), shapes.StandingsOf(s)
 	return g
-}
-
-// keyOf returns the idempotency key: the id and the start time, since two deployments with the same trainer may have groups of the same
-// id.
-func keyOf(s rollout.GroupState) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.ID, s.StartedAt.UnixNano()))
-	return s.ID + "-" + hex.EncodeToString(sum[:6])
 }

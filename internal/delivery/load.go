@@ -25,7 +25,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 		if err != nil {
 			return err
 		}
-		trainable(&t, s.One)
+		t.Rows(s.One)
 		if len(t.Sequences) == 0 {
 			continue
 		}
@@ -34,7 +34,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 		}
 		reward := sibling.Reward
 		g.Siblings = append(g.Siblings, sibling)
-		g.Data = append(g.Data, shapes.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Trajectory: t})
+		g.Data = append(g.Data, shapes.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Standing: g.standings[sibling.RolloutID], Trajectory: t})
 	}
 	return g.check(s.Partial, len(siblings))
 }
@@ -50,24 +50,6 @@ func (g *Group) check(partial bool, rewarded int) error {
 		why += "; the sink accepts only complete groups (partial: true accepts others)"
 	}
 	return fault.New(fault.Conflict, "%s", why)
-}
-
-// trainable removes the sequences without a token to train on; with one, all but the sequence with the most.
-func trainable(t *sequence.Trajectory, one bool) {
-	kept := t.Sequences[:0]
-	for i := range t.Sequences {
-		n := t.Sequences[i].Trained()
-		switch {
-		case n == 0:
-		case one && len(kept) == 1:
-			if n > kept[0].Trained() {
-				kept[0] = t.Sequences[i]
-			}
-		default:
-			kept = append(kept, t.Sequences[i])
-		}
-	}
-	t.Sequences = kept
 }
 
 func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Subagents) (sequence.Trajectory, error) {

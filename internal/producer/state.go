@@ -114,8 +114,19 @@ type Finished struct {
 	Rollouts int    `json:"rollouts"` // with a reward
 }
 
+// Listed is a producer in a list, which has no counts and no groups.
+type Listed struct {
+	ID         string     `json:"producer_id"`
+	Owner      string     `json:"owner,omitempty"`
+	Name       string     `json:"name,omitempty"` // of the task set
+	Phase      Phase      `json:"phase"`
+	Outcome    Outcome    `json:"outcome,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
 // Page is a part of a list of producers. Next is empty on the last one.
 type Page struct {
-	Producers []State `json:"producers"`
-	Next      string  `json:"next,omitempty"`
+	Producers []Listed `json:"producers"`
+	Next      string   `json:"next,omitempty"`
 }

@@ -1,8 +1,11 @@
 package rollout
 
 import (
-	"regexp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -79,14 +82,16 @@ func MemberID(group string, index, replacement int) string {
 	return id
 }
 
-var memberID = regexp.MustCompile(`^(.+)-[0-9]+(r[0-9]+)?$`)
-
-// GroupOfMember is the group whose member would have the id of a rollout; false: the id is no MemberID.
-func GroupOfMember(id string) (group string, ok bool) {
-	if found := memberID.FindStringSubmatch(id); found != nil {
-		return found[1], true
+// GroupOfMember is the id of the group whose member would have that id; false: no member has such an id.
+func GroupOfMember(rolloutID string) (string, bool) {
+	at := strings.LastIndexByte(rolloutID, '-')
+	if at < 1 {
+		return "", false
 	}
-	return "", false
+	index, replacement, _ := strings.Cut(rolloutID[at+1:], "r")
+	i, err := strconv.Atoi(index)
+	n, _ := strconv.Atoi(replacement) // no number: 0, whose id has no such end
+	return rolloutID[:at], err == nil && MemberID(rolloutID[:at], i, n) == rolloutID
 }
 
 // GroupOutcome says how a group ended; "" while it runs.
@@ -120,6 +125,13 @@ type GroupState struct {
 // Done says whether the group has ended.
 func (g GroupState) Done() bool { return g.Outcome != "" }
 
+// Key identifies the group among those of several deployments with one trainer, by its id and its start time: ids are
+// unique only within one.
+func (g GroupState) Key() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", g.ID, g.StartedAt.UnixNano()))
+	return g.ID + "-" + hex.EncodeToString(sum[:6])
+}
+
 // Finished counts the members that have ended.
 func (g GroupState) Finished() int {
 	n := 0
@@ -152,10 +164,23 @@ type Member struct {
 	Lost      []string `json:"lost,omitempty"` // rollouts that infrastructure lost, which this one replaces
 }
 
+// ListedGroup is a group in a list, which has no members. What the list does not know is absent, not 0.
+type ListedGroup struct {
+	ID         string       `json:"group_id"`
+	TaskID     string       `json:"task_id"`
+	Owner      string       `json:"owner,omitempty"`
+	Size       *int         `json:"size,omitempty"`
+	Outcome    GroupOutcome `json:"outcome,omitempty"` // "": it runs
+	Replaced   *int         `json:"replaced,omitempty"`
+	MeanReward *float64     `json:"mean_reward,omitempty"` // of a group that has ended, of its members with a reward
+	StartedAt  time.Time    `json:"started_at"`
+	FinishedAt *time.Time   `json:"finished_at,omitempty"`
+}
+
 // GroupPage is a part of a list of groups. Next is empty on the last one.
 type GroupPage struct {
-	Groups []GroupState `json:"groups"`
-	Next   string       `json:"next,omitempty"`
+	Groups []ListedGroup `json:"groups"`
+	Next   string        `json:"next,omitempty"`
 }
 
 // GroupWorkflowName is the name of the workflow of groups; it has the signal "abort" and the query "state" of rollouts.

@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -56,8 +57,29 @@ func OutcomeNames() string {
 	return strings.Join(names, ", ")
 }
 
+// Listed is a rollout in a list. What the list does not know is absent, not 0.
+type Listed struct {
+	ID         string     `json:"rollout_id"`
+	TaskID     string     `json:"task_id"`
+	GroupID    string     `json:"group_id,omitempty"`
+	Owner      string     `json:"owner,omitempty"`
+	Phase      Phase      `json:"phase"`
+	Attempt    *int       `json:"attempt,omitempty"` // of a running rollout, the one that last had a sandbox
+	Turns      *int       `json:"turns,omitempty"`   // of the last attempt; of a running rollout only with Filter.Detail
+	Usage      *Usage     `json:"usage,omitempty"`   // of a rollout that has ended
+	SandboxID  string     `json:"sandbox_id,omitempty"`
+	Waiting    string     `json:"waiting,omitempty"` // only with Filter.Detail
+	Outcome    Outcome    `json:"outcome,omitempty"`
+	Reward     *float64   `json:"reward"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
+// Done says whether the rollout has ended.
+func (l Listed) Done() bool { return l.Phase == PhaseDone }
+
 // Page is a part of a list: running rollouts first, then ended ones, the latest end first. Next is empty on the last page.
 type Page struct {
-	Rollouts []State `json:"rollouts"`
-	Next     string  `json:"next,omitempty"`
+	Rollouts []Listed `json:"rollouts"`
+	Next     string   `json:"next,omitempty"`
 }

@@ -201,6 +201,9 @@ type Turn struct {
 	Repaired string `json:"repaired,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
+	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
+	// needs those of Request.
+	Images int `json:"images,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty where there are no ids.
 	LossMask Mask            `json:"loss_mask,omitempty"`
 	Response json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
@@ -297,6 +300,7 @@ type CompactTurn struct {
 	ModelVersion       string          `json:"model_version,omitempty"`
 	Engine             string          `json:"engine,omitempty"`
 	SamplingParams     json.RawMessage `json:"sampling_params,omitempty"` // as in Turn
+	Images             int             `json:"images,omitempty"`          // as in Turn
 	Request            map[string]any  `json:"request"`
 	Response           map[string]any  `json:"response"`
 }

@@ -95,6 +95,9 @@ type Model struct {
 	Purpose  Purpose   `json:"purpose,omitempty"`
 	// Translate: calls of other model APIs go upstream as calls of this one; the agent keeps its own.
 	Translate Translate `json:"translate,omitempty"`
+	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
+	// sent in their place.
+	Images *bool `json:"images,omitempty"`
 }
 
 // Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalogue; host:port if only a URL was given;

@@ -46,6 +46,7 @@ func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 		ModelVersion:       t.ModelVersion,
 		Engine:             t.Engine,
 		SamplingParams:     t.SamplingParams,
+		Images:             t.Images,
 		Request:            c.request(&t),
 		Response:           c.response(&t),
 	}

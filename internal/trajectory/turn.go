@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/images"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
@@ -44,6 +45,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		ParamFixes:         r.Fixes,
 		Repaired:           r.Repaired,
 		NodeID:             nodeID(r.CallID),
+		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}
 	t.SamplingParams, t.RequestedSamplingParams = samplingOf(&t)
 	if len(r.Reply) > 0 {

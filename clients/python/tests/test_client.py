@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from conftest import Answer, Server
@@ -13,14 +13,20 @@ from conftest import Answer, Server
 from rolloutd import (
     AsyncClient,
     Client,
+    ClosedError,
     ConflictError,
     DeadlineError,
     Event,
     ExhaustedError,
+    GroupTask,
     InvalidError,
     NotFoundError,
+    ProducerChange,
+    ProducerTask,
     ProtocolError,
+    Result,
     ServerError,
+    Task,
     UnauthorizedError,
     UnavailableError,
     aio,
@@ -170,6 +176,23 @@ def test_lists_follow_the_cursor(server: Server) -> None:
     assert [s.path for s in server.seen] == ["/rollouts?status=done", "/rollouts?status=done&cursor=c1"]
 
 
+def test_lists_have_no_zeros_for_what_they_do_not_know(server: Server) -> None:
+    usage = {"turns": 6, "prompt_tokens": 70, "completion_tokens": 8}
+    running = {"rollout_id": "r", "phase": "agent_running"}
+    server.on("GET /rollouts", Answer(200, {"rollouts": [running, DONE | {"attempt": 1, "turns": 4, "usage": usage}]}))
+    server.on("GET /groups", Answer(200, {"groups": [{"group_id": "a", "size": 4}, {"group_id": "b", "outcome": "complete", "replaced": 0, "mean_reward": 0.5}]}))
+    server.on("GET /producers", Answer(200, {"producers": [{"producer_id": "p", "phase": "running"}]}))
+    with Client(server.url) as c:
+        first, second = c.rollouts.all()
+        assert (first.turns, first.attempt, first.usage) == (None, None, None)
+        assert (second.turns, second.attempt, second.usage) == (4, 1, usage)
+        one, two = c.groups.all()
+        assert (one.size, one.replaced, one.mean_reward, one.members, one.statistics, one.done) == (4, None, None, None, None, False)
+        assert (two.size, two.replaced, two.mean_reward, two.done) == (None, 0, 0.5, True)
+        (producer,) = c.producers.all()
+        assert (producer.counts, producer.group_size, producer.sink, producer.step) == (None, None, None, None)
+
+
 def test_sequences_carry_their_versions(server: Server) -> None:
     line = (
         b'{"rollout_id":"r","reward":1,"token_ids":[1,2,3],"loss_mask":[0,1,1],"logprobs":[0,-1,-2],"trained":2,'
@@ -180,6 +203,16 @@ def test_sequences_carry_their_versions(server: Server) -> None:
         (sequence,) = c.rollouts.trajectory("r")
     assert sequence.spans[0].versions == ("step-3", "step-4")
     assert (sequence.prompt_length, sequence.logprobs) == (1, [0, -1, -2])
+
+
+def test_a_group_has_a_row_for_each_rollout(server: Server) -> None:
+    line = {"rollout_id": "g-0", "reward": 1, "token_ids": [1], "loss_mask": [1], "logprobs": [0], "group_key": "g-1f", "advantage": 1.0, "centred_advantage": 0.5}
+    server.on("GET /groups/g/trajectory", Answer(200, json.dumps(line).encode() + b"\n"), Answer(200, {"rewards": [1]}))
+    with Client(server.url) as c:
+        (row,) = c.groups.trajectory("g", sequences="one")
+        assert c.groups.shaped("g", "trl") == {"rewards": [1]}
+    assert (row.group_key, row.advantage, row.centred_advantage) == ("g-1f", 1.0, 0.5)
+    assert [s.path.partition("?")[2] for s in server.seen] == ["format=jsonl&subagents=drop&sequences=one", "format=trl&subagents=drop&sequences=one"]
 
 
 def test_async_client(server: Server) -> None:
@@ -217,3 +250,59 @@ def test_both_clients_have_the_same_methods(sync: type, of: type) -> None:
         }
 
     assert public(sync) == public(of)
+
+
+GOLDEN = Path(__file__).parents[3] / "envserver" / "testdata" / "golden"
+
+
+@pytest.mark.parametrize(
+    ("path", "task"),
+    [("/rollouts", Task), ("/groups", GroupTask), ("/producers", ProducerTask), ("/producers/{id}/change", ProducerChange)],
+)
+def test_tasks_have_the_arguments_of_the_server(path: str, task: type) -> None:
+    document = json.loads((GOLDEN / "openapi-production.json").read_text())
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    assert set(task.__annotations__ if task is not GroupTask else get_type_hints(task)) == set(schema["properties"])
+
+
+def test_a_result_has_a_short_repr() -> None:
+    turns = [{"turn": n, "prompt_token_ids": list(range(1000))} for n in range(50)]
+    assert len(repr(Result.of(DONE | {"proxy_turns": turns, "files": {"a": "x" * 10_000}}))) < 500
+
+
+def test_all_errors_are_the_clients_own(server: Server) -> None:
+    with Client(server.url, retry_s=0) as c:
+        for call in (
+            lambda: c.rollouts.get(""), lambda: c.groups.get(None), lambda: c.rollouts.score("r", float("nan")),  # type: ignore[arg-type]
+            lambda: c.rollouts.submit({"instruction": {1, 2}}), lambda: c.rollouts.submit(temperature=float("inf")),
+        ):  # fmt: skip
+            with pytest.raises(InvalidError):
+                call()
+        server.on("GET /rollouts/r", Answer(200, b"this is no gzip", {"Content-Encoding": "gzip"}))
+        with pytest.raises(UnavailableError):
+            c.rollouts.get("r")
+        server.on("GET /groups/g", Answer(200, {"group_id": "g", "pass_at_k": {"x": 1}}))
+        with pytest.raises(ProtocolError):
+            c.groups.get("g")
+        server.on("GET /rollouts/r/events", stream(b"id: 1\nevent: done\ndata: {}\n\n"))
+        with pytest.raises(ProtocolError):
+            c.rollouts.wait("r")
+    with pytest.raises(ClosedError):
+        c.rollouts.get("r")
+    with pytest.raises(ClosedError):
+        next(c.rollouts.events("r"))
+    for url in ("http://", "http://x:port", "ftp://x"):
+        with pytest.raises(InvalidError):
+            Client(url)
+    with pytest.raises(InvalidError):
+        Client(server.url, token="schlüssel")
+
+    async def closed() -> None:
+        a = AsyncClient(server.url)
+        await a.close()
+        await a.rollouts.get("r")
+
+    with pytest.raises(ClosedError):
+        asyncio.run(closed())

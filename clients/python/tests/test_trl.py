@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
+import threading
 from functools import partial
 from typing import Any
 
@@ -149,3 +152,55 @@ def test_an_environment_has_a_sandbox_per_generation(server: Server) -> None:
         assert env.get_reward() is None
     first = server.requests("POST /env/coding/reset")[0].body
     assert first | {"session_id": ""} == {"instruction": "fix it", "task_id": "t1", "verify": ["true"], "session_id": ""}
+
+
+def test_a_group_that_is_late_costs_only_its_own_rows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rolloutd.trl.rollouts.POLL_S", 0.01)
+    monkeypatch.setattr("rolloutd.trl.rollouts.new_id", lambda: "g")
+    members = [{"index": 0, "rollout_id": "r0", "outcome": "completed", "reward": 1.0}, {"index": 1, "rollout_id": "r1", "outcome": "", "reward": None}]
+    running: dict[str, Any] = {"group_id": "g", "size": 2, "outcome": "", "members": members}
+    ended = running | {"outcome": "aborted", "members": [members[0], members[1] | {"outcome": "aborted"}]}
+
+    def state(server: Server) -> dict[str, Any]:
+        return ended if server.requests("POST /groups/g/abort") else running
+
+    server.on("POST /groups", Answer(202, running))
+    server.on("GET /groups/g", Answer(200, state))
+    server.on("POST /groups/g/abort", Answer(200, {"aborted": True}))
+    server.on("GET /groups/g/trajectory", Answer(200, line("r0", [1, 2], [0, 1])))
+    with Client(server.url) as client:
+        batch = RolloutFunc(client, {}, timeout_s=0.05)(["p", "p"])
+    assert (batch["rewards"], batch["rollout_ids"]) == ([1.0, None], ["r0", "r1"])
+    assert len(server.requests("POST /groups/g/abort")) == 1
+
+
+@pytest.mark.parametrize("interrupted", [True, False], ids=["Ctrl-C", "an error"])
+def test_a_batch_that_ends_early_aborts_its_rollouts(server: Server, monkeypatch: pytest.MonkeyPatch, interrupted: bool) -> None:
+    monkeypatch.setattr("rolloutd.trl.rollouts.POLL_S", 0.01)
+    monkeypatch.setattr("rolloutd.trl.rollouts.new_id", lambda: "g")
+    asked = threading.Semaphore(0)
+
+    def state(server: Server) -> dict[str, Any]:
+        asked.release()
+        return {"group_id": "g", "size": 1, "outcome": "aborted" if server.requests("POST /groups/g/abort") else "", "members": []}
+
+    server.on("POST /groups", Answer(202, {"group_id": "g", "size": 1}))
+    server.on("GET /groups/g", Answer(200, state))
+    server.on("POST /groups/g/abort", Answer(200, {"aborted": True}))
+
+    def task(prompt: str) -> dict[str, Any]:
+        if prompt == "broken":
+            asked.acquire(timeout=20)  # the other group runs
+            raise InvalidError("task: broken")
+        return {}
+
+    def interrupt() -> None:
+        asked.acquire(timeout=20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with Client(server.url) as client:
+        if interrupted:
+            threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt if interrupted else InvalidError):
+            RolloutFunc(client, task)(["p"] if interrupted else ["p", "broken"])
+        assert len(server.requests("POST /groups/g/abort")) == 1

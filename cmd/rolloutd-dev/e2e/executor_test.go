@@ -142,6 +142,7 @@ func TestEpisodeScored(t *testing.T) {
 	require.InDelta(t, -0.5, *result.Reward, 0)
 	require.Equal(t, rollout.Graded, result.Grading.Status)
 	require.Contains(t, strings.Join(mapKeys(result.Files), " "), "out.txt")
+	require.Contains(t, get(t, srv.url+"/rollouts/"+id+"/events"), `"phase":"awaiting_score"`)
 	send[any](t, srv.url+"/rollouts/"+id+"/score", 409, args{"score": 1})
 	send[any](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": -0.5}) // a client repeats the score if the first answer was lost
 

@@ -18,22 +18,31 @@ import (
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	ports, disk := freePorts(t, 2), t.TempDir()
+	examples, err := filepath.Abs(filepath.Join("..", "..", "..", "examples", "small"))
+	require.NoError(t, err)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 trainer_api: {listen: %q}
 sinks:
   disk: {kind: files, path: %q}
+  trainer: {kind: files, path: %q}
+task_sets:
+  math: {path: %q}
 tools:
   servers:
     skills: {url: %q, token_env: SKILLS_TOKEN}
-`, ports[1], disk, startSkills(t).url), 0o600))
+`, ports[1], disk, t.TempDir(), examples, startSkills(t).url), 0o600))
 	srv := startDev(t, devOptions{flags: []string{"--config", config}, env: []string{
 		"ROLLOUTD_TRAINER_LISTEN=" + ports[0], "ROLLOUTD_TRAINER_TOKENS=trainer-token-of-this-test", "SKILLS_TOKEN=token-of-sixteen",
+		"VLLM_URL=" + startModel(t, "").url,
 	}})
 	python := pyclient.Interpreter(t, pyclient.Trainer()).WithPackage(t)
 	edge := filepath.Join("..", "..", "..", "envserver", "testdata", "py")
 	t.Run("client", func(t *testing.T) {
 		python.Run(t, filepath.Join("testdata", "package.py"), srv.url, "http://"+ports[0], "trainer-token-of-this-test", edge, disk)
+	})
+	t.Run("docs", func(t *testing.T) {
+		python.Run(t, filepath.Join("testdata", "docs.py"), srv.url, filepath.Join("..", "..", "..", "docs", "python.md"), "http://"+ports[0], "trainer-token-of-this-test")
 	})
 	t.Run("atropos", func(t *testing.T) {
 		python.Run(t, filepath.Join("testdata", "atropos.py"), srv.url, "http://"+ports[1], filepath.Join("..", "..", "..", "examples", "atropos_consumer.py"))

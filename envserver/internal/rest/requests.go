@@ -27,5 +27,5 @@ type listRequest struct {
 	Outcome string `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
 	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"rollouts of a page"`
 	Cursor  string `query:"cursor" description:"next of the page before"`
-	Detail  string `query:"detail" enum:"true,false" description:"with turns, waiting and the present attempt of each, instead of no turns and the attempt that last had a sandbox; a page of 100 at most"`
+	Detail  string `query:"detail" enum:"true,false" description:"with turns, waiting and the present attempt of running rollouts; a page of 100 at most"`
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/go-chi/chi/v5"
 
@@ -24,9 +25,16 @@ const (
 	trlFormat     = "trl"
 )
 
+// Values of the parameter sequences: a row for each rollout, or for each sequence.
+const (
+	oneSequence  = "one"
+	allSequences = "all"
+)
+
 type trajectoryQuery struct {
 	Format    string `query:"format" enum:"jsonl,atropos,trl" default:"jsonl" description:"jsonl has a line per sequence; atropos is a scored group of Atropos' trainer API; trl is what a rollout_func of TRL returns"`
 	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate makes sequences of subagents' turns, too"`
+	Sequences string `query:"sequences" enum:"one,all" description:"one has for each rollout the sequence with the most tokens to train on, so that a trainer gets a row for each rollout; all has every sequence. The default is one for atropos and trl, all for jsonl"`
 }
 
 type trajectoryRequest struct {
@@ -58,7 +66,7 @@ func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	a.answerTrajectory(w, r, []rollout.State{state})
+	a.answerTrajectory(w, r, []rollout.State{state}, nil)
 }
 
 func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +78,7 @@ func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	a.answerTrajectory(w, r, membersOf(g))
+	a.answerTrajectory(w, r, membersOf(g), shapes.StandingsOf(g))
 }
 
 // membersOf returns the rollouts of a group whose outcome may carry a reward. The others are not training data.
@@ -84,19 +92,28 @@ func membersOf(g rollout.GroupState) []rollout.State {
 	return out
 }
 
-// answerTrajectory answers with the sequences of rollouts in the requested format.
-func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State) {
+// answerTrajectory answers with the sequences of rollouts in the requested format. standings are those of a group's
+// rollouts.
+func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State, standings map[string]shapes.Standing) {
 	q := r.URL.Query()
 	format := cmp.Or(q.Get("format"), sequenceLines)
+	choice, err := choiceOf(q, format)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
 	x, ok := a.export(w, r, mostOf(format))
 	if !ok {
 		return
 	}
 	defer x.leave()
-	all, err := a.scored(r.Context(), done, sequence.Subagents(q.Get("subagents")))
+	all, err := a.scored(r.Context(), done, choice)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
+	}
+	for i := range all {
+		all[i].Standing = standings[all[i].RolloutID]
 	}
 	x.Shrink(tokensOf(all) * mostOf(format) / sequence.MaxTokens)
 	switch format {
@@ -130,21 +147,45 @@ func tokensOf(all []shapes.Scored) (n int64) {
 
 func writeSequences(w io.Writer, done []rollout.State, all []shapes.Scored) error {
 	for i := range all {
-		if err := shapes.WriteLines(w, done[i], all[i].Trajectory); err != nil {
+		if err := shapes.WriteLines(w, done[i], all[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// choice selects sequences of a rollout.
+type choice struct {
+	subagents sequence.Subagents
+	one       bool
+}
+
+// choiceOf returns the choice of a query. Trainers count rows as rollouts, so their formats have one sequence of each
+// by default.
+func choiceOf(q url.Values, format string) (choice, error) {
+	c := choice{subagents: sequence.Subagents(q.Get("subagents"))}
+	switch sequences := q.Get("sequences"); sequences {
+	case "":
+		c.one = format != sequenceLines
+	case oneSequence, allSequences:
+		c.one = sequences == oneSequence
+	default:
+		return c, fault.Field("sequences", "must be %s or %s, got %q", oneSequence, allSequences, sequences)
+	}
+	return c, nil
+}
+
 // scored builds the trajectory of each rollout. All are in memory together, within the bound of one.
-func (a *API) scored(ctx context.Context, done []rollout.State, subagents sequence.Subagents) ([]shapes.Scored, error) {
+func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) ([]shapes.Scored, error) {
 	all := make([]shapes.Scored, 0, len(done))
 	room := sequence.MaxTokens
 	for _, state := range done {
-		t, err := a.trajectory(ctx, state.ID, subagents)
+		t, err := a.trajectory(ctx, state.ID, choice.subagents)
 		if err != nil {
 			return nil, err
+		}
+		if choice.one {
+			t.Rows(true)
 		}
 		if room -= t.Tokens(); room < 0 {
 			return nil, fault.New(fault.Exhausted, "the sequences of this group have more than %d tokens: ask for each rollout's", sequence.MaxTokens)

@@ -15,6 +15,7 @@ type RolloutArgs struct {
 	APIKey          string            `json:"api_key,omitempty" jsonschema:"API key of the model endpoint; wins over the endpoint's"`
 	Model           string            `json:"model,omitempty" jsonschema:"name of the model; wins over the endpoint's"`
 	DisableThinking *bool             `json:"disable_thinking,omitempty" jsonschema:"switch the model's thinking off; null leaves it to the catalogue"`
+	Images          *bool             `json:"images,omitempty" jsonschema:"whether the model sees images; null leaves it to the server's environment, or to what the endpoint answers; without vision a text is sent in the place of each image"`
 	TestScript      string            `json:"test_script,omitempty" jsonschema:"bash verifier, run after the agent; writes a number to the reward file"`
 	SetupShell      string            `json:"setup_shell,omitempty" jsonschema:"shell script run before the agent"`
 	UploadFiles     map[string]string `json:"upload_files,omitempty" jsonschema:"files put into the sandbox before the agent: path to text"`

@@ -68,7 +68,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	}
 	m, key, err := t.o.Resolve(catalog.Request{
 		ModelKey: a.ModelKey, VLLMURL: a.VLLMURL, HFToken: a.HFToken, Thinking: a.Thinking,
-		Endpoint: a.Endpoint, BaseURL: a.BaseURL, APIKey: a.APIKey, Model: a.Model, DisableThinking: a.DisableThinking,
+		Endpoint: a.Endpoint, BaseURL: a.BaseURL, APIKey: a.APIKey, Model: a.Model, DisableThinking: a.DisableThinking, Images: a.Images,
 		MaxTokensCap: a.MaxTokensCap, TopLogprobs: a.TopLogprobs,
 	})
 	if err != nil {

@@ -17,7 +17,13 @@ const (
 
 // config is OpenCode's configuration for a job, as JSON.
 func config(job agent.Job) string {
-	model := map[string]any{"name": modelID}
+	model := map[string]any{
+		"name": modelID,
+		// Without these OpenCode refuses every image to the agent. The gateway replaces the images for a model that
+		// sees none: what a model sees is not known when a warm sandbox is made.
+		"attachment": true,
+		"modalities": map[string][]string{"input": {"text", "image"}, "output": {"text"}},
+	}
 	if job.MaxOutput > 0 {
 		// Context 0 means unknown. With a number OpenCode would summarise the session when it estimates that the context is full.
 		model["limit"] = map[string]int{"context": 0, "output": job.MaxOutput}

@@ -107,7 +107,7 @@ func TestLaunch(t *testing.T) {
 		"agent": {"title": {"disable": true}},
 		"provider": {"rollout": {"npm": "@ai-sdk/openai-compatible", "name": "rollout",
 			"options": {"baseURL": "http://127.0.0.1:7000/v1", "apiKey": "none", "headerTimeout": false, "chunkTimeout": false},
-			"models": {"m": {"name": "m", "limit": {"context": 0, "output": 4096}}}}}
+			"models": {"m": {"name": "m", "attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}, "limit": {"context": 0, "output": 4096}}}}}
 	}`, config)
 }
 

@@ -13,10 +13,20 @@ func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) erro
 	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/trace", url.Values{"format": {format}}, w)
 }
 
-// Trajectory writes the training sequences of a rollout or a group ("rollouts", "groups") that is done to w, in the format jsonl,
-// atropos or trl. subagents is drop or separate.
-func (c *Client) Trajectory(ctx context.Context, of, id, format, subagents string, w io.Writer) error {
-	return c.download(ctx, "/"+of+"/"+url.PathEscape(id)+"/trajectory", url.Values{"format": {format}, "subagents": {subagents}}, w)
+// Sequences selects training sequences.
+type Sequences struct {
+	Format    string // jsonl, atropos or trl
+	Subagents string // drop or separate
+	Each      string // one or all of each rollout; "": one for trainers' formats
+}
+
+// Trajectory writes the training sequences of a rollout or a group ("rollouts", "groups") that is done to w.
+func (c *Client) Trajectory(ctx context.Context, of, id string, o Sequences, w io.Writer) error {
+	query := url.Values{"format": {o.Format}, "subagents": {o.Subagents}}
+	if o.Each != "" {
+		query.Set("sequences", o.Each)
+	}
+	return c.download(ctx, "/"+of+"/"+url.PathEscape(id)+"/trajectory", query, w)
 }
 
 // download writes the answer to a GET to w.

@@ -112,7 +112,7 @@ func linesOf(g delivery.Group) ([]byte, error) {
 	var out bytes.Buffer
 	for i, s := range g.Siblings {
 		state := rollout.State{ID: s.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: s.Outcome, Reward: &s.Reward}
-		if err := shapes.WriteLines(&out, state, g.Data[i].Trajectory); err != nil {
+		if err := shapes.WriteLines(&out, state, g.Data[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -45,6 +45,10 @@ type row struct {
 	Logprobs  []float64       `parquet:"logprobs,list" json:"logprobs"`
 	Spans     json.RawMessage `parquet:"spans,string" json:"spans"`
 	End       string          `parquet:"end" json:"end"`
+
+	GroupKey         string   `parquet:"group_key" json:"group_key"`
+	Advantage        *float64 `parquet:"advantage,optional" json:"advantage"`
+	CentredAdvantage *float64 `parquet:"centred_advantage,optional" json:"centred_advantage"`
 }
 
 // writeRows holds the rows of one group in memory, besides the writer's row group.

@@ -51,6 +51,10 @@ func Group(n int) delivery.Group {
 		g.Data = append(g.Data, shapes.Scored{RolloutID: rolloutID, Reward: &reward, Trajectory: trajectory(n, i)})
 	}
 	g.Statistics = rollout.StatisticsOf(rewards)
+	advantages := rollout.Advantages(rewards, true)
+	for i := range g.Data {
+		g.Data[i].Standing = shapes.Standing{GroupKey: g.Key, Advantage: &advantages[i], CentredAdvantage: &advantages[i]}
+	}
 	return g
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Pull is a pull queue of the trainer API. It implements delivery.Sink.
@@ -50,9 +51,10 @@ type pulledGroup struct {
 }
 
 type pulledRollout struct {
-	RolloutID string              `json:"rollout_id"`
-	Outcome   rollout.Outcome     `json:"outcome"`
-	Reward    float64             `json:"reward"`
+	RolloutID string          `json:"rollout_id"`
+	Outcome   rollout.Outcome `json:"outcome"`
+	Reward    float64         `json:"reward"`
+	shapes.Standing
 	Sequences []sequence.Sequence `json:"sequences"`
 }
 
@@ -60,7 +62,7 @@ type pulledRollout struct {
 func (s *Pull) Deliver(ctx context.Context, g delivery.Group) error {
 	out := pulledGroup{Group: g}
 	for i, sibling := range g.Siblings {
-		out.Rollouts = append(out.Rollouts, pulledRollout{sibling.RolloutID, sibling.Outcome, sibling.Reward, g.Data[i].Trajectory.Sequences})
+		out.Rollouts = append(out.Rollouts, pulledRollout{sibling.RolloutID, sibling.Outcome, sibling.Reward, g.Data[i].Standing, g.Data[i].Trajectory.Sequences})
 	}
 	out.Group.Siblings = nil // the rollouts
 	body, err := encode(out)

@@ -31,6 +31,7 @@ type Request struct {
 	Pins        []Pin    // set by the rollout whatever the agent asks for
 	ByGenerate  bool     // a completion sent to SGLang's /generate
 	Fixes       []string // changes for what the endpoint does not accept
+	Images      *bool    // whether the model sees images, as in rollout.Model
 }
 
 // usualChanges is the number of changed members of most requests.
@@ -51,7 +52,7 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 	stream, _ := o.Get("stream")
 	a := &Request{
 		Dialect: d, Agent: agent, call: o.call, Stream: string(stream) == "true", Headers: d.forwarded(h),
-		NeedsIDs: capture && m.TokenIDs && d.ids,
+		NeedsIDs: capture && m.TokenIDs && d.ids, Images: m.Images,
 	}
 	a.Session, a.Parent = h.Get(sessionHeader), h.Get(parentHeader)
 	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o.Object))

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -261,4 +262,48 @@ func TestRefusalsOfResponsesWithoutAQuirk(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, got.status)
 	require.Len(t, e.requests(), 1)
 	require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
+}
+
+// A model without vision gets a text in the place of each image: from the second request on where its endpoint refuses
+// images, and from the first where the rollout says so. A model with vision gets the images, and its turns say how
+// many it saw.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	const image = `{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}`
+	ask := func(text string) string {
+		return `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"` + text + `"},` + image + `]}],"stream":true}`
+	}
+	blind := strict("image_url", 400, `{"error":{"message":"m is not a multimodal model","type":"BadRequestError","code":400}}`, goodReply)
+	sees, seesNot := true, false
+	for name, tc := range map[string]struct {
+		engine http.HandlerFunc
+		images *bool
+		text   string
+		status int
+		asked  int // requests for two calls
+		turns  int // images of a turn
+	}{
+		"vision":                             {says(goodReply), nil, "x", 200, 2, 1},
+		"no vision":                          {blind, nil, "x", 200, 3, 0},
+		"no vision, by the setting":          {says(goodReply), &seesNot, "x", 200, 2, 0},
+		"vision by the setting, and refused": {blind, &sees, "x", 400, 2, 1},
+		"words of the agent":                 {blind, nil, "m is not a multimodal model", 400, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, tc.engine)
+			r := h.route(e.URL)
+			r.Model.Images = tc.images
+			url := h.open(t, r)
+			for range 2 {
+				require.Equal(t, tc.status, send(t.Context(), url, "", ask(tc.text)).status)
+			}
+			require.Len(t, e.requests(), tc.asked)
+			for _, turn := range h.turns(t, "r1.1") {
+				require.Equal(t, tc.turns, turn.Images)
+				require.Equal(t, tc.turns == 1, strings.Contains(string(turn.Request), image))
+				require.Equal(t, tc.turns == 0, slices.Contains(turn.ParamFixes, "replaced images by a text"))
+			}
+		})
+	}
 }

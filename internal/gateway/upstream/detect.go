@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -15,6 +16,9 @@ import (
 // detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
 // that must return token ids does not work without them; then the endpoint refuses the rollout.
 func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
+	if res.Problem != nil && res.Status/100 > 3 && refusesImages(res.Problem.body, a.Body) {
+		return noImages, true
+	}
 	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.Status) {
 		return "", false
 	}
@@ -61,10 +65,29 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	return "", false
 }
 
+// refusesImages reports whether a refusal says that the model has no vision, in the words of vLLM, llama.cpp, OpenAI,
+// OpenRouter or DeepSeek and of no error about one image. An agent whose request has the words could be quoted.
+func refusesImages(refusal, request []byte) bool {
+	refusal = bytes.ToLower(refusal)
+	for _, words := range []string{
+		"is not a multimodal model", "at most 0 image", "image input is not supported", "does not support image", "not support vision",
+		"that support image input", "image_url is only supported by certain models", "unknown variant `image_url`",
+	} {
+		if bytes.Contains(refusal, []byte(words)) {
+			quoted := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `|` + escapedLetter)
+			return !quoted.Match(request)
+		}
+	}
+	return false
+}
+
+// escapedLetter is the pattern of a letter that is written as an escape: no encoder writes one.
+const escapedLetter = `\\u00(?:5f|6[1-9a-f]|7[0-9a])`
+
 // says reports whether the agent's request has the name of a member anywhere beside the member itself: then the endpoint's error may
 // quote the agent. Letters written as escapes count as any name, since no encoder writes them so.
 func says(request []byte, member string) bool {
-	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)\\u00(?:5f|6[1-9a-f]|7[0-9a])`)
+	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)` + escapedLetter)
 	return len(name.FindAllIndex(request, 2)) > 1
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/images"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
@@ -21,6 +22,7 @@ const (
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 	generated  quirk = "token ids by /generate"      // SGLang's completions
 	allRoom    quirk = "no max_tokens"               // where the gateway's own bound exceeds the room in the context
+	noImages   quirk = "no images"                   // models without vision
 )
 
 // withoutPin is the prefix of a quirk: the endpoint does not accept a member that the rollout pins at its neutral value.
@@ -88,6 +90,9 @@ func (q quirk) apply(a *dialect.Request) bool {
 	if err != nil {
 		return false // the body is always an object
 	}
+	if q == noImages {
+		return q.replaceImages(a, o)
+	}
 	d := &dialect.Draft{Object: o, Changes: a.Changes}
 	before := len(a.Body)
 	if member, ok := strings.CutPrefix(string(q), withoutPin); ok && slices.Contains(a.Pins, dialect.Pin{Member: member, Neutral: true}) {
@@ -126,6 +131,20 @@ func (q quirk) apply(a *dialect.Request) bool {
 	return true
 }
 
+// imageText is what a model without vision reads in the place of an image. It has none of the words of refusesImages.
+const imageText = "ERROR: cannot read the image, because this model sees no images. Inform the user."
+
+// replaceImages puts a text in the place of each image. Changes does not have it: that would double a conversation
+// with its images in each record.
+func (q quirk) replaceImages(a *dialect.Request, o *rawjson.Object) bool {
+	if a.Images != nil && *a.Images || images.Replace(a.API, o, imageText) == 0 {
+		return false
+	}
+	a.Body = o.Bytes()
+	q.note(a)
+	return true
+}
+
 // generate makes the call use SGLang's own API.
 func (q quirk) generate(a *dialect.Request) bool {
 	if !takesGenerate(a) {
@@ -157,6 +176,8 @@ func (q quirk) fix() string {
 		return "set stream=false"
 	case generated:
 		return "called /generate"
+	case noImages:
+		return "replaced images by a text"
 	default:
 		member := strings.TrimPrefix(strings.TrimPrefix(string(q), withoutPin), "no ")
 		return "dropped " + member

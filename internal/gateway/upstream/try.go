@@ -56,6 +56,9 @@ func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result
 	place := t.url + " " + a.Model
 	var tried []quirk
 	never := false // the engine has no /generate
+	if a.Images != nil && !*a.Images {
+		noImages.apply(a)
+	}
 	for {
 		for _, q := range u.quirks.of(place) {
 			q.apply(a)

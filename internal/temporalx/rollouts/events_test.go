@@ -301,3 +301,44 @@ func TestMessagesAreCurrent(t *testing.T) {
 		f.hosts.transcript = rollout.Transcript{SessionID: "live", Messages: []json.RawMessage{json.RawMessage(`{}`)}}
 	}
 }
+
+// The answer to the start of a group names its members. Each can be read and followed from then on, although its own
+// workflow starts later.
+func TestMemberThatHasNotStarted(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	group := rollout.GroupState{ID: "g", TaskID: "t", Owner: "alice", Size: 2, Members: []rollout.Member{{RolloutID: "g-0"}, {RolloutID: "g-1"}}}
+	f.workflows["group-g"] = &workflow{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, closed: make(chan struct{}), group: &group}
+	s, err := rc.State(t.Context(), "g-1")
+	require.NoError(t, err)
+	require.Equal(t, rollout.State{ID: "g-1", TaskID: "t", GroupID: "g", Owner: "alice", Phase: rollout.PhaseQueued}, s)
+	owner, err := rc.Owner(t.Context(), "g-1")
+	require.NoError(t, err)
+	require.Equal(t, "alice", owner)
+	for _, id := range []string{"g-2", "g-01", "g-1r1", "h-0", "g", "-0"} {
+		_, err := rc.State(t.Context(), id)
+		require.Equal(t, fault.NotFound, fault.KindOf(err), id)
+	}
+
+	f.length = 1 // waits for a change of a history end at once
+	followed := make(chan error, 1)
+	var kinds []rollout.EventKind
+	go func() {
+		followed <- rc.Events(t.Context(), "g-1", 0, func(events []rollout.Event) error {
+			for _, e := range events {
+				kinds = append(kinds, e.Kind)
+			}
+			return nil
+		})
+	}()
+	_, err = rc.Start(t.Context(), spec("g-1"))
+	require.NoError(t, err)
+	finish(t, st, "g-1")
+	f.end("g-1", completed, nil)
+	require.NoError(t, <-followed)
+	require.Equal(t, rollout.EventDone, kinds[len(kinds)-1])
+
+	group.Outcome = rollout.GroupAborted
+	_, err = rc.State(t.Context(), "g-0")
+	require.Equal(t, fault.NotFound, fault.KindOf(err), "the group has ended without it")
+}

@@ -33,7 +33,8 @@ type workflow struct {
 	status enumspb.WorkflowExecutionStatus
 	state  rollout.State
 	failed error
-	closed chan struct{} // closed when the workflow closes
+	closed chan struct{}       // closed when the workflow closes
+	group  *rollout.GroupState // of the workflow of a group
 }
 
 // temporal is a fake server with only the calls that Client makes.
@@ -163,6 +164,9 @@ func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...
 		return nil, f.queryErr
 	case query != rollout.QueryState:
 		return nil, errors.New("unknown query")
+	}
+	if w.group != nil {
+		return encoded{*w.group}, nil
 	}
 	return encoded{w.state}, nil
 }

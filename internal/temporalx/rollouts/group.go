@@ -108,15 +108,24 @@ func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
 
 // Groups lists groups that Temporal still has: running ones first, then the others, latest end first. The list does not have their members.
 func (c *Client) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
-	page := rollout.GroupPage{Groups: []rollout.GroupState{}}
+	page := rollout.GroupPage{Groups: []rollout.ListedGroup{}}
 	next, err := c.list(ctx, rollout.GroupWorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) {
-		page.Groups = append(page.Groups, listedGroup(w))
+		page.Groups = append(page.Groups, groupInList(w))
 	})
 	if err != nil {
 		return rollout.GroupPage{}, err
 	}
 	page.Next = next
 	return page, nil
+}
+
+// groupInList is a group as a list has it.
+func groupInList(w *workflowpb.WorkflowExecutionInfo) rollout.ListedGroup {
+	s, n := listedGroup(w), numbersOf(w)
+	return rollout.ListedGroup{
+		ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Size: n.Size, Outcome: s.Outcome, Replaced: n.Replaced, MeanReward: listed(w).Reward,
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+	}
 }
 
 func listedGroup(w *workflowpb.WorkflowExecutionInfo) rollout.GroupState {

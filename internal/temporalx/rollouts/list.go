@@ -16,11 +16,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks turns and phases, and has the
-// attempt that last had a sandbox; see Filter.Detail. A page may have fewer rollouts than the limit; the last page has no Next.
+// List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks phases,
+// and while it runs it lacks its turns and has the attempt that last had a sandbox; see Filter.Detail. A page may have
+// fewer rollouts than the limit; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	page := rollout.Page{Rollouts: []rollout.State{}}
-	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, listed(w)) })
+	page := rollout.Page{Rollouts: []rollout.Listed{}}
+	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, inList(w)) })
 	if err != nil {
 		return rollout.Page{}, err
 	}
@@ -35,14 +36,14 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 const maxQueries = 8
 
 // describe queries what visibility does not have. A rollout that does not answer stays as it is listed.
-func (c *Client) describe(ctx context.Context, all []rollout.State) {
+func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 	var group errgroup.Group
 	group.SetLimit(maxQueries)
 	for i := range all {
 		s := &all[i]
 		group.Go(func() error {
 			if now, err := c.State(ctx, s.ID); err == nil {
-				s.Attempt, s.Turns, s.Waiting, s.AsOf = now.Attempt, now.Turns, now.Waiting, now.AsOf
+				s.Attempt, s.Turns, s.Waiting, s.AsOf = &now.Attempt, &now.Turns, now.Waiting, now.AsOf
 			}
 			return nil
 		})
@@ -54,6 +55,33 @@ func (c *Client) describe(ctx context.Context, all []rollout.State) {
 func carries(s rollout.State, labels []label) bool {
 	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOwner: s.Owner, searchattr.NameOutcome: string(s.Outcome)}
 	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })
+}
+
+// inList is a rollout as a list has it.
+func inList(w *workflowpb.WorkflowExecutionInfo) rollout.Listed {
+	s := listed(w)
+	l := rollout.Listed{
+		ID: s.ID, TaskID: s.TaskID, GroupID: s.GroupID, Owner: s.Owner, Phase: s.Phase, SandboxID: s.SandboxID, Outcome: s.Outcome, Reward: s.Reward,
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+	}
+	if s.Attempt > 0 {
+		l.Attempt = &s.Attempt
+	}
+	if !l.Done() {
+		return l
+	}
+	n := numbersOf(w)
+	if n.Attempts != nil {
+		l.Attempt, l.Turns = n.Attempts, n.Turns
+	}
+	if n.Calls != nil && n.Prompt != nil && n.Completion != nil {
+		l.Usage = &rollout.Usage{Turns: *n.Calls, PromptTokens: *n.Prompt, CachedPromptTokens: n.CachedPrompt, CompletionTokens: *n.Completion}
+	}
+	return l
+}
+
+func numbersOf(w *workflowpb.WorkflowExecutionInfo) searchattr.Numbers {
+	return searchattr.NumbersOf(keyword(w.GetSearchAttributes().GetIndexedFields()[searchattr.NameNumbers]))
 }
 
 func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {

@@ -1,6 +1,7 @@
 package rollouts_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -28,7 +30,8 @@ func TestList(t *testing.T) {
 		{
 			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
 			StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
-			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox", "RolloutSandbox": "a.2"}),
+			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox", "RolloutSandbox": "a.2",
+				"RolloutNumbers": `{"attempts":3,"turns":4,"calls":6,"prompt_tokens":70,"completion_tokens":8}`}),
 		},
 		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
 	}}
@@ -36,11 +39,16 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND ExecutionStatus != 'Running'`, f.listed[0].GetQuery())
 	later, reward := at.Add(time.Minute), 0.5
-	require.Equal(t, rollout.State{
-		ID: "a", TaskID: "t", Attempt: 2, SandboxID: "a.2", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
+	attempts, turns := 3, 4
+	require.Equal(t, rollout.Listed{
+		ID: "a", TaskID: "t", SandboxID: "a.2", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
+		Attempt: &attempts, Turns: &turns, Usage: &rollout.Usage{Turns: 6, PromptTokens: 70, CompletionTokens: 8},
 	}, page.Rollouts[0])
 	require.Equal(t, rollout.InfraFailed, page.Rollouts[1].Outcome, "it was terminated")
-	require.Zero(t, page.Rollouts[1].Attempt, "it never had a sandbox")
+	unknown, err := json.Marshal(page.Rollouts[1])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"rollout_id":"b","task_id":"","phase":"done","outcome":"infra_failed","reward":null,"started_at":"1970-01-01T00:01:40Z","finished_at":"1970-01-01T00:01:40Z"}`,
+		string(unknown), "numbers that are not known are absent")
 
 	_, err = rc.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
@@ -70,11 +78,39 @@ func TestListWithDetail(t *testing.T) {
 		page, err := rc.List(t.Context(), rollout.Filter{Limit: 2, Detail: detail})
 		require.NoError(t, err)
 		require.Len(t, page.Rollouts, 2)
-		require.Equal(t, detail, page.Rollouts[0].Attempt == 2 && page.Rollouts[0].Turns == 4)
-		require.Zero(t, page.Rollouts[1].Attempt)
+		require.Equal(t, detail, page.Rollouts[0].Attempt != nil && *page.Rollouts[0].Attempt == 2 && *page.Rollouts[0].Turns == 4)
+		require.Nil(t, page.Rollouts[1].Attempt)
 	}
 	_, err = rc.List(t.Context(), rollout.Filter{Limit: rollout.MaxDetail + 1, Detail: true})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
+
+// The lists of groups and producers have no zeros in the place of what they do not know.
+func TestListsOfGroupsAndProducers(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	at := timestamppb.New(time.Unix(100, 0))
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
+		{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "group-a"}, Status: completed, StartTime: at, CloseTime: at,
+			SearchAttributes: attributes(map[string]any{"RolloutOutcome": "complete", "RolloutReward": 0.5, "RolloutNumbers": `{"size":4,"replaced":0}`}),
+		},
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: "group-b"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, StartTime: at, SearchAttributes: attributes(map[string]any{"RolloutNumbers": "?"})},
+	}}
+	groups, err := rc.Groups(t.Context(), rollout.Filter{Limit: 2})
+	require.NoError(t, err)
+	const when = `"started_at":"1970-01-01T00:01:40Z"`
+	raw, err := json.Marshal(groups.Groups)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"group_id":"a","task_id":"","size":4,"replaced":0,"mean_reward":0.5,"outcome":"complete","finished_at":"1970-01-01T00:01:40Z",`+when+`},
+		{"group_id":"b","task_id":"",`+when+`}]`, string(raw))
+
+	f.list.Executions = []*workflowpb.WorkflowExecutionInfo{{Execution: &commonpb.WorkflowExecution{WorkflowId: "producer-p"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, StartTime: at}}
+	producers, err := rc.Producers(t.Context(), rollout.Filter{Limit: 2})
+	require.NoError(t, err)
+	raw, err = json.Marshal(producers.Producers)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"producer_id":"p","phase":"running",`+when+`}]`, string(raw))
 }
 
 // An invalid filter is refused before Temporal is queried, with the valid values.

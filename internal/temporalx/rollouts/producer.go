@@ -92,10 +92,13 @@ func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, er
 // Producers lists producers that Temporal still has: running ones first, then the others, latest end first. The list has no groups and no
 // counts.
 func (c *Client) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
-	page := producer.Page{Producers: []producer.State{}}
+	page := producer.Page{Producers: []producer.Listed{}}
 	// A run that was continued is an earlier run of a producer that is listed.
 	next, err := c.list(ctx, producer.WorkflowName, " AND ExecutionStatus != 'ContinuedAsNew'", f, func(w *workflowpb.WorkflowExecutionInfo) {
-		page.Producers = append(page.Producers, listedProducer(w))
+		s := listedProducer(w)
+		page.Producers = append(page.Producers, producer.Listed{
+			ID: s.ID, Owner: s.Owner, Name: s.Name, Phase: s.Phase, Outcome: s.Outcome, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+		})
 	})
 	if err != nil {
 		return producer.Page{}, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -35,6 +36,9 @@ func (c *Client) Owner(ctx context.Context, id string) (string, error) {
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
 		s, err := c.archived(ctx, id)
+		if fault.Is(err, fault.NotFound) {
+			s, err = c.announced(ctx, id, err)
+		}
 		return s.Owner, err
 	}
 	return ownerIn(d), classify(err, "look at rollout %q", id)
@@ -50,7 +54,11 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 	info := d.GetWorkflowExecutionInfo()
 	switch status := info.GetStatus(); {
 	case errors.As(err, &notFound):
-		return c.archived(ctx, id)
+		s, err := c.archived(ctx, id)
+		if fault.Is(err, fault.NotFound) {
+			return c.announced(ctx, id, err)
+		}
+		return s, err
 	case err != nil:
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
@@ -131,6 +139,24 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 		}
 	}
 	return ""
+}
+
+// announced is the state of a member of a running group whose workflow has not started yet: the answer to the group's
+// start names it. For any other id it returns the error missing.
+func (c *Client) announced(ctx context.Context, id string, missing error) (rollout.State, error) {
+	groupID, ok := rollout.GroupOfMember(id)
+	if !ok {
+		return rollout.State{}, missing
+	}
+	g, err := c.Group(ctx, groupID)
+	if fault.Is(err, fault.NotFound) {
+		return rollout.State{}, missing
+	}
+	member := slices.ContainsFunc(g.Members, func(m rollout.Member) bool { return m.RolloutID == id })
+	if err != nil || g.Done() || !member && len(g.Members) > 0 { // without members the group waits for its first worker
+		return rollout.State{}, cmp.Or(err, missing)
+	}
+	return rollout.State{ID: id, TaskID: g.TaskID, GroupID: g.ID, Owner: g.Owner, Phase: rollout.PhaseQueued, StartedAt: g.StartedAt}, nil
 }
 
 // archived is the state of a rollout that has ended, from its result.

@@ -19,12 +19,13 @@ const (
 	NamePhase   = "RolloutPhase"
 	NameSandbox = "RolloutSandbox" // the agent's sandbox of the current attempt
 	NameReward  = "RolloutReward"
+	NameNumbers = "RolloutNumbers" // Numbers as JSON
 )
 
 // Keys holds the typed keys.
 type Keys struct {
-	Task, Group, Owner, Model, Outcome, Phase, Sandbox temporal.SearchAttributeKeyKeyword
-	Reward                                             temporal.SearchAttributeKeyFloat64
+	Task, Group, Owner, Model, Outcome, Phase, Sandbox, Numbers temporal.SearchAttributeKeyKeyword
+	Reward                                                      temporal.SearchAttributeKeyFloat64
 }
 
 // Typed returns the typed keys.
@@ -38,6 +39,7 @@ func Typed() Keys {
 		Phase:   temporal.NewSearchAttributeKeyKeyword(NamePhase),
 		Sandbox: temporal.NewSearchAttributeKeyKeyword(NameSandbox),
 		Reward:  temporal.NewSearchAttributeKeyFloat64(NameReward),
+		Numbers: temporal.NewSearchAttributeKeyKeyword(NameNumbers),
 	}
 }
 
@@ -60,7 +62,7 @@ func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
 func Types() map[string]enumspb.IndexedValueType {
 	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD
 	return map[string]enumspb.IndexedValueType{
-		NameTask: keyword, NameGroup: keyword, NameOwner: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword,
+		NameTask: keyword, NameGroup: keyword, NameOwner: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword, NameNumbers: keyword,
 		NameReward: enumspb.INDEXED_VALUE_TYPE_DOUBLE,
 	}
 }

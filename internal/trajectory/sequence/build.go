@@ -126,6 +126,7 @@ func (s *Sequence) append(t *rollout.Turn, train bool) {
 	span := Span{
 		Turn: t.Turn, Start: len(s.TokenIDs) - len(t.CompletionTokenIDs), Stop: len(s.TokenIDs), Train: train,
 		FinishReason: t.FinishReason, Truncated: truncated(t.FinishReason), ModelVersion: t.ModelVersion, Temperature: temperature(t.Request),
+		Images: t.Images,
 	}
 	if train {
 		for i := span.Start; i < span.Stop; i++ {

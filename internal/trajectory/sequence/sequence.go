@@ -32,6 +32,8 @@ type Span struct {
 	DoubledEnd   bool     `json:"doubled_end,omitempty"`
 	ModelVersion string   `json:"model_version,omitempty"`
 	Temperature  *float64 `json:"temperature,omitempty"` // as sent to the endpoint; nil: the endpoint's default
+	// Images counts the images that the model saw. TokenIDs has only placeholders for them: the trace has the images.
+	Images int `json:"images,omitempty"`
 }
 
 // End is why a sequence ends. It is a closed set.
@@ -87,6 +89,26 @@ func (t *Trajectory) Trained() int {
 		n += t.Sequences[i].Trained()
 	}
 	return n
+}
+
+// Rows removes the sequences without a token to train on; with one, all but the sequence with the most, so that a
+// trainer gets a row for each rollout.
+func (t *Trajectory) Rows(one bool) {
+	kept := t.Sequences[:0]
+	for i := range t.Sequences {
+		n := t.Sequences[i].Trained()
+		switch {
+		case n == 0:
+		case one && len(kept) == 1:
+			if n > kept[0].Trained() {
+				kept[0] = t.Sequences[i]
+			}
+		default:
+			kept = append(kept, t.Sequences[i])
+		}
+	}
+	clear(t.Sequences[len(kept):]) // frees them
+	t.Sequences = kept
 }
 
 // Tokens counts the tokens of all sequences.

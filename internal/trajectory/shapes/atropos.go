@@ -19,18 +19,29 @@ type Atropos struct {
 	// InferenceLogprobs has 1.0 for tokens that are not trained on. Atropos' example trainer fails on null, so it is always there.
 	InferenceLogprobs [][]float64    `json:"inference_logprobs"`
 	GenerationParams  map[string]any `json:"generation_params"`
+	// Overrides has the rollout of each sequence and its standing; nil for a rollout by itself.
+	Overrides []Override `json:"overrides,omitempty"`
+}
+
+// Override is the data of one sequence that Atropos' API passes through to the trainer unchanged.
+type Override struct {
+	RolloutID string `json:"rollout_id"`
+	Standing
 }
 
 // ToAtropos returns a scored group of rollouts of one task. A rollout without a reward or without a token to train on is a
 // fault.Conflict.
 func ToAtropos(group []Scored) (Atropos, error) {
 	out := Atropos{Tokens: [][]int32{}, Masks: [][]int32{}, Scores: []float64{}, InferenceLogprobs: [][]float64{}, GenerationParams: map[string]any{}}
-	err := each(group, func(s *sequence.Sequence, reward float64) {
+	err := each(group, func(s *sequence.Sequence, of *Scored) {
 		masks, logprobs := masked(s)
 		out.Tokens = append(out.Tokens, s.TokenIDs)
 		out.Masks = append(out.Masks, masks)
 		out.InferenceLogprobs = append(out.InferenceLogprobs, logprobs)
-		out.Scores = append(out.Scores, reward)
+		out.Scores = append(out.Scores, *of.Reward)
+		if of.GroupKey != "" {
+			out.Overrides = append(out.Overrides, Override{of.RolloutID, of.Standing})
+		}
 		if t := firstTemperature(s); t != nil && out.GenerationParams["temperature"] == nil {
 			out.GenerationParams["temperature"] = *t
 		}

@@ -18,16 +18,18 @@ type Line struct {
 	Reward    *float64        `json:"reward"`
 	Number    int             `json:"sequence"` // within the rollout, from 0
 	Trained   int             `json:"trained"`  // tokens to train on
+	Standing
 	sequence.Sequence
 }
 
 // WriteLines writes each sequence of a rollout as a line of JSON.
-func WriteLines(w io.Writer, s rollout.State, t sequence.Trajectory) error {
+func WriteLines(w io.Writer, s rollout.State, data Scored) error {
 	enc := json.NewEncoder(w)
+	t := data.Trajectory
 	for i := range t.Sequences {
 		line := Line{
 			RolloutID: s.ID, GroupID: s.GroupID, TaskID: s.TaskID, Outcome: s.Outcome, Reward: s.Reward,
-			Number: i, Trained: t.Sequences[i].Trained(), Sequence: t.Sequences[i],
+			Number: i, Trained: t.Sequences[i].Trained(), Standing: data.Standing, Sequence: t.Sequences[i],
 		}
 		if err := enc.Encode(line); err != nil {
 			return fault.Wrap(fault.Internal, err, "write sequence %d of rollout %q", i, s.ID)

@@ -54,6 +54,34 @@ func TestTRL(t *testing.T) {
 	}`, string(out))
 }
 
+// The rows of a group have its key and the advantage of their rollout, in each format.
+func TestRowsOfAGroup(t *testing.T) {
+	t.Parallel()
+	high, low := 1.0, 0.0
+	g := rollout.GroupState{ID: "g", Members: []rollout.Member{{RolloutID: "a", Reward: &high}, {RolloutID: "lost"}, {RolloutID: "b", Reward: &low}}}
+	standings := shapes.StandingsOf(g)
+	require.Nil(t, standings["lost"].Advantage)
+
+	a, b := scored(), scored()
+	a.RolloutID, a.Reward, a.Standing = "a", &high, standings["a"]
+	b.RolloutID, b.Reward, b.Standing = "b", &low, standings["b"]
+
+	lists, err := shapes.ToTRL([]shapes.Scored{a, b})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, lists.RolloutIDs)
+	require.Equal(t, []string{g.Key(), g.Key()}, lists.GroupKeys)
+	require.Equal(t, []float64{1, -1}, lists.Advantages)
+	require.Equal(t, []float64{0.5, -0.5}, lists.CentredAdvantages)
+
+	group, err := shapes.ToAtropos([]shapes.Scored{a, b})
+	require.NoError(t, err)
+	require.Equal(t, []shapes.Override{{RolloutID: "a", Standing: standings["a"]}, {RolloutID: "b", Standing: standings["b"]}}, group.Overrides)
+
+	var out bytes.Buffer
+	require.NoError(t, shapes.WriteLines(&out, rollout.State{ID: "a", GroupID: "g"}, a))
+	require.Contains(t, out.String(), `"group_key":"`+g.Key()+`","advantage":1,"centred_advantage":0.5`)
+}
+
 func TestNoTrainingData(t *testing.T) {
 	t.Parallel()
 	ungraded, empty := scored(), scored()
@@ -81,7 +109,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	s := scored()
 	var out bytes.Buffer
-	require.NoError(t, shapes.WriteLines(&out, rollout.State{ID: "r", TaskID: "t", GroupID: "g", Outcome: rollout.Completed, Reward: s.Reward}, s.Trajectory))
+	require.NoError(t, shapes.WriteLines(&out, rollout.State{ID: "r", TaskID: "t", GroupID: "g", Outcome: rollout.Completed, Reward: s.Reward}, s))
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	require.JSONEq(t, `{
 		"rollout_id": "r", "group_id": "g", "task_id": "t", "outcome": "completed", "reward": 0.25, "sequence": 0, "trained": 2,

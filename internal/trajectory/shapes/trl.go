@@ -10,19 +10,29 @@ type TRL struct {
 	// EnvMask is 1 for each completion id to train on and 0 for text of the environment.
 	EnvMask []sequence.Mask `json:"env_mask"`
 	Rewards []float64       `json:"rewards"`
+
+	// The rollout of each sequence and its standing; nil for a rollout by itself.
+	RolloutIDs        []string  `json:"rollout_ids,omitempty"`
+	GroupKeys         []string  `json:"group_keys,omitempty"`
+	Advantages        []float64 `json:"advantages,omitempty"`
+	CentredAdvantages []float64 `json:"centred_advantages,omitempty"`
 }
 
 // ToTRL returns the lists of rollouts, which may be of several tasks. A rollout without a reward or without a token to train on is a
 // fault.Conflict.
 func ToTRL(rollouts []Scored) (TRL, error) {
 	out := TRL{PromptIDs: [][]int32{}, CompletionIDs: [][]int32{}, Logprobs: [][]float64{}, EnvMask: []sequence.Mask{}, Rewards: []float64{}}
-	err := each(rollouts, func(s *sequence.Sequence, reward float64) {
+	err := each(rollouts, func(s *sequence.Sequence, of *Scored) {
 		at := s.Spans[0].Start
 		out.PromptIDs = append(out.PromptIDs, s.TokenIDs[:at])
 		out.CompletionIDs = append(out.CompletionIDs, s.TokenIDs[at:])
 		out.Logprobs = append(out.Logprobs, s.Logprobs[at:])
 		out.EnvMask = append(out.EnvMask, s.LossMask[at:])
-		out.Rewards = append(out.Rewards, reward)
+		out.Rewards = append(out.Rewards, *of.Reward)
+		if of.GroupKey != "" {
+			out.RolloutIDs, out.GroupKeys = append(out.RolloutIDs, of.RolloutID), append(out.GroupKeys, of.GroupKey)
+			out.Advantages, out.CentredAdvantages = append(out.Advantages, *of.Advantage), append(out.CentredAdvantages, *of.CentredAdvantage)
+		}
 	})
 	return out, err
 }

@@ -1,10 +1,11 @@
 """The client of a rolloutd server: rollouts, groups, producers, deliveries, episodes and training sequences."""
 
 from ._episodes import Episode, EpisodeTask, EpisodeTool, Execution, Step
-from ._production import Delivery, Producer, ProducerChange, ProducerTask
+from ._production import Delivery, ListedProducer, Producer, ProducerChange, ProducerTask
 from .aio import AsyncClient
 from .client import Client
 from .errors import (
+    ClosedError,
     ConflictError,
     DeadlineError,
     ExhaustedError,
@@ -18,13 +19,14 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, Member, Result, Sequence, Span, State, Task
+from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Result, Sequence, Span, State, Task
 from .weights import WeightSync
 
 __all__ = [
     "SCORED_OUTCOMES",
     "AsyncClient",
     "Client",
+    "ClosedError",
     "ConflictError",
     "DeadlineError",
     "Delivery",
@@ -37,6 +39,8 @@ __all__ = [
     "Group",
     "GroupTask",
     "InvalidError",
+    "ListedGroup",
+    "ListedProducer",
     "Member",
     "NotFoundError",
     "Producer",

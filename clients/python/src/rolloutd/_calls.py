@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from .errors import ProtocolError
-from .types import Group, GroupPage, Page, Result, Sequence, State
+from .errors import InvalidError, ProtocolError, RolloutdError
+from .types import Group, GroupPage, ListedGroup, Page, Result, Sequence, State
 
 T = TypeVar("T")
 
@@ -25,9 +25,17 @@ class Call(Generic[T]):
     path: str
     parse: Callable[[bytes], T]
     params: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
+    body: Any = None  # sent as JSON
     read_s: float = 0.0  # how long the answer may take, if longer than usual
     content: Callable[[], Iterator[bytes]] | None = None  # a body that is not JSON
+
+
+def encode(body: Any) -> bytes:
+    """The JSON of a body. InvalidError if it has none, for instance because of a NaN."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as err:
+        raise InvalidError(f"the arguments cannot be sent as JSON: {err}") from err
 
 
 def decode(text: bytes) -> Any:
@@ -37,15 +45,17 @@ def decode(text: bytes) -> Any:
         raise ProtocolError(f"the answer is not JSON: {text[:200]!r}") from err
 
 
-def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
-    def parse(text: bytes) -> T:
-        raw = decode(text)
-        try:
-            return of(raw)
-        except (KeyError, TypeError, AttributeError) as err:
-            raise ProtocolError(f"the answer lacks members of the API: {text[:200]!r}") from err
+def read(of: Callable[[Mapping[str, Any]], T], raw: Any) -> T:
+    try:
+        return of(raw)
+    except RolloutdError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as err:
+        raise ProtocolError(f"the answer lacks members of the API: {str(raw)[:200]}") from err
 
-    return parse
+
+def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
+    return lambda text: read(of, decode(text))
 
 
 def _lines(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], list[T]]:
@@ -63,9 +73,9 @@ def new_id() -> str:
 
 def one(kind: str, id: str, what: str = "") -> str:
     """The path of a rollout or a group, or of a resource below it."""
-    if not id:
-        raise ValueError(f"the id of one of the {kind} must not be empty")
-    return f"/{kind}/{quote(id, safe='')}" + (f"/{what}" if what else "")
+    if not isinstance(id, str) or not id:
+        raise InvalidError(f"the id of one of the {kind} must be a text and must not be empty, got {id!r}")
+    return f"/{kind}/{quote(id, safe='', errors='replace')}" + (f"/{what}" if what else "")
 
 
 def chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
@@ -97,6 +107,10 @@ def state(id: str) -> Call[State]:
     return Call("GET", one("rollouts", id), object_of(State.of))
 
 
+def state_of(raw: Any) -> State:
+    return read(State.of, raw)
+
+
 def result(id: str) -> Call[Result]:
     return Call("GET", one("rollouts", id, "result"), object_of(Result.of))
 
@@ -113,12 +127,12 @@ def log(id: str, name: str) -> Call[str]:
     return Call("GET", one("rollouts", id, f"logs/{quote(name, safe='')}"), lambda text: text.decode(errors="replace"))
 
 
-def trajectory(kind: str, id: str, subagents: str) -> Call[list[Sequence]]:
-    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), {"format": "jsonl", "subagents": subagents})
+def trajectory(kind: str, id: str, subagents: str, sequences: str) -> Call[list[Sequence]]:
+    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), known({"format": "jsonl", "subagents": subagents, "sequences": sequences}))
 
 
-def shaped(kind: str, id: str, format: str, subagents: str) -> Call[Mapping[str, Any]]:
-    return Call("GET", one(kind, id, "trajectory"), object_of(_same), {"format": format, "subagents": subagents})
+def shaped(kind: str, id: str, format: str, subagents: str, sequences: str) -> Call[Mapping[str, Any]]:
+    return Call("GET", one(kind, id, "trajectory"), object_of(_same), known({"format": format, "subagents": subagents, "sequences": sequences}))
 
 
 def abort(kind: str, id: str, reason: str) -> Call[bool]:
@@ -138,7 +152,7 @@ def rollouts(**params: str | int | None) -> Call[Page]:
 
 def groups(**params: str | int | None) -> Call[GroupPage]:
     def of(raw: Mapping[str, Any]) -> GroupPage:
-        return GroupPage(tuple(Group.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
+        return GroupPage(tuple(ListedGroup.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
 
     return Call("GET", "/groups", object_of(of), known(params))
 

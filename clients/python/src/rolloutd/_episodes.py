@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ._calls import Call, new_id, object_of, one
-from .errors import UnavailableError
+from .errors import InvalidError, UnavailableError
 from .types import JSON, Task
 
 # Time limit of a step; the limits of the tools are shorter.
@@ -84,10 +85,7 @@ class Execution:
 
 
 class EpisodeTask(Task, total=False):
-    """The arguments of an episode: those of a rollout, and its bounds. `seed` picks a task of the environment's task set."""
-
-    seed: int
-    episode: dict[str, Any]
+    """The arguments of an episode: those of a rollout. `seed` picks a task of the environment's task set."""
 
 
 def reset(environment: str, session: str, task: Mapping[str, Any]) -> Call[Episode]:
@@ -111,6 +109,8 @@ def tools(environment: str) -> Call[list[EpisodeTool]]:
 
 
 def score(rollout_id: str, score: float) -> Call[float]:
+    if not math.isfinite(score):
+        raise InvalidError(f"score: must be a finite number, got {score}")
     return Call("POST", one("rollouts", rollout_id, "score"), object_of(lambda raw: float(raw["score"])), body={"score": score})
 
 

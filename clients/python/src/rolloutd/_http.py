@@ -28,14 +28,24 @@ POLL_S = 1.0
 def server_of(server: str | None) -> str:
     """The server's URL: the argument, else ROLLOUTD_SERVER, else the default."""
     url = (server or os.environ.get("ROLLOUTD_SERVER") or DEFAULT_SERVER).rstrip("/")
-    if not url.startswith(("http://", "https://")):
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidError(f"server: must be http://HOST:PORT or https://HOST:PORT, got {url!r}")
     return url
 
 
 def headers_of(token: str | None) -> Mapping[str, str]:
     """The header with the token: the argument, else ROLLOUTD_TOKEN. An empty token sends no header."""
-    token = os.environ.get("ROLLOUTD_TOKEN", "") if token is None else token
+    return bearer(os.environ.get("ROLLOUTD_TOKEN", "") if token is None else token)
+
+
+def bearer(token: str) -> Mapping[str, str]:
+    """The header with a token; none without one."""
+    if not all("!" <= c <= "~" for c in token):
+        raise InvalidError("token: must have only printable ASCII characters and no spaces")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 

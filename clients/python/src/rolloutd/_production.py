@@ -51,6 +51,39 @@ class Producer:
 
 
 @dataclass(frozen=True)
+class ListedProducer:
+    """A producer in a list. What the list does not know is None; `producers.get` has the whole state."""
+
+    producer_id: str
+    name: str  # of the task set
+    phase: str
+    outcome: str
+    sink: str | None
+    group_size: int | None
+    step: int | None
+    counts: JSON | None
+    raw: JSON = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        return self.phase == "done"
+
+    @classmethod
+    def of(cls, raw: JSON) -> ListedProducer:
+        return cls(
+            producer_id=raw["producer_id"],
+            name=raw.get("name", ""),
+            phase=raw.get("phase", ""),
+            outcome=raw.get("outcome", ""),
+            sink=raw.get("sink"),
+            group_size=raw.get("group_size"),
+            step=raw.get("step"),
+            counts=raw.get("counts"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
 class Delivery:
     """The delivery of a group to a sink. `state` is pending, delivered, refused or skipped; `reason` is the reason, or the error of the last attempt."""
 
@@ -83,7 +116,7 @@ class Delivery:
 class ProducerPage:
     """A part of a list of producers. `next` is the next page's cursor, "" on the last one."""
 
-    producers: tuple[Producer, ...]
+    producers: tuple[ListedProducer, ...]
     next: str
 
 
@@ -150,7 +183,7 @@ def _running(raw: JSON) -> bool:
 
 def producers(**params: str | int | None) -> Call[ProducerPage]:
     def of(raw: JSON) -> ProducerPage:
-        return ProducerPage(tuple(Producer.of(p) for p in raw["producers"] or ()), raw.get("next", ""))
+        return ProducerPage(tuple(ListedProducer.of(p) for p in raw["producers"] or ()), raw.get("next", ""))
 
     return Call("GET", "/producers", object_of(of), known(params))
 

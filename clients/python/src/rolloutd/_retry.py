@@ -33,7 +33,7 @@ class Retry:
         return pause
 
 
-def lost(url: str, error: httpx.TransportError) -> UnavailableError:
+def lost(url: str, error: httpx.RequestError) -> UnavailableError:
     """The error of a request without an answer."""
     failure = UnavailableError(f"no answer from {url}: {type(error).__name__}: {error}".rstrip(": "))
     failure.__cause__ = error

@@ -13,7 +13,8 @@ import httpx
 
 from . import _calls as calls
 from . import _episodes as episodes
-from ._calls import Call
+from ._calls import Call, encode
+from ._connections import Connections, async_streamed, process_and_loop
 from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_of, within_read
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
@@ -21,7 +22,7 @@ from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
-from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -45,7 +46,8 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.server = server_of(server)
-        self._http = httpx.AsyncClient(headers=headers_of(token), timeout=TIMEOUT, transport=transport)
+        headers = headers_of(token)
+        self._http = Connections(lambda: httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=transport), process_and_loop, transport)
         self._retry_s = retry_s
         self.rollouts = AsyncRollouts(self)
         self.groups = AsyncGroups(self)
@@ -56,7 +58,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Closes the connections. Rollouts continue."""
-        await self._http.aclose()
+        if (http := self._http.close()) is not None:
+            await http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,13 +70,14 @@ class AsyncClient:
     async def send(self, call: Call[T]) -> T:
         """Sends a request and reads its answer."""
         retry = Retry(self._retry_s)
+        body, headers = (None, {}) if call.body is None else (encode(call.body), {"Content-Type": "application/json"})
         while True:
             try:
-                response = await self._http.request(
-                    call.method, self.server + call.path, params=call.params or None, json=call.body,
-                    content=_pieces(call.content) if call.content else None, timeout=within_read(call.read_s),
+                response = await self._http.mine().request(
+                    call.method, self.server + call.path, params=call.params or None, headers=headers,
+                    content=_pieces(call.content) if call.content else body, timeout=within_read(call.read_s),
                 )  # fmt: skip
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 await asyncio.sleep(retry.pause(lost(self.server, err)))
                 continue
             error = refused(response)
@@ -101,14 +105,19 @@ class AsyncClient:
         while True:
             decoder.restart()
             try:
-                async with self._http.stream("GET", self.server + path, headers=_resume(decoder.last), timeout=_within(deadline)) as response:
-                    async for event in _read(response, decoder, deadline, path):
+                owner = self._http.owner()
+                async with async_streamed(self._http, self.server + path, _resume(decoder.last), _within(deadline)) as (response, body):
+                    async for event in _read(response, body, decoder, deadline, path):
                         retry = Retry(self._retry_s)
                         yield event
                         if event.kind == "done":
                             return
+                        if self._http.owner() != owner:
+                            break  # a fork since the last event: this process goes on with a connection of its own
+                if self._http.owner() != owner:
+                    continue
                 failure: RolloutdError = UnavailableError(f"{path} ended without the event done")
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 failure = lost(self.server, err)
             except (UnavailableError, ExhaustedError) as err:
                 failure = err
@@ -123,14 +132,16 @@ async def _pieces(content: Callable[[], Iterator[bytes]]) -> AsyncIterator[bytes
         yield piece
 
 
-async def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> AsyncIterator[Event]:
+async def _read(
+    response: httpx.Response, body: AsyncIterator[bytes], decoder: Decoder, deadline: float | None, path: str
+) -> AsyncIterator[Event]:
     """The events of one connection."""
     if response.status_code >= 300:
         await response.aread()
         error = refused(response)
         if error is not None:
             raise error
-    async for data in response.aiter_bytes():
+    async for data in body:
         check_deadline(deadline, path)
         for event in decoder.feed(data):
             yield event
@@ -160,7 +171,7 @@ class AsyncRollouts:
         """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout continues."""
         async for event in self.events(rollout_id, timeout_s=timeout_s):
             if event.kind == "done":
-                return State.of(event.data)
+                return calls.state_of(event.data)
         return await self.get(rollout_id)
 
     async def result(self, rollout_id: str) -> Result:
@@ -171,13 +182,13 @@ class AsyncRollouts:
         """Every model call of a finished rollout."""
         return await self._client.send(calls.trace(rollout_id))
 
-    async def trajectory(self, rollout_id: str, *, subagents: str = "drop") -> list[Sequence]:
-        """The training sequences of a finished rollout. `subagents` is drop or separate."""
-        return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents))
+    async def trajectory(self, rollout_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+        """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
+        return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents, sequences))
 
-    async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop") -> JSON:
-        """The training sequences in a trainer's own form, `trl` or `atropos`."""
-        return await self._client.send(calls.shaped("rollouts", rollout_id, format, subagents))
+    async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
+        return await self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, sequences))
 
     async def messages(self, rollout_id: str) -> JSON:
         """The agent's latest transcript. NotFoundError while there is none."""
@@ -245,13 +256,13 @@ class AsyncGroups:
             check_deadline(deadline, f"group {group_id}")
             await asyncio.sleep(poll_s)
 
-    async def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:
-        """The training sequences of the members that carry a reward. ConflictError while the group runs."""
-        return await self._client.send(calls.trajectory("groups", group_id, subagents))
+    async def trajectory(self, group_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+        """The training sequences of the members that carry a reward, with `sequences="one"` one for each. ConflictError while the group runs."""
+        return await self._client.send(calls.trajectory("groups", group_id, subagents, sequences))
 
-    async def shaped(self, group_id: str, format: str, *, subagents: str = "drop") -> JSON:
-        """The training sequences in a trainer's own form, `trl` or `atropos`."""
-        return await self._client.send(calls.shaped("groups", group_id, format, subagents))
+    async def shaped(self, group_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
+        return await self._client.send(calls.shaped("groups", group_id, format, subagents, sequences))
 
     async def abort(self, group_id: str, reason: str = "") -> bool:
         """Ends a group and its rollouts early. Returns False if it has already ended."""
@@ -261,7 +272,7 @@ class AsyncGroups:
         """One page of the caller's groups."""
         return await self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
 
-    async def all(self, *, status: str = "", task_id: str = "") -> AsyncIterator[Group]:
+    async def all(self, *, status: str = "", task_id: str = "") -> AsyncIterator[ListedGroup]:
         """All of the caller's groups, those that run first."""
         cursor = ""
         while True:

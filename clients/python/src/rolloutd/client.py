@@ -12,14 +12,15 @@ import httpx
 
 from . import _calls as calls
 from . import _episodes as episodes
-from ._calls import Call
+from ._calls import Call, encode
+from ._connections import Connections, process, streamed
 from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_of, within_read
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
 from .episodes import Episodes, Executor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import Deliveries, Producers
-from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -43,7 +44,8 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.server = server_of(server)
-        self._http = httpx.Client(headers=headers_of(token), timeout=TIMEOUT, transport=transport)
+        headers = headers_of(token)
+        self._http = Connections(lambda: httpx.Client(headers=headers, timeout=TIMEOUT, transport=transport), process, transport)
         self._retry_s = retry_s
         self.rollouts = Rollouts(self)
         self.groups = Groups(self)
@@ -54,7 +56,8 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections. Rollouts continue."""
-        self._http.close()
+        if (http := self._http.close()) is not None:
+            http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -65,13 +68,14 @@ class Client:
     def send(self, call: Call[T]) -> T:
         """Sends a request and reads its answer."""
         retry = Retry(self._retry_s)
+        body, headers = (None, {}) if call.body is None else (encode(call.body), {"Content-Type": "application/json"})
         while True:
             try:
-                response = self._http.request(
-                    call.method, self.server + call.path, params=call.params or None, json=call.body,
-                    content=call.content() if call.content else None, timeout=within_read(call.read_s),
+                response = self._http.mine().request(
+                    call.method, self.server + call.path, params=call.params or None, headers=headers,
+                    content=call.content() if call.content else body, timeout=within_read(call.read_s),
                 )  # fmt: skip
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 time.sleep(retry.pause(lost(self.server, err)))
                 continue
             error = refused(response)
@@ -99,14 +103,19 @@ class Client:
         while True:
             decoder.restart()
             try:
-                with self._http.stream("GET", self.server + path, headers=_resume(decoder.last), timeout=_within(deadline)) as response:
-                    for event in _read(response, decoder, deadline, path):
+                owner = self._http.owner()
+                with streamed(self._http, self.server + path, _resume(decoder.last), _within(deadline)) as (response, body):
+                    for event in _read(response, body, decoder, deadline, path):
                         retry = Retry(self._retry_s)
                         yield event
                         if event.kind == "done":
                             return
+                        if self._http.owner() != owner:
+                            break  # a fork since the last event: this process goes on with a connection of its own
+                if self._http.owner() != owner:
+                    continue
                 failure: RolloutdError = UnavailableError(f"{path} ended without the event done")
-            except httpx.TransportError as err:
+            except httpx.RequestError as err:
                 failure = lost(self.server, err)
             except (UnavailableError, ExhaustedError) as err:
                 failure = err
@@ -114,14 +123,14 @@ class Client:
             time.sleep(retry.pause(failure))
 
 
-def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
+def _read(response: httpx.Response, body: Iterator[bytes], decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
     """The events of one connection."""
     if response.status_code >= 300:
         response.read()
         error = refused(response)
         if error is not None:
             raise error
-    for data in response.iter_bytes():
+    for data in body:
         check_deadline(deadline, path)
         yield from decoder.feed(data)
 
@@ -162,7 +171,7 @@ class Rollouts:
         """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout continues."""
         for event in self.events(rollout_id, timeout_s=timeout_s):
             if event.kind == "done":
-                return State.of(event.data)
+                return calls.state_of(event.data)
         return self.get(rollout_id)
 
     def result(self, rollout_id: str) -> Result:
@@ -173,13 +182,13 @@ class Rollouts:
         """Every model call of a finished rollout."""
         return self._client.send(calls.trace(rollout_id))
 
-    def trajectory(self, rollout_id: str, *, subagents: str = "drop") -> list[Sequence]:
-        """The training sequences of a finished rollout. `subagents` is drop or separate."""
-        return self._client.send(calls.trajectory("rollouts", rollout_id, subagents))
+    def trajectory(self, rollout_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+        """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
+        return self._client.send(calls.trajectory("rollouts", rollout_id, subagents, sequences))
 
-    def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop") -> JSON:
-        """The training sequences in a trainer's own form, `trl` or `atropos`."""
-        return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents))
+    def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
+        return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, sequences))
 
     def messages(self, rollout_id: str) -> JSON:
         """The agent's latest transcript. NotFoundError while there is none."""
@@ -246,13 +255,13 @@ class Groups:
             check_deadline(deadline, f"group {group_id}")
             time.sleep(poll_s)
 
-    def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:
-        """The training sequences of the members that carry a reward. ConflictError while the group runs."""
-        return self._client.send(calls.trajectory("groups", group_id, subagents))
+    def trajectory(self, group_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+        """The training sequences of the members that carry a reward, with `sequences="one"` one for each. ConflictError while the group runs."""
+        return self._client.send(calls.trajectory("groups", group_id, subagents, sequences))
 
-    def shaped(self, group_id: str, format: str, *, subagents: str = "drop") -> JSON:
-        """The training sequences in a trainer's own form, `trl` or `atropos`."""
-        return self._client.send(calls.shaped("groups", group_id, format, subagents))
+    def shaped(self, group_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
+        return self._client.send(calls.shaped("groups", group_id, format, subagents, sequences))
 
     def abort(self, group_id: str, reason: str = "") -> bool:
         """Ends a group and its rollouts early. Returns False if it has already ended."""
@@ -262,7 +271,7 @@ class Groups:
         """One page of the caller's groups."""
         return self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
 
-    def all(self, *, status: str = "", task_id: str = "") -> Iterator[Group]:
+    def all(self, *, status: str = "", task_id: str = "") -> Iterator[ListedGroup]:
         """All of the caller's groups, those that run first."""
         cursor = ""
         while True:

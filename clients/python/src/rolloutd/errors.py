@@ -51,6 +51,10 @@ class ProtocolError(RolloutdError):
     """The answer does not come from a rolloutd server."""
 
 
+class ClosedError(RolloutdError, RuntimeError):
+    """The client was closed before the request."""
+
+
 class UnscoredError(RolloutdError, RuntimeError):
     """A rollout ended without a reward and must not be trained on."""
 

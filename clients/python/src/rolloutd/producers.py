@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _production as calls
 from ._http import POLL_S, check_deadline
-from ._production import Delivery, DeliveryPage, Producer, ProducerChange, ProducerPage, ProducerTask
+from ._production import Delivery, DeliveryPage, ListedProducer, Producer, ProducerChange, ProducerPage, ProducerTask
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,7 +54,7 @@ class Producers:
         """One page of the caller's producers."""
         return self._client.send(calls.producers(status=status, limit=limit, cursor=cursor))
 
-    def all(self, *, status: str = "") -> Iterator[Producer]:
+    def all(self, *, status: str = "") -> Iterator[ListedProducer]:
         """All of the caller's producers, those that run first."""
         cursor = ""
         while True:
@@ -140,7 +140,7 @@ class AsyncProducers:
         """One page of the caller's producers."""
         return await self._client.send(calls.producers(status=status, limit=limit, cursor=cursor))
 
-    async def all(self, *, status: str = "") -> AsyncIterator[Producer]:
+    async def all(self, *, status: str = "") -> AsyncIterator[ListedProducer]:
         """All of the caller's producers, those that run first."""
         cursor = ""
         while True:

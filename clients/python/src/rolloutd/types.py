@@ -14,18 +14,19 @@ SCORED_OUTCOMES = frozenset({"completed", "agent_failed", "agent_timeout", "budg
 
 @dataclass(frozen=True)
 class State:
-    """The state of a rollout."""
+    """The state of a rollout. In a list, `attempt` and `turns` are None where the list does not know them, as `turns` of a running rollout."""
 
     rollout_id: str
     task_id: str
     phase: str
-    attempt: int
-    turns: int
+    attempt: int | None
+    turns: int | None
     outcome: str
     reward: float | None
     error: str
     group_id: str
     raw: JSON = field(repr=False)
+    usage: JSON | None = None  # calls and tokens of a rollout that has ended; only in lists
 
     @property
     def done(self) -> bool:
@@ -37,13 +38,14 @@ class State:
             rollout_id=raw["rollout_id"],
             task_id=raw.get("task_id", ""),
             phase=raw.get("phase", ""),
-            attempt=raw.get("attempt", 0),
-            turns=raw.get("turns", 0),
+            attempt=raw.get("attempt"),
+            turns=raw.get("turns"),
             outcome=raw.get("outcome", ""),
             reward=raw.get("reward"),
             error=raw.get("error") or "",
             group_id=raw.get("group_id", ""),
             raw=raw,
+            usage=raw.get("usage"),
         )
 
 
@@ -58,8 +60,8 @@ class Result:
     reward: float | None
     error: str
     wall_s: float
-    files: Mapping[str, str]
-    turns: tuple[JSON, ...]
+    files: Mapping[str, str] = field(repr=False)
+    turns: tuple[JSON, ...] = field(repr=False)
     rollout_type: str
     capture_level: str
     usage: JSON
@@ -97,6 +99,17 @@ class Member:
     error: str
     lost: tuple[str, ...]
 
+    @classmethod
+    def of(cls, raw: JSON) -> Member:
+        return cls(
+            index=raw["index"],
+            rollout_id=raw["rollout_id"],
+            outcome=raw.get("outcome", ""),
+            reward=raw.get("reward"),
+            error=raw.get("error", ""),
+            lost=tuple(raw.get("lost") or ()),
+        )
+
 
 @dataclass(frozen=True)
 class Group:
@@ -128,21 +141,44 @@ class Group:
             outcome=raw.get("outcome", ""),
             error=raw.get("error", ""),
             replaced=raw.get("replaced", 0),
-            members=tuple(
-                Member(
-                    index=m["index"],
-                    rollout_id=m["rollout_id"],
-                    outcome=m.get("outcome", ""),
-                    reward=m.get("reward"),
-                    error=m.get("error", ""),
-                    lost=tuple(m.get("lost") or ()),
-                )
-                for m in raw.get("members") or ()
-            ),
+            members=tuple(Member.of(m) for m in raw.get("members") or ()),
             statistics=raw.get("statistics") or {},
             pass_at_k={int(k): v for k, v in (raw.get("pass_at_k") or {}).items()},
             advantages=tuple(raw.get("advantages") or ()),
             centred_advantages=tuple(raw.get("centred_advantages") or ()),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """A group in a list. What the list does not know is None; `groups.get` has the whole group."""
+
+    group_id: str
+    task_id: str
+    outcome: str
+    size: int | None
+    replaced: int | None
+    mean_reward: float | None  # of a group that has ended
+    members: tuple[Member, ...] | None
+    statistics: JSON | None
+    raw: JSON = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.outcome)
+
+    @classmethod
+    def of(cls, raw: JSON) -> ListedGroup:
+        return cls(
+            group_id=raw["group_id"],
+            task_id=raw.get("task_id", ""),
+            outcome=raw.get("outcome", ""),
+            size=raw.get("size"),
+            replaced=raw.get("replaced"),
+            mean_reward=raw.get("mean_reward"),
+            members=tuple(Member.of(m) for m in raw["members"]) if raw.get("members") else None,
+            statistics=raw.get("statistics"),
             raw=raw,
         )
 
@@ -200,6 +236,9 @@ class Sequence:
     logprobs: list[float] = field(repr=False)
     spans: tuple[Span, ...] = field(repr=False)
     end: str
+    group_key: str = ""  # equal for the rollouts of a group; these three are there for a group's sequences
+    advantage: float | None = None  # reward minus the group's mean, divided by the standard deviation
+    centred_advantage: float | None = None  # reward minus mean
 
     @property
     def prompt_length(self) -> int:
@@ -223,6 +262,9 @@ class Sequence:
             logprobs=raw["logprobs"],
             spans=tuple(Span.of(s) for s in raw.get("spans") or ()),
             end=raw.get("end", ""),
+            group_key=raw.get("group_key", ""),
+            advantage=raw.get("advantage"),
+            centred_advantage=raw.get("centred_advantage"),
         )
 
 
@@ -247,7 +289,7 @@ class Page:
 class GroupPage:
     """A part of a list of groups. `next` is the next page's cursor, "" on the last one."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ListedGroup, ...]
     next: str
 
 
@@ -260,11 +302,17 @@ class Task(TypedDict, total=False):
     group_id: str
     agent: str
     react: dict[str, Any]
+    episode: dict[str, Any]
+    model_key: str
+    vllm_url: str
+    hf_token: str
+    thinking: bool
     endpoint: str
     base_url: str
     api_key: str
     model: str
     disable_thinking: bool | None
+    images: bool | None
     upload_files: dict[str, str]
     uploads: dict[str, str]
     setup: list[str]
@@ -285,12 +333,27 @@ class Task(TypedDict, total=False):
     agent_timeout_s: float
     template: str
     limits: dict[str, Any]
+    on_disconnect: str
     sandbox: dict[str, Any]
+    network: dict[str, Any] | None
+    allow_network: bool | None
+    require_sandbox: bool
+    require_stateful_sandbox: bool
     messages: str
     purpose: str
     translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    max_tokens: int
+    stop: list[str]
 
 
 class GroupTask(Task, total=False):

@@ -15,7 +15,8 @@ from urllib.parse import quote
 import httpx
 
 from ._calls import decode
-from ._http import server_of
+from ._connections import Connections, process
+from ._http import bearer, server_of
 from ._retry import Retry, lost, refused
 from .errors import RolloutdError
 
@@ -53,13 +54,14 @@ class WeightSync:
         given = gateways or os.environ.get("ROLLOUTD_TRAINER_URL") or DEFAULT_TRAINER_API
         self.gateways = [server_of(url) for url in ([given] if isinstance(given, str) else given)]
         token = os.environ.get("ROLLOUTD_TRAINER_TOKEN", "") if token is None else token
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = bearer(token)
         self._retry_s = retry_s
-        self._http = httpx.Client(headers=headers, timeout=httpx.Timeout(10.0), transport=transport)
+        self._http = Connections(lambda: httpx.Client(headers=headers, timeout=httpx.Timeout(10.0), transport=transport), process, transport)
 
     def close(self) -> None:
         """Closes the connections. A pause ends by itself."""
-        self._http.close()
+        if (http := self._http.close()) is not None:
+            http.close()
 
     def update(self, load: Callable[[], T], *, version: str | None = None, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> T:
         """Drains the endpoint, calls `load`, and resumes with the name of the new weights; see `drained`."""
@@ -114,8 +116,8 @@ class WeightSync:
         retry = Retry(self._retry_s)
         while True:
             try:
-                response = self._http.request("POST" if what else "GET", url, json=body, timeout=within_s)
-            except httpx.TransportError as err:
+                response = self._http.mine().request("POST" if what else "GET", url, json=body, timeout=within_s)
+            except httpx.RequestError as err:
                 time.sleep(retry.pause(lost(gateway, err)))
                 continue
             error = refused(response)

@@ -38,7 +38,8 @@ def rollouts(client: Client) -> None:
         for span in sequence.spans:
             assert sequence.token_ids[span.start : span.stop] == turns[span.turn]["completion_token_ids"]
     assert sum(s.trained for s in sequences) > 0
-    assert client.rollouts.shaped("first", "atropos")["scores"] == [1.0] * len(sequences)
+    assert client.rollouts.shaped("first", "atropos")["scores"] == [1.0], "one row of the rollout"
+    assert client.rollouts.shaped("first", "atropos", sequences="all")["scores"] == [1.0] * len(sequences)
 
     for kind, ask in {
         NotFoundError: lambda: client.rollouts.get("nothing"),

@@ -15,7 +15,7 @@ export async function list() {
     const query = new URLSearchParams([...new FormData($("group-filter"))].filter(([, v]) => v !== ""));
     query.set("limit", maxItems);
     const found = await get("groups?" + query);
-    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Ended" }, { number: "Mean reward" }, { number: "Replaced" }], found.groups.map(row)));
+    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Size" }, { number: "Mean reward" }, { number: "Replaced" }], found.groups.map(row)));
     show("groups-cut", Boolean(found.next));
   };
   $("group-filter").onsubmit = (event) => {
@@ -26,10 +26,8 @@ export async function list() {
 }
 
 function row(g) {
-  const rewards = g.members.map((m) => m.reward).filter((r) => r !== null);
-  const mean = rewards.length ? (rewards.reduce((sum, r) => sum + r, 0) / rewards.length).toFixed(3) : "";
-  const ended = `${g.members.filter((m) => m.outcome).length} of ${g.size}`;
-  return [groupLink(g.group_id), g.task_id, standing(g), { number: ended }, { number: mean }, { number: g.replaced }];
+  const mean = g.mean_reward?.toFixed(3) ?? "";
+  return [groupLink(g.group_id), g.task_id, standing(g), { number: g.size ?? "" }, { number: mean }, { number: g.replaced ?? "" }];
 }
 
 /** group shows one group. */

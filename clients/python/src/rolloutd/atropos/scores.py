@@ -56,7 +56,7 @@ class Scores:
                 continue  # about to start
             if isinstance(state, BaseException):
                 raise state
-            key = (state.rollout_id, state.attempt)
+            key = (state.rollout_id, state.attempt or 0)
             if state.phase == "awaiting_score" and key not in self._given:
                 self._given[key] = asyncio.create_task(self._score(*key))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from .._calls import decode
+from .._connections import Connections, process_and_loop
 from .._retry import Retry, lost, passing, refused
 from ..errors import ServerError
 from .config import AgentEnvConfig
@@ -32,7 +33,7 @@ class Trainer:
 
     def __init__(self, url: str, retry_s: float = 120.0) -> None:
         self._url = url.rstrip("/")
-        self._http = httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0))
+        self._http = Connections(lambda: httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0)), process_and_loop)
         self._retry_s = retry_s
         self.env_id = -1
         self._registered = asyncio.Event()
@@ -69,12 +70,13 @@ class Trainer:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.env_id >= 0:
             await self._leave()
-        await self._http.aclose()
+        if (http := self._http.close()) is not None:
+            await http.aclose()
 
     async def _leave(self) -> None:
         try:
-            await self._http.post(f"{self._url}/disconnect-env", json={"env_id": self.env_id})
-        except httpx.TransportError:
+            await self._http.mine().post(f"{self._url}/disconnect-env", json={"env_id": self.env_id})
+        except httpx.RequestError:
             return  # the trainer is unreachable; after a restart it does not know this environment
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, key: str = "") -> Mapping[str, Any]:
@@ -85,8 +87,8 @@ class Trainer:
         retry = Retry(self._retry_s)
         while True:
             try:
-                response = await self._http.request(method, self._url + path, content=content or None, headers=headers)
-            except httpx.TransportError as err:
+                response = await self._http.mine().request(method, self._url + path, content=content or None, headers=headers)
+            except httpx.RequestError as err:
                 await asyncio.sleep(retry.pause(lost(self._url, err)))
                 continue
             error = refused(response)

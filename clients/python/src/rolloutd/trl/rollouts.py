@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypedDict
 
 from .._calls import new_id
+from .._http import POLL_S
 from ..client import Client
-from ..errors import InvalidError, UnscoredError
+from ..errors import InvalidError, RolloutdError, UnscoredError
 from ..staleness import Staleness
 from ..types import Group, Sequence
+
+log = logging.getLogger("rolloutd.trl")
 
 Prompt = Any  # a string, or a list of messages with role and content
 
 # Largest group of a server.
 _LARGEST_GROUP = 128
+
+# Seconds for which an aborted group may still need to end, and for which a batch that ends early waits for the answers to its aborts.
+_ABORT_S = 60.0
+_LEAVE_S = 10.0
 
 
 def instruction_of(prompt: Prompt) -> str:
@@ -54,12 +64,73 @@ class Counts:
     dropped_sequences: int = 0  # further sequences of a rollout; TRL takes one per prompt
 
 
+class _Groups:
+    """The groups of one batch. `abort` ends all that run, and those that start later."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._running: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def run(self, arguments: Mapping[str, Any], timeout_s: float | None) -> Group:
+        """Starts a group and waits for its end. After `timeout_s` it is aborted: its rollouts that have ended keep their rewards."""
+        id = arguments["group_id"]
+        with self._lock:
+            if self._stopped.is_set():
+                raise CancelledError
+            self._running.add(id)
+        try:
+            group = self._client.groups.submit(arguments)
+            if self._stopped.is_set():  # the abort may have come before the start
+                self._client.groups.abort(id, "the batch has ended early")
+                raise CancelledError
+            return self._ended(group, timeout_s)
+        finally:
+            with self._lock:
+                self._running.discard(id)
+
+    def _ended(self, group: Group, timeout_s: float | None) -> Group:
+        deadline, aborted = None if timeout_s is None else time.monotonic() + timeout_s, False
+        while not (group := self._client.groups.get(group.group_id)).done:
+            if deadline is not None and time.monotonic() > deadline:
+                if aborted:
+                    log.warning("group %s has not ended %g s after its abort", group.group_id, _ABORT_S)
+                    return group
+                log.warning("group %s is aborted after %s s; its rollouts that have ended count", group.group_id, timeout_s)
+                self._client.groups.abort(group.group_id, f"timeout_s of {timeout_s} s")
+                deadline, aborted = time.monotonic() + _ABORT_S, True
+                continue
+            if self._stopped.wait(POLL_S):
+                raise CancelledError
+        return group
+
+    def abort(self) -> None:
+        """Aborts all groups, and waits for the answers for a few seconds."""
+        with self._lock:
+            self._stopped.set()
+            ids = list(self._running)
+        threads = [threading.Thread(target=self._abort, args=(id,), daemon=True) for id in ids]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + _LEAVE_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _abort(self, id: str) -> None:
+        try:
+            self._client.groups.abort(id, "the batch has ended early")
+        except RolloutdError as err:
+            log.warning("group %s is not aborted: %s", id, err)
+
+
 @dataclass
 class RolloutFunc:
     """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, consecutive equal prompts as one group.
 
     `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. A row whose rollout has no reward gets the
-    reward None, which TRL leaves out of the group's mean, and a mask of zeros. `current_version` is the trainer's version for `staleness`.
+    reward None, which TRL leaves out of the group's mean, and a mask of zeros. `current_version` is the trainer's version for `staleness`. A group that
+    has not ended after `timeout_s` is aborted; its rollouts that have ended count. An exception, or Ctrl-C, aborts all groups of the batch.
     """
 
     client: Client
@@ -77,19 +148,30 @@ class RolloutFunc:
     def __call__(self, prompts: list[Prompt], trainer: Any = None) -> Batch:
         runs = [list(run) for _, run in groupby(prompts)]
         parts = [(run[0], len(run[at : at + _LARGEST_GROUP])) for run in runs for at in range(0, len(run), _LARGEST_GROUP)]
-        with ThreadPoolExecutor(min(len(parts), self.concurrency) or 1) as pool:
-            groups = list(pool.map(lambda part: self._group(*part), parts))
+        running = _Groups(self.client)
+        pool = ThreadPoolExecutor(min(len(parts), self.concurrency) or 1)
+        futures = [pool.submit(self._group, running, prompt, size) for prompt, size in parts]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.abort()
+            raise
+        pool.shutdown()
+        groups = [future.result() for future in futures]
         rows: list[Sequence | str] = [row for group in groups for row in group]
         if not any(isinstance(row, Sequence) for row in rows):
             raise UnscoredError(f"no rollout of this batch has a reward and tokens to train on: {', '.join(map(str, rows))}")
         return self._batch(rows)
 
-    def _group(self, prompt: Prompt, size: int) -> list[Sequence | str]:
+    def _group(self, running: _Groups, prompt: Prompt, size: int) -> list[Sequence | str]:
         """The sequence of each member of a group, or the id of a rollout that has none."""
         task = self.task(prompt) if callable(self.task) else self.task
         args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": new_id()}
-        group = self.client.groups.run(args, timeout_s=self.timeout_s)
-        if not any(member.reward is not None for member in group.members):
+        group = running.run(args, self.timeout_s)
+        if not group.done or not any(member.reward is not None for member in group.members):
             return [member.rollout_id for member in group.members]
         return self._members(group)
 

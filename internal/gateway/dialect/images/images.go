@@ -1,0 +1,132 @@
+// Package images finds the images of a request's prompt and puts a text in their place.
+package images
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// maxDepth bounds the nesting of contents: a message, its parts, the result of a tool in them, and its parts.
+const maxDepth = 16
+
+// Count returns the number of images in the prompt of a request.
+func Count(api reply.API, request []byte) int {
+	if !mayHave(request) {
+		return 0
+	}
+	return len(find(rawjson.MemberOf(request, member(api))))
+}
+
+// Replace puts a text in the place of each image of a request's prompt and returns the number of images.
+func Replace(api reply.API, request *rawjson.Object, text string) int {
+	name := member(api)
+	prompt, ok := request.Get(name)
+	if !ok || !mayHave(prompt) {
+		return 0
+	}
+	found := find(prompt)
+	if len(found) == 0 {
+		return 0
+	}
+
+	part := append(append([]byte(`{"type":"`+textType(api)+`","text":`), rawjson.Quote(text)...), '}')
+	var out []byte
+	at := 0
+	for _, image := range found {
+		out = append(append(out, prompt[at:image.from]...), part...)
+		at = image.to
+	}
+	request.Set(name, append(out, prompt[at:]...))
+	return len(found)
+}
+
+// member returns the member of a request with its prompt.
+func member(api reply.API) string {
+	if api == reply.Responses {
+		return "input"
+	}
+	return "messages"
+}
+
+func textType(api reply.API) string {
+	if api == reply.Responses {
+		return "input_text"
+	}
+	return "text"
+}
+
+// mayHave reports whether a text can have an image. Most have none, and the search takes much less time than a walk. A
+// name may be escaped.
+func mayHave(text []byte) bool {
+	return bytes.Contains(text, []byte("image")) || bytes.Contains(text, []byte(`\u`))
+}
+
+// place is the position of a value in a text.
+type place struct{ from, to int }
+
+// find returns the images of a prompt, in order.
+func find(prompt []byte) []place {
+	var w walk
+	c := rawjson.Cursor{Src: prompt}
+	w.value(&c, 0)
+	if c.Bad {
+		return nil // the endpoint refuses it
+	}
+	return w.found
+}
+
+type walk struct{ found []place }
+
+// value steps over a message, a part or a list of these.
+func (w *walk) value(c *rawjson.Cursor, depth int) {
+	switch ch := c.Peek(); {
+	case depth < maxDepth && ch == '[':
+		for range c.Elements {
+			w.value(c, depth+1)
+		}
+	case depth < maxDepth && ch == '{':
+		w.object(c, depth)
+	default:
+		c.Skip()
+	}
+}
+
+func (w *walk) object(c *rawjson.Cursor, depth int) {
+	from, before, image := c.At, len(w.found), false
+	for key := range c.Fields {
+		switch plain(key) {
+		case "type":
+			image = isImage(plain(c.Text())) || image
+		case "image_url": // vLLM reads a part without a type by its members
+			image = true
+			c.Skip()
+		case "content", "output":
+			w.value(c, depth+1)
+		default:
+			c.Skip()
+		}
+	}
+	if image {
+		w.found = append(w.found[:before], place{from, c.At})
+	}
+}
+
+// isImage reports whether a part of this type is an image: of chat completions, of responses, or of messages.
+func isImage(kind string) bool {
+	return kind == "image_url" || kind == "input_image" || kind == "image"
+}
+
+// plain returns the text of a string between its quotes.
+func plain(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw)
+	}
+	var s string
+	if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &s) != nil {
+		return string(raw)
+	}
+	return s
+}
