@@ -69,6 +69,7 @@ type Listed struct {
 	Usage      *Usage     `json:"usage,omitempty"`   // of a rollout that has ended
 	SandboxID  string     `json:"sandbox_id,omitempty"`
 	Waiting    string     `json:"waiting,omitempty"` // only with Filter.Detail
+	AsOf       *time.Time `json:"as_of,omitempty"`   // only with Filter.Detail; see State.AsOf
 	Outcome    Outcome    `json:"outcome,omitempty"`
 	Reward     *float64   `json:"reward"`
 	StartedAt  time.Time  `json:"started_at"`

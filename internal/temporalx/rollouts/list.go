@@ -42,8 +42,14 @@ func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 	for i := range all {
 		s := &all[i]
 		group.Go(func() error {
-			if now, err := c.State(ctx, s.ID); err == nil {
-				s.Attempt, s.Turns, s.Waiting, s.AsOf = &now.Attempt, &now.Turns, now.Waiting, now.AsOf
+			now, err := c.State(ctx, s.ID)
+			if err != nil {
+				return nil //nolint:nilerr // it stays as it is listed
+			}
+
+			s.Attempt, s.Waiting = &now.Attempt, now.Waiting
+			if s.AsOf = now.AsOf; s.AsOf == nil { // without a worker the turns are not known
+				s.Turns = &now.Turns
 			}
 			return nil
 		})
