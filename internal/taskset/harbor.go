@@ -136,7 +136,7 @@ func (h *harborReader) environment() map[string]string {
 	return h.files("environment")
 }
 
-// refuseServices refuses a compose file beside an image: its services would not run, and nobody could solve the task. Without an image
+// refuseServices refuses a compose file beside an image: its services would not run, so the task could not be solved. Without an image
 // environment refuses it.
 func (h *harborReader) refuseServices() {
 	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
