@@ -19,12 +19,7 @@ func arguments(joined []byte, parts []part, named bool) [][]byte {
 		return [][]byte{last}
 	}
 	found := separate(parts, named)
-	for _, text := range found {
-		if _, ok := object(text); !ok {
-			return [][]byte{joined}
-		}
-	}
-	if len(found) > 1 && !named {
+	if len(found) == 0 || len(found) > 1 && !named {
 		return [][]byte{joined}
 	}
 	return found
@@ -45,34 +40,55 @@ func snapshot(parts []part) (last []byte, ok bool) {
 	return last, ok
 }
 
-// separate reads the parts in order. named: parts with a name may begin another call.
+// maxComparisons bounds the repetitions of one call.
+const maxComparisons = 16
+
+// separate reads the parts in order. named: parts with a name may begin another call. It returns nil if the parts are not objects.
 func separate(parts []part, named bool) (found [][]byte) {
 	var text []byte
+	var object scan
+	begin := func(p part) { text, object = bytes.Clone(p.text), scan{}; object.add(p.text) }
 	opened := false // by a name without arguments
+	compared := 0
 	for _, p := range parts {
-		value, whole := object(text)
 		switch {
 		case blank(p.text):
-			opened = opened || whole && p.named
+			opened = opened || object.whole() && p.named
 			continue
-		case !whole && len(text) > 0 && bytes.HasPrefix(p.text, text): // begun again
-			text = bytes.Clone(p.text)
-		case !whole:
+		case object.bad || compared == maxComparisons:
+			return nil
+		case !object.whole() && len(text) > 0 && bytes.HasPrefix(p.text, text): // begun again
+			begin(p)
+		case !object.whole():
 			text = append(text, p.text...)
-		case len(value) == len("{}"): // nothing yet
-			text = bytes.Clone(p.text)
+			object.add(p.text)
+		case isEmpty(object.text): // nothing yet
+			begin(p)
 		case repeats(text, p.text):
-		case named && !p.named && !opened: // a part of a repetition
-			text = append(text, p.text...)
+			compared++
+		case named && !p.named && !opened: // neither a repetition nor another call
+			return nil
 		default:
-			found, text = append(found, text), bytes.Clone(p.text)
+			compared++
+			found = append(found, text)
+			begin(p)
 		}
 		opened = false
 	}
-	if n := len(found); n > 0 && repeats(found[n-1], text) { // in several parts
+	switch n := len(found); {
+	case !object.whole():
+		return nil
+	case n > 0 && repeats(found[n-1], text): // in several parts
 		return found
+	default:
+		return append(found, text)
 	}
-	return append(found, text)
+}
+
+// isEmpty reports whether an object has no members.
+func isEmpty(object []byte) bool {
+	inner := bytes.TrimSpace(object)
+	return len(bytes.TrimSpace(inner[1:len(inner)-1])) == 0
 }
 
 // repeats reports whether a text is the same object as another, or a string with the same object.

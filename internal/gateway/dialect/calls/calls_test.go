@@ -18,7 +18,7 @@ func read(t *testing.T, lists ...string) []calls.Piece {
 	var pieces []calls.Piece
 	for _, list := range lists {
 		c := rawjson.Cursor{Src: []byte(list)}
-		pieces = calls.Read(&c, pieces)
+		pieces = calls.Append(pieces, &c)
 		require.True(t, c.End(), list)
 	}
 	return pieces
@@ -154,6 +154,17 @@ func TestWhole(t *testing.T) {
 	require.False(t, ok)
 }
 
+// A hostile endpoint can send many pieces in few bytes: no more are kept than are joined.
+func TestTooManyPieces(t *testing.T) {
+	t.Parallel()
+	pieces := read(t, "[{}"+strings.Repeat(",{}", 1<<18)+"]")
+	require.Less(t, len(pieces), 1<<18)
+	for _, join := range []func([]calls.Piece) ([]calls.Call, bool){calls.Join, calls.Whole} {
+		_, ok := join(pieces)
+		require.False(t, ok)
+	}
+}
+
 // Any pieces give calls within the bound. Pieces of OpenAI's form give as many calls as it numbers, with their own texts.
 func FuzzJoin(f *testing.F) {
 	f.Add(`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`, `[{"index":0,"function":{"arguments":"1}"}}]`, `[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`)
@@ -162,7 +173,7 @@ func FuzzJoin(f *testing.F) {
 		var pieces []calls.Piece
 		for _, list := range []string{a, b, c} {
 			in := rawjson.Cursor{Src: []byte(list)}
-			if pieces = calls.Read(&in, pieces); !in.End() {
+			if pieces = calls.Append(pieces, &in); !in.End() {
 				return
 			}
 		}

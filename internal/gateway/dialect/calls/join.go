@@ -5,6 +5,9 @@ import "bytes"
 // maxCalls bounds the calls of a reply: each piece is joined to its call by a linear search.
 const maxCalls = 1024
 
+// maxName bounds names that are joined of pieces, in bytes.
+const maxName = 1 << 10
+
 // Call is a tool call. Its texts are the contents of JSON strings, with their escapes.
 type Call struct {
 	ID, Kind, Name, Args []byte
@@ -30,6 +33,9 @@ func Whole(pieces []Piece) ([]Call, bool) {
 // The pieces of a call have the same number, or the same id, or the same position in their lists. Among them, a piece with another id or
 // another name begins another call, because some engines number all calls 0. A repeated name alone does not begin one: arguments decides.
 func Join(pieces []Piece) ([]Call, bool) {
+	if len(pieces) > maxPieces {
+		return nil, false
+	}
 	var drafts []*draft
 	for i := range pieces {
 		p := &pieces[i]
@@ -56,6 +62,8 @@ type draft struct {
 	id, kind, name  []byte
 	parts           []part
 	named           bool // a piece after the first has the name
+	object          scan // of the first parts
+	scanned         int  // their number
 }
 
 // part is the text of one piece.
@@ -92,20 +100,20 @@ func (d *draft) endsBefore(p *Piece) bool {
 		return false
 	case len(d.id) > 0 && len(p.ID) > 0 && !bytes.Equal(d.id, p.ID):
 		// An engine that gives each piece an id of its own continues the arguments.
-		return !d.unfinished() || blank(p.Args) || opens(p.Args)
+		object := d.scan()
+		return !object.begun || object.whole() || blank(p.Args) || opens(p.Args)
 	default:
-		return len(d.name) > 0 && !bytes.Equal(d.name, p.Name) && !blank(d.text())
+		return len(d.name) > 0 && !bytes.Equal(d.name, p.Name) && d.scan().begun
 	}
 }
 
-// unfinished reports whether d has the beginning of an object.
-func (d *draft) unfinished() bool {
-	text := d.text()
-	if blank(text) {
-		return false
+// scan reads the parts that were not read yet: those of most calls never are.
+func (d *draft) scan() *scan {
+	for _, p := range d.parts[d.scanned:] {
+		d.object.add(p.text)
 	}
-	_, whole := object(text)
-	return !whole
+	d.scanned = len(d.parts)
+	return &d.object
 }
 
 func (d *draft) add(p *Piece) {
@@ -122,7 +130,7 @@ func (d *draft) add(p *Piece) {
 		if len(p.Name) > 0 {
 			d.name = p.Name
 		}
-	case len(p.Name) > 0:
+	case len(p.Name) > 0 && len(d.name) < maxName:
 		d.name = append(bytes.Clone(d.name), p.Name...)
 	}
 	d.parts = append(d.parts, part{p.Args, again})

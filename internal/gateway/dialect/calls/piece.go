@@ -19,15 +19,16 @@ type Piece struct {
 	Odd      string // how it differs from OpenAI's form; "": not
 }
 
-// Read appends the pieces of a list of tool calls. A value that is neither a list nor one call marks the cursor as failed.
-func Read(c *rawjson.Cursor, dst []Piece) []Piece {
+// Each reads a list of tool calls and calls take for each piece. A value that is neither a list nor one call marks the cursor as failed.
+func Each(c *rawjson.Cursor, take func(Piece)) {
 	if c.Null() {
-		return dst
+		return
 	}
 	if c.Peek() == '{' {
 		p := read(c)
 		p.odd("tool_calls is one call")
-		return append(dst, p)
+		take(p)
+		return
 	}
 	for n := range c.Elements {
 		if c.Null() {
@@ -35,16 +36,30 @@ func Read(c *rawjson.Cursor, dst []Piece) []Piece {
 		}
 		p := read(c)
 		p.Position = n
-		dst = append(dst, p)
+		take(p)
 	}
+}
+
+// maxPieces bounds the pieces of a reply: a hostile endpoint can send many in few bytes.
+const maxPieces = 1 << 17
+
+// Append reads a list of tool calls and appends its pieces. It keeps no more than Join accepts.
+func Append(dst []Piece, c *rawjson.Cursor) []Piece {
+	Each(c, func(p Piece) {
+		if len(dst) <= maxPieces {
+			dst = append(dst, p)
+		}
+	})
 	return dst
 }
 
-// Function reads a call of the API before tools, which has no id and no number.
-func Function(c *rawjson.Cursor) Piece {
+// AppendFunction reads a call of the API before tools, which has no id and no number, and appends it like Append.
+func AppendFunction(dst []Piece, c *rawjson.Cursor) []Piece {
 	p := Piece{Index: -1}
-	p.function(c)
-	return p
+	if p.function(c); len(dst) > maxPieces {
+		return dst
+	}
+	return append(dst, p)
 }
 
 func read(c *rawjson.Cursor) Piece {

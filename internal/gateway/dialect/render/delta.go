@@ -39,10 +39,10 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 		case "refusal":
 			c.refusal = append(c.refusal, in.Text()...)
 		case "tool_calls":
-			c.pieces = calls.Read(in, c.pieces)
+			c.pieces = calls.Append(c.pieces, in)
 		case "function_call":
 			if !in.Null() {
-				c.functions = append(c.functions, calls.Function(in))
+				c.functions = calls.AppendFunction(c.functions, in)
 			}
 		default:
 			in.Skip()

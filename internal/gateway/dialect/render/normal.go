@@ -16,7 +16,7 @@ type Normal struct {
 }
 
 // Of rewrites a complete reply, a stream or one object. Of a stream it keeps the first begun bytes, which are whole events: an agent may
-// have seen them. It returns nil if there is nothing to rewrite: arguments that are not JSON are the model's own, and the agent refuses them.
+// have seen them. It returns nil if there is nothing to rewrite: arguments that are not JSON, and too many calls, are the model's own.
 // The error says that the reply cannot be understood.
 func (n *Normal) Of(raw []byte, begun int, irregular string) ([]byte, error) {
 	object := rawjson.IsObject(raw)
@@ -28,8 +28,8 @@ func (n *Normal) Of(raw []byte, begun int, irregular string) ([]byte, error) {
 		return nil, err
 	}
 	before := c.argsSize()
-	if err := c.join(); err != nil {
-		return nil, err
+	if c.join() != nil {
+		return nil, nil // more calls than the gateway joins, which is the model's doing
 	}
 	if irregular == calls.BadArguments && c.argsSize() == before && !c.argless() {
 		return nil, nil

@@ -233,6 +233,24 @@ func TestNormalKeepsTokens(t *testing.T) {
 	require.Contains(t, string(said), `"stop_reason":7`)
 }
 
+// A model may write more calls than the gateway joins. That does not make the reply a broken one, with which the policy could have its attempt
+// repeated.
+func TestMoreCallsThanAreJoined(t *testing.T) {
+	t.Parallel()
+	for _, index := range []string{"0", "%d"} {
+		raw := head
+		for i := range 1100 {
+			at := strings.ReplaceAll(index, "%d", fmt.Sprint(i))
+			raw += chunk(fmt.Sprintf(`{"tool_calls":[{"index":%s,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, at, i), "")
+		}
+		raw += chunk(`{}`, "tool_calls") + done
+		said, why, err := normal(raw)
+		require.NoError(t, err)
+		require.Empty(t, why)
+		require.Equal(t, raw, string(said))
+	}
+}
+
 // A value that is no list of calls cannot be understood.
 func TestNotACompletion(t *testing.T) {
 	t.Parallel()

@@ -18,13 +18,12 @@ type shape struct {
 	Begun int
 
 	calls     calls.Shape
-	pieces    []calls.Piece // memory of the latest chunk's
-	index     []byte        // of the choice that is read
-	spoke     bool          // there was a text, a thought, a refusal or a tool call
-	sampled   bool          // the endpoint reports tokens
-	called    bool          // there was a tool call or a function call
-	inPieces  bool          // there was a delta
-	inMessage bool          // there was a message
+	index     []byte // of the choice that is read
+	spoke     bool   // there was a text, a thought, a refusal or a tool call
+	sampled   bool   // the endpoint reports tokens
+	called    bool   // there was a tool call or a function call
+	inPieces  bool   // there was a delta
+	inMessage bool   // there was a message
 }
 
 // irregular keeps the first reason. Only chat completions are rewritten.
@@ -116,11 +115,10 @@ func (r *Reply) text(c *rawjson.Cursor) {
 }
 
 func (r *Reply) toolCalls(c *rawjson.Cursor, whole bool) {
-	r.pieces = calls.Read(c, r.pieces[:0])
-	for _, p := range r.pieces {
+	calls.Each(c, func(p calls.Piece) {
 		r.spoke, r.called = true, true
 		r.calls.Add(p, whole)
-	}
+	})
 	if r.calls.Odd != "" {
 		r.irregular(r.calls.Odd)
 	}
