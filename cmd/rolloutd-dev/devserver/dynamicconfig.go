@@ -33,7 +33,7 @@ func dynamicConfig() dynamicconfig.StaticClient {
 // memoryConfig is what bounds the memory of the server beside daemon and sandboxes. A cluster keeps the stock values.
 func memoryConfig() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
-		// Events for other clusters, of which there are none: 8 MiB of them take several times that in memory. The server raises 0 to 64 KiB.
+		// Events for other clusters: there are none. 8 MiB of events take several times that in memory. The server raises 0 to 64 KiB.
 		dynamicconfig.XDCCacheMaxSizeBytes.Key(): 0,
 
 		// The stock values keep 128,000 workflows in memory, for an hour and then until the next one needs the place. A workflow that is
