@@ -10,27 +10,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
-// Read removes what a killed Replace of the file left, and no other file.
-func TestReadRemovesKilledWrites(t *testing.T) {
+// A file is replaced atomically. A reader of the old file can read it to its end. No other file is left.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, durable.Replace(path, []byte("one")))
+	old, err := os.Open(path)
+	require.NoError(t, err)
+	defer old.Close()
+	require.NoError(t, durable.Replace(path, []byte("two")))
+	read := make([]byte, 4)
+	n, err := old.Read(read)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(read[:n]))
+	now, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "two", string(now))
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+// A file that cannot be replaced stays unchanged, and no other file is left.
+func TestReplaceFails(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	path := filepath.Join(folder, ".alive.json")
-	_, err := durable.Read(path)
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	require.NoError(t, durable.Replace(path, []byte("whole")))
-	for _, name := range []string{"..alive.json-123", "..alive.json-4", "..alive.json-old", ".alive.json-5", "other"} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("part"), 0o600))
-	}
-	raw, err := durable.Read(path)
-	require.NoError(t, err)
-	require.Equal(t, "whole", string(raw))
-
-	var left []string
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "taken"), 0o700))
+	require.Error(t, durable.Replace(filepath.Join(folder, "taken"), []byte("x")))
+	require.ErrorIs(t, durable.Replace(filepath.Join(folder, "none", "file"), []byte("x")), os.ErrNotExist)
 	entries, err := os.ReadDir(folder)
 	require.NoError(t, err)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	require.Equal(t, []string{"..alive.json-old", ".alive.json", ".alive.json-5", "other"}, left)
+	require.Len(t, entries, 1)
+	require.ErrorIs(t, durable.SyncFolder(filepath.Join(folder, "none")), os.ErrNotExist)
 }

@@ -1,10 +1,18 @@
 package devserver
 
 import (
+	"maps"
 	"time"
 
 	"go.temporal.io/server/common/dynamicconfig"
 )
+
+// settings are all settings of the server.
+func settings() dynamicconfig.StaticClient {
+	all := dynamicConfig()
+	maps.Copy(all, memoryConfig())
+	return all
+}
 
 // dynamicConfig is the server's settings for one shard on one host. The stock values are made for clusters: with one shard
 // they cost 50 ms at every hop of a task (a queue reads 20 times a second), and a poll that misses the end of its workflow
@@ -19,9 +27,17 @@ func dynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():          1,
 		dynamicconfig.MatchingEnableFairness.Key():                       true,
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 100,
+	}
+}
 
-		// The server keeps 128,000 workflows in memory, for an hour each and until the next one needs the place: some 90 KiB for a rollout
-		// that has ended. A workflow that is needed again is read from SQLite.
+// memoryConfig is what bounds the memory of the server beside daemon and sandboxes. A cluster keeps the stock values.
+func memoryConfig() dynamicconfig.StaticClient {
+	return dynamicconfig.StaticClient{
+		// Events for other clusters: there are none. 8 MiB of events take several times that in memory. The server raises 0 to 64 KiB.
+		dynamicconfig.XDCCacheMaxSizeBytes.Key(): 0,
+
+		// The stock values keep 128,000 workflows in memory, for an hour and then until the next one needs the place. A workflow that is
+		// needed again is read from SQLite.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): cachedWorkflows,
 		dynamicconfig.HistoryCacheTTL.Key():              cacheTime,
 		dynamicconfig.HistoryCacheBackgroundEvict.Key(): dynamicconfig.CacheBackgroundEvictSettings{

@@ -83,7 +83,7 @@ func newServer(cfg *config.Config, ports [len(services)]int, log logger) (tempor
 		temporal.WithLogger(log),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
-		temporal.WithDynamicConfigClient(dynamicConfig()),
+		temporal.WithDynamicConfigClient(settings()),
 		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
 	)
 }
