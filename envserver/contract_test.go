@@ -62,7 +62,7 @@ func newContract(t *testing.T, srv *envserver.Server) *contract {
 
 // note records an answer of a route.
 func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
-	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge || 
+	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge ||
 		strings.Contains(req.Header.Get("Accept"), "text/event-stream") || req.Header.Get("MCP-Protocol-Version") != "" {
 		return // refused before it reached a route, or of another protocol
 	}

@@ -129,14 +129,14 @@ type Worker struct {
 	// folder.
 	Name string `yaml:"name"`
 
-	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
+	Capacity int `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
 	// TokenShare is the part of the sandboxes of a backend on this host that the rollouts of one token may take.
 	TokenShare float64 `yaml:"token_share"`
 
-	Starts   int           `yaml:"starts"`   // agents and images brought up at once; 0: one for each core
-	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
-	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
-	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
+	Starts  int           `yaml:"starts"`  // agents and images brought up at once; 0: one for each core
+	Lease   time.Duration `yaml:"lease"`   // a sandbox ends itself if no worker renews it for this long
+	Janitor time.Duration `yaml:"janitor"` // interval between two searches for orphans
+	Grace   time.Duration `yaml:"grace"`   // a sandbox younger than this is not an orphan
 	// ToolsListen is a separate address for the host's tool service, to which the server sends the calls of episodes; empty: Listen.
 	// ToolsURL is its URL for the server; empty: http:// and the address, or that of Listen.
 	ToolsListen string `yaml:"tools_listen"`

@@ -32,10 +32,10 @@ type Episode struct {
 	o   Options
 	log *stepLog
 
-	accepting bool   // Table.Get returns it; guarded by the table
-	accept    func() // sets accepting
-	ctx context.Context // of running calls
-	end context.CancelFunc
+	accepting bool            // Table.Get returns it; guarded by the table
+	accept    func()          // sets accepting
+	ctx       context.Context // of running calls
+	end       context.CancelFunc
 
 	mu        sync.Mutex
 	calls     map[string]*call
