@@ -46,3 +46,12 @@ func TestDerivedIDsOfOthersAreTaken(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, startGroup(alice, "g"), "the group itself")
 	require.Equal(t, http.StatusAccepted, startGroup(alice, "i"))
 }
+
+// The executor's own rollouts have the reserved ids of trajectories.
+func TestExecutorStartsTrajectories(t *testing.T) {
+	t.Parallel()
+	r := shared(t, withEpisodes)
+	_, _, out := r.do("POST", "/executor/execute", `{"trajectory_id":"mine","tool":{"name":"note","arguments":{"text":"a"},"uniq_id":"1"}}`, "Authorization", alice)
+	require.NotContains(t, out, "reserved", out)
+	require.Equal(t, 1, r.fake.count(), out)
+}
