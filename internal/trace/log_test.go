@@ -223,7 +223,7 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 		{"minus infinity", []int32{1, 2}, []float64{-1, math.Inf(-1)}, []int32{1, 2}, []float64{}, "logprob 2 of 2 is not a finite number"},
 		{"no number", []int32{1, 2}, []float64{math.NaN(), -1}, []int32{1, 2}, []float64{}, "logprob 1 of 2"},
 		{"infinity", []int32{1, 2}, []float64{-1, math.Inf(1)}, []int32{1, 2}, []float64{}, "logprob 2 of 2"},
-		{"rounded", []int32{1, 2, 3}, []float64{0, 1e-7, -0.0}, []int32{1, 2, 3}, []float64{0, 1e-7, -0.0}, ""},
+		{"rounded", []int32{1, 2, 3}, []float64{0, 1e-7, -1e-9}, []int32{1, 2, 3}, []float64{0, 1e-7, -1e-9}, ""},
 		{"above 0", []int32{1, 2}, []float64{-1, 0.5}, []int32{1, 2}, []float64{}, "logprob 2 of 2 is 0.5, which is above 0"},
 		{"far above 0", []int32{1}, []float64{1e308}, []int32{1}, []float64{}, "which is above 0"},
 		{"rare, before a temperature", []int32{1, 2}, []float64{-1, -700}, []int32{1, 2}, []float64{-1, -700}, ""},
