@@ -147,7 +147,7 @@ func TestPageOfGroups(t *testing.T) {
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/groups"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
-	for _, part := range []string{"3 of 3", "0 of 3", "0.750", "partial", "running"} {
+	for _, part := range []string{"Size", "3", "0.750", "partial", "running"} {
 		b.waitForText("#group-list", part)
 	}
 	b.saveScreenshot("groups")

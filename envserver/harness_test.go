@@ -211,3 +211,11 @@ func answer(t *testing.T, frame string) map[string]any {
 	require.True(t, ok, frame)
 	return object(t, text)
 }
+
+// onlyVLLM is an environment with the URL of one endpoint.
+func onlyVLLM(name string) string {
+	if name == "VLLM_URL" {
+		return "http://vllm.test"
+	}
+	return ""
+}

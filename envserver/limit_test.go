@@ -25,7 +25,7 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 		engine := newFake()
 		srv, err := envserver.New(envserver.Options{
 			Rollouts: engine, Seal: strings.ToUpper,
-			Resolve: catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve,
+			Resolve: catalog.New(onlyVLLM, egress.Policy{}).Resolve,
 		})
 		require.NoError(t, err)
 		time.AfterFunc(2*time.Hour, func() { engine.finish("r") })

@@ -102,7 +102,7 @@ func TestMemoryOfRequests(t *testing.T) {
 func TestMemoryOfResults(t *testing.T) {
 	f := newFake()
 	srv, err := envserver.New(envserver.Options{
-		Rollouts: f, Resolve: catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
+		Rollouts: f, Resolve: catalog.New(onlyVLLM, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
 	})
 	require.NoError(t, err)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`

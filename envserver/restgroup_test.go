@@ -87,7 +87,11 @@ func (f *fakeGroups) Groups(_ context.Context, q rollout.Filter) (rollout.GroupP
 	page := rollout.GroupPage{Groups: []rollout.ListedGroup{}}
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
-			page.Groups = append(page.Groups, rollout.ListedGroup{ID: s.ID, Outcome: s.Outcome})
+			listed := rollout.ListedGroup{ID: s.ID, Outcome: s.Outcome, Size: &s.Size}
+			if statistics := rollout.StatisticsOf(s.Rewards()); s.Done() && len(s.Rewards()) > 0 {
+				listed.MeanReward = &statistics.Mean
+			}
+			page.Groups = append(page.Groups, listed)
 		}
 	}
 	return page, nil

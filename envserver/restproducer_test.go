@@ -84,7 +84,7 @@ func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (producer
 	page := producer.Page{Producers: []producer.Listed{}}
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
-			page.Producers = append(page.Producers, producer.Listed{ID: s.ID, Phase: s.Phase, Outcome: s.Outcome})
+			page.Producers = append(page.Producers, producer.Listed{ID: s.ID, Name: s.Name, Phase: s.Phase, Outcome: s.Outcome})
 		}
 	}
 	return page, nil

@@ -87,7 +87,7 @@ func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // no network, and fake time
 		engine := newFake()
-		resolve := catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve
+		resolve := catalog.New(onlyVLLM, egress.Policy{}).Resolve
 		srv, err := envserver.New(envserver.Options{Rollouts: engine, Resolve: resolve, Seal: strings.ToLower, MaxSessions: 1})
 		require.NoError(t, err)
 		rpc := func(method, params string) map[string]any {

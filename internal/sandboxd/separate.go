@@ -105,10 +105,10 @@ func setFilter(program []byte) error {
 }
 
 // forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. It is false in a container, where the file is
-// missing or read-only: there only the filter refuses them.
+// missing, read-only or another user's: there only the filter refuses them.
 func forbidUserNamespaces() (bool, error) {
 	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false, nil
 	}
 	return err == nil, err

@@ -33,7 +33,7 @@ func TestOwedTimeOfAFailingEndpoint(t *testing.T) {
 		"garbage":            {steps: []http.HandlerFunc{says("data: {]\n\n")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"a web page":         {steps: []http.HandlerFunc{answers(200, "<html>hello</html>")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"refuses the key":    {steps: []http.HandlerFunc{answers(401, `{"message":"no"}`)}, failure: fault.UpstreamRefused, probe: fault.UpstreamRefused},
-		"refuses connection": {url: gone, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"refuses connection": {url: gone, failure: fault.UpstreamRefused, probe: fault.UpstreamFailed}, // it has never answered
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
