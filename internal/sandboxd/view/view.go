@@ -115,7 +115,10 @@ func parse(line string) (Mount, bool) {
 	}
 
 	m := Mount{Path: unescape.Replace(fields[pointField])}
-	known := map[string]uintptr{"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME}
+	known := map[string]uintptr{
+		"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME,
+		"nosymfollow": unix.MS_NOSYMFOLLOW,
+	}
 	for option := range strings.SplitSeq(fields[optionsField], ",") {
 		if option == "ro" {
 			return Mount{}, false
@@ -138,6 +141,17 @@ func Close(shared []Mount, noExec bool) error {
 		}
 		if err := remount(m.Path, flags); err != nil {
 			return err
+		}
+	}
+
+	// Kernels before Linux 5.10 ignore the option without an error.
+	closed, err := Shared()
+	if err != nil {
+		return err
+	}
+	for _, m := range closed {
+		if m.flags&unix.MS_NOSYMFOLLOW == 0 {
+			return fmt.Errorf("%s: the kernel still follows links there; a verifier's sandbox needs Linux 5.10", m.Path)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ func TestParseMount(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]view.Mount{
 		"138 120 0:59 / /home/user rw,nosuid,nodev,relatime - tmpfs tmpfs rw,size=65536k": view.NewMount("/home/user", unix.MS_NOSUID),
+		"9 1 0:3 / /tmp rw,nosymfollow - tmpfs tmpfs rw":                                  view.NewMount("/tmp", unix.MS_NOSYMFOLLOW),
 		`41 1 0:3 /x /a\040b\134c rw,noexec shared:1 - tmpfs none rw`:                     view.NewMount(`/a b\c`, unix.MS_NOEXEC),
 	} {
 		m, ok := view.Parse(line)
