@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -82,13 +84,19 @@ func Shared() ([]Mount, error) {
 	}
 	defer file.Close()
 
-	var all []Mount
+	// Of several mounts at one point the last one is seen.
+	visible := map[string]Mount{}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if m, ok := parse(lines.Text()); ok && !isOwn(m.Path) {
-			all = append(all, m)
+		m, writable := parse(lines.Text())
+		delete(visible, m.Path)
+		if writable && !isOwn(m.Path) {
+			visible[m.Path] = m
 		}
 	}
+
+	all := slices.Collect(maps.Values(visible))
+	slices.SortFunc(all, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
 	return all, lines.Err()
 }
 
@@ -106,7 +114,7 @@ func isOwn(path string) bool {
 }
 
 // parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). It is false for a
-// read-only mount.
+// read-only mount, of which it returns the point.
 func parse(line string) (Mount, bool) {
 	const pointField, optionsField = 4, 5
 	fields := strings.Fields(line)
@@ -121,7 +129,7 @@ func parse(line string) (Mount, bool) {
 	}
 	for option := range strings.SplitSeq(fields[optionsField], ",") {
 		if option == "ro" {
-			return Mount{}, false
+			return Mount{Path: m.Path}, false
 		}
 		m.flags |= known[option]
 	}
