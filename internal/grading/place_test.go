@@ -214,3 +214,19 @@ func (a *attacked) placed(t *testing.T, step int) {
 		})
 	}
 }
+
+// What a program of the work leaves running has ended when the next program starts, also if it left its session.
+func TestNothingOfTheWorkStaysBehind(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+	const leaves = "if os.fork(): time.sleep(0.2); os._exit(0)\nos.setsid()\nfor fd in (0, 1, 2): os.close(fd)\ntime.sleep(1000)"
+	a.agent(t, "leaves", cheat{hello: leaves})
+
+	v := commands("python3 hello.py", `test -z "$(run-as-agent pgrep -f hello.py)"`, "timeout 20 python3 hello.py; ! run-as-agent pgrep -f hello.py")
+	record := a.grade(t, "leaves", 0, style{verifier: v}, time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+}
