@@ -113,8 +113,8 @@ func isOwn(path string) bool {
 	return false
 }
 
-// parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). It is false for a
-// read-only mount, of which it returns the point.
+// parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). For a read-only mount it
+// returns only the point, and false.
 func parse(line string) (Mount, bool) {
 	const pointField, optionsField = 4, 5
 	fields := strings.Fields(line)
