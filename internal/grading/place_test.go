@@ -28,6 +28,8 @@ func hidden() map[string]string {
 		"helper.py":        "def read(name):\n    return open(name).read().strip()\n",
 		"test_out.py":      "import json, subprocess\ndef test_out():\n    assert json.loads(open('out.txt').read()) == 42\n",
 		"runs.py":          "import subprocess\nassert subprocess.run(['./prog'], capture_output=True, text=True).stdout == '42\\n'\n",
+		"becomes.py":       "import os\nos.execv('./prog', ['./prog'])\n",
+		"becomesname.py":   "import os\ntry:\n    os.execvp('no-such-program', ['x'])\nexcept FileNotFoundError:\n    os.execvp('python3', ['python3', 'prog.py'])\n",
 		"shell.py":         "import subprocess\nassert subprocess.run('./prog | head -1', shell=True, capture_output=True, text=True).stdout == '42\\n'\n",
 		"interpreter.py":   "import subprocess, sys\nassert subprocess.run([sys.executable, 'prog.py'], capture_output=True, text=True).stdout == '42\\n'\n",
 		"test_unittest.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(open('out.txt').read(), '42\\n')\n",
@@ -117,6 +119,8 @@ func programs() []graded {
 		{name: "check that starts a path", verifier: commands("python3 $TESTS_DIR/runs.py")},
 		{name: "check that starts a shell", verifier: commands("python3 $TESTS_DIR/shell.py")},
 		{name: "check that starts its own interpreter", verifier: commands("python3 $TESTS_DIR/interpreter.py")},
+		{name: "check that becomes a path", verifier: commands("python3 $TESTS_DIR/becomes.py | cmp - $TESTS_DIR/want")},
+		{name: "check that becomes a name", verifier: commands("python3 $TESTS_DIR/becomesname.py | cmp - $TESTS_DIR/want")},
 		{name: "standard input", verifier: commands("python3 < hello.py | cmp - $TESTS_DIR/want")},
 	}
 	for i := range all {

@@ -41,7 +41,8 @@ def _system(command):
 
 
 def _execve_dispatched(path, args, env):
-    if isinstance(path, int) or os.fsdecode(path) == _RUN_HERE:
+    # A path that does not exist must raise: execvp then tries the next folder of PATH.
+    if isinstance(path, int) or os.fsdecode(path) == _RUN_HERE or not os.path.exists(path):
         return _execve(path, args, env)
     return _execve(_RUN_HERE, [_RUN_HERE, path, *list(args)[1:]], env)
 
