@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+const referencePage = "../../docs/reference/cli.md"
+
+// The reference of the command line is made of the commands and their flags.
+func TestReferenceOfCommands(t *testing.T) {
+	t.Parallel()
+
+	page := referenceOfCommands()
+
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(referencePage, []byte(page), 0o644))
+	}
+
+	written, err := os.ReadFile(referencePage)
+	require.NoError(t, err)
+	require.Equal(t, string(written), page, "UPDATE=1 go test ./cmd/rolloutd -run TestReferenceOfCommands writes the page")
+}
+
+func referenceOfCommands() string {
+	var page strings.Builder
+
+	page.WriteString(`# Commands
+
+This page is generated from the code; ` + "`rolloutd COMMAND --help`" + ` shows the same. Commands that call a server
+take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a token in ` + "`ROLLOUTD_TOKEN`" + `.
+`)
+
+	root := command(std{io.Discard, io.Discard, nil})
+
+	for _, group := range root.Groups() {
+		fmt.Fprintf(&page, "\n## %s\n", strings.TrimSuffix(group.Title, ":"))
+
+		for _, cmd := range root.Commands() {
+			if cmd.GroupID == group.ID {
+				describe(&page, cmd)
+			}
+		}
+	}
+
+	page.WriteString("\n## Others\n")
+
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == "" && cmd.Name() != "help" && cmd.Name() != "completion" {
+			describe(&page, cmd)
+		}
+	}
+
+	return page.String()
+}
+
+// describe writes a command and those below it.
+func describe(page *strings.Builder, cmd *cobra.Command) {
+	if cmd.Hidden {
+		return
+	}
+
+	if cmd.Runnable() {
+		fmt.Fprintf(page, "\n### rolloutd %s\n\n%s.\n", strings.TrimPrefix(cmd.CommandPath(), "rolloutd "), strings.TrimSuffix(cmd.Short, "."))
+		fmt.Fprintf(page, "\n```\n%s\n```\n", cmd.UseLine())
+
+		if cmd.Long != "" {
+			fmt.Fprintf(page, "\n%s\n", strings.TrimSpace(cmd.Long))
+		}
+
+		flags := 0
+
+		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" {
+				return
+			}
+
+			if flags++; flags == 1 {
+				page.WriteString("\n| Flag | Default | Meaning |\n|---|---|---|\n")
+			}
+
+			fallback := ""
+			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" {
+				fallback = "`" + f.DefValue + "`"
+			}
+
+			fmt.Fprintf(page, "| `--%s` | %s | %s |\n", f.Name, fallback, strings.ReplaceAll(f.Usage, "|", `\|`))
+		})
+	}
+
+	for _, sub := range cmd.Commands() {
+		describe(page, sub)
+	}
+}
