@@ -1,5 +1,5 @@
 #!/bin/sh
-# roots.sh DIR makes root file systems below DIR from Debian's packages, for `make test-systems`: debian, made by debootstrap, and musl,
+# roots.sh DIR makes root file systems below DIR from Debian's packages, for `deploy/suite.sh systems`: debian, made by debootstrap, and musl,
 # which has one program, no shell and musl as its only C library. It runs as root and needs debootstrap and musl-tools.
 set -eu
 dir=$1

@@ -93,7 +93,7 @@ func heap() uint64 {
 // A layer of a million files is refused with the default limits and unpacked with higher ones. Neither takes memory for each file.
 func TestMillionFiles(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
-		t.Skip("needs minutes and a million inodes: make redteam-sandbox")
+		t.Skip("needs minutes and a million inodes: deploy/suite.sh redteam-sandbox")
 	}
 	const files = 1_000_000
 	for _, c := range []struct {

@@ -39,10 +39,10 @@ func TestPackageForPython(t *testing.T) {
 	})
 }
 
-// Runs one step of TRL's trainer on a tiny model. Only `make test-trl` runs it, because the libraries take 3 GB.
+// Runs one step of TRL's trainer on a tiny model. Only `deploy/suite.sh trl` runs it, because the libraries take 3 GB.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
-		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")
+		t.Skip("set ROLLOUTD_TEST_TRL=1, as deploy/suite.sh trl does")
 	}
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t)

@@ -24,7 +24,7 @@ import (
 // sandbox of a running rollout for every 20 model calls. It takes two to three minutes and runs only if ROLLOUTD_BENCH_BUSY is set.
 func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_BUSY") == "" {
-		t.Skip("set ROLLOUTD_BENCH_BUSY=1, as make bench-producer does")
+		t.Skip("set ROLLOUTD_BENCH_BUSY=1, as deploy/bench.sh producer does")
 	}
 	const places, rollouts, latency = 8, 64, 3 * time.Second
 	for _, size := range []int{4, 8, 16} {

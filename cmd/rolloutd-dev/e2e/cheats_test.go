@@ -26,7 +26,7 @@ func TestCheats(t *testing.T) {
 func TestCheatsInContainers(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
-		t.Skip("set ROLLOUTD_REDTEAM=1, or run make redteam-server")
+		t.Skip("set ROLLOUTD_REDTEAM=1, or run deploy/suite.sh redteam-server")
 	}
 	engine, folder := dockertest.ForTest(t), t.TempDir()
 	require.NoError(t, imagetest.Fill(folder, append([]string{"diff", "pkill", "printf", "rg"}, imagetest.Programs()...)))

@@ -24,11 +24,11 @@ import (
 )
 
 // The test runs rollouts with a real vLLM. Its model has default sampling parameters, as Qwen models have. Each captured log probability
-// equals that of the model, each ReACT rollout is one training sequence, and a rollout survives the death of the engine. `make test-engines`
+// equals that of the model, each ReACT rollout is one training sequence, and a rollout survives the death of the engine. `deploy/suite.sh engines`
 // runs it.
 func TestEngineVLLM(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_ENGINES") == "" {
-		t.Skip("set ROLLOUTD_TEST_ENGINES=1, as make test-engines does")
+		t.Skip("set ROLLOUTD_TEST_ENGINES=1, as deploy/suite.sh engines does")
 	}
 	python := pyclient.Interpreter(t, pyclient.VLLM())
 	m := makeTinyModel(t, python)

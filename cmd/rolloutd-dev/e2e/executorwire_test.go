@@ -20,7 +20,7 @@ import (
 func onlyRedteam(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
-		t.Skip("set ROLLOUTD_REDTEAM=1, or run make redteam-server")
+		t.Skip("set ROLLOUTD_REDTEAM=1, or run deploy/suite.sh redteam-server")
 	}
 }
 

@@ -71,7 +71,7 @@ func TestRolloutOnOtherSystems(t *testing.T) {
 	t.Parallel()
 	roots := os.Getenv(rootsEnv)
 	if roots == "" {
-		t.Skip(rootsEnv + " is not set: make test-systems")
+		t.Skip(rootsEnv + " is not set: deploy/suite.sh systems")
 	}
 	model := startModel(t, `
 - match: look around

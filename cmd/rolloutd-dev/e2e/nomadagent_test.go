@@ -40,7 +40,7 @@ type nomadOptions struct {
 func startNomad(t *testing.T, o nomadOptions) *nomadAgent {
 	t.Helper()
 	if os.Getenv("ROLLOUTD_TEST_NOMAD") == "" {
-		t.Skip("ROLLOUTD_TEST_NOMAD names no Nomad (make test-nomad)")
+		t.Skip("ROLLOUTD_TEST_NOMAD names no Nomad (deploy/suite.sh nomad)")
 	}
 	if os.Getuid() != 0 {
 		t.Skip("Nomad's client needs root")

@@ -13,7 +13,7 @@ import (
 // run on this machine, alternately. The test logs the median of the ratios and fails only if a rollout fails.
 func TestNomadPoolOverBareHosts(t *testing.T) {
 	if os.Getenv("ROLLOUTD_BENCH_NOMAD") == "" {
-		t.Skip("ROLLOUTD_BENCH_NOMAD is not set (make bench-nomad)")
+		t.Skip("ROLLOUTD_BENCH_NOMAD is not set (deploy/bench.sh nomad)")
 	}
 	const hosts, rollouts, rounds = 4, 40, 7
 	f := startNomadFleet(t, nomadFleetOptions{

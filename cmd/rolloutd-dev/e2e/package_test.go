@@ -49,11 +49,11 @@ tools:
 	})
 }
 
-// TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the rollouts run. `make test-trl` runs
+// TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the rollouts run. `deploy/suite.sh trl` runs
 // the test. Its libraries are 6 GB on disk.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
-		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")
+		t.Skip("set ROLLOUTD_TEST_TRL=1, as deploy/suite.sh trl does")
 	}
 	t.Parallel()
 	srv := startDev(t, devOptions{})

@@ -14,12 +14,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The published clients with their default settings wait for rollouts that take ten minutes, all at the same time. `make test-patience` runs
+// The published clients with their default settings wait for rollouts that take ten minutes, all at the same time. `deploy/suite.sh patience` runs
 // the test.
 func TestClientsWaitAsLongAsRolloutsTake(t *testing.T) {
 	wait, err := time.ParseDuration(os.Getenv("ROLLOUTD_TEST_PATIENCE"))
 	if err != nil {
-		t.Skip("set ROLLOUTD_TEST_PATIENCE=10m, as make test-patience does")
+		t.Skip("set ROLLOUTD_TEST_PATIENCE=10m, as deploy/suite.sh patience does")
 	}
 	tasks := filepath.Join(t.TempDir(), "tasks")
 	for name, text := range map[string]string{

@@ -20,7 +20,7 @@ import (
 // parallel, since it sets the server's variables in its own environment to read the bucket.
 func TestRolloutOnOtherStores(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_STORES") == "" {
-		t.Skip("set ROLLOUTD_TEST_STORES=1, or run make test-stores")
+		t.Skip("set ROLLOUTD_TEST_STORES=1, or run deploy/suite.sh stores")
 	}
 	gcs, azure := gcstest.Start(t), azuretest.Start(t)
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
 )
 
-// server is a fake Nomad server for faults that a real one cannot produce on request. `make test-nomad` uses a real one.
+// server is a fake Nomad server for faults that a real one cannot produce on request. `deploy/suite.sh nomad` uses a real one.
 type server struct {
 	t    *testing.T
 	url  string

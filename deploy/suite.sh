@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# usage: deploy/suite.sh NAME...   runs tests that are not a part of `make test`, because they download, wait or attack.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+dev=cmd/rolloutd-dev
+
+suite() { # NAME
+	case $1 in
+	trl) # Training steps of TRL's GRPOTrainer on the CPU, on a tiny model. Fetches 3 GB once.
+		make test-deps
+		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
+		cd $dev && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
+		;;
+	engines) # Rollouts on a real vLLM on the CPU, with a small model that the test makes. Fetches 6 GB once.
+		make test-deps
+		cd $dev && ROLLOUTD_TEST_ENGINES=1 go test -count=1 -timeout 40m ./e2e -run TestEngine -v
+		;;
+	nomad) # Pools on a real Nomad, as root. Building Nomad takes seven minutes of CPU time, once.
+		make test-deps
+		cd $dev && ROLLOUTD_TEST_NOMAD=$(nomad) go test -count=1 -timeout 60m ./e2e -run TestNomad -v
+		;;
+	stores) # Buckets of every kind; `make test` tests S3 alone. The servers for GCS and Azure are built once.
+		make test-deps
+		ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
+		cd $dev && ROLLOUTD_TEST_STORES=1 go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherStores -v
+		;;
+	systems) # OpenCode in images of Debian and of musl, made of Debian's packages. As root; fetches 100 MB once.
+		make test-deps
+		deploy/roots.sh bin/roots
+		cd $dev && SANDBOX_TEST_ROOTS=$root/bin/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
+		;;
+	patience) # The real clients wait for rollouts of ten minutes.
+		make test-deps
+		cd $dev && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e \
+			-run TestClientsWaitAsLongAsRolloutsTake -v
+		;;
+	openenv-latest) # The edge against the newest release of openenv, if that is later than the pinned one.
+		deploy/openenv-latest.sh
+		;;
+	redteam-grading) # Every cheat against every kind of verifier, with sandboxes that exhaust their resources meanwhile.
+		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
+		;;
+	redteam-sandbox) # Probes of the isolation, limits, kills, trees and layers of a million files.
+		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m \
+			./internal/sandbox/... ./internal/sandboxd/... ./internal/image ./cmd/sandboxd
+		;;
+	redteam-server) # Memory of the largest requests, forged calls, kills at each event, cheats with the real agent.
+		go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'
+		go test -count=1 -timeout 10m ./internal/gateway/proxy -run 'Memory|Foreign|Tools|Session'
+		cd $dev
+		go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes|ForgedCalls|PolicyHides'
+		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e \
+			-run 'EpisodesAreIsolated|ExecutorAnswersAsAgentEnv|KilledAtEachEvent|CheatsInContainers'
+		;;
+	redteam-fuzz) # Every decoder of untrusted input.
+		deploy/fuzz.sh 5s
+		;;
+	*)
+		echo "there is no suite $1: $(grep -oP '^\t\K[a-z-]+(?=\) #)' "$root/deploy/suite.sh" | paste -sd' ')" >&2
+		exit 2
+		;;
+	esac
+}
+
+# nomad builds Nomad, which is under the Business Source License; our programs contain no part of it.
+nomad() {
+	local binary=$root/bin/tools/nomad-v1.10.5
+	[ -x "$binary" ] || (cd "$root/internal/pool/nomad/agent" && go build -ldflags '-s -w' -o "$binary" github.com/hashicorp/nomad)
+	echo "$binary"
+}
+
+for name in "$@"; do
+	(suite "$name")
+done
