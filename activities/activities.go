@@ -11,12 +11,12 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -28,11 +28,11 @@ import (
 // Gateway is the model gateway of this host; *gateway.Client is one.
 type Gateway interface {
 	Ready(ctx context.Context, upstream string) error
-	Open(ctx context.Context, r gateway.Route) error
-	watch.Gateway
+	Open(ctx context.Context, r gatewayapi.Route) error
+	supervisor.Gateway
 	Trace(ctx context.Context, id string) (io.ReadCloser, error)
 	Inspect(ctx context.Context, id string, wait time.Duration) (rollout.EndpointReport, error)
-	Model(route string) *gateway.Model
+	Model(route string) *gatewayapi.Model
 	Close(ctx context.Context, id string) error
 }
 
@@ -51,10 +51,10 @@ type Options struct {
 	Gateway  Gateway
 	Store    *store.Store
 	Agents   *agent.Registry
-	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: no such agents
-	Network  *network.Service // nil: no sandbox of this host may reach a network
-	Episodes *live.Table      // of the host's tool service; nil: no agents whose calls come from a client
-	Signals  watch.Signaller
+	Tools    *tool.Registry     // of policies, for agents that run on the host; nil: no such agents
+	Network  *network.Service   // nil: no sandbox of this host may reach a network
+	Episodes *toolservice.Table // of the host's tool service; nil: no agents whose calls come from a client
+	Signals  supervisor.Signaller
 	Delivery Delivery       // delivers groups to sinks; nil: no sinks
 	Groups   Groups         // of producers; nil: no producers
 	Starts   *host.Starts   // bounds concurrent agent launches on this host; nil: no bound
@@ -69,7 +69,7 @@ type Options struct {
 type Activities struct {
 	o         Options
 	log       *slog.Logger
-	watcher   *watch.Watcher
+	watcher   *supervisor.Watcher
 	attempts  host.Attempts
 	leases    host.Leases
 	admission map[string]*host.Admission // by backend
@@ -90,7 +90,7 @@ func New(o Options) *Activities {
 	for name, b := range o.Backends {
 		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
 	}
-	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events, Suspended: o.Suspended})
+	a.watcher = supervisor.New(supervisor.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events, Suspended: o.Suspended})
 	return a
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -58,7 +58,7 @@ func TestAgentsProgressIsReported(t *testing.T) {
 	h := working(t, 1000)
 	h.sandbox(t)
 	begun := time.Now()
-	h.gate.onPoll = func(int, *gateway.RouteStatus) {
+	h.gate.onPoll = func(int, *gatewayapi.RouteStatus) {
 		if len(h.signals.all()) > 0 {
 			h.coder.mu.Lock()
 			h.coder.status = func(_, _ int) (agent.Status, error) { return agent.Status{SessionID: "ses", Done: true}, nil }
@@ -97,7 +97,7 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	h := working(t, 1000)
 	h.sandbox(t)
 	in, reports := agentInput(), h.signals.all
-	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+	h.gate.onPoll = func(n int, s *gatewayapi.RouteStatus) {
 		switch {
 		case len(reports()) == 0:
 			s.Trouble = fmt.Sprintf("port %d: connection refused", n)
@@ -176,7 +176,7 @@ func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	require.Equal(t, rollout.AgentTimeout, out.Outcome)
 	require.Equal(t, -1, out.ExitCode)
 	require.Equal(t, []int{1}, h.coder.stops)
-	require.True(t, strings.HasPrefix(h.gate.ends[0], watch.EndedPrefix+"agent_timeout"))
+	require.True(t, strings.HasPrefix(h.gate.ends[0], supervisor.EndedPrefix+"agent_timeout"))
 
 	again, err := h.RunAgent(t.Context(), in)
 	require.NoError(t, err)
@@ -229,9 +229,9 @@ func TestModelEndpointFails(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	h.sandbox(t)
-	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+	h.gate.onPoll = func(n int, s *gatewayapi.RouteStatus) {
 		if n == 3 {
-			s.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: "502 for five minutes"}
+			s.Failure = &gatewayapi.Failure{Kind: fault.UpstreamFailed, Message: "502 for five minutes"}
 		}
 	}
 	_, err := h.RunAgent(t.Context(), agentInput())
@@ -244,7 +244,7 @@ func TestGatewayUnavailable(t *testing.T) {
 	t.Parallel()
 	h := working(t, 5)
 	h.sandbox(t)
-	h.gate.onPoll = func(n int, _ *gateway.RouteStatus) {
+	h.gate.onPoll = func(n int, _ *gatewayapi.RouteStatus) {
 		h.gate.err = nil
 		if n == 2 || n == 3 {
 			h.gate.err = fault.New(fault.Unavailable, "connection refused")
@@ -254,7 +254,7 @@ func TestGatewayUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, out.Outcome)
 
-	h.gate.onPoll = func(int, *gateway.RouteStatus) { h.gate.err = fault.New(fault.NotFound, "no such route") }
+	h.gate.onPoll = func(int, *gatewayapi.RouteStatus) { h.gate.err = fault.New(fault.NotFound, "no such route") }
 	_, err = h.RunAgent(t.Context(), agentInput())
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -25,7 +25,7 @@ func hostPastTimeLimit(t *testing.T) (*host, *activities.AgentInput) {
 		done.Store(look >= 3)
 		return agent.Status{SessionID: "ses", Done: look >= 3}, nil
 	}
-	h.gate.onPoll = func(_ int, s *gateway.RouteStatus) {
+	h.gate.onPoll = func(_ int, s *gatewayapi.RouteStatus) {
 		if done.Load() {
 			s.LastCallAt = time.Now()
 		}

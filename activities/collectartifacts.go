@@ -8,7 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -77,7 +77,7 @@ func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 	}
 	wait := time.Duration(0)
 	if in.Head.Outcome.MayCarryReward() {
-		wait = gateway.InspectTime
+		wait = gatewayapi.InspectTime
 	}
 	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
 	if err != nil || report.CaptureLevel == "" && len(report.Findings) == 0 {

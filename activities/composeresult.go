@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/result"
+	"github.com/rolloutd/rolloutd/internal/rollout/result"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 

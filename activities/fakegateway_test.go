@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // fakeGateway is a fake gateway with one route.
 type fakeGateway struct {
 	mu       sync.Mutex
-	opened   []gateway.Route
-	status   gateway.RouteStatus
+	opened   []gatewayapi.Route
+	status   gatewayapi.RouteStatus
 	err      error // returned by Status
 	ends     []string
 	closed   []string
@@ -29,9 +29,9 @@ type fakeGateway struct {
 	reader     io.Reader // replaces trace
 	traces     error
 	polls      int
-	onPoll     func(n int, s *gateway.RouteStatus) // called before each reply of Status
-	ready      []error                             // one result for each call of Ready, then nil
-	checkReady func(upstream string) error         // replaces ready
+	onPoll     func(n int, s *gatewayapi.RouteStatus) // called before each reply of Status
+	ready      []error                                // one result for each call of Ready, then nil
+	checkReady func(upstream string) error            // replaces ready
 }
 
 func (g *fakeGateway) Ready(_ context.Context, upstream string) error {
@@ -48,14 +48,14 @@ func (g *fakeGateway) Ready(_ context.Context, upstream string) error {
 	return err
 }
 
-func (g *fakeGateway) Open(_ context.Context, r gateway.Route) error {
+func (g *fakeGateway) Open(_ context.Context, r gatewayapi.Route) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.opened = append(g.opened, r)
 	return nil
 }
 
-func (g *fakeGateway) Status(context.Context, string) (gateway.RouteStatus, error) {
+func (g *fakeGateway) Status(context.Context, string) (gatewayapi.RouteStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.polls++
@@ -66,14 +66,14 @@ func (g *fakeGateway) Status(context.Context, string) (gateway.RouteStatus, erro
 }
 
 // Watch sends the status repeatedly, as if the route always changed.
-func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.Change, func()) {
-	changes, stopped, over := make(chan *gateway.Change), make(chan struct{}), make(chan struct{})
+func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *gatewayapi.Change, func()) {
+	changes, stopped, over := make(chan *gatewayapi.Change), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for {
 			s, err := g.Status(context.Background(), id)
 			select {
-			case changes <- &gateway.Change{Status: s, Err: err}:
+			case changes <- &gatewayapi.Change{Status: s, Err: err}:
 			case <-stopped:
 				return
 			}
@@ -83,7 +83,7 @@ func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *ga
 	return changes, func() { close(stopped); <-over }
 }
 
-func (g *fakeGateway) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
+func (g *fakeGateway) Turns(context.Context, string, int) ([]gatewayapi.Turn, error) { return nil, nil }
 
 func (g *fakeGateway) AddSessions(_ context.Context, _, process string, sessions ...string) error {
 	g.mu.Lock()
@@ -125,4 +125,4 @@ func (g *fakeGateway) Inspect(_ context.Context, _ string, wait time.Duration) (
 	return g.report, g.inspectErr
 }
 
-func (g *fakeGateway) Model(string) *gateway.Model { return nil }
+func (g *fakeGateway) Model(string) *gatewayapi.Model { return nil }

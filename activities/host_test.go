@@ -14,14 +14,13 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/agent/oracle"
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	hostpkg "github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -75,7 +74,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	require.NoError(t, err)
 	h := &host{
 		provider: &provider{boxes: map[string]*fakeSandbox{}, specs: map[string]driver.Spec{}},
-		gate:     &fakeGateway{status: gateway.RouteStatus{Attached: true}},
+		gate:     &fakeGateway{status: gatewayapi.RouteStatus{Attached: true}},
 		coder:    &fakeAgent{transcript: rollout.Transcript{SessionID: "ses"}},
 		signals:  &signals{},
 		store:    st,
@@ -88,7 +87,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, Sessions: true, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
-	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, oracle.Oracle())
+	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, agent.NewOracle())
 	require.NoError(t, err)
 	tools, err := tool.NewRegistry(nil, []tool.Toolset{{Name: tool.Default}})
 	require.NoError(t, err)

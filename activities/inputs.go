@@ -3,8 +3,8 @@ package activities
 import (
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/result"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/rollout/result"
 )
 
 // Inputs and outputs of activities are part of workflow histories: add fields, never rename or remove one. They are small; large data is in

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -24,10 +24,10 @@ func TestStartProxyProbesTheEndpoint(t *testing.T) {
 		waits   []time.Duration
 		refused bool
 	}{
-		"train":                   {purpose: rollout.PurposeTrain, report: rollout.EndpointReport{CaptureLevel: "tokens"}, waits: []time.Duration{gateway.InspectTime}},
-		"train, raw":              {purpose: rollout.PurposeTrain, report: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw"}, waits: []time.Duration{gateway.InspectTime}, refused: true},
-		"train, nothing is known": {purpose: rollout.PurposeTrain, waits: []time.Duration{gateway.InspectTime}},
-		"train, no gateway":       {purpose: rollout.PurposeTrain, err: away, waits: []time.Duration{gateway.InspectTime}},
+		"train":                   {purpose: rollout.PurposeTrain, report: rollout.EndpointReport{CaptureLevel: "tokens"}, waits: []time.Duration{gatewayapi.InspectTime}},
+		"train, raw":              {purpose: rollout.PurposeTrain, report: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw"}, waits: []time.Duration{gatewayapi.InspectTime}, refused: true},
+		"train, nothing is known": {purpose: rollout.PurposeTrain, waits: []time.Duration{gatewayapi.InspectTime}},
+		"train, no gateway":       {purpose: rollout.PurposeTrain, err: away, waits: []time.Duration{gatewayapi.InspectTime}},
 		"auto, raw":               {report: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw"}, waits: []time.Duration{0}},
 		"eval":                    {purpose: rollout.PurposeEval},
 		"black box":               {mode: rollout.BlackBox},

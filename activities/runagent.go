@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/agent/watch"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -19,7 +19,7 @@ import (
 )
 
 // MaxTime is the longest that RunAgent takes with all its retries, without the time in which no worker runs it.
-func (in *AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
+func (in *AgentInput) MaxTime() time.Duration { return supervisor.MaxTime(in.Limits) }
 
 // RunAgent launches the agent on its task, or attaches to the running one, and returns when it is done or a bound has ended it. The agent's
 // time counts from its first model call, however often the activity runs.
@@ -70,7 +70,7 @@ func (a *Activities) endOutOfMemory(ctx context.Context, t Target, err error) (*
 type agentWork struct {
 	in      *AgentInput
 	sb      *sandbox.Sandbox
-	job     watch.Job
+	job     supervisor.Job
 	closers []func() // in the order in which they were opened
 }
 
@@ -110,7 +110,7 @@ func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
 			return err
 		}
 	}
-	w.job = watch.Job{
+	w.job = supervisor.Job{
 		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: a.env(w.sb, in.Target), Sandboxes: sandboxes,
 		Work: agent.Job{
 			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, React: in.React, Episode: in.Episode, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
@@ -159,7 +159,7 @@ func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
 
 // agentResult converts the watch's result for the workflow. If the kernel killed the agent because the host's memory was full, the attempt is
 // lost, unless it is the last one: then the result counts, so that no policy can avoid a grade by filling the host.
-func (a *Activities) agentResult(ctx context.Context, in *AgentInput, res *watch.Result) (*AgentResult, error) {
+func (a *Activities) agentResult(ctx context.Context, in *AgentInput, res *supervisor.Result) (*AgentResult, error) {
 	causes, byHost, err := a.recordCauses(ctx, in.Target, rollout.PhaseAgent)
 	if err == nil && byHost && in.Attempt < in.Limits.Attempts && killedForMemory(res, causes) {
 		return nil, failure.Final(fault.New(fault.Unavailable, "the host's memory was full, and the kernel killed the agent: %s", res.Error))
@@ -172,7 +172,7 @@ func (a *Activities) agentResult(ctx context.Context, in *AgentInput, res *watch
 
 // killedForMemory reports whether SIGKILL ended the agent in a phase in which the kernel killed processes of its sandbox for lack of memory. A
 // process of the sandbox may have sent the signal; without the kernel's counter every such end is the policy's.
-func killedForMemory(res *watch.Result, causes []rollout.ResourceCause) bool {
+func killedForMemory(res *supervisor.Result, causes []rollout.ResourceCause) bool {
 	const killed = 128 + int(unix.SIGKILL)
 	return res.Outcome == rollout.AgentFailed && res.ExitCode == killed &&
 		slices.ContainsFunc(causes, func(c rollout.ResourceCause) bool { return c.Cause == rollout.OutOfMemory })
@@ -194,14 +194,14 @@ func (a *Activities) toolEnv(t Target, sb *sandbox.Sandbox) tool.Env {
 }
 
 // openEpisode lets the tool service accept calls in the sandbox until closeIt is called.
-func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
+func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput, scoring bool) (_ *toolservice.Episode, closeIt func(), err error) {
 	config := in.Episode.Filled()
 	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
 	if err != nil {
 		return nil, nil, err
 	}
 	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
-	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps}
+	o := toolservice.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps}
 	if !scoring { // a grader's calls are not the policy's steps
 		o.Held = true // until the launch is marked: a call could keep the sandbox from starting the mark's process
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))

@@ -11,7 +11,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -57,7 +56,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 
 // stageFiles unpacks the files, unless a command has started, which may have changed them.
 func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
-	if begun, err := shell.Started(ctx, sb, setupName(0)); err != nil || begun {
+	if begun, err := sandbox.CommandStarted(ctx, sb, setupName(0)); err != nil || begun {
 		return err
 	}
 	var archive io.ReadCloser
@@ -80,15 +79,15 @@ func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in Set
 // runSetup returns the results so far and the error that stopped it.
 func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
 	results := []rollout.CommandResult{}
-	budget := &shell.Budget{Total: in.Timeout}
+	budget := &sandbox.CommandBudget{Total: in.Timeout}
 	log := a.o.Events.Of(in.Target)
 	for i, cmd := range in.Commands {
 		command(log, rollout.StageSetup, i+1, cmd, nil)
-		st, err := shell.Run(ctx, sb, setupName(i), shell.Bash("-c", cmd), budget)
+		st, err := sandbox.RunCommand(ctx, sb, setupName(i), sandbox.BashCommand("-c", cmd), budget)
 		if err != nil {
 			return results, err
 		}
-		res, err := shell.Result(ctx, sb, cmd, st)
+		res, err := sandbox.CommandResult(ctx, sb, cmd, st)
 		if err != nil {
 			return results, err
 		}
@@ -96,7 +95,7 @@ func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in Setup
 		command(log, rollout.StageSetup, i+1, cmd, &res)
 		if st.TimedOut || st.ExitCode != 0 {
 			return results, fault.New(fault.SetupFailed, "setup command %d of %d (%s): %s%s",
-				i+1, len(in.Commands), text.Head(cmd, 120), shell.Why(st, in.Timeout), outputTail(res))
+				i+1, len(in.Commands), text.Head(cmd, 120), sandbox.CommandFailure(st, in.Timeout), outputTail(res))
 		}
 	}
 	return results, nil

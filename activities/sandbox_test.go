@@ -12,7 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -188,11 +188,11 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	h := newHost(t)
 	h.sandbox(t)
 	h.gate.status.Attached = false
-	h.gate.onPoll = func(n int, s *gateway.RouteStatus) { s.Attached = n >= 3 }
+	h.gate.onPoll = func(n int, s *gatewayapi.RouteStatus) { s.Attached = n >= 3 }
 	in := activities.ProxyInput{Target: target(), Agent: "opencode", Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
 	require.NoError(t, h.StartProxy(t.Context(), in))
 	require.GreaterOrEqual(t, h.gate.polls, 3)
-	require.Equal(t, []gateway.Route{{
+	require.Equal(t, []gatewayapi.Route{{
 		ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*", Sessions: true,
 	}}, h.gate.opened)
 }
@@ -214,7 +214,7 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, h.gate.opened, opened, "%s: the route of an agent that was launched is not opened again", name)
 		if name == rollout.AgentReact {
-			require.Equal(t, gateway.Route{ID: "r.1", RolloutID: "r", Attempt: 1, Capture: true, Model: in.Model, Limits: in.Limits}, h.gate.opened[0])
+			require.Equal(t, gatewayapi.Route{ID: "r.1", RolloutID: "r", Attempt: 1, Capture: true, Model: in.Model, Limits: in.Limits}, h.gate.opened[0])
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestStartProxyDetectsSandboxDeath(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
-	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+	h.gate.onPoll = func(n int, s *gatewayapi.RouteStatus) {
 		s.Attached = false
 		_ = h.provider.Destroy(t.Context(), "r.1")
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -51,7 +51,7 @@ func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
 	}
 	wait := time.Duration(0)
 	if in.Model.Purpose == rollout.PurposeTrain {
-		wait = gateway.InspectTime
+		wait = gatewayapi.InspectTime
 	}
 	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
 	switch {
@@ -73,8 +73,8 @@ func (a *Activities) callsModel(name string) bool {
 }
 
 // route is the attempt's route. Without an agent's name the calls of all processes count as the agent's.
-func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
-	r := gateway.Route{
+func (a *Activities) route(in ProxyInput) (gatewayapi.Route, error) {
+	r := gatewayapi.Route{
 		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
 		Capture: in.Mode == rollout.TransparentProxy, Model: in.Model, Limits: in.Limits,
 	}

@@ -30,15 +30,15 @@ bench() { # NAME
 		(cd $dev && go test ./e2e -run '^$' -bench 'ReactRollout|EpisodeStep' -benchtime 20x)
 		(cd $dev && ROLLOUTD_IN_FLIGHT=100 go test ./e2e -run '^$' -bench ReactInFlight -benchtime 1x)
 		go test ./internal/agent/react -run '^$' -bench InFlight -benchtime 1x
-		go test ./internal/episode/live ./internal/tool/sandboxtool -run '^$' -bench 'Call|InFlight' -benchtime 2s
+		go test ./internal/episode/toolservice ./internal/tool/sandboxtool -run '^$' -bench 'Call|InFlight' -benchtime 2s
 		;;
 	sandbox) # The start of sandboxes, and what the place of the graded work costs.
-		go test ./internal/sandbox/local -run '^$' -bench CreateToFirstExec -benchtime 100x
+		go test ./internal/driver/local -run '^$' -bench CreateToFirstExec -benchtime 100x
 		go test ./internal/grading -run '^$' -bench Place -benchtime 20x
 		;;
 	images) # The pull needs skopeo and umoci; 200 sandboxes of one image need some 2 GiB of memory.
 		go test ./internal/image -run '^$' -bench Pull -benchtime 5x -timeout 30m
-		go test ./internal/sandbox/local -run '^$' -bench ManyOfOneImage -benchtime 3x -timeout 30m
+		go test ./internal/driver/local -run '^$' -bench ManyOfOneImage -benchtime 3x -timeout 30m
 		;;
 	gateway) # The gateway compared with OpenEnv's capture proxy.
 		venv=$root/bin/bench-venv

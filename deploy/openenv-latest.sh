@@ -31,4 +31,4 @@ if ! ROLLOUTD_TEST_OPENENV=$newest go test -count=1 -timeout 15m ./envserver -ru
   echo "openenv-latest: openenv $newest differs from docs/edge.md: extend the tables of envserver/testdata/wire, then pin the release" >&2
   exit 1
 fi
-echo "openenv-latest: the tests pass with openenv $newest; pin it in internal/pyclient"
+echo "openenv-latest: the tests pass with openenv $newest; pin it in internal/testkit/pyclient"

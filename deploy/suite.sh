@@ -9,7 +9,7 @@ suite() { # NAME
 	case $1 in
 	trl) # Training steps of TRL's GRPOTrainer on the CPU, on a tiny model. Fetches 3 GB once.
 		make test-deps
-		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
+		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/testkit/pyclient -run TestPackageForPythonTrains -v
 		cd $dev && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
 		;;
 	engines) # Rollouts on a real vLLM on the CPU, with a small model that the test makes. Fetches 6 GB once.
@@ -47,7 +47,7 @@ suite() { # NAME
 		;;
 	redteam-server) # Memory of the largest requests, forged calls, kills at each event, cheats with the real agent.
 		go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'
-		go test -count=1 -timeout 10m ./internal/gateway/proxy -run 'Memory|Foreign|Tools|Session'
+		go test -count=1 -timeout 10m ./internal/gateway -run 'Memory|Foreign|Tools|Session'
 		cd $dev
 		go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes|ForgedCalls|PolicyHides'
 		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e \

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/executor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // public reports whether a path needs no token: a container's probe has none, and the page asks for one.

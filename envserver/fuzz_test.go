@@ -15,7 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
 // FuzzFrame checks that every frame gets exactly one answer, a JSON object with type and data, unless it closes the connection. A state request after

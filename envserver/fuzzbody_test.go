@@ -10,7 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
 // FuzzBody checks that every body gets a JSON object as the answer, with an expected status and no internal error.

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rolloutd/rolloutd/internal/jsclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/jsclient"
 )
 
 // TestTypeScriptClient runs the published TypeScript clients of the Model Context Protocol, versions 1 and 2.

@@ -9,7 +9,6 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
-	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 )
 
 // mcpPost is JSON-RPC over HTTP: the status is 200 whatever the answer.
@@ -42,9 +41,9 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 // mcpDelete ends a session of standard MCP with its episode, and its client's calls in progress. It keeps a session that the URL
 // or another header names, since other clients may use it.
 func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
-	id := r.Header.Get(underway.SessionHeader)
+	id := r.Header.Get(sessionHeader)
 	if id == "" {
-		httpio.WriteDetail(w, http.StatusBadRequest, "DELETE needs the header "+underway.SessionHeader)
+		httpio.WriteDetail(w, http.StatusBadRequest, "DELETE needs the header "+sessionHeader)
 		return
 	}
 	s.underWay.CancelAll(r)

@@ -15,9 +15,9 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsclient"
-	"github.com/rolloutd/rolloutd/internal/pyclient"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/testkit/jsclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // fakeEpisodes are episodes of the fake engine's rollouts. Their one tool, note, returns all texts that it was called with in the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
-	"github.com/rolloutd/rolloutd/internal/hostcheck"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
@@ -61,7 +61,7 @@ func (s *Server) ownHost(next http.Handler) http.Handler {
 		hangUp(w)
 		httpio.WriteDetail(w, http.StatusForbidden, why)
 	}
-	return hostcheck.Handler(s.o.Hosts, refuse, next)
+	return listen.RequireHost(s.o.Hosts, refuse, next)
 }
 
 // ownPages refuses requests of scripts, frames and images on other origins' pages, with any method: a GET may take a session slot too. It

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/executor"
 	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
@@ -25,7 +25,7 @@ func (s *Server) mount(table *tools.Table, harborEnv *harbor.Env) error {
 		if o.Sessions != nil {
 			o.Sessions = session.Prefixed(e.Name+"-", o.Sessions)
 		}
-		player := play.New(play.Options{
+		player := episodes.New(episodes.Options{
 			Rollouts: o.Rollouts, Episodes: o.Episodes, Table: table, Tools: e.Tools, Defaults: e.Defaults, Tasks: e.Tasks, Logger: o.Logger,
 		})
 		if err := s.mountAt(e.Name, o, parts{table: table, room: s.exports, player: player, metricsOf: s.env}); err != nil {

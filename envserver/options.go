@@ -17,13 +17,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/rest"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -66,10 +66,10 @@ type Harbor struct {
 }
 
 // Tool is a tool of the policy of an interactive episode.
-type Tool = play.Tool
+type Tool = episodes.Tool
 
 // Tasks picks the tasks of episodes.
-type Tasks = play.Tasks
+type Tasks = episodes.Tasks
 
 // Token is a client's token; see access.Token.
 type Token = access.Token

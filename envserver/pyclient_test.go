@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver"
-	"github.com/rolloutd/rolloutd/internal/pyclient"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // TestPythonClients runs the published clients of two releases: the one that the wire contract describes, and a later one whose tool

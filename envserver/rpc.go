@@ -9,9 +9,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -114,7 +114,7 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	defer unbind()
 	defer s.env.Keep(ctx, sess)
 	if s.env.Play != nil {
-		return played(s.env.PlayStep(ctx, sess, play.Step{ID: meta.RequestID, Tool: name, Args: args}, meta.Limit))
+		return played(s.env.PlayStep(ctx, sess, episodes.Step{ID: meta.RequestID, Tool: name, Args: args}, meta.Limit))
 	}
 	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.ToolSession(sess), Limit: meta.Limit})
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 }
 
 // played is the result of a call in an interactive episode, with the end of the episode in its metadata.
-func played(out play.Outcome) (any, error) {
+func played(out episodes.Outcome) (any, error) {
 	if out.Err != nil {
 		return nil, out.Err
 	}

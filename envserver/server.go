@@ -12,16 +12,15 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
-	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // smallRequest is the memory of a request without a share of the common memory, in bytes: most requests fit.
@@ -31,12 +30,12 @@ const smallRequest = 16 << 10
 type Server struct {
 	o         Options
 	env       *env.Env
-	memory    *intake.Memory // for requests
+	memory    *membudget.Memory // for requests
 	exports   *exports.Room
 	harbor    *harbor.Env // has the tasks of HarborEnv's clients; nil: there is no Task API
 	bodies    httpio.Bodies
 	standard  standardHandlers
-	underWay  underway.Calls // of standard MCP
+	underWay  cancelableCalls // of standard MCP
 	upgrader  websocket.Upgrader
 	listed    reply.Encoded // the answer to list_tools
 	schemas   reply.SchemaResponse
@@ -98,15 +97,15 @@ type parts struct {
 	base      string // path below which the server is mounted; "": the root
 	table     *tools.Table
 	room      *exports.Room
-	player    *play.Player // of interactive episodes; nil: the tools are those of the table
-	harbor    *harbor.Env  // of HarborEnv's clients; nil: there is no Task API
-	metricsOf *env.Env     // has the metrics; nil: it has its own
+	player    *episodes.Player // of interactive episodes; nil: the tools are those of the table
+	harbor    *harbor.Env      // of HarborEnv's clients; nil: there is no Task API
+	metricsOf *env.Env         // has the metrics; nil: it has its own
 }
 
 // newServer makes the server of one environment.
 func newServer(o Options, p parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: intake.New(o.RequestMemory, smallRequest), exports: p.room, harbor: p.harbor, base: p.base}
+	s := &Server{o: o, memory: membudget.New(o.RequestMemory, smallRequest), exports: p.room, harbor: p.harbor, base: p.base}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: p.table, Play: p.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: p.metricsOf, Logger: o.Logger,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
 func TestCapacityIsReportedOverEveryTransport(t *testing.T) {

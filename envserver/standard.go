@@ -15,23 +15,22 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/splice"
-	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 )
 
 // isStandardMCP distinguishes a client of the Model Context Protocol from an OpenEnv client on the same route: the former should accept an
 // event stream, the latter never does. A client that does not is known by its first request and by the headers of the others, which OpenEnv does
 // not have.
 func isStandardMCP(r *http.Request, body []byte) bool {
-	if strings.Contains(accepted(r), eventStream) || r.Header.Get(underway.SessionHeader) != "" || r.Header.Get("MCP-Protocol-Version") != "" {
+	if strings.Contains(accepted(r), eventStream) || r.Header.Get(sessionHeader) != "" || r.Header.Get("MCP-Protocol-Version") != "" {
 		return true
 	}
-	first := underway.HeadOf(body)
+	first := readCallHead(body)
 	return first.Method == "initialize" && len(first.Params.ProtocolVersion) > 0
 }
 
@@ -54,7 +53,7 @@ func wantsEvents(r *http.Request, body []byte) bool {
 // standardHandlers are the handlers of the MCP library for one list of tools.
 type standardHandlers struct {
 	mu    sync.Mutex
-	tools *play.Tool // first tool of their list, in an environment of interactive episodes
+	tools *episodes.Tool // first tool of their list, in an environment of interactive episodes
 	made  map[standardForm]http.Handler
 }
 
@@ -76,7 +75,7 @@ func (f standardForm) versions() []string {
 
 // standardFor returns the handler of the current tools.
 func (s *Server) standardFor(ctx context.Context, form standardForm) (http.Handler, error) {
-	var first *play.Tool
+	var first *episodes.Tool
 	if s.env.Play != nil {
 		list, err := s.env.Play.Tools(ctx)
 		if err != nil {
@@ -151,7 +150,7 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	head := underway.HeadOf(body)
+	head := readCallHead(body)
 	sess, done, err := s.standardSession(w, r, head)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
@@ -178,17 +177,17 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 
 // standardSession returns the session of a request; nil: its client has none from initialize, or names another. A client that begins gets
 // its id but no episode yet, since many clients only list the tools. The caller calls done after the request.
-func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h underway.Head) (_ *session.Session, done func(), err error) {
-	id, done := r.Header.Get(underway.SessionHeader), func() {}
+func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h callHead) (_ *session.Session, done func(), err error) {
+	id, done := r.Header.Get(sessionHeader), func() {}
 	switch {
 	case h.Method == "initialize" && s.issuesEpisodes(r):
 		sess, err := s.env.Open(r.Context())
 		if err != nil {
 			return nil, nil, err
 		}
-		w.Header().Set(underway.SessionHeader, sess.ID)
+		w.Header().Set(sessionHeader, sess.ID)
 	case h.Method == "initialize":
-		w.Header().Set(underway.SessionHeader, uuid.NewString())
+		w.Header().Set(sessionHeader, uuid.NewString())
 	case id != "" && s.issuesEpisodes(r):
 		return s.env.Sessions.Use(r.Context(), access.CallerOf(r.Context()).Name, id)
 	}
@@ -196,12 +195,12 @@ func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h under
 }
 
 // cancellable returns the context of a request's call, which can be cancelled by the request's id, and handles cancellations.
-func (s *Server) cancellable(ctx context.Context, r *http.Request, h underway.Head) (_ context.Context, over func()) {
+func (s *Server) cancellable(ctx context.Context, r *http.Request, h callHead) (_ context.Context, over func()) {
 	switch h.Method {
 	case "notifications/cancelled":
-		s.underWay.Cancel(underway.Name(r, h.Params.RequestID))
+		s.underWay.Cancel(callName(r, h.Params.RequestID))
 	case "tools/call":
-		return s.underWay.Begin(ctx, underway.Name(r, h.ID))
+		return s.underWay.Begin(ctx, callName(r, h.ID))
 	}
 	return ctx, func() {}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -53,7 +53,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	defer cancel()
 	defer s.progress(ctx, r)()
 	if s.env.Play != nil {
-		return s.standardPlay(ctx, play.Step{ID: meta.RequestID, Tool: r.Params.Name, Args: args}, meta.Limit)
+		return s.standardPlay(ctx, episodes.Step{ID: meta.RequestID, Tool: r.Params.Name, Args: args}, meta.Limit)
 	}
 	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: meta.Limit})
 	if fault.Is(err, fault.Invalid) {
@@ -87,7 +87,7 @@ func standardArgs(raw []byte) (map[string]any, error) {
 
 // standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id or the parameter session_id
 // of the URL, else of the client's own.
-func (s *Server) standardPlay(ctx context.Context, step play.Step, limit time.Duration) (*mcp.CallToolResult, error) {
+func (s *Server) standardPlay(ctx context.Context, step episodes.Step, limit time.Duration) (*mcp.CallToolResult, error) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
 	sess, done, err := s.standardEpisode(caller, own)

@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // attachWait bounds the wait of a reconnecting client for the end of its old connection.
@@ -98,7 +98,7 @@ func (s *Server) wsOptions(ctx context.Context, p protocol) wsio.Options {
 
 // refuseFrame answers a frame that was refused before it was read, and ends the connection.
 func (p protocol) refuseFrame(err error) wsio.Answer {
-	var large *intake.TooLargeError
+	var large *membudget.TooLargeError
 	if errors.As(err, &large) {
 		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: %v", err)))
 		a.Close = wsio.CloseTooLarge

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rolloutd/rolloutd/activities"
-	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
@@ -225,7 +225,7 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 		s := spec()
 		s.Limits = limits
 		w.run(t, s)
-		require.GreaterOrEqual(t, took, watch.MaxTime(limits.Filled()))
+		require.GreaterOrEqual(t, took, supervisor.MaxTime(limits.Filled()))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 

@@ -14,12 +14,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/docker"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 

@@ -14,7 +14,6 @@ import (
 	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
-	"github.com/rolloutd/rolloutd/internal/image/build"
 )
 
 func imageCommand(s std) *cobra.Command {
@@ -72,12 +71,12 @@ func imageImportCommand(s std) *cobra.Command {
 }
 
 func imageBuildCommand(s std) *cobra.Command {
-	var template build.Template
+	var template image.Template
 	e2b := false
 	cmd := &cobra.Command{
 		Use: "build FOLDER NAME", Short: "Build an image of a Dockerfile, with BuildKit or Docker", Args: cli.Arguments("FOLDER", "NAME"),
 		Long: "Build needs buildctl with a BuildKit daemon, or docker with a Docker daemon. Without either, build the image elsewhere and\n" +
-			"import it: rolloutd image import. With --e2b it builds nothing: it writes FOLDER/" + build.TemplateFile + ", the definition of a template\n" +
+			"import it: rolloutd image import. With --e2b it builds nothing: it writes FOLDER/" + image.TemplateFile + ", the definition of a template\n" +
 			"that sandboxes on the backend e2b can use, and prints the command that builds it at E2B.",
 		Example: "  rolloutd image build . myapp:1\n  rolloutd image build --e2b --from python:3.12 . myapp",
 	}
@@ -85,7 +84,7 @@ func imageBuildCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&e2b, "e2b", false, "write the definition of a template of E2B")
 	cmd.Flags().StringVar(&template.From, "from", "", "with --e2b: a Debian image of a registry, instead of a Dockerfile")
 	withImages(s, cmd, func(ctx context.Context, images *image.Store, args []string) error {
-		i, err := build.Image(ctx, images, build.Job{Folder: args[0], Dockerfile: template.Dockerfile, Name: args[1], Output: s.err})
+		i, err := image.Build(ctx, images, image.BuildJob{Folder: args[0], Dockerfile: template.Dockerfile, Name: args[1], Output: s.err})
 		if err != nil {
 			return err
 		}
@@ -106,7 +105,7 @@ func imageBuildCommand(s std) *cobra.Command {
 }
 
 // writeTemplate writes the definition of a template and says what to do with it.
-func writeTemplate(w io.Writer, t build.Template) error {
+func writeTemplate(w io.Writer, t image.Template) error {
 	path, err := t.Write()
 	if err != nil {
 		return err
@@ -114,7 +113,7 @@ func writeTemplate(w io.Writer, t build.Template) error {
 	_, err = fmt.Fprintf(w, `%s is written. Build it with E2B's command line, with the CPUs and the memory of its machines:
   e2b template create %s --path %q --dockerfile %s --cpu-count 2 --memory-mb 2048
 Then name it in a task (sandbox: {backend: e2b, image: %[2]s}), or in sandbox.e2b.template for all tasks without an image.
-`, path, t.Name, t.Folder, build.TemplateFile)
+`, path, t.Name, t.Folder, image.TemplateFile)
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // upstreamCommand pauses a gateway's calls while a trainer replaces the model's weights.
@@ -29,15 +29,15 @@ func upstreamCommand(s std) *cobra.Command {
 	var hold, wait time.Duration
 	var abort bool
 	var version string
-	show := upstreamAction(s, "show", "Print the endpoint's state", (*gateway.Trainer).Upstream)
-	resume := upstreamAction(s, "resume", "End a pause", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	show := upstreamAction(s, "show", "Print the endpoint's state", (*gatewayapi.Trainer).Upstream)
+	resume := upstreamAction(s, "resume", "End a pause", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 		return c.Resume(ctx, name, version)
 	})
 	resume.Flags().StringVar(&version, "version", "", "name of the weights that the endpoint has from now on, such as step-12")
-	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 		return c.Pause(ctx, name, hold)
 	})
-	drain := upstreamAction(s, "drain", "Let no call begin, and wait until no call is in flight", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	drain := upstreamAction(s, "drain", "Let no call begin, and wait until no call is in flight", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 		return c.Drain(ctx, name, hold, wait, abort)
 	})
 	for _, c := range []*cobra.Command{pause, drain} {
@@ -49,7 +49,7 @@ func upstreamCommand(s std) *cobra.Command {
 	return cmd
 }
 
-func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
+func upstreamAction(s std, name, short string, do func(*gatewayapi.Trainer, context.Context, string) (gatewayapi.UpstreamStatus, error)) *cobra.Command {
 	f := settings{s: s}
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	f.register(cmd)

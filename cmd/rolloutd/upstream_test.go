@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -20,7 +20,7 @@ func TestUpstream(t *testing.T) {
 	data := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(data, "key"))
 	require.NoError(t, err)
-	g, err := proxy.New(proxy.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
 	require.NoError(t, err)
 	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)
@@ -55,7 +55,7 @@ func TestUpstreamWithoutTheKeyFails(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
-	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key})
+	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: key})
 	require.NoError(t, err)
 	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)

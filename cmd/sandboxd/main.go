@@ -23,13 +23,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
-	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
+	"github.com/rolloutd/rolloutd/internal/driver/launcher"
+	"github.com/rolloutd/rolloutd/internal/driver/nested"
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/filetool"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/isolationprobe"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -67,14 +67,14 @@ func run(ctx context.Context, args []string) error {
 		if len(args) != 2 {
 			return fmt.Errorf("probe: needs one address, got %d arguments", len(args)-1)
 		}
-		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
-	case stage.Command:
-		return stage.Run()
+		return json.NewEncoder(os.Stdout).Encode(isolationprobe.Run(ctx, args[1]))
+	case launcher.Command:
+		return launcher.Run()
 	case sandboxd.PlaceCommand:
 		tuneRuntime()
 		return sandboxd.ServePlace(ctx)
-	case child.Command:
-		return child.Run()
+	case prestart.Command:
+		return prestart.Run()
 	case wire.FileTool:
 		if len(args) != 2 {
 			return fmt.Errorf("file: needs one tool, got %d arguments", len(args)-1)
@@ -82,8 +82,8 @@ func run(ctx context.Context, args []string) error {
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case attach.Command:
 		return attach.Run(args[1:])
-	case enclose.Command, enclose.Inside:
-		return enclose.Run(args)
+	case nested.Command, nested.Inside:
+		return nested.Run(args)
 	case "version":
 		_, err := fmt.Println(version)
 		return err

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
+	"github.com/rolloutd/rolloutd/internal/driver/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"

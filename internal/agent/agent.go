@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
@@ -26,20 +26,20 @@ type Env struct {
 	// Events logs the agent's texts and tool calls as they happen; nil: no log.
 	Events *Reporter
 	// Episode receives the client's calls, for the agent "interactive"; nil if the agent is not going to run.
-	Episode *live.Episode
+	Episode *toolservice.Episode
 	// Suspended measures how long the worker was suspended, for the idle time of an episode; nil: not measured.
 	Suspended *clock.SuspendMonitor
 }
 
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.
 type Model interface {
-	Call(ctx context.Context, id, api string, request []byte) (gateway.Reply, error)
-	Tokenize(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error)
-	Status(ctx context.Context) (gateway.RouteStatus, error)
+	Call(ctx context.Context, id, api string, request []byte) (gatewayapi.Reply, error)
+	Tokenize(ctx context.Context, messages []json.RawMessage) (gatewayapi.Tokens, error)
+	Status(ctx context.Context) (gatewayapi.RouteStatus, error)
 	Probe(ctx context.Context) error
 }
 
-var _ Model = (*gateway.Model)(nil)
+var _ Model = (*gatewayapi.Model)(nil)
 
 // Job is the work of an agent in one sandbox.
 type Job struct {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // maxTranscript bounds the output from which a transcript is made, in bytes. sandboxd keeps the first and the last MiB of a stream.
@@ -15,8 +15,8 @@ const maxTranscript = 2 << 20
 const maxOutputMessages = 20_000
 
 // messageLimits bound one message, because clients decode it.
-func messageLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Elements: 100_000, Depth: 64}
+func messageLimits() jsoninput.Limits {
+	return jsoninput.Limits{Elements: 100_000, Depth: 64}
 }
 
 // OutputMessages converts an agent's output to messages. Each line that is a JSON object is a message; other lines are left out. Output
@@ -44,7 +44,7 @@ func jsonLines(out []byte) []json.RawMessage {
 		if len(all) == maxOutputMessages || len(line) == 0 || line[0] != '{' || !json.Valid(line) {
 			continue
 		}
-		if _, err := io.Copy(io.Discard, jsonlimit.NewReader(bytes.NewReader(line), messageLimits())); err == nil {
+		if _, err := io.Copy(io.Discard, jsoninput.NewReader(bytes.NewReader(line), messageLimits())); err == nil {
 			all = append(all, line)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/eventlog"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -80,6 +80,6 @@ func wellFormed(input json.RawMessage) bool {
 	if len(input) > maxEventText || !json.Valid(input) {
 		return false
 	}
-	_, err := io.Copy(io.Discard, jsonlimit.NewReader(bytes.NewReader(input), jsonlimit.Limits{Elements: 5_000, Depth: 32}))
+	_, err := io.Copy(io.Discard, jsoninput.NewReader(bytes.NewReader(input), jsoninput.Limits{Elements: 5_000, Depth: 32}))
 	return err == nil
 }

@@ -1,2 +1,3 @@
-// Package arch tests the structure of the source: which package may import which, and the words of its text. It has no code.
+// Package arch tests the structure of the source: which package may import which, and that pages name what exists. It
+// has no code.
 package arch

@@ -3,8 +3,8 @@ package catalog
 import (
 	"strconv"
 
-	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 

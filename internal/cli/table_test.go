@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 

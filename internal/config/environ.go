@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/spelling"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 )
 
 // prefix begins the names of rolloutd's own variables. Other programs own all others.
@@ -39,7 +39,7 @@ func (e Environ) Check() error {
 			continue
 		}
 		hint := "docs/configuration.md lists them"
-		if near := spelling.Nearest(name, prefix, names); near != "" {
+		if near := yamlinput.NearestName(name, prefix, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		errs = append(errs, fmt.Errorf("%s: unknown variable; %s", name, hint))

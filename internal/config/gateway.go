@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/egress"
-	"github.com/rolloutd/rolloutd/internal/spelling"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
 // Gateway has the settings of the gateway role.
@@ -111,7 +111,7 @@ func (g Gateway) validate(p *problems) {
 func (p *problems) endpoint(path, name string) {
 	p.check(!strings.Contains(name, "/"), path+"."+name, "must be an endpoint's name, or host:port of an endpoint given only by URL")
 	names := append(catalog.Names(), DefaultUpstream)
-	near := spelling.Nearest(name, "", names)
+	near := yamlinput.NearestName(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
 	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name, "there is no such endpoint; did you mean %s?", near)
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"reflect"
 
-	"github.com/rolloutd/rolloutd/internal/yamlerror"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -77,6 +77,6 @@ func refuseSecondDocument(dec *yaml.Decoder) error {
 }
 
 // configFile describes configuration files for the errors about them.
-func configFile() yamlerror.File {
-	return yamlerror.File{Type: reflect.TypeFor[Config](), Noun: "the configuration", Shape: "a mapping with sections such as serve and worker", Secret: true}
+func configFile() yamlinput.File {
+	return yamlinput.File{Type: reflect.TypeFor[Config](), Noun: "the configuration", Shape: "a mapping with sections such as serve and worker", Secret: true}
 }

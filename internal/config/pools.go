@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 

@@ -299,4 +299,3 @@ func defaultOf(v reflect.Value) string {
 		return fmt.Sprintf("`%v`", v.Interface())
 	}
 }
-

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
 // Tools are the tools outside the sandbox that policies may call.

@@ -10,7 +10,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/interactive"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
-	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
 	"github.com/rolloutd/rolloutd/internal/config"
 )
@@ -21,7 +20,7 @@ func Agents(c config.Config, log *slog.Logger) (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := []agent.Kind{opencode.Kind(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: dir, Logger: log}), Logger: log}), reactKind(), interactive.Kind(), oracle.Oracle(), oracle.Nop()}
+	kinds := []agent.Kind{opencode.Kind(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: dir, Logger: log}), Logger: log}), reactKind(), interactive.Kind(), agent.NewOracle(), agent.NewNop()}
 	for _, spec := range commandAgents(c) {
 		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: log})
 		if err != nil {

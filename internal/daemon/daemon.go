@@ -9,15 +9,13 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/daemon/memory"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/timerslack"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
-	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
 // Version is this build's version; the linker sets it.
@@ -75,13 +73,13 @@ func (d *Daemon) Tiers() []tier.Tier {
 			tiers = append(tiers, t())
 		}
 	}
-	add(!d.roles.Serve || !d.roles.Worker, memory.Tier) // a process with both has Temporal, too, which is never at rest
+	add(!d.roles.Serve || !d.roles.Worker, memoryTier) // a process with both has Temporal, too, which is never at rest
 	add(d.roles.Serve || d.roles.Worker, d.temporalTier)
 	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
 	add(d.roles.Gateway, d.gatewayTier)
 	add(d.roles.Model, d.modelTier)
 	add(d.roles.ToolServer, func() tier.Tier {
-		return toolset.Tier(d.cfg.ToolServer, d.log, func(address string) { d.at.ToolServer = address })
+		return toolServerTier(d.cfg.ToolServer, d.log, func(address string) { d.at.ToolServer = address })
 	})
 	add(d.roles.TrainerAPI || d.roles.Serve && d.cfg.TrainerAPI.Listen != "", d.trainerAPITier)
 	add(d.roles.Worker, d.workerTier)

@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/fleet"
-	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	_ "github.com/rolloutd/rolloutd/internal/store/cloud" // buckets

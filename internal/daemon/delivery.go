@@ -15,17 +15,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
-	"github.com/rolloutd/rolloutd/internal/delivery/sinks"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // deliverer delivers groups to the configured sinks.
 func (d *Daemon) deliverer() (*delivery.Deliverer, error) {
-	all, err := sinks.Open(d.cfg.Sinks, sinks.Options{Store: d.store, Log: d.log})
+	all, err := openSinks(d.cfg.Sinks, sinkOptions{Store: d.store, Log: d.log})
 	return &delivery.Deliverer{Store: d.store, Sinks: all, Log: d.log}, err
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every sandbox and write every trace.
@@ -39,7 +39,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
-		g, err := proxy.New(proxy.Options{
+		g, err := gateway.New(gateway.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
@@ -104,7 +104,7 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 }
 
 // runGateway runs the routes, the admin API and the trainer API. The tier ends with the first of them.
-func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
+func (d *Daemon) runGateway(g *gateway.Server) (tier.Running, error) {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
 		return tier.Running{}, err
@@ -117,7 +117,7 @@ func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
 	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
 	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeWith(l, api.Handler(), gateway.Accept), tier.ServeHTTP(forTrainers, api.TrainerHandler())
+	own, trainers := tier.ServeWith(l, api.Handler(), gatewayapi.Accept), tier.ServeHTTP(forTrainers, api.TrainerHandler())
 	return tier.Running{Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)), Stop: func(ctx context.Context) error {
 		return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
 	}}, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -18,7 +18,7 @@ const gatewayKeyTimeout = 5 * time.Second
 func checkGatewayKey(ctx context.Context, url string, key seal.Key, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gatewayKeyTimeout)
 	defer cancel()
-	_, err := gateway.NewClient(url, key).Routes(ctx)
+	_, err := gatewayapi.NewClient(url, key).Routes(ctx)
 	if fault.Is(err, fault.Unauthorized) {
 		return fmt.Errorf("the gateway at %s has another key than this worker: set the same data folder or ROLLOUTD_ENCRYPTION_KEY for both: %w", url, err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -22,7 +22,7 @@ func TestWorkerChecksTheKeyOfItsGateway(t *testing.T) {
 	require.NoError(t, err)
 	other, err := seal.ParseKey(strings.Repeat("cd", 32))
 	require.NoError(t, err)
-	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: own})
+	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: own})
 	require.NoError(t, err)
 	srv := gatewaytest.NewServer(admin.New(g, admin.Options{Key: own}).Handler())
 	var logged strings.Builder

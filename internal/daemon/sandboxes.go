@@ -6,10 +6,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/docker"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 )
 
 // LocalOptions returns the options of the local driver. Paths are absolute, since they are mounted.

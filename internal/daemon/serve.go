@@ -13,16 +13,14 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
-	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/image"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
@@ -44,7 +42,7 @@ func (d *Daemon) serveTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
-		tools, closeTools, err := toolset.Lists(d.cfg, d.log)
+		tools, closeTools, err := toolLists(d.cfg, d.log)
 		if err != nil {
 			return tier.Running{}, err
 		}
@@ -81,7 +79,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 	if err != nil {
 		return nil, err
 	}
-	environments, err := episodes.Environments(d.cfg, tools)
+	environments, err := episodeEnvironments(d.cfg, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +96,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
 		Uploads:      d.uploads(),
 		Environments: environments,
-		Harbor:       episodes.Harbor(d.cfg),
+		Harbor:       harborEnvironment(d.cfg),
 		Resolve:      d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:         box.SealString,
 		Backends:     d.cfg.Sandbox.BackendNames(),

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
 

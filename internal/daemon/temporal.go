@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/pools"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 

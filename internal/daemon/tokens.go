@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/yamlerror"
 )
 
 // tokenEntry is one item of a tokens file.
@@ -58,7 +58,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
 	if err := dec.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
-		return nil, yamlerror.File{Type: reflect.TypeFor[[]tokenEntry](), Noun: "a token", Secret: true}.Explain(err)
+		return nil, yamlinput.File{Type: reflect.TypeFor[[]tokenEntry](), Noun: "a token", Secret: true}.Explain(err)
 	}
 	if len(entries) == 0 {
 		return nil, errors.New("must have at least one token")

@@ -12,20 +12,17 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
-	"github.com/rolloutd/rolloutd/internal/daemon/presence"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
-	"github.com/rolloutd/rolloutd/internal/egress"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/filelock"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/host/network"
-	"github.com/rolloutd/rolloutd/internal/hostapi"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
@@ -67,7 +64,7 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err := d.identify(ctx); err != nil {
 		return tier.Running{}, err
 	}
-	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
+	routes := gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
 	backends, err := d.capacities()
 	if err != nil {
 		return tier.Running{}, err
@@ -79,7 +76,7 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err := checkAgentFolders(d.cfg); err != nil {
 		return tier.Running{}, err
 	}
-	tools, closeTools, err := toolset.Registry(d.cfg, d.log)
+	tools, closeTools, err := toolRegistry(d.cfg, d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -94,10 +91,10 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 
 // runWorkersOf is runWorkers with the dependencies of the activities.
 func (d *Daemon) runWorkersOf(
-	ctx context.Context, routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
+	ctx context.Context, routes *gatewayapi.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
 ) (tier.Running, error) {
 	runWarm := d.addWarmPools(backends, agents)
-	open := live.NewTable(d.cfg.EpisodesDir())
+	open := toolservice.NewTable(d.cfg.EpisodesDir())
 	events, err := eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log)
 	if err != nil {
 		return tier.Running{}, err
@@ -107,7 +104,7 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, err
 	}
 	self := d.presence(backends)
-	calls := episodes.Service{Key: d.key, Log: d.log}
+	calls := episodeService{Key: d.key, Log: d.log}
 	api, url, err := d.hostAPI(acts, events, self, func(h http.Handler) http.Handler { return calls.With(h, open) })
 	if err != nil {
 		return tier.Running{}, err
@@ -151,7 +148,7 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities returns the activities of this host.
 func (d *Daemon) activities(
-	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *live.Table,
+	routes *gatewayapi.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *toolservice.Table,
 ) (*activities.Activities, error) {
 	reach, err := d.network()
 	if err != nil {
@@ -203,12 +200,12 @@ func (d *Daemon) identify(ctx context.Context) error {
 }
 
 // presence returns the presence of this host, without its addresses, which are not known yet.
-func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Presence {
+func (d *Daemon) presence(backends map[string]activities.Backend) *Presence {
 	rooms := map[string]*host.Capacity{}
 	for name, b := range backends {
 		rooms[name] = b.Capacity
 	}
-	return &presence.Presence{
+	return &Presence{
 		Record: store.HostRecord{ID: d.host, StartedAt: time.Now().UTC(), KeyID: d.key.ID()}, Version: Version, Rooms: rooms, Drain: d.drain, Problem: d.room.Problem, Store: d.store, Log: d.log,
 	}
 }
@@ -225,7 +222,7 @@ func (d *Daemon) hostAPI(
 	return tier.ServeHTTP(l, wrap(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
-func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {
+func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error {
 	j := &host.Janitor{
 		Sandboxes: d.backends, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,

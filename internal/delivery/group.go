@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
 // Group is one finished group for a sink.
@@ -25,9 +25,9 @@ type Group struct {
 	Lag *int64 `json:"version_lag,omitempty"`
 
 	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
-	Data []shapes.Scored `json:"-"`
+	Data []formats.Scored `json:"-"`
 
-	standings map[string]shapes.Standing // by the id of a rollout
+	standings map[string]formats.Standing // by the id of a rollout
 }
 
 // Sibling is one rollout of a group that has a reward.
@@ -95,6 +95,6 @@ func GroupOf(s rollout.GroupState) Group {
 			rewards = append(rewards, *m.Reward)
 		}
 	}
-	g.Statistics, g.standings = rollout.StatisticsOf(rewards), shapes.StandingsOf(s)
+	g.Statistics, g.standings = rollout.StatisticsOf(rewards), formats.StandingsOf(s)
 	return g
 }

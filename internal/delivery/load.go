@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // reader makes training sequences of stored traces.
@@ -34,7 +34,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 		}
 		reward := sibling.Reward
 		g.Siblings = append(g.Siblings, sibling)
-		g.Data = append(g.Data, shapes.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Standing: g.standings[sibling.RolloutID], Trajectory: t})
+		g.Data = append(g.Data, formats.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Standing: g.standings[sibling.RolloutID], Trajectory: t})
 	}
 	return g.check(s.Partial, len(siblings))
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/shell"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
 // BenchmarkPlace measures what the place of the work costs: the start of a verifier's sandbox beside that of an agent's, and ten starts of
@@ -51,7 +51,7 @@ func measureCreate(b *testing.B, a *attacked, id, purpose string) time.Duration 
 	start := time.Now()
 	sb, _, err := a.create(b.Context(), id, purpose)
 	require.NoError(b, err)
-	_, err = shell.Run(b.Context(), sb, "first", shell.Bash("-c", "true"), &shell.Budget{Total: time.Minute})
+	_, err = sandbox.RunCommand(b.Context(), sb, "first", sandbox.BashCommand("-c", "true"), &sandbox.CommandBudget{Total: time.Minute})
 	require.NoError(b, err)
 	took := time.Since(start)
 	require.NoError(b, a.backend.Destroy(b.Context(), id))

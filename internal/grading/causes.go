@@ -9,7 +9,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -98,12 +97,12 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 		return nil, err
 	}
 	defer release()
-	begun, err := shell.Started(ctx, sb, firstProcess(job.Verifier))
+	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
 	if err == nil && !begun {
 		err = g.stage(ctx, sb, job)
 	}
 	if err == nil {
-		err = runControl(ctx, sb, job.Verifier, &shell.Budget{Total: total})
+		err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
 	}
 	if err != nil {
 		return nil, g.lost(ctx, sb, job, &Record{}, err)
@@ -116,14 +115,14 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 }
 
 // runControl runs script and commands. It skips a command that cannot start because earlier ones left too many processes.
-func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *shell.Budget) error {
+func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *sandbox.CommandBudget) error {
 	if v.Script != "" {
-		if _, err := shell.Run(ctx, sb, scriptProcess, asScript(), b); err != nil {
+		if _, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b); err != nil {
 			return blameBounds(err, "start the test script")
 		}
 	}
 	for i, cmd := range v.Commands {
-		_, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
+		_, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 		if err != nil && !fault.Is(err, fault.Exhausted) {
 			return err
 		}

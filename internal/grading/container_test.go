@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/docker"
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // containerImage has this machine's programs and its Python.

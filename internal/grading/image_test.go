@@ -11,13 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -122,8 +121,8 @@ func gradeInImage(t *testing.T, user, script, judge string) {
 	})
 	sb, _, err := a.create(t.Context(), target.SandboxID(), driver.PurposeAgent)
 	require.NoError(t, err)
-	st, err := shell.Run(t.Context(), sb, "agent", shell.Bash("-c", script),
-		&shell.Budget{Total: 5 * time.Minute})
+	st, err := sandbox.RunCommand(t.Context(), sb, "agent", sandbox.BashCommand("-c", script),
+		&sandbox.CommandBudget{Total: 5 * time.Minute})
 	require.NoError(t, err)
 	require.Zero(t, st.ExitCode, "%+v", st)
 	g := &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}

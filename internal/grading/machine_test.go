@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b/e2btest"
 )
 
 // machines creates sandboxes in machines of a service with E2B's API. They have this machine's programs and its Python.

@@ -12,14 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -140,8 +139,8 @@ func (a *attacked) agent(t testing.TB, id string, c cheat) {
 		hello = "print('Bye')"
 	}
 	require.NoError(t, sb.WriteFile(t.Context(), "/home/user/workdir/hello.py", strings.NewReader(prelude+hello+"\n"), 0o644))
-	p := shell.Bash("-c", "cd ~; "+c.agent)
-	_, err = shell.Run(t.Context(), sb, "agent", p, &shell.Budget{Total: 5 * time.Minute})
+	p := sandbox.BashCommand("-c", "cd ~; "+c.agent)
+	_, err = sandbox.RunCommand(t.Context(), sb, "agent", p, &sandbox.CommandBudget{Total: 5 * time.Minute})
 	require.NoError(t, err)
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -39,7 +38,7 @@ const (
 // Of what a repository may set in git's configuration, these variables override the entries that make reading commands run a
 // program, and the check of the owner, which is the agent's user. The verifier's own HOME has no settings of the agent.
 func asVerifier(args ...string) wire.Process {
-	p := shell.Bash(args...)
+	p := sandbox.BashCommand(args...)
 	p.User, p.Dispatch = wire.VerifierUser, true
 	maps.Copy(p.Env, map[string]string{
 		"TESTS_DIR": wire.VerifierTests, "VERIFIER_DIR": wire.VerifierLogs,
@@ -103,7 +102,7 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 }
 
 func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
-	budget := &shell.Budget{Total: job.Timeout}
+	budget := &sandbox.CommandBudget{Total: job.Timeout}
 	if job.Verifier.Script != "" {
 		if err := g.runScript(ctx, sb, job, record, budget); err != nil {
 			return err
@@ -112,16 +111,16 @@ func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, recor
 	return g.runCommands(ctx, sb, job, record, budget)
 }
 
-func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
+func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *sandbox.CommandBudget) error {
 	g.report(0, testScript, nil)
-	st, err := shell.Run(ctx, sb, scriptProcess, asScript(), b)
+	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b)
 	if err != nil {
 		return blameBounds(err, "start the test script")
 	}
 	if err := g.saveScriptOutput(ctx, sb, st, job.Target, record); err != nil {
 		return err
 	}
-	res, err := shell.Result(ctx, sb, testScript, st)
+	res, err := sandbox.CommandResult(ctx, sb, testScript, st)
 	record.Script = &res
 	g.report(0, testScript, &res)
 	if err != nil || !st.TimedOut {
@@ -146,14 +145,14 @@ func timedOut(job Job, what string) error {
 }
 
 // runCommands runs every command. A command that exceeds the time has failed.
-func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
+func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *sandbox.CommandBudget) error {
 	for i, cmd := range job.Verifier.Commands {
 		g.report(i+1, cmd, nil)
 		st, err := runCommand(ctx, sb, i, cmd, b)
 		if err != nil {
 			return err
 		}
-		res, err := shell.Result(ctx, sb, cmd, st)
+		res, err := sandbox.CommandResult(ctx, sb, cmd, st)
 		if err != nil {
 			return err
 		}
@@ -176,9 +175,9 @@ func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, 
 // runCommand runs one command. Work that earlier commands ran may keep it from starting: by using up all processes, or by removing the workdir.
 // It is then started again without those processes, in a new workdir, within the verifier's time. After a broken connection the command may be
 // running, so the activity is retried.
-func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
+func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *sandbox.CommandBudget) (wire.Status, error) {
 	began := time.Now()
-	st, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
+	st, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	if err == nil || fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.Unavailable) {
 		return st, err
 	}
@@ -189,7 +188,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.Workdir)); err != nil {
 		return st, blame(err, "make the workdir again")
 	}
-	st, err = shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
+	st, err = sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	return st, blame(err, "start a verify command")
 }
 
@@ -272,11 +271,11 @@ func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, record *
 // parse runs bash's check of a text of the verifier's, and is the verifier's failure if bash cannot parse it.
 func (g *Grader) parse(ctx context.Context, sb *sandbox.Sandbox, id, what string, check wire.Process) error {
 	check.Dir = "/" // the work may have removed the workdir
-	st, err := shell.Run(ctx, sb, id, check, &shell.Budget{Total: syntaxTimeout})
+	st, err := sandbox.RunCommand(ctx, sb, id, check, &sandbox.CommandBudget{Total: syntaxTimeout})
 	if err != nil {
 		return blameBounds(err, "check "+what)
 	}
-	res, err := shell.Result(ctx, sb, what, st)
+	res, err := sandbox.CommandResult(ctx, sb, what, st)
 	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut { // one that the kernel kills, since files hold the memory, has parsed nothing
 		return verifierFailed("bash cannot parse %s: %s", what, text.Head(res.Stderr, 300))
 	}

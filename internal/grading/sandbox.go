@@ -10,7 +10,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
-	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -21,7 +20,7 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 	if err != nil {
 		return nil, nil, err
 	}
-	begun, err := shell.Started(ctx, sb, firstProcess(job.Verifier))
+	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
 	if err == nil && !begun {
 		err = g.prepare(ctx, sb, job)
 	}

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of them, for callers that know a

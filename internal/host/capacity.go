@@ -8,8 +8,8 @@ import (
 
 	"go.temporal.io/sdk/worker"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 const (

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // Claim describes a sandbox that a CreateSandbox is about to create.

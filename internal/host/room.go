@@ -3,8 +3,8 @@ package host
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 // Room counts the sandboxes of the backend: those of rollouts, which live or are about to be made, and warm ones. Where the backends of a

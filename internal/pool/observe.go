@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 // Job is the pool's job, as Nomad has it.

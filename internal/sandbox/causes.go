@@ -3,9 +3,9 @@ package sandbox
 import (
 	"context"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // Usage returns the sandbox's usage so far, from counters that its processes cannot change; -1: unknown to the driver.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // packageDefaults fit one coding agent and its tools: the agent needs about 400 MiB and 60 threads; compilers and test runs need the

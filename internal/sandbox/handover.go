@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // HandsOver reports whether the provider can change the id of a living sandbox.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has returned. http.Server's final error is about its

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
+	"github.com/rolloutd/rolloutd/internal/driver/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 )
 
 // Guard protects this process from the agent's processes, which may have the same user. It is called once, first.
@@ -26,11 +26,11 @@ func Guard() error {
 		return err
 	}
 	ignoreSignals()
-	if err := child.IgnoreUnhandled(); err != nil {
+	if err := prestart.IgnoreUnhandled(); err != nil {
 		return err
 	}
 	unix.Umask(0o022)
-	child.WarmThreads(12)
+	prestart.WarmThreads(12)
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/view"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -87,7 +87,7 @@ func (o Separation) startPlace() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if child.CanRefuseExec() {
+	if prestart.CanRefuseExec() {
 		p.NoExec = view.Paths(shared)
 	}
 	return p, view.Close(shared, len(p.NoExec) == 0)

@@ -13,10 +13,8 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/exec"
+	"github.com/rolloutd/rolloutd/internal/driver/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/forward"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/pty"
@@ -66,10 +64,10 @@ type Server struct {
 	info      wire.Info
 	lease     *lease
 	processes *process.Table
-	exec      *exec.Execs
+	exec      *execs
 	pty       *pty.Sessions
 	model     *modelchannel.Model
-	network   *forward.Forwarder
+	network   *forwarder
 	places    files.Places
 	turn      turn
 	treeLimit int64
@@ -99,10 +97,10 @@ func New(o Options) *Server {
 		},
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
-		exec:      exec.New(table),
+		exec:      newExecs(table),
 		pty:       pty.New(table),
 		model:     modelchannel.New(o.Logger, table),
-		network:   forward.New(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
+		network:   newForwarder(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
 // tokenize answers as vLLM does for a conversation.
@@ -22,20 +21,20 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.namedIDs {
 		ids := in.promptIDs()
-		writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
+		writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": MaxLength, "tokens": ids})
 		return
 	}
 	ids := in.toyPrompt()
-	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
+	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": MaxLength, "tokens": ids})
 }
 
 // toyPrompt is the prompt of a conversation in the template of package toy.
 func (r *request) toyPrompt() []int32 {
-	messages := make([]toy.Message, 0, len(r.Messages))
+	messages := make([]toyMessage, 0, len(r.Messages))
 	for _, m := range r.Messages {
-		messages = append(messages, toy.Message{Role: m.Role, Content: string(m.Content)})
+		messages = append(messages, toyMessage{Role: m.Role, Content: string(m.Content)})
 	}
-	return toy.Prompt(messages)
+	return promptTokens(messages)
 }
 
 // completion is one call of /v1/completions.
@@ -66,7 +65,7 @@ func (p *prompt) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*p = toy.Prompt([]toy.Message{{Role: "user", Content: text}})
+	*p = promptTokens([]toyMessage{{Role: "user", Content: text}})
 	return nil
 }
 
@@ -90,7 +89,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 
 // play selects the reply for a prompt of ids and waits for its delay; false: it has answered, or the caller has left.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, body []byte) (plannedReply, *Sent, bool) {
-	read, err := toy.Read(prompt)
+	read, err := readPrompt(prompt)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return plannedReply{}, nil, false
@@ -197,10 +196,10 @@ func (c *completion) top(name string, logprob float64) map[string]float64 {
 func sampleOf(text string) []token {
 	var tokens []token
 	for _, piece := range pieces(text) {
-		for _, id := range append([]int32{toy.Bytes + int32(piece[0])}, toy.Encode(nil, piece[1:])...) {
-			s, _ := toy.Text(id) // just encoded
+		for _, id := range append([]int32{Bytes + int32(piece[0])}, encodeTokens(nil, piece[1:])...) {
+			s, _ := tokenText(id) // just encoded
 			tokens = append(tokens, newToken(s, id, len(tokens)))
 		}
 	}
-	return append(tokens, newToken("", toy.End, len(tokens)))
+	return append(tokens, newToken("", End, len(tokens)))
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/yamlerror"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -150,7 +150,7 @@ func strict(text []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(into); err != nil {
-		return yamlerror.File{Type: reflect.TypeFor[Script](), Noun: "a script", Shape: "a script (name, match, turns)"}.Explain(err)
+		return yamlinput.File{Type: reflect.TypeFor[Script](), Noun: "a script", Shape: "a script (name, match, turns)"}.Explain(err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return errors.New("more than one YAML document: put the scripts into one list")

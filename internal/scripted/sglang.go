@@ -6,8 +6,6 @@ import (
 	"math"
 	"net/http"
 	"strings"
-
-	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
 // sglang registers SGLang's own paths and returns its handler of chat completions, which is chat except for calls that request the prompt's ids.
@@ -77,7 +75,7 @@ func (g *generation) object(tokens []token, finish string) map[string]any {
 		text.WriteString(t.piece)
 		ids, logprobs = append(ids, t.id), append(logprobs, []any{t.logprob, t.id, nil})
 	}
-	reason := map[string]any{"type": finish, "matched": toy.End}
+	reason := map[string]any{"type": finish, "matched": End}
 	if finish == "length" {
 		reason = map[string]any{"type": finish, "length": len(tokens)}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 // HostRecord has the addresses of a host for the roles of a deployment, and its state when it wrote the record.

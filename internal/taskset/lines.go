@@ -14,8 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonerror"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // Bounds of one line of a file of JSON lines.
@@ -100,8 +99,8 @@ func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, 
 
 // readJSON reads a task that has the fields of a task file.
 func readJSON(text []byte) (Task, error) {
-	limits := jsonlimit.Limits{Bytes: maxLine, Elements: maxElements, Depth: maxLevels}
-	dec := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits))
+	limits := jsoninput.Limits{Bytes: maxLine, Elements: maxElements, Depth: maxLevels}
+	dec := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), limits))
 	dec.DisallowUnknownFields()
 	var line struct {
 		Task
@@ -132,5 +131,5 @@ func rewordJSON(err error) error {
 	if errors.As(err, &wrong) {
 		wrong.Field = strings.TrimPrefix(wrong.Field, "Task.")
 	}
-	return jsonerror.Explain("task", err)
+	return jsoninput.ExplainError("task", err)
 }

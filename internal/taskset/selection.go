@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/shuffle"
+	"github.com/rolloutd/rolloutd/internal/producer"
 )
 
 // Selection says which tasks of a set are taken, and in which order.
@@ -50,7 +50,7 @@ func (s *Set) Select(sel Selection) ([]int, error) {
 		return nil, err
 	}
 	if sel.Shuffle != nil {
-		shuffle.Indices(chosen, *sel.Shuffle)
+		producer.ShuffleIndices(chosen, *sel.Shuffle)
 	}
 	if sel.Shards > 1 {
 		n := len(chosen)

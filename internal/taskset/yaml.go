@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 
-	"github.com/rolloutd/rolloutd/internal/yamlerror"
+	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -57,8 +57,8 @@ func ReadYAML(r io.Reader) (Task, error) {
 }
 
 // taskFile describes task files for the errors about them.
-func taskFile() yamlerror.File {
-	return yamlerror.File{Type: reflect.TypeFor[Task](), Noun: "a task", Shape: "a mapping with fields such as instruction and verify"}
+func taskFile() yamlinput.File {
+	return yamlinput.File{Type: reflect.TypeFor[Task](), Noun: "a task", Shape: "a mapping with fields such as instruction and verify"}
 }
 
 // lines returns the line of each top-level field.

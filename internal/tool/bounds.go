@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // bounds adds to a failed call that its sandbox ran out of memory or processes. It is safe for concurrent use.

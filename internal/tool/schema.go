@@ -13,12 +13,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // argumentLimits bound the arguments of one call.
-func argumentLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 8 << 20, Elements: 10_000, Depth: 64}
+func argumentLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 8 << 20, Elements: 10_000, Depth: 64}
 }
 
 // checked is a tool with its compiled schema.
@@ -47,7 +47,7 @@ func (s *schema) fromTexts(object map[string]any) map[string]json.RawMessage {
 			continue
 		}
 		var value any
-		if json.Valid([]byte(text)) && json.NewDecoder(jsonlimit.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
+		if json.Valid([]byte(text)) && json.NewDecoder(jsoninput.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
 			object[name], found[name] = value, json.RawMessage(text)
 		}
 	}
@@ -87,7 +87,7 @@ func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 	if !utf8.Valid(arguments) {
 		arguments = bytes.ToValidUTF8(arguments, []byte("\uFFFD"))
 	}
-	decoder := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(arguments), argumentLimits()))
+	decoder := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(arguments), argumentLimits()))
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)

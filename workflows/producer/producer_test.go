@@ -8,7 +8,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/shuffle"
 )
 
 func TestEveryTaskIsDeliveredOnce(t *testing.T) {
@@ -29,9 +28,9 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 	for _, ref := range w.loaded {
 		order = append(order, ref.Index)
 	}
-	require.ElementsMatch(t, shuffle.Order(10, &seed, 0), order[:10], "each task once in an epoch")
-	require.ElementsMatch(t, shuffle.Order(10, &seed, 1), order[10:])
-	require.Equal(t, shuffle.Order(10, &seed, 0)[:2], order[:2])
+	require.ElementsMatch(t, producer.TaskOrder(10, &seed, 0), order[:10], "each task once in an epoch")
+	require.ElementsMatch(t, producer.TaskOrder(10, &seed, 1), order[10:])
+	require.Equal(t, producer.TaskOrder(10, &seed, 0)[:2], order[:2])
 	require.NotNil(t, s.FinishedAt)
 	require.Equal(t, 20, s.Step, "a step is a group where neither sink nor caller says otherwise")
 }

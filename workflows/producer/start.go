@@ -12,7 +12,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/shuffle"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -178,7 +177,7 @@ func (p *run) next() producer.Cursor {
 func (p *run) taskAt(c producer.Cursor) rollout.TaskRef {
 	n := int64(p.spec.Tasks.Len)
 	if epoch := int(c.Number / n); epoch != p.epoch {
-		p.epoch, p.order = epoch, shuffle.Order(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
+		p.epoch, p.order = epoch, producer.TaskOrder(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
 	}
 	return rollout.TaskRef{Set: p.spec.Tasks, Index: p.order[c.Number%n]}
 }

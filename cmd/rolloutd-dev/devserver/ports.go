@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // choosePorts picks the ports of the server's parts: that of the front end (0: any), and free ones for the parts behind it.

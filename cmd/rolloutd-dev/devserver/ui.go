@@ -15,8 +15,7 @@ import (
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 
-	"github.com/rolloutd/rolloutd/internal/hostcheck"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // UIOptions of the Temporal web UI.
@@ -98,7 +97,7 @@ func guarded(behind *net.TCPAddr) http.Handler {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
 	}}
-	return hostcheck.Handler(nil, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, pass)
+	return listen.RequireHost(nil, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, pass)
 }
 
 func (u *UI) ready(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // The UI's settings have the address of the codec endpoint, and the UI forwards API requests to the Temporal server.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )

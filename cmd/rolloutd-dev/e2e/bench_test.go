@@ -19,9 +19,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 // benchScript has six model calls with five commands for "bench", and a call without an answer for "wait".

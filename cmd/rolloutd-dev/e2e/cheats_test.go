@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // Agents manipulate the grading instead of working on the task. They get the reward that their work earns, or 0 if they prevent grading.

@@ -6,8 +6,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // A rollout runs in containers. The worker is killed while the agent works, the next worker attaches to the agent's container, and the

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
 // A rollout runs in machines of E2B. The worker is killed while the agent works, the next worker attaches to the agent's machine, and the

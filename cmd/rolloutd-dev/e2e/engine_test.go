@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 

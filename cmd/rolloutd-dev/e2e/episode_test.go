@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // The clients are the published OpenEnv client of each release, the MCP client, and an environment for TRL's environment_factory.

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // A trainer's own libraries (numpy, openenv and TRL's worker) read the trace of a rollout of the real agent.

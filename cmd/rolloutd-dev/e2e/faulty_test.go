@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -121,7 +121,7 @@ func faulty(t *testing.T, turns string) string {
 	if turns != "" {
 		return startModel(t, "turns: "+turns).url
 	}
-	return "http://" + deadpathtest.Refusing(t) + "/v1"
+	return "http://" + lostconntest.Refusing(t) + "/v1"
 }
 
 // recoveringEndpoint returns the URL of an endpoint that does not answer its first call and answers all later calls.

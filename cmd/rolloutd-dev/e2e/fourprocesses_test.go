@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 )
 
 // fourProcesses is a rolloutd of four processes on one host with one data folder.
@@ -12,7 +12,7 @@ type fourProcesses struct {
 	instance
 	t     testing.TB // the processes stop when this test ends
 	roles map[string]*role
-	links map[string]*deadpathtest.Link // by name of the connection; empty unless fourProcessesOptions.linked is set
+	links map[string]*lostconntest.Link // by name of the connection; empty unless fourProcessesOptions.linked is set
 }
 
 // fourProcessesOptions are the differences from the processes that an operator starts.
@@ -38,7 +38,7 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 	t.Helper()
 	p := freePorts(t, 8)
 	data := dataFolder(t)
-	a := &fourProcesses{instance: instance{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*deadpathtest.Link{}}
+	a := &fourProcesses{instance: instance{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*lostconntest.Link{}}
 	by := func(_, address string) string { return address }
 	var workerEnv []string
 	if o.linked {
@@ -86,7 +86,7 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 
 // link starts a link to an address and returns the address of the link.
 func (a *fourProcesses) link(name, address string) string {
-	l := deadpathtest.New(a.t, address)
+	l := lostconntest.New(a.t, address)
 	a.links[name] = l
 	return l.Address()
 }

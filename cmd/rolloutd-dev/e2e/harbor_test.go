@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // The published client of OpenEnv's Harbor environment runs a Harbor task folder with the real OpenCode, from the Task API to the reward.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // The solution and the verifier of a rollout run in an imported image, each in a fresh copy. A rollout with an image that no host can have is

@@ -10,10 +10,10 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/certtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
+	"github.com/rolloutd/rolloutd/internal/testkit/certtest"
 )
 
 // The region and the namespace of a Nomad with access control. This Nomad also has the namespace default.

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )

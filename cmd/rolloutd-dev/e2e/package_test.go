@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // rolloutd's Python package works with a real server: rollouts, groups, events, producers, deliveries, episodes, the adapters for TRL and

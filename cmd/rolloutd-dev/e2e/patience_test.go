@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/jsclient"
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/jsclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // The published clients with their default settings wait for rollouts that take ten minutes, all at the same time. `deploy/suite.sh patience` runs

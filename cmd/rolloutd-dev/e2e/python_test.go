@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // The published Python clients of each release run real rollouts on a server: the tool client in both modes, the generic and the synchronous

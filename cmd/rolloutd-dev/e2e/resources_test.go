@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/driver/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
 // exhaustion is a bash command that reaches a resource limit of a sandbox.

@@ -3,7 +3,7 @@ package access
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 // Hosts is the edge's interface of the hosts of the deployment.

@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/producer"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Names of the two authentication schemes in the document.
@@ -47,7 +47,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 	if d.Group != nil {
 		r.AddTypeMapping(tools.GroupArgs{}, groupArguments{d.Group})
 	}
-	r.AddTypeMapping(TrainingData{}, jsonschema.AnyOf(shapes.Atropos{}, shapes.TRL{}))
+	r.AddTypeMapping(TrainingData{}, jsonschema.AnyOf(formats.Atropos{}, formats.TRL{}))
 	r.AddTypeMapping(sequence.Mask{}, []int{})
 	r.AddTypeMapping(schema.Schema{}, map[string]any{})
 	r.AddTypeMapping(reply.Invalid{}, jsonschema.AnyOf(reply.ValidationProblem{}, reply.Problem{}))

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
@@ -15,7 +15,7 @@ import (
 // Options configures an environment; all are required except Play, Registerer and MetricsOf.
 type Options struct {
 	Tools       *tools.Table
-	Play        *play.Player // runs interactive episodes; nil: the environment has the tools of the table
+	Play        *episodes.Player // runs interactive episodes; nil: the environment has the tools of the table
 	Sessions    session.Options
 	StepTimeout time.Duration // of a step whose client sets none; 0 or negative: none
 	Registerer  prometheus.Registerer
@@ -27,7 +27,7 @@ type Options struct {
 // Env resets, steps and calls tools in sessions, for every transport. It is safe for concurrent use.
 type Env struct {
 	Tools       *tools.Table
-	Play        *play.Player
+	Play        *episodes.Player
 	Sessions    *session.Set
 	Tracer      trace.Tracer
 	metrics     *metrics

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/play"
+	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/episode"
@@ -97,9 +97,9 @@ func (e *Env) resetEpisode(ctx context.Context, sess *session.Session, r ResetAr
 }
 
 // PlayStep makes a call in the session's interactive episode, with its span and its metrics. limit 0 is no bound.
-func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step play.Step, limit time.Duration) play.Outcome {
+func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step episodes.Step, limit time.Duration) episodes.Outcome {
 	if sess.Transient {
-		return play.Outcome{Err: errNoSession()}
+		return episodes.Outcome{Err: errNoSession()}
 	}
 	name := unknownTool
 	if e.Play.Knows(step.Tool) {
@@ -123,7 +123,7 @@ func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step play.Ste
 
 // playStep is Step of an interactive episode.
 func (e *Env) playStep(ctx context.Context, sess *session.Session, a Action, limit time.Duration) reply.StepResponse {
-	out := e.PlayStep(ctx, sess, play.Step{ID: a.RequestID, Tool: a.ToolName, Args: a.Arguments}, cmp.Or(a.Limit, limit))
+	out := e.PlayStep(ctx, sess, episodes.Step{ID: a.RequestID, Tool: a.ToolName, Args: a.Arguments}, cmp.Or(a.Limit, limit))
 	o := reply.PlayObservation{ToolName: a.ToolName}
 	if out.Result != nil && out.Err == nil {
 		o.Result = reply.ToolResultOf(*out.Result)

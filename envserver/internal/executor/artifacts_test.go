@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -79,7 +79,7 @@ func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error
 func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	t.Helper()
 	api := &executor.API{
-		Episodes: w, Rollouts: oneRollout{}, Bodies: httpio.Bodies{Memory: intake.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
+		Episodes: w, Rollouts: oneRollout{}, Bodies: httpio.Bodies{Memory: membudget.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
 		Context: func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
 	}
 	mux := http.NewServeMux()

@@ -13,8 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonerror"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -157,11 +156,11 @@ func (a *API) release(ctx context.Context, trajectory string) error {
 }
 
 // requestLimits bounds the decoded size of a request.
-func requestLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 100_000, Depth: 70}
+func requestLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 16 << 20, Elements: 100_000, Depth: 70}
 }
 
 func decode(data []byte, into any) error {
-	err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(data), requestLimits())).Decode(into)
-	return jsonerror.Explain("request body", err)
+	err := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(data), requestLimits())).Decode(into)
+	return jsoninput.ExplainError("request body", err)
 }

@@ -9,30 +9,30 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // turn is HarborEnv's HarborTurn: a complete model call of the agent.
 type turn struct {
-	Turn         int                     `json:"turn"` // from 0, of the agent's
-	Role         string                  `json:"role"`
-	FinishReason rollout.FinishReason    `json:"finish_reason"`
-	PromptIDs    []int32                 `json:"prompt_token_ids"`
-	IDs          []int32                 `json:"completion_token_ids"`
-	Logprobs     []float64               `json:"per_token_logps"`
-	Mask         rollout.Mask            `json:"loss_mask"`
-	NodeID       string                  `json:"node_id"`
-	NTools       int                     `json:"n_tools"`
-	Discarded    bool                    `json:"discarded"`
-	Trainable    bool                    `json:"trainable"`
-	Sampling     json.RawMessage         `json:"sampling_params"`
-	Requested    json.RawMessage         `json:"requested_sampling_params"`
-	Text         string                  `json:"text"`
-	ToolCalls    []conversation.ToolCall `json:"tool_calls"`
-	Messages     []json.RawMessage       `json:"request_messages"`
-	Tools        []json.RawMessage       `json:"request_tools"`
+	Turn         int                  `json:"turn"` // from 0, of the agent's
+	Role         string               `json:"role"`
+	FinishReason rollout.FinishReason `json:"finish_reason"`
+	PromptIDs    []int32              `json:"prompt_token_ids"`
+	IDs          []int32              `json:"completion_token_ids"`
+	Logprobs     []float64            `json:"per_token_logps"`
+	Mask         rollout.Mask         `json:"loss_mask"`
+	NodeID       string               `json:"node_id"`
+	NTools       int                  `json:"n_tools"`
+	Discarded    bool                 `json:"discarded"`
+	Trainable    bool                 `json:"trainable"`
+	Sampling     json.RawMessage      `json:"sampling_params"`
+	Requested    json.RawMessage      `json:"requested_sampling_params"`
+	Text         string               `json:"text"`
+	ToolCalls    []formats.ToolCall   `json:"tool_calls"`
+	Messages     []json.RawMessage    `json:"request_messages"`
+	Tools        []json.RawMessage    `json:"request_tools"`
 }
 
 // dialogue is HarborEnv's HarborConversation.
@@ -90,7 +90,7 @@ func (c *captured) add(t *rollout.Turn) error {
 		return nil
 	}
 	c.calls++
-	request, response := conversation.RequestOf(t), conversation.ReplyOf(t)
+	request, response := formats.RequestOf(t), formats.ReplyOf(t)
 	c.addToConversation(t, request, response)
 	if t.Kind != rollout.KindAgent {
 		return nil
@@ -156,7 +156,7 @@ func (c *captured) dropMessages() {
 }
 
 // addToConversation adds a call to its conversation. Each title and summary is a conversation of its own.
-func (c *captured) addToConversation(t *rollout.Turn, request conversation.Request, response conversation.Reply) {
+func (c *captured) addToConversation(t *rollout.Turn, request formats.Request, response formats.Reply) {
 	root := cmp.Or(string(t.Branch), string(t.Kind)) + " " + t.Lineage
 	if t.Branch == rollout.BranchAuxiliary || t.Branch == rollout.BranchForeign {
 		root = t.NodeID

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // WriteJSON answers with v as JSON.
@@ -48,9 +48,9 @@ func WriteInvalid(w http.ResponseWriter, found issue.List) {
 
 // Bodies reads the bodies of requests.
 type Bodies struct {
-	Memory  *intake.Memory // for all of them
-	Max     int64          // bytes of one body
-	Timeout time.Duration  // of the transfer of one body
+	Memory  *membudget.Memory // for all of them
+	Max     int64             // bytes of one body
+	Timeout time.Duration     // of the transfer of one body
 }
 
 // Read reads a request's body. The caller calls release when it has decoded the body. If ok is false, the request has been answered and the
@@ -65,11 +65,11 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	_ = slow.SetReadDeadline(time.Now().Add(b.Timeout))
 	data, release, err := b.Memory.Of(access.CallerOf(r.Context()).Name).Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
 	var tooLarge *http.MaxBytesError
-	var over *intake.TooLargeError
+	var over *membudget.TooLargeError
 	switch {
 	case errors.As(err, &tooLarge), errors.As(err, &over):
 		WriteDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
-	case errors.Is(err, intake.ErrBusy):
+	case errors.Is(err, membudget.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		WriteDetail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 const hostTag = "Hosts"

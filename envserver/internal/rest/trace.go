@@ -11,8 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
-	"github.com/rolloutd/rolloutd/internal/trajectory/atif"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := finishedRoute("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, atif.Trajectory{}})
+	rt := finishedRoute("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, formats.ATIF{}})
 	rt.Operation.Reads = traceRequest{}
 	return rt
 }
@@ -61,7 +60,7 @@ func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader)
 		return
 	}
 	defer x.leave()
-	t, err := atif.Read(lines, chi.URLParam(r, "id"))
+	t, err := formats.ReadATIF(lines, chi.URLParam(r, "id"))
 	answerWith(w, t, err)
 }
 
@@ -72,7 +71,7 @@ func (a *API) writeArrays(w http.ResponseWriter, r *http.Request, lines io.Reade
 		return
 	}
 	defer x.leave()
-	turns, err := arrays.Read(lines, arrays.MaxBytes)
+	turns, err := formats.ReadArrays(lines, formats.MaxArrayBytes)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

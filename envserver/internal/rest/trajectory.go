@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Formats of training sequences.
@@ -78,7 +78,7 @@ func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	a.answerTrajectory(w, r, membersOf(g), shapes.StandingsOf(g))
+	a.answerTrajectory(w, r, membersOf(g), formats.StandingsOf(g))
 }
 
 // membersOf returns the rollouts of a group whose outcome may carry a reward. The others are not training data.
@@ -94,7 +94,7 @@ func membersOf(g rollout.GroupState) []rollout.State {
 
 // answerTrajectory answers with the sequences of rollouts in the requested format. standings are those of a group's
 // rollouts.
-func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State, standings map[string]shapes.Standing) {
+func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State, standings map[string]formats.Standing) {
 	q := r.URL.Query()
 	format := cmp.Or(q.Get("format"), sequenceLines)
 	choice, err := choiceOf(q, format)
@@ -120,10 +120,10 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 	case sequenceLines:
 		writeBody(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
 	case atroposFormat:
-		group, err := shapes.ToAtropos(all)
+		group, err := formats.ToAtropos(all)
 		answerWith(w, group, err)
 	case trlFormat:
-		lists, err := shapes.ToTRL(all)
+		lists, err := formats.ToTRL(all)
 		answerWith(w, lists, err)
 	default:
 		httpio.WriteRefusal(w, fault.Field("format", "must be %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
@@ -138,16 +138,16 @@ func mostOf(format string) int64 {
 	return exports.Shapes
 }
 
-func tokensOf(all []shapes.Scored) (n int64) {
+func tokensOf(all []formats.Scored) (n int64) {
 	for i := range all {
 		n += int64(all[i].Trajectory.Tokens())
 	}
 	return n
 }
 
-func writeSequences(w io.Writer, done []rollout.State, all []shapes.Scored) error {
+func writeSequences(w io.Writer, done []rollout.State, all []formats.Scored) error {
 	for i := range all {
-		if err := shapes.WriteLines(w, done[i], all[i]); err != nil {
+		if err := formats.WriteLines(w, done[i], all[i]); err != nil {
 			return err
 		}
 	}
@@ -176,8 +176,8 @@ func choiceOf(q url.Values, format string) (choice, error) {
 }
 
 // scored builds the trajectory of each rollout. All are in memory together, within the bound of one.
-func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) ([]shapes.Scored, error) {
-	all := make([]shapes.Scored, 0, len(done))
+func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) ([]formats.Scored, error) {
+	all := make([]formats.Scored, 0, len(done))
 	room := sequence.MaxTokens
 	for _, state := range done {
 		t, err := a.trajectory(ctx, state.ID, choice.subagents)
@@ -190,7 +190,7 @@ func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) (
 		if room -= t.Tokens(); room < 0 {
 			return nil, fault.New(fault.Exhausted, "the sequences of this group have more than %d tokens: ask for each rollout's", sequence.MaxTokens)
 		}
-		all = append(all, shapes.Scored{RolloutID: state.ID, Reward: state.Reward, Trajectory: t})
+		all = append(all, formats.Scored{RolloutID: state.ID, Reward: state.Reward, Trajectory: t})
 	}
 	return all, nil
 }

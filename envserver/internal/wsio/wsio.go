@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // Close codes of RFC 6455 that we send.
@@ -36,7 +36,7 @@ type Options struct {
 	// MessageTimeout is how long a message may take to arrive after its first 16 KiB; 0: no bound.
 	MessageTimeout time.Duration
 	// Memory holds the frames. A frame that is too large, or for which there is no memory, is read to its end and dropped.
-	Memory intake.Share
+	Memory membudget.Share
 	// Refuse answers such a frame, in order.
 	Refuse func(error) Answer
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
@@ -148,8 +148,8 @@ func (c *conn) frame() (frame, error) {
 	r := &timedReader{r: next, c: c}
 	defer r.lift()
 	data, release, err := c.o.Memory.Read(r, c.o.MaxMessage)
-	var large *intake.TooLargeError
-	if errors.As(err, &large) || errors.Is(err, intake.ErrBusy) {
+	var large *membudget.TooLargeError
+	if errors.As(err, &large) || errors.Is(err, membudget.ErrBusy) {
 		_, broken := io.Copy(io.Discard, r)
 		return frame{err: err}, broken
 	}

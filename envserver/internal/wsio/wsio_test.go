@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // patience bounds waits that only a bug makes long.
@@ -34,7 +34,7 @@ func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-cha
 // serveWatched calls watch, unless it is nil, with each read deadline that the server sets.
 func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.ErrGone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30, 16<<10).Of("")
+	o.ErrGone, o.MaxMessage, o.Memory = errGone, maxMessage, membudget.New(1<<30, 16<<10).Of("")
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}

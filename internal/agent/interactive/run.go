@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -19,7 +19,7 @@ type run struct {
 	env     agent.Env
 	job     agent.Job
 	launch  agent.Launch
-	episode *live.Episode
+	episode *toolservice.Episode
 	idle    time.Duration
 	ready   bool // the first status was returned
 

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/interactive"
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -41,8 +41,8 @@ func (failing) Status(context.Context, string) (wire.Status, error) {
 func TestFirstCallWaitsForTheMark(t *testing.T) {
 	t.Parallel()
 	for name, sandbox := range map[string]agent.Sandbox{"marked": &fakeSandbox{marks: map[string]wire.Status{}}, "not marked": failing{}} {
-		table := live.NewTable(t.TempDir())
-		open, closeIt, err := table.Open(live.Options{ID: "r.1", Tools: slow{}, Held: true})
+		table := toolservice.NewTable(t.TempDir())
+		open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: slow{}, Held: true})
 		require.NoError(t, err)
 		_, failed := interactive.Agent{}.Open(t.Context(), agent.Env{Sandbox: sandbox, Episode: open}, agent.Job{Episode: &rollout.Episode{}})
 		_, err = table.Get(t.Context(), "r.1", 0)
@@ -76,14 +76,14 @@ func (slow) Call(context.Context, tool.Call) (tool.Result, error) {
 }
 
 // openEpisode opens an episode with slow calls and returns it with the agent's run.
-func openEpisode(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
+func openEpisode(t *testing.T, config rollout.Episode) (*toolservice.Episode, agent.Run) {
 	t.Helper()
 	return playIn(t, config, agent.Env{})
 }
 
-func playIn(t *testing.T, config rollout.Episode, env agent.Env) (*live.Episode, agent.Run) {
+func playIn(t *testing.T, config rollout.Episode, env agent.Env) (*toolservice.Episode, agent.Run) {
 	t.Helper()
-	open, closeIt, err := live.NewTable(t.TempDir()).Open(live.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
+	open, closeIt, err := toolservice.NewTable(t.TempDir()).Open(toolservice.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, closeIt()) })
 	env.Sandbox, env.Episode = &fakeSandbox{marks: map[string]wire.Status{}}, open
@@ -104,7 +104,7 @@ func end(t *testing.T, r agent.Run) agent.Status {
 	}
 }
 
-func step(t *testing.T, e *live.Episode, id string) episode.Answer {
+func step(t *testing.T, e *toolservice.Episode, id string) episode.Answer {
 	t.Helper()
 	a, err := e.Call(t.Context(), episode.Call{ID: id, Tool: "wait", Arguments: json.RawMessage("{}")})
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/episode"
-	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -56,7 +56,7 @@ type state struct {
 }
 
 // transcriptOf renders the instruction and the calls so far. Beyond the bound the newest calls are left out.
-func transcriptOf(instruction string, began time.Time, e *live.Episode) (rollout.Transcript, error) {
+func transcriptOf(instruction string, began time.Time, e *toolservice.Episode) (rollout.Transcript, error) {
 	t := rollout.Transcript{Messages: []json.RawMessage{}}
 	size := 0
 	add := func(m message) error {

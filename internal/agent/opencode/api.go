@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // apiTimeout bounds one request: OpenCode answers in milliseconds, or is wedged.
@@ -23,17 +23,17 @@ const (
 	maxError    = 64 << 10 // bytes of a failure's body
 )
 
-func replyLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 2 << 20, Elements: 50_000, Depth: 32}
+func replyLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 2 << 20, Elements: 50_000, Depth: 32}
 }
 
-func lookLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 200_000, Depth: 64}
+func lookLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 16 << 20, Elements: 200_000, Depth: 64}
 }
 
 // transcriptLimits fit a session of about 500 turns with full tool outputs.
-func transcriptLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 32 << 20, Elements: 500_000, Depth: 64}
+func transcriptLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 32 << 20, Elements: 500_000, Depth: 64}
 }
 
 // errEnough makes each stop before the end of the answer.
@@ -45,14 +45,14 @@ type api struct{ http *http.Client }
 // get decodes a small answer into out.
 func (c api) get(ctx context.Context, path string, out any) error {
 	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
-		return json.NewDecoder(jsonlimit.NewReader(body, replyLimits())).Decode(out)
+		return json.NewDecoder(jsoninput.NewReader(body, replyLimits())).Decode(out)
 	})
 }
 
 // each decodes an answer that is an array, one element after the other into element, and calls do after each.
-func (c api) each(ctx context.Context, path string, limits jsonlimit.Limits, element any, do func() error) error {
+func (c api) each(ctx context.Context, path string, limits jsoninput.Limits, element any, do func() error) error {
 	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
-		d := json.NewDecoder(jsonlimit.NewReader(body, limits))
+		d := json.NewDecoder(jsoninput.NewReader(body, limits))
 		if open, err := d.Token(); err != nil || open != json.Delim('[') {
 			return errors.Join(errors.New("must be a JSON array"), err)
 		}

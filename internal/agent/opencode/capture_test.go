@@ -20,10 +20,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/trace"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
@@ -103,7 +103,7 @@ func newCapturedWith(t *testing.T, scripts scripted.Scripts, sessions bool) *cap
 	c.Sandbox, err = backend.Create(t.Context(), id, rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
-	require.NoError(t, c.gateway.Open(t.Context(), gateway.Route{
+	require.NoError(t, c.gateway.Open(t.Context(), gatewayapi.Route{
 		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
 		Origin: agent.Processes, Sessions: sessions,
 		Model:  rollout.Model{BaseURL: upstream.URL + "/v1", Name: "scripted", Logprobs: true, TopLogprobs: 2, TokenIDs: true},

@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -43,7 +43,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := proxy.New(proxy.Options{
+	srv, err := gateway.New(gateway.Options{
 		Egress: laptop, Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: sandbox.New(d, sandbox.Options{}), Backoff: 10 * time.Millisecond,
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func gatewayProcess(dir string) error {
 
 // gatewayAt is a gateway in its own process.
 type gatewayAt struct {
-	*gateway.Client
+	*gatewayapi.Client
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
@@ -81,7 +81,7 @@ func startGateway(t *testing.T, dir string) *gatewayAt {
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(stdout)
 	require.True(t, lines.Scan(), "the gateway ended")
-	return &gatewayAt{Client: gateway.NewClient(lines.Text(), key), cmd: cmd, stdin: stdin}
+	return &gatewayAt{Client: gatewayapi.NewClient(lines.Text(), key), cmd: cmd, stdin: stdin}
 }
 
 // kill sends SIGKILL. A second call is harmless.

@@ -12,14 +12,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/driver/local"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -55,7 +55,7 @@ func TestOpencodeEndsAfterABrokenReply(t *testing.T) {
 }
 
 // passedThrough starts an OpenCode behind a gateway that passes replies through and sends keep-alive comments.
-func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Client) {
+func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gatewayapi.Client) {
 	t.Helper()
 	dir, agents, id := t.TempDir(), agentsDir(t), t.Name()+".1"
 	b := binary.New(binary.Options{AgentsDir: agents})
@@ -69,7 +69,7 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Cl
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	client := passingGateway(t, dir, backend)
-	require.NoError(t, client.Open(t.Context(), gateway.Route{
+	require.NoError(t, client.Open(t.Context(), gatewayapi.Route{
 		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes,
 		Model:  rollout.Model{BaseURL: upstream + "/v1", Name: "scripted", Logprobs: true, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
@@ -85,13 +85,13 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Cl
 	return box, client
 }
 
-func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway.Client {
+func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gatewayapi.Client {
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	laptop, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
 	require.NoError(t, err)
-	srv, err := proxy.New(proxy.Options{
+	srv, err := gateway.New(gateway.Options{
 		Egress: laptop,
 		Dir:    filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
 	})
@@ -105,5 +105,5 @@ func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway
 		require.NoError(t, <-over)
 		api.Close()
 	})
-	return gateway.NewClient(api.URL, key)
+	return gatewayapi.NewClient(api.URL, key)
 }

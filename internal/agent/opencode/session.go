@@ -10,7 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // sessionTitle identifies our session. A given title also saves the model call that generates one.
@@ -93,7 +93,7 @@ func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string,
 func (c api) newSession(ctx context.Context, body map[string]any) (string, error) {
 	var s sessionInfo
 	err := c.do(ctx, http.MethodPost, "/session", body, func(body io.Reader) error {
-		return json.NewDecoder(jsonlimit.NewReader(body, replyLimits())).Decode(&s)
+		return json.NewDecoder(jsoninput.NewReader(body, replyLimits())).Decode(&s)
 	})
 	return s.ID, err
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -68,7 +68,7 @@ func fetchTranscript(ctx context.Context, c api, id string) (rollout.Transcript,
 		}
 		return nil
 	})
-	var limit *jsonlimit.Error
+	var limit *jsoninput.Error
 	if errors.As(err, &limit) {
 		err = nil
 	}
@@ -82,7 +82,7 @@ func (r *run) readKept(ctx context.Context) (rollout.Transcript, error) {
 	if err != nil {
 		return t, fmt.Errorf("read the transcript that a stop kept: %w", err)
 	}
-	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits)).Decode(&t); err != nil {
+	if err := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), limits)).Decode(&t); err != nil {
 		return rollout.Transcript{}, fault.Wrap(fault.NotFound, err, "the saved transcript is unreadable")
 	}
 	return t, nil

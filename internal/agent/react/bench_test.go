@@ -13,7 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -38,7 +38,7 @@ func BenchmarkInFlight(b *testing.B) {
 		before := heap()
 		runs := make([]agent.Run, many)
 		for i := range runs {
-			route := gateway.Route{
+			route := gatewayapi.Route{
 				ID: fmt.Sprintf("b%d.1", i), RolloutID: fmt.Sprintf("b%d", i), Attempt: 1, Capture: true, Limits: rollout.Limits{Call: patience},
 				Model: rollout.Model{BaseURL: w.url, Name: "m", Logprobs: true, TokenIDs: true},
 			}

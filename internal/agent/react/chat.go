@@ -8,7 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // sampling has the sampling parameters of a request. The gateway adds those that the rollout sets.
@@ -54,7 +54,7 @@ func (c *chat) next(id string, add []message) ([]byte, error) {
 }
 
 // take reads a reply and appends it.
-func (c *chat) take(reply gateway.Reply) (*answer, error) {
+func (c *chat) take(reply gatewayapi.Reply) (*answer, error) {
 	a, m, err := readReply(reply)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ type wireCall struct {
 }
 
 // readReply reads a chat completion or a text completion. It also returns the message that represents it in later prompts.
-func readReply(r gateway.Reply) (*answer, message, error) {
+func readReply(r gatewayapi.Reply) (*answer, message, error) {
 	var in struct {
 		Choices []struct {
 			Text    string `json:"text"`

@@ -17,12 +17,12 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
-	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
@@ -34,7 +34,7 @@ const patience = 5 * time.Minute
 
 // testGateway is a gateway with one route, a scripted model behind it, and a sandbox that records only launches.
 type testGateway struct {
-	client *gateway.Client
+	client *gatewayapi.Client
 	box    *fakeSandbox
 	tools  *tools
 	model  http.Handler // the endpoint's handler; the scripted model unless a test changes it
@@ -56,14 +56,14 @@ func newTestGateway(t testing.TB, script string) *testGateway {
 }
 
 // newGateway starts a gateway with the route r1.1 to an endpoint.
-func newGateway(t testing.TB, endpoint string) *gateway.Client {
+func newGateway(t testing.TB, endpoint string) *gatewayapi.Client {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	policy, err := egress.Parse([]string{"127.0.0.0/8"})
 	require.NoError(t, err)
-	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: noSandbox{}, Egress: policy, Backoff: time.Millisecond})
+	srv, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: noSandbox{}, Egress: policy, Backoff: time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
@@ -74,8 +74,8 @@ func newGateway(t testing.TB, endpoint string) *gateway.Client {
 		require.NoError(t, <-over)
 		api.Close()
 	})
-	client := gateway.NewClient(api.URL, key)
-	require.NoError(t, client.Open(t.Context(), gateway.Route{
+	client := gatewayapi.NewClient(api.URL, key)
+	require.NoError(t, client.Open(t.Context(), gatewayapi.Route{
 		ID: "r1.1", RolloutID: "r1", Attempt: 1, Capture: true, Limits: rollout.Limits{Call: patience},
 		Model: rollout.Model{BaseURL: endpoint, Name: "m", Logprobs: true, TokenIDs: true},
 	}))

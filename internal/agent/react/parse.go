@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // Tags of the form "hermes".
@@ -59,7 +59,7 @@ func parseCalls(text string, lenient bool) []call {
 func callBody(text string) (body, rest string, closed bool) {
 	inner := strings.TrimLeftFunc(text, unicode.IsSpace)
 	if strings.HasPrefix(inner, "{") {
-		d := json.NewDecoder(jsonlimit.NewReader(strings.NewReader(inner), callLimits()))
+		d := json.NewDecoder(jsoninput.NewReader(strings.NewReader(inner), callLimits()))
 		var value json.RawMessage
 		if d.Decode(&value) == nil {
 			after := strings.TrimLeftFunc(inner[d.InputOffset():], unicode.IsSpace)
@@ -143,13 +143,13 @@ func idText(raw json.RawMessage) string {
 }
 
 // callLimits bound the JSON of one call.
-func callLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: 8 << 20, Elements: 10_000, Depth: 64}
+func callLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: 8 << 20, Elements: 10_000, Depth: 64}
 }
 
 // object checks that text is one JSON object and nothing else.
 func object(text []byte) (json.RawMessage, error) {
-	d := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), callLimits()))
+	d := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), callLimits()))
 	var value json.RawMessage
 	if err := d.Decode(&value); err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)

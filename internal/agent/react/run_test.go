@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
@@ -185,21 +185,21 @@ func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 // hangingModel is a model that never answers a tokenize request.
 type hangingModel struct{ asked, calls int }
 
-func (m *hangingModel) Tokenize(ctx context.Context, _ []json.RawMessage) (gateway.Tokens, error) {
+func (m *hangingModel) Tokenize(ctx context.Context, _ []json.RawMessage) (gatewayapi.Tokens, error) {
 	m.asked++
 	<-ctx.Done()
-	return gateway.Tokens{}, fault.Wrap(fault.Unavailable, ctx.Err(), "gateway")
+	return gatewayapi.Tokens{}, fault.Wrap(fault.Unavailable, ctx.Err(), "gateway")
 }
 
-func (m *hangingModel) Call(context.Context, string, string, []byte) (gateway.Reply, error) {
+func (m *hangingModel) Call(context.Context, string, string, []byte) (gatewayapi.Reply, error) {
 	m.calls++
-	return gateway.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
+	return gatewayapi.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
 }
 
 func (*hangingModel) Probe(context.Context) error { return nil }
 
-func (m *hangingModel) Status(context.Context) (gateway.RouteStatus, error) {
-	return gateway.RouteStatus{}, nil
+func (m *hangingModel) Status(context.Context) (gatewayapi.RouteStatus, error) {
+	return gatewayapi.RouteStatus{}, nil
 }
 
 // If an endpoint answers model calls but never answers tokenize requests, the agent sends two of them.
@@ -220,9 +220,9 @@ func TestTokenizeHangs(t *testing.T) {
 // silentModel is an endpoint that does not answer.
 type silentModel struct{ hangingModel }
 
-func (*silentModel) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply, error) {
+func (*silentModel) Call(ctx context.Context, id, _ string, _ []byte) (gatewayapi.Reply, error) {
 	<-ctx.Done()
-	return gateway.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
+	return gatewayapi.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
 }
 
 // A rollout that waits for its model checks its sandbox at intervals, less often than it reports its status, until the sandbox is lost.
@@ -489,24 +489,24 @@ func (m *unavailableModel) unavailable() error {
 	return fault.New(fault.Unavailable, "gateway: connection refused")
 }
 
-func (m *unavailableModel) Tokenize(context.Context, []json.RawMessage) (gateway.Tokens, error) {
+func (m *unavailableModel) Tokenize(context.Context, []json.RawMessage) (gatewayapi.Tokens, error) {
 	if err := m.unavailable(); err != nil {
-		return gateway.Tokens{}, err
+		return gatewayapi.Tokens{}, err
 	}
-	return gateway.Tokens{IDs: []int32{1, 2}}, nil
+	return gatewayapi.Tokens{IDs: []int32{1, 2}}, nil
 }
 
 func (m *unavailableModel) Probe(context.Context) error { return m.unavailable() }
 
-func (m *unavailableModel) Call(_ context.Context, _, api string, _ []byte) (gateway.Reply, error) {
-	return gateway.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil
+func (m *unavailableModel) Call(_ context.Context, _, api string, _ []byte) (gatewayapi.Reply, error) {
+	return gatewayapi.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil
 }
 
-func (m *unavailableModel) Status(context.Context) (gateway.RouteStatus, error) {
+func (m *unavailableModel) Status(context.Context) (gatewayapi.RouteStatus, error) {
 	if m.asked++; m.asked == 1 { // the loop waits for the gateway before it begins
-		return gateway.RouteStatus{}, nil
+		return gatewayapi.RouteStatus{}, nil
 	}
-	return gateway.RouteStatus{}, m.unavailable()
+	return gatewayapi.RouteStatus{}, m.unavailable()
 }
 
 // If the gateway restarts at the first prompt, the agent still uses token ids.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // splicer finds the ids that a chat template appends to an assistant's text for the following messages: the end of the turn, the new
@@ -68,7 +68,7 @@ const (
 
 // tokenize returns the prompt of a conversation. It retries until the endpoint answers or ctx ends; the gateway counts the time as for a model
 // call. Unless required, it returns a fault.Unavailable for an endpoint that answers model calls but does not tokenise.
-func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, required bool) (gateway.Tokens, error) {
+func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, required bool) (gatewayapi.Tokens, error) {
 	answers := false // the endpoint answered a model call before this try
 	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
 		t, hangs, err := tokenizeOnce(ctx, model, messages)
@@ -91,7 +91,7 @@ func answersCalls(ctx context.Context, model agent.Model) bool {
 	return ctx.Err() == nil && !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.UpstreamFailed)
 }
 
-func tokenizeOnce(ctx context.Context, model agent.Model, messages []json.RawMessage) (_ gateway.Tokens, hangs bool, err error) {
+func tokenizeOnce(ctx context.Context, model agent.Model, messages []json.RawMessage) (_ gatewayapi.Tokens, hangs bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, tokenizeTime)
 	defer cancel()
 	t, err := model.Tokenize(attempt, messages)

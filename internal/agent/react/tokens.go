@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -112,7 +112,7 @@ func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 }
 
 // take reads a reply, and appends it and the messages before it to the conversation. The result is nil if the reply has no ids.
-func (c *byTokens) take(reply gateway.Reply, add []message) (*answer, error) {
+func (c *byTokens) take(reply gatewayapi.Reply, add []message) (*answer, error) {
 	a, m, err := readReply(reply)
 	if err != nil || a.Ended != "" {
 		return a, err
@@ -126,7 +126,7 @@ func (c *byTokens) take(reply gateway.Reply, add []message) (*answer, error) {
 }
 
 // idsOf returns the engine's ids of a reply's prompt and of the sampled tokens.
-func idsOf(r gateway.Reply) (prompt, sampled []int32) {
+func idsOf(r gatewayapi.Reply) (prompt, sampled []int32) {
 	var in struct {
 		Prompt  []int32 `json:"prompt_token_ids"`
 		Choices []struct {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/rolloutd/rolloutd/internal/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
 
 // Hosts lists the hosts of the deployment.

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
 )
 
 // Agent checks that OpenCode is installed or can be installed.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
 )
 
 // Check examines one part of the machine.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/cli/doctor"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
 )
 
 func TestPrintSaysWhetherItRuns(t *testing.T) {

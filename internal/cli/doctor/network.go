@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
 )
 
 // timeout bounds one check over the network.

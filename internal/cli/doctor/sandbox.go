@@ -3,7 +3,7 @@ package doctor
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/driver"
 )
 
 // Sandboxes runs the driver's own checks. open creates the driver and returns a function that cleans up after it.

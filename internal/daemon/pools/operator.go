@@ -13,12 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
-	"github.com/rolloutd/rolloutd/internal/temporalx/pools"
 )
 
 // Operator changes the pools of a deployment from a command.
 type Operator struct {
-	*pools.Client
+	*Client
 	config   config.Config
 	key      seal.Key
 	temporal client.Client
@@ -42,7 +41,7 @@ func Dial(ctx context.Context, c config.Config) (*Operator, error) {
 		return nil, err
 	}
 	namespace := cmp.Or(resolved.Namespace, client.DefaultNamespace)
-	return &Operator{Client: pools.New(t, namespace, temporalx.DataConverter(key)), config: c, key: key, temporal: t}, nil
+	return &Operator{Client: New(t, namespace, temporalx.DataConverter(key)), config: c, key: key, temporal: t}, nil
 }
 
 // loadKey returns the deployment's key. A command never creates one.

@@ -12,14 +12,12 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	activities "github.com/rolloutd/rolloutd/activities/pools"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
-	"github.com/rolloutd/rolloutd/internal/temporalx/pools"
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
@@ -29,7 +27,7 @@ type Keeper struct {
 	Key       seal.Key
 	Temporal  client.Client
 	Namespace string // of Temporal
-	Hosts     activities.Hosts
+	Hosts     Hosts
 	Log       *slog.Logger
 }
 
@@ -65,9 +63,9 @@ func (k Keeper) worker(name string, failed chan<- error) worker.Worker {
 	})
 	workflows.RegisterPool(w)
 	access := Access(k.Config)
-	c := pools.New(k.Temporal, k.Namespace, temporalx.DataConverter(k.Key))
-	(&activities.Activities{
-		Job:   func(s pool.Spec) (activities.Job, error) { return nomad.New(s, access) },
+	c := New(k.Temporal, k.Namespace, temporalx.DataConverter(k.Key))
+	(&Activities{
+		Job:   func(s pool.Spec) (Job, error) { return nomad.New(s, access) },
 		Hosts: k.Hosts, Backlog: c.Backlog, End: c.End, Log: k.Log,
 	}).Register(w)
 	return w

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // bounded starts a server that returns "here" and accepts at most limit connections.

@@ -8,8 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/hostcheck"
-	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // ErrStopping is the cancellation cause of requests when the process stops, in contrast to a client that disconnects.
@@ -53,7 +52,7 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Run
 
 // OwnHost refuses requests whose Host header is not a name of the server. Servers without tokens need it.
 func OwnHost(names []string, next http.Handler) http.Handler {
-	return hostcheck.Handler(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
+	return listen.RequireHost(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
 }
 
 func refuseOver(next http.Handler) http.Handler {

@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
 // Options of a sink.
@@ -112,7 +112,7 @@ func linesOf(g delivery.Group) ([]byte, error) {
 	var out bytes.Buffer
 	for i, s := range g.Siblings {
 		state := rollout.State{ID: s.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: s.Outcome, Reward: &s.Reward}
-		if err := shapes.WriteLines(&out, state, g.Data[i]); err != nil {
+		if err := formats.WriteLines(&out, state, g.Data[i]); err != nil {
 			return nil, err
 		}
 	}

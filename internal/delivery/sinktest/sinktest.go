@@ -13,8 +13,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Subject is a sink and what its consumer has.
@@ -48,12 +48,12 @@ func Group(n int) delivery.Group {
 		rewards = append(rewards, reward)
 		rolloutID := rollout.MemberID(id, i, 0)
 		g.Siblings = append(g.Siblings, delivery.Sibling{RolloutID: rolloutID, Outcome: rollout.Completed, Reward: reward})
-		g.Data = append(g.Data, shapes.Scored{RolloutID: rolloutID, Reward: &reward, Trajectory: trajectory(n, i)})
+		g.Data = append(g.Data, formats.Scored{RolloutID: rolloutID, Reward: &reward, Trajectory: trajectory(n, i)})
 	}
 	g.Statistics = rollout.StatisticsOf(rewards)
 	advantages := rollout.Advantages(rewards, true)
 	for i := range g.Data {
-		g.Data[i].Standing = shapes.Standing{GroupKey: g.Key, Advantage: &advantages[i], CentredAdvantage: &advantages[i]}
+		g.Data[i].Standing = formats.Standing{GroupKey: g.Key, Advantage: &advantages[i], CentredAdvantage: &advantages[i]}
 	}
 	return g
 }

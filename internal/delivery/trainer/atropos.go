@@ -9,7 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
 // Notes stores a sink's persistent state under short names.
@@ -197,7 +197,7 @@ func (s *Atropos) Disconnect(ctx context.Context) error {
 
 // atroposGroup is a group with its key.
 type atroposGroup struct {
-	shapes.Atropos
+	formats.Atropos
 	Env       int            `json:"env_id"`
 	Overrides groupOverrides `json:"group_overrides"`
 }
@@ -283,7 +283,7 @@ func (s *Atropos) arrived(ctx context.Context, g delivery.Group, before sent, no
 }
 
 func (s *Atropos) send(ctx context.Context, g delivery.Group) error {
-	form, err := shapes.ToAtropos(g.Data)
+	form, err := formats.ToAtropos(g.Data)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 )
 
 // caller sends requests to a trainer API.
@@ -33,7 +33,7 @@ const (
 
 func newCaller(url, token string) caller {
 	// uvicorn closes a connection after an error without announcing it, and a send over it would be lost.
-	transport := &http.Transport{DialContext: deadpath.Dialer(dialTimeout).DialContext, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: lostconn.Dialer(dialTimeout).DialContext, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	return caller{strings.TrimSuffix(url, "/"), token, &http.Client{Timeout: callTimeout, Transport: transport}}
 }
 
@@ -64,7 +64,7 @@ func (c caller) do(ctx context.Context, r request, out any) error {
 		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 		return fault.Wrap(fault.Unavailable, err, "%s %s", r.method, r.path)
 	}
-	limited := jsonlimit.NewReader(resp.Body, jsonlimit.Limits{Bytes: maxAnswer, Elements: 64 << 20, Depth: 64})
+	limited := jsoninput.NewReader(resp.Body, jsoninput.Limits{Bytes: maxAnswer, Elements: 64 << 20, Depth: 64})
 	if err := json.NewDecoder(limited).Decode(out); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "%s %s: the answer is not that of a trainer API", r.method, r.path)
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
 // Options are those of a trainer as a sink.
@@ -65,13 +65,13 @@ func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 
 // ownGroup is a group with its key.
 type ownGroup struct {
-	shapes.Atropos
+	formats.Atropos
 	Overrides groupOverrides `json:"group_overrides"`
 }
 
 // Deliver posts the group in Atropos' form under its key.
 func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
-	form, err := shapes.ToAtropos(g.Data)
+	form, err := formats.ToAtropos(g.Data)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
-	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Pull is a pull queue of the trainer API. It implements delivery.Sink.
@@ -54,7 +54,7 @@ type pulledRollout struct {
 	RolloutID string          `json:"rollout_id"`
 	Outcome   rollout.Outcome `json:"outcome"`
 	Reward    float64         `json:"reward"`
-	shapes.Standing
+	formats.Standing
 	Sequences []sequence.Sequence `json:"sequences"`
 }
 

@@ -20,12 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
-	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/sinktest"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainer"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // cuttingProxy is a proxy between a sink and its trainer. It cuts the reply to the next send after the trainer has received the group.
@@ -80,9 +80,9 @@ const registration = `{"wandb_group":"g","wandb_project":"p","batch_size":2,"max
 // begin registers a trainer with batches of one group, and starts it.
 func begin(t *testing.T, url string) {
 	t.Helper()
-	status, text := atroposserver.Do(t, "POST", url+"/register", registration)
+	status, text := pyclient.DoRequest(t, "POST", url+"/register", registration)
 	require.Equal(t, http.StatusOK, status, text)
-	atroposserver.Do(t, "GET", url+"/batch", "")
+	pyclient.DoRequest(t, "GET", url+"/batch", "")
 }
 
 // scores returns the first score of each available batch, in the order in which the batches are served.
@@ -96,7 +96,7 @@ func scores(t *testing.T, url string) (out []float64) {
 				GenerationParams map[string]float64 `json:"generation_params"`
 			}
 		}
-		_, text := atroposserver.Do(t, "GET", url+"/batch", "")
+		_, text := pyclient.DoRequest(t, "GET", url+"/batch", "")
 		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
 		if answer.Batch == nil {
 			return out
@@ -121,9 +121,9 @@ func newNotes() *memory { return &memory{all: map[string][]byte{}} }
 // Atropos' own server forms all possible batches at once and serves the last one first.
 func TestAtropos(t *testing.T) {
 	t.Parallel()
-	server := atroposserver.Start(t)
+	server := pyclient.StartAtropos(t)
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
-		atroposserver.Do(t, "GET", server.URL+"/reset_data", "")
+		pyclient.DoRequest(t, "GET", server.URL+"/reset_data", "")
 		begin(t, server.URL)
 		c, notes := newCuttingProxy(t, server.URL), newNotes()
 		var got []float64
@@ -181,7 +181,7 @@ func TestOwnStatus(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
 	}
-	atroposserver.Do(t, "GET", at+"/batch?ack=explicit", "")
+	pyclient.DoRequest(t, "GET", at+"/batch?ack=explicit", "")
 	st, err := sink.Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, delivery.Status{Ready: true, Step: 4, TotalSteps: 100, BatchSize: 2, Queued: 4, Training: 2, Waiting: "the trainer has enough batches"}, st)
@@ -237,7 +237,7 @@ func pulled(t *testing.T, url string) (out []float64) {
 			}
 		}
 	}
-	_, text := atroposserver.Do(t, "GET", url+"/queues/q/groups?max=100", "")
+	_, text := pyclient.DoRequest(t, "GET", url+"/queues/q/groups?max=100", "")
 	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
 	for _, g := range answer.Groups {
 		require.Len(t, g.Group.Rollouts, sinktest.Size)
@@ -250,7 +250,7 @@ func pulled(t *testing.T, url string) (out []float64) {
 // The trainer has not registered, then has not started, then has enough batches. Then it is reset and starts again.
 func TestRestartOfAnAtroposTrainer(t *testing.T) {
 	t.Parallel()
-	server := atroposserver.Start(t)
+	server := pyclient.StartAtropos(t)
 	notes := newNotes()
 	sink := atropos(server.URL, notes, discard())
 	waits := func(why string) {
@@ -261,7 +261,7 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 		require.True(t, fault.Is(sink.Deliver(t.Context(), sinktest.Group(1)), fault.Unavailable))
 	}
 	waits("the trainer has not started")
-	atroposserver.Do(t, "POST", server.URL+"/register", registration)
+	pyclient.DoRequest(t, "POST", server.URL+"/register", registration)
 	waits("the trainer has not started")
 	begin(t, server.URL)
 	st, err := sink.Status(t.Context())
@@ -276,7 +276,7 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 	require.Equal(t, "the trainer has enough batches", st.Waiting)
 	require.Equal(t, 4, st.Queued)
 
-	atroposserver.Do(t, "GET", server.URL+"/reset_data", "")
+	pyclient.DoRequest(t, "GET", server.URL+"/reset_data", "")
 	waits2 := sink.Deliver(t.Context(), sinktest.Group(3))
 	require.True(t, fault.Is(waits2, fault.Unavailable), "a group that comes now would make the server unusable: %v", waits2)
 	begin(t, server.URL)
@@ -290,7 +290,7 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 	server.Stop()
 	_, err = sink.Status(t.Context())
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
-	server = atroposserver.StartAt(t, address)
+	server = pyclient.StartAtroposAt(t, address)
 	begin(t, server.URL)
 	sink = atropos(server.URL, notes, discard()) // our process was restarted, too
 	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(5)))
@@ -300,7 +300,7 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 // If another environment has sent a group since a reply was lost, the sink cannot know whether its own group arrived. It logs a warning.
 func TestUncertainDeliveryToAtropos(t *testing.T) {
 	t.Parallel()
-	server := atroposserver.Start(t)
+	server := pyclient.StartAtropos(t)
 	begin(t, server.URL)
 	c := newCuttingProxy(t, server.URL)
 	var log bytes.Buffer

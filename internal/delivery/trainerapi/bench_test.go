@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // large returns a group of sequences with the given number of tokens, a quarter of them sampled.
@@ -87,7 +87,7 @@ func TestSpeedComparedWithAtropos(t *testing.T) {
 	ours := &restartingServer{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db"), noSelfKill: true}
 	ours.start()
 	t.Cleanup(func() { ours.kill(); _ = ours.stdin.Close() })
-	theirs := atroposserver.Start(t)
+	theirs := pyclient.StartAtropos(t)
 	body := string(large(8, 8192))
 	for range 2 {
 		for _, s := range []struct {
@@ -95,10 +95,10 @@ func TestSpeedComparedWithAtropos(t *testing.T) {
 			pid       int
 		}{{"rolloutd", ours.url, ours.cmd.Process.Pid}, {"Atropos", theirs.URL, theirs.Pid}} {
 			const posts = 40
-			atroposserver.Do(t, "POST", s.url+"/register", fmt.Sprintf(registration, 8))
+			pyclient.DoRequest(t, "POST", s.url+"/register", fmt.Sprintf(registration, 8))
 			before, begun := cpuOf(t, s.pid), time.Now()
 			for i := range posts {
-				status, text := atroposserver.Do(t, "POST", s.url+"/scored_data", body)
+				status, text := pyclient.DoRequest(t, "POST", s.url+"/scored_data", body)
 				require.Equal(t, http.StatusOK, status, "%d: %s", i, text)
 			}
 			t.Logf("%s: %.2f ms CPU, %.1f ms wall per group", s.name, (cpuOf(t, s.pid)-before).Seconds()*1000/posts, time.Since(begun).Seconds()*1000/posts)

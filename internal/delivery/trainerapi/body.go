@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonerror"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // bodies reads request bodies within bounds.
@@ -108,9 +107,9 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 		return false
 	}
 	defer release()
-	limited := jsonlimit.NewReader(bytes.NewReader(body), jsonlimit.Limits{Bytes: 1 << 20, Elements: 1 << 16, Depth: maxDepth})
+	limited := jsoninput.NewReader(bytes.NewReader(body), jsoninput.Limits{Bytes: 1 << 20, Elements: 1 << 16, Depth: maxDepth})
 	if err := json.NewDecoder(limited).Decode(v); err != nil {
-		s.refuse(w, jsonerror.Explain("body", err))
+		s.refuse(w, jsoninput.ExplainError("body", err))
 		return false
 	}
 	return true

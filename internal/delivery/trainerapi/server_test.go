@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // client sends requests to one server.
@@ -28,7 +28,7 @@ type client struct {
 
 func (c client) do(method, path, body string, header ...string) (int, string) {
 	c.t.Helper()
-	return atroposserver.Do(c.t, method, c.url+path, body, header...)
+	return pyclient.DoRequest(c.t, method, c.url+path, body, header...)
 }
 
 // ok requires the status 200 and decodes the reply.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 func serve(t *testing.T) string {
@@ -58,8 +58,8 @@ type both struct {
 // same requires the same status and the same JSON, except for members that only our server has.
 func (b both) same(method, path, body string) {
 	b.t.Helper()
-	wantStatus, want := atroposserver.Do(b.t, method, b.theirs+path, body)
-	gotStatus, got := atroposserver.Do(b.t, method, b.our+path, body)
+	wantStatus, want := pyclient.DoRequest(b.t, method, b.theirs+path, body)
+	gotStatus, got := pyclient.DoRequest(b.t, method, b.our+path, body)
 	require.Equal(b.t, wantStatus, gotStatus, "%s %s: %s", method, path, got)
 	if wantStatus != http.StatusOK || path == "/reset_data" {
 		return
@@ -84,7 +84,7 @@ func (b both) same(method, path, body string) {
 // A trainer and its environments get the same replies from Atropos' own server and from ours.
 func TestSameAsAtropos(t *testing.T) {
 	t.Parallel()
-	b := both{t, atroposserver.Start(t).URL, serve(t)}
+	b := both{t, pyclient.StartAtropos(t).URL, serve(t)}
 	for _, path := range []string{"/", "/info", "/wandb_info", "/status", "/batch", "/latest_example"} {
 		b.same("GET", path, "")
 	}
@@ -129,7 +129,7 @@ func TestSameAsAtropos(t *testing.T) {
 func batches(t *testing.T, url string) (out []string) {
 	t.Helper()
 	for {
-		_, text := atroposserver.Do(t, "GET", url+"/batch", "")
+		_, text := pyclient.DoRequest(t, "GET", url+"/batch", "")
 		var answer struct {
 			Batch []map[string]any `json:"batch"`
 		}
@@ -148,12 +148,12 @@ func batches(t *testing.T, url string) (out []string) {
 // possible batches at once and serves the last one first, so batches that can be formed at the same time are compared regardless of order.
 func TestSameBatchesAsAtropos(t *testing.T) {
 	t.Parallel()
-	theirs := atroposserver.Start(t).URL
+	theirs := pyclient.StartAtropos(t).URL
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			b := both{t, theirs, serve(t)}
 			b.same("GET", "/reset_data", "")
-			atroposserver.Do(t, "GET", theirs+"/reset_data", "")
+			pyclient.DoRequest(t, "GET", theirs+"/reset_data", "")
 			random := rand.New(rand.NewPCG(seed, 1))
 			b.same("POST", "/register", fmt.Sprintf(registration, 16))
 			b.same("GET", "/batch", "")

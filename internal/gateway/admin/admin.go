@@ -11,7 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -28,13 +28,13 @@ type Options struct {
 
 // API serves a gateway over HTTP.
 type API struct {
-	gateway *proxy.Server
+	gateway *gateway.Server
 	options Options
 	log     *slog.Logger
 }
 
 // New returns the API of a gateway.
-func New(g *proxy.Server, o Options) *API {
+func New(g *gateway.Server, o Options) *API {
 	return &API{gateway: g, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 }
 
@@ -56,30 +56,30 @@ func New(g *proxy.Server, o Options) *API {
 // It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see proxy.Server.HostAPI.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+gateway.RoutesPath, answering(a.getRoutes))
-	mux.HandleFunc("PUT "+gateway.RoutePath, answering(a.putRoute))
-	mux.HandleFunc("GET "+gateway.RoutePath, answering(a.getRoute))
-	mux.HandleFunc("POST "+gateway.EndPath, answering(a.endRoute))
-	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))
-	mux.HandleFunc("POST "+gateway.SessionsPath, answering(a.addSessions))
-	mux.HandleFunc("GET "+gateway.TurnsPath, answering(a.getTurns))
-	mux.HandleFunc("POST "+gateway.ProbePath, answering(a.probe))
-	mux.HandleFunc("POST "+gateway.InspectPath, answering(a.inspect))
-	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(a.deleteRoute))
-	mux.HandleFunc("POST "+gateway.WatchPath, answering(a.watch))
-	mux.HandleFunc("GET "+gateway.ReadyPath, answering(a.getReady))
+	mux.HandleFunc("GET "+gatewayapi.RoutesPath, answering(a.getRoutes))
+	mux.HandleFunc("PUT "+gatewayapi.RoutePath, answering(a.putRoute))
+	mux.HandleFunc("GET "+gatewayapi.RoutePath, answering(a.getRoute))
+	mux.HandleFunc("POST "+gatewayapi.EndPath, answering(a.endRoute))
+	mux.HandleFunc("GET "+gatewayapi.TracePath, answering(a.getTrace))
+	mux.HandleFunc("POST "+gatewayapi.SessionsPath, answering(a.addSessions))
+	mux.HandleFunc("GET "+gatewayapi.TurnsPath, answering(a.getTurns))
+	mux.HandleFunc("POST "+gatewayapi.ProbePath, answering(a.probe))
+	mux.HandleFunc("POST "+gatewayapi.InspectPath, answering(a.inspect))
+	mux.HandleFunc("DELETE "+gatewayapi.RoutePath, answering(a.deleteRoute))
+	mux.HandleFunc("POST "+gatewayapi.WatchPath, answering(a.watch))
+	mux.HandleFunc("GET "+gatewayapi.ReadyPath, answering(a.getReady))
 	all := http.NewServeMux()
 	for pattern, do := range a.gateway.HostAPI() {
 		all.HandleFunc(pattern, a.ofRoute(answering(do)))
 	}
-	all.Handle("/", authorized(mux, a.options.Key.Token(gateway.AdminPurpose)))
+	all.Handle("/", authorized(mux, a.options.Key.Token(gatewayapi.AdminPurpose)))
 	return all
 }
 
 // ofRoute requires the token of the route in the request's path.
 func (a *API) ofRoute(next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		authorized(next, gateway.RouteToken(a.options.Key, req.PathValue("id"))).ServeHTTP(w, req)
+		authorized(next, gatewayapi.RouteToken(a.options.Key, req.PathValue("id"))).ServeHTTP(w, req)
 	}
 }
 
@@ -88,11 +88,11 @@ func (a *API) getReady(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (a *API) getRoutes(w http.ResponseWriter, _ *http.Request) error {
-	return encode(w, gateway.RouteList{IDs: a.gateway.Routes()})
+	return encode(w, gatewayapi.RouteList{IDs: a.gateway.Routes()})
 }
 
 func (a *API) putRoute(w http.ResponseWriter, req *http.Request) error {
-	var def gateway.Route
+	var def gatewayapi.Route
 	if err := readRequest(w, req, &def); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (a *API) getRoute(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (a *API) endRoute(w http.ResponseWriter, req *http.Request) error {
-	var in gateway.EndRequest
+	var in gatewayapi.EndRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *API) endRoute(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (a *API) addSessions(w http.ResponseWriter, req *http.Request) error {
-	var in gateway.SessionsRequest
+	var in gatewayapi.SessionsRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *API) getTurns(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return encode(w, gateway.TurnList{Turns: turns})
+	return encode(w, gatewayapi.TurnList{Turns: turns})
 }
 
 func (a *API) probe(w http.ResponseWriter, req *http.Request) error {

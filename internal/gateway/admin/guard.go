@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // maxRequest bounds a request of the admin and the trainer API, in bytes.
@@ -50,7 +50,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 
 func fail(w http.ResponseWriter, err error) {
 	kind := fault.KindOf(err)
-	body, _ := json.Marshal(gateway.FailureBody{Kind: kind, Message: err.Error()}) // strings always encode
+	body, _ := json.Marshal(gatewayapi.FailureBody{Kind: kind, Message: err.Error()}) // strings always encode
 	writeJSON(w, fault.EdgeOf(kind).HTTPStatus, body)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
@@ -28,7 +28,7 @@ func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
 
 // resumeUpstream ends a pause. The request may name the weights of later calls.
 func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	var in gateway.ResumeRequest
+	var in gatewayapi.ResumeRequest
 	if err := readRequest(w, req, &in); err != nil && !errors.Is(err, io.EOF) { // an empty body names none
 		return err
 	}
@@ -74,8 +74,8 @@ func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 // hold begins the requested pause.
-func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gateway.PauseRequest, error) {
-	var in gateway.PauseRequest
+func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gatewayapi.PauseRequest, error) {
+	var in gatewayapi.PauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
 	}
@@ -103,10 +103,10 @@ func upstreamStatus(w http.ResponseWriter, g limits.Group) error { return encode
 //	POST   /upstreams/{name}/resume  {"version": …}                           → UpstreamStatus; the body may be empty
 func (a *API) TrainerHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))
-	mux.HandleFunc("GET "+gateway.UpstreamPath, answering(a.getUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/pause", answering(a.pauseUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/drain", answering(a.drainUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/resume", answering(a.resumeUpstream))
-	return authorized(mux, append([]string{gateway.TrainerToken(a.options.Key)}, a.options.TrainerTokens...)...)
+	mux.HandleFunc("GET "+gatewayapi.TracePath, answering(a.getTrace))
+	mux.HandleFunc("GET "+gatewayapi.UpstreamPath, answering(a.getUpstream))
+	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/pause", answering(a.pauseUpstream))
+	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/drain", answering(a.drainUpstream))
+	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/resume", answering(a.resumeUpstream))
+	return authorized(mux, append([]string{gatewayapi.TrainerToken(a.options.Key)}, a.options.TrainerTokens...)...)
 }

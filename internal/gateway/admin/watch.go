@@ -13,7 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // watchWrite bounds the write of changes. A slow reader is disconnected; it asks again and gets what it missed.
@@ -27,7 +27,7 @@ func (a *API) watch(w http.ResponseWriter, req *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.WriteHeader(http.StatusOK)
-	changes := feed.New(a.gateway)
+	changes := gateway.NewFeed(a.gateway)
 	defer changes.Close()
 	ctx, cancel := a.gateway.Serving(req.Context())
 	var reading sync.WaitGroup
@@ -44,11 +44,11 @@ func (a *API) watch(w http.ResponseWriter, req *http.Request) error {
 }
 
 // readWatches starts and ends watches. It returns an error for a command that it cannot read, and nil at the end of the body.
-func readWatches(body io.Reader, f *feed.Feed) error {
+func readWatches(body io.Reader, f *gateway.Feed) error {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, gateway.MaxWatchCommand)
+	lines.Buffer(nil, gatewayapi.MaxWatchCommand)
 	for lines.Scan() {
-		var c gateway.WatchCommand
+		var c gatewayapi.WatchCommand
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			return fault.Wrap(fault.Invalid, err, "command")
 		}
@@ -61,15 +61,15 @@ func readWatches(body io.Reader, f *feed.Feed) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fault.New(fault.Invalid, "a command is longer than %d bytes", gateway.MaxWatchCommand)
+		return fault.New(fault.Invalid, "a command is longer than %d bytes", gatewayapi.MaxWatchCommand)
 	}
 	return nil // the client disconnected
 }
 
 // sendChanges writes changes until ctx ends or a write fails.
-func sendChanges(ctx context.Context, f *feed.Feed, w io.Writer, conn *http.ResponseController) {
+func sendChanges(ctx context.Context, f *gateway.Feed, w io.Writer, conn *http.ResponseController) {
 	for err := conn.Flush(); err == nil; {
-		var changes []gateway.WatchChange
+		var changes []gatewayapi.WatchChange
 		if changes, err = f.Next(ctx); err != nil {
 			return
 		}

@@ -11,12 +11,12 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 
-	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/host/timerslack"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/seal"
-	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
 // gatewayFolder is the environment variable that makes this binary a gateway on that folder.
@@ -39,7 +39,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Egress: local, Dialer: listener{}})
+	srv, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Egress: local, Dialer: listener{}})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -31,7 +31,7 @@ type subject struct {
 	stdin io.Closer
 
 	// Of the gateway alone.
-	admin  *gateway.Client
+	admin  *gatewayapi.Client
 	lines  *bufio.Scanner
 	engine string
 }
@@ -92,7 +92,7 @@ func (s *subject) openAll(key seal.Key) error {
 	if err != nil {
 		return err
 	}
-	s.admin = gateway.NewClient(admin, key)
+	s.admin = gatewayapi.NewClient(admin, key)
 	for n := range sandboxes {
 		url, err := s.open(fmt.Sprintf("bench-%d.1", n))
 		if err != nil {
@@ -105,7 +105,7 @@ func (s *subject) openAll(key seal.Key) error {
 
 // open opens a route of the gateway, and returns the agent's base URL.
 func (s *subject) open(id string) (string, error) {
-	err := s.admin.Open(context.Background(), gateway.Route{
+	err := s.admin.Open(context.Background(), gatewayapi.Route{
 		ID: id, RolloutID: "bench", Attempt: 1, SandboxID: id, Capture: true,
 		Model:  rollout.Model{BaseURL: s.engine + "/v1", Name: "m", Logprobs: true, TopLogprobs: 5, TokenIDs: true, MaxTokensCap: 4096},
 		Limits: rollout.Limits{Call: 10 * time.Minute},

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/messages"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/messages"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/responses"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/responses"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )

@@ -3,9 +3,9 @@ package dialect
 import (
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/chat"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )

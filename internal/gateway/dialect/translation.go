@@ -1,10 +1,10 @@
 package dialect
 
 import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/chat"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/google"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/google"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )

@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // NewServer serves h with the protocols of a gateway's client. The caller closes it.
 func NewServer(h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)
-	gateway.Accept(s.Config)
+	gatewayapi.Accept(s.Config)
 	s.Start()
 	return s
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 type candidate struct {
@@ -50,7 +50,7 @@ func decode(api reply.API, raw []byte) (c completion) {
 	if err != nil {
 		return c
 	}
-	in := jsonlimit.NewReader(bytes.NewReader(whole.JSON()), jsonlimit.Limits{Elements: maxElements, Depth: 32})
+	in := jsoninput.NewReader(bytes.NewReader(whole.JSON()), jsoninput.Limits{Elements: maxElements, Depth: 32})
 	if json.NewDecoder(in).Decode(&c) != nil {
 		return completion{}
 	}

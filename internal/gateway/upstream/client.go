@@ -7,10 +7,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath"
-	"github.com/rolloutd/rolloutd/internal/egress"
-	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 )
 
 // Client makes calls to model endpoints. It is safe for concurrent use.
@@ -27,8 +26,8 @@ type Client struct {
 	Answered     *Answered // nil: no engine counts as away
 	report       *meters
 	quirks       endpointQuirks
-	Prompts      buffer.Pool[int32] // buffers for ids
-	memory       *intake.Memory     // of replies
+	Prompts      BufferPool[int32] // buffers for ids
+	memory       *membudget.Memory // of replies
 }
 
 const (
@@ -44,11 +43,11 @@ const (
 // New returns a Client. proxy is as in http.Transport; nil: none. policy lists the special hosts that clients' URLs may reach. backoff is
 // the first pause between tries; it doubles with each. A call of an endpoint that has never
 // answered ends if no connection could be made for the time of reach. All replies share memory.
-func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *intake.Memory, report *meters) *Client {
+func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *membudget.Memory, report *meters) *Client {
 	return &Client{
-		transport: newTransport(deadpath.Dialer(dialTimeout).DialContext, proxy), guarded: newTransport(policy.Dial, nil),
+		transport: newTransport(lostconn.Dialer(dialTimeout).DialContext, proxy), guarded: newTransport(policy.Dial, nil),
 		proxy: proxy, policy: policy, backoff: backoff, reach: reach, memory: memory, Engines: &health{lost: map[string]time.Time{}}, report: report,
-		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
+		Prompts: BufferPool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}
 }
 
@@ -69,7 +68,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		Protocols:           protocols,
 		// The default is 10 MiB for each call in flight.
 		MaxResponseHeaderBytes: maxHeader,
-		HTTP2:                  deadpath.HTTP2(),
+		HTTP2:                  lostconn.HTTP2(),
 	}
 }
 

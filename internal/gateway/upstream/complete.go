@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -27,11 +27,11 @@ type Spec struct {
 	Key         string
 	Admission   *limits.Admission // of the upstream
 	Route       string
-	Price       *rollout.Price // nil: not known
-	Memory      intake.Share   // for the reply
-	Expected    int            // estimated bytes of the reply without its prompt's ids
-	Budget      time.Duration  // of all tries and the pauses between them, without the wait for admission
-	Away        time.Duration  // beside the budget: in which no connection can be made to an endpoint that has answered before
+	Price       *rollout.Price  // nil: not known
+	Memory      membudget.Share // for the reply
+	Expected    int             // estimated bytes of the reply without its prompt's ids
+	Budget      time.Duration   // of all tries and the pauses between them, without the wait for admission
+	Away        time.Duration   // beside the budget: in which no connection can be made to an endpoint that has answered before
 }
 
 // retryState is the state of a call between its tries.
@@ -243,7 +243,7 @@ func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) tim
 }
 
 // Probe makes one try without admission and returns the endpoint's failure; nil: it answers. A rejection is an answer.
-func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
+func (u *Client) Probe(ctx context.Context, s Spec) *gatewayapi.Failure {
 	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
 	res.Held.Release()
 	switch p := res.Problem; {
@@ -252,7 +252,7 @@ func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 	case p.Class == Refused:
 		return p.Failure(res.Status)
 	default:
-		return &gateway.Failure{Kind: p.kind(), Message: p.Text}
+		return &gatewayapi.Failure{Kind: p.kind(), Message: p.Text}
 	}
 }
 

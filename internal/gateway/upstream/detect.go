@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
@@ -43,7 +42,7 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	for _, p := range a.Pins {
 		name := p.Member
 		if a.ByGenerate {
-			name = generate.Name(name)
+			name = generateName(name)
 		}
 		if !mentions(body, name) || says(a.Body, p.Member) {
 			continue

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
@@ -22,7 +21,7 @@ func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Reques
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTime)
 	defer cancel()
-	for _, path := range generate.InfoPaths() {
+	for _, path := range generateInfoPaths() {
 		if info, release, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
 			defer release()
 			return len(rawjson.MemberOf(info, "model_path")) > 0
@@ -33,7 +32,7 @@ func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Reques
 
 // takesGenerate reports whether a call is a completion that /generate can serve and that was not made by it.
 func takesGenerate(a *dialect.Request) bool {
-	return a.API == reply.Completions && !a.ByGenerate && generate.Takes(a.Body)
+	return a.API == reply.Completions && !a.ByGenerate && generateTakes(a.Body)
 }
 
 // wire returns the target and body of the request for a call.
@@ -41,8 +40,8 @@ func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	if !a.ByGenerate {
 		return t, a.Body, nil
 	}
-	body, err := generate.Request(a.Body)
-	return t.at(generate.Path), body, err
+	body, err := generateRequest(a.Body)
+	return t.at(generatePath), body, err
 }
 
 // gone reports that the engine no longer has /generate, because another engine was started at its address.

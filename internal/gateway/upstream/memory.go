@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // Memory of a reply, in multiples of its bytes.
@@ -69,7 +69,7 @@ const clients = "base URLs of clients"
 
 // Share returns the memory for replies of an endpoint. The replies of one endpoint use at most half of the memory, and so do all replies
 // of endpoints given by clients. A route is a member of its endpoint's share.
-func (u *Client) Share(name string, clientGiven bool) intake.Share {
+func (u *Client) Share(name string, clientGiven bool) membudget.Share {
 	if clientGiven {
 		name = clients
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // meters are the metrics of requests to endpoints.
@@ -15,7 +15,7 @@ type meters struct {
 }
 
 // NewMeters registers the metrics of upstream requests.
-func NewMeters(reg prometheus.Registerer, memory *intake.Memory) *meters {
+func NewMeters(reg prometheus.Registerer, memory *membudget.Memory) *meters {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_reply_memory_bytes", Help: "Shared memory used by replies in flight, in bytes.",

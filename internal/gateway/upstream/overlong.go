@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // minPace is the pace, in tokens per second, from which a reply that exceeds its call's time is too long by the policy's choice. A slower
@@ -16,7 +16,7 @@ const minPace = 5
 func (r *retryState) overlong(res *Result) bool {
 	now := time.Now()
 	p := res.Problem
-	if p == nil || p.Class != Retry || r.left > 0 || res.FirstByte.IsZero() || now.Sub(r.Progress.Grew()) >= gateway.StallTime {
+	if p == nil || p.Class != Retry || r.left > 0 || res.FirstByte.IsZero() || now.Sub(r.Progress.Grew()) >= gatewayapi.StallTime {
 		return false
 	}
 	growing := now.Sub(res.FirstByte)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // Ask sends one request that is not a model call, such as for token ids: no retries, no record. path is below the engine's root, not
@@ -57,7 +57,7 @@ func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body [
 		return nil, nil, postFailure(refusal(res, t))
 	}
 	body, release, err = t.memory.Weighing(askWeight).Read(res.Body, maxReply)
-	if errors.Is(err, intake.ErrBusy) {
+	if errors.Is(err, membudget.ErrBusy) {
 		err = errNoMemory
 	}
 	return body, release, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", req.URL.Path)

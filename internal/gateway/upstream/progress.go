@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
@@ -132,7 +132,7 @@ func (p *Progress) owes(began, now time.Time) time.Duration {
 	switch {
 	case !grew.After(began):
 		return now.Sub(began)
-	case now.Sub(grew) < gateway.StallTime:
+	case now.Sub(grew) < gatewayapi.StallTime:
 		return 0
 	default:
 		return now.Sub(grew)

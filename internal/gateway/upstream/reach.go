@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 )
 
 // reachTime bounds one connection of Reach.
@@ -43,7 +43,7 @@ func (u *Client) connect(ctx context.Context, engine string, guarded bool) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	dial := deadpath.Dialer(dialTimeout).DialContext
+	dial := lostconn.Dialer(dialTimeout).DialContext
 	if guarded {
 		dial = u.policy.Dial
 	}

@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
-	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 )
 
 func TestReach(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(up.Close)
-	gone := "http://" + deadpathtest.Refusing(t)
+	gone := "http://" + lostconntest.Refusing(t)
 	client := upstream.New(nil, egress.Policy{}, 0, 0, nil, nil)
 	for _, tc := range []struct{ name, baseURL, says string }{
 		{"answers", up.URL, ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -51,7 +51,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 		room := s.Room(minRoom)
 		n, err := res.Body.Read(room)
-		if errors.Is(err, intake.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
+		if errors.Is(err, membudget.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
 		now := time.Now()

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
 // Result is the result of a call to an endpoint.
@@ -22,13 +22,13 @@ type Result struct {
 	Status    int    // HTTP status of the last try; 0: no answer
 	Engine    string // base URL of the engine that the last try asked
 	Tries     int
-	Queued    time.Duration // waiting for admission, all tries together
-	Owed      time.Duration // see gateway.RouteStatus.Owed
-	FirstByte time.Time     // of the last try's reply; zero: none
-	Problem   *Problem      // nil: the reply is complete
-	Repaired  string        // how the endpoint's reply differed from the API's form; "": Raw is unchanged
-	Away      bool          // the call was cancelled when no connection could be made for the time of reach
-	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
+	Queued    time.Duration   // waiting for admission, all tries together
+	Owed      time.Duration   // see gateway.RouteStatus.Owed
+	FirstByte time.Time       // of the last try's reply; zero: none
+	Problem   *Problem        // nil: the reply is complete
+	Repaired  string          // how the endpoint's reply differed from the API's form; "": Raw is unchanged
+	Away      bool            // the call was cancelled when no connection could be made for the time of reach
+	Held      *membudget.Part // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
 // Size returns the bytes of the reply without its prompt's ids.
@@ -114,12 +114,12 @@ func (r *Result) giveUp(ctx context.Context) *Result {
 }
 
 // Failure returns the problem for the route's status, given the HTTP status of the answer; nil: not the endpoint's failure.
-func (p *Problem) Failure(status int) *gateway.Failure {
+func (p *Problem) Failure(status int) *gatewayapi.Failure {
 	switch p.Class {
 	case Refused:
-		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: p.Text, Status: status}
+		return &gatewayapi.Failure{Kind: fault.UpstreamRefused, Message: p.Text, Status: status}
 	case Failed:
-		return &gateway.Failure{Kind: p.kind(), Message: p.Text}
+		return &gatewayapi.Failure{Kind: p.kind(), Message: p.Text}
 	default:
 		return nil
 	}

@@ -15,8 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
-	"github.com/rolloutd/rolloutd/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/input/membudget"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -28,7 +27,7 @@ type target struct {
 	live     *Live // set if the reply is passed on as it arrives
 	progress *Progress
 	guarded  bool // a client gave the URL
-	memory   intake.Share
+	memory   membudget.Share
 	expected int // estimated bytes of the reply, see Spec
 }
 
@@ -110,7 +109,7 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 		return out
 	}
 	if a.ByGenerate {
-		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
+		res.Body = &generateBody{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
 	}
 	out := u.read(ctx, res, t, a)
 	out.normalise(a)

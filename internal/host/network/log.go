@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/rolloutd/rolloutd/internal/egress/proxy"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -27,7 +26,7 @@ type connLog struct {
 // line is an Entry with its phase.
 type line struct {
 	Phase string `json:"phase"`
-	proxy.Entry
+	ProxyEntry
 }
 
 func (s *Service) path(id string) string { return filepath.Join(s.Dir, id+".jsonl") }
@@ -47,7 +46,7 @@ func (s *Service) open(id string) (*connLog, error) {
 	return &connLog{file: file, size: info.Size()}, nil
 }
 
-func (l *connLog) add(phase string, e proxy.Entry) {
+func (l *connLog) add(phase string, e ProxyEntry) {
 	text, err := json.Marshal(line{phase, e})
 	l.mu.Lock()
 	defer l.mu.Unlock()

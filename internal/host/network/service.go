@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/egress"
-	"github.com/rolloutd/rolloutd/internal/egress/proxy"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -55,7 +54,7 @@ func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow 
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "log of connections")
 	}
-	p := proxy.New(proxy.Options{Allow: list, Max: s.Max, Addresses: s.Addresses, Record: func(e proxy.Entry) { log.add(phase, e) }})
+	p := NewProxy(ProxyOptions{Allow: list, Max: s.Max, Addresses: s.Addresses, Record: func(e ProxyEntry) { log.add(phase, e) }})
 	ctx, cancel := context.WithCancel(ctx)
 	opened := make(chan struct{})
 	lost := make(chan error, 1)
@@ -78,7 +77,7 @@ func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow 
 }
 
 // keep serves until ctx ends or the sandbox is gone.
-func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p *proxy.Proxy) error {
+func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p *Proxy) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := c.ServeNetwork(ctx, id, func() { pause = 50 * time.Millisecond; open() }, p.Serve)
 		if ctx.Err() != nil {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/certtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/pool/nomad"
+	"github.com/rolloutd/rolloutd/internal/testkit/certtest"
 )
 
 // startTLS starts the server with a certificate of the authority. The server requires a client certificate.

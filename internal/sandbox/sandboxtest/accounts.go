@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/isolationprobe"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -123,14 +123,14 @@ func rootOfAnImage(t *testing.T, h Harness) {
 }
 
 // probed runs the start-up probe of the local driver in the sandbox.
-func (p *Place) probed() []probe.Finding {
+func (p *Place) probed() []isolationprobe.Finding {
 	p.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(p.t, err)
 	defer l.Close()
 	ran := p.Bash("/opt/rolloutd/sandboxd probe " + l.Addr().String())
 	require.Zero(p.t, ran.ExitCode, ran.Stderr)
-	var findings []probe.Finding
+	var findings []isolationprobe.Finding
 	require.NoError(p.t, json.Unmarshal([]byte(ran.Stdout), &findings))
 	require.NotEmpty(p.t, findings)
 	return findings

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 )
 
 // launchTime bounds the start of a process: a hostile process of the same user can stop it before its exec.
@@ -30,7 +30,7 @@ type launcher struct {
 //
 // A cgroup at its limit of processes refuses forks into it and new threads of the child. It accepts a process that enters by the file
 // with all the threads that it needs. So what sandboxd starts always runs.
-func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-chan unix.WaitStatus, err error) {
+func (l *launcher) launch(c prestart.Config, stdio [3]uintptr) (pid int, exited <-chan unix.WaitStatus, err error) {
 	c.NoClone3 = l.cgroup != nil
 	if l.cgroup != nil && hasRoom(l.cgroup) {
 		pid, exited, err = l.start(c, stdio, &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(l.cgroup.Fd())})
@@ -42,7 +42,7 @@ func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-c
 	return l.start(c, stdio, &syscall.SysProcAttr{Setsid: true})
 }
 
-func (l *launcher) start(c child.Config, stdio [3]uintptr, attr *syscall.SysProcAttr) (pid int, exited <-chan unix.WaitStatus, err error) {
+func (l *launcher) start(c prestart.Config, stdio [3]uintptr, attr *syscall.SysProcAttr) (pid int, exited <-chan unix.WaitStatus, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return 0, nil, err
@@ -62,7 +62,7 @@ func (l *launcher) start(c child.Config, stdio [3]uintptr, attr *syscall.SysProc
 		files = append(files, f.Fd())
 	}
 	pid, exited, err = l.reaper.start(func() (int, error) {
-		return syscall.ForkExec(l.program, []string{l.program, child.Command}, &syscall.ProcAttr{
+		return syscall.ForkExec(l.program, []string{l.program, prestart.Command}, &syscall.ProcAttr{
 			Dir: "/", Env: childEnv(), Files: files, Sys: attr,
 		})
 	})
@@ -94,11 +94,11 @@ func launched(status *os.File) error {
 	case len(data) == 0:
 		return fault.New(fault.OutOfMemory, "the process ended before its program ran, for instance for lack of memory or processes")
 	}
-	data = bytes.TrimPrefix(data, []byte(child.Ready))
+	data = bytes.TrimPrefix(data, []byte(prestart.Ready))
 	if len(data) == 0 {
 		return nil
 	}
-	var f child.Failure
+	var f prestart.Failure
 	if err := json.Unmarshal(data, &f); err != nil {
 		return fault.Wrap(fault.Internal, err, "status of a starting process")
 	}

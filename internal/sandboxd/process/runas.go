@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 )
 
@@ -108,7 +108,7 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
 	env, path := a.table.env.ForAgent(req.Env, req.Path)
-	pid, exited, err := a.table.launcher.launch(child.Config{
+	pid, exited, err := a.table.launcher.launch(prestart.Config{
 		Argv: req.Argv, Env: env, Path: path, Dir: req.Dir, User: user,
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
 	if err == nil {

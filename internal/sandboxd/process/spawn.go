@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -45,7 +45,7 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	if after := time.Duration(spec.PauseAfterMillis) * time.Millisecond; after > 0 {
 		p.pauser = &pauser{process: p, after: after, reclaim: t.reclaim, reclaimAfter: reclaimAfter}
 	}
-	pid, exited, err := t.launcher.launch(child.Config{
+	pid, exited, err := t.launcher.launch(prestart.Config{
 		Argv: spec.Argv, Env: environ(env), Path: path, Dir: spec.Dir, User: user, Terminal: tty != nil, NoExec: noExec,
 	}, files.child())
 	if err != nil {

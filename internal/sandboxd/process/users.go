@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -43,9 +43,9 @@ func (a Agent) IsRoot() bool { return a.Account().UID == 0 }
 // VerifierID returns the verifier's user and group beside this agent.
 func (a Agent) VerifierID() int { return a.Image.VerifierID() }
 
-func (a Agent) user() *child.User {
+func (a Agent) user() *prestart.User {
 	as := a.Account()
-	u := &child.User{UID: as.UID, GID: as.GID, Groups: as.Groups}
+	u := &prestart.User{UID: as.UID, GID: as.GID, Groups: as.Groups}
 	if a.IsRoot() && !a.Bare {
 		u.Capabilities = RootCapabilities
 	}
@@ -59,14 +59,14 @@ type Users struct {
 }
 
 // Find returns the user of that name; nil if users are not separate.
-func (u Users) Find(name string) (*child.User, error) {
-	var found *child.User
+func (u Users) Find(name string) (*prestart.User, error) {
+	var found *prestart.User
 	switch name {
 	case "":
 		found = u.agent.user()
 	case wire.VerifierUser:
 		// /proc shows all processes to sandboxd's group.
-		found = &child.User{UID: u.agent.VerifierID(), GID: u.agent.VerifierID(), Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
+		found = &prestart.User{UID: u.agent.VerifierID(), GID: u.agent.VerifierID(), Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
 	default:
 		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
 	}
@@ -78,7 +78,7 @@ func (u Users) Find(name string) (*child.User, error) {
 
 // Run runs f on a thread with the user's file system ids, so that every path is opened with that user's rights, whatever sandboxd's are.
 // An error means that f was not run.
-func (u Users) Run(user *child.User, f func()) error {
+func (u Users) Run(user *prestart.User, f func()) error {
 	if user == nil {
 		f()
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/pty"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -18,8 +18,8 @@ import (
 
 // TestMain lets this binary act as the sandboxd binary that starts processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == child.Command {
-		_ = child.Run()
+	if len(os.Args) == 2 && os.Args[1] == prestart.Command {
+		_ = prestart.Run()
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

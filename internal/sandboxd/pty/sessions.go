@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/calls"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/idempotent"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -22,7 +22,7 @@ const (
 // Sessions are the shells of a sandbox by name.
 type Sessions struct {
 	processes *process.Table
-	calls     *calls.Table[wire.PTYAnswer]
+	calls     *idempotent.Table[wire.PTYAnswer]
 
 	mu      sync.Mutex
 	byName  map[string]*session
@@ -33,7 +33,7 @@ type Sessions struct {
 func New(p *process.Table) *Sessions {
 	return &Sessions{
 		processes: p,
-		calls:     calls.New(func(a wire.PTYAnswer) int { return len(a.Text) + a.Output.Len() + len(a.Error) }),
+		calls:     idempotent.New(func(a wire.PTYAnswer) int { return len(a.Text) + a.Output.Len() + len(a.Error) }),
 		byName:    map[string]*session{},
 	}
 }

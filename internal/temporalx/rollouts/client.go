@@ -18,7 +18,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
-	"github.com/rolloutd/rolloutd/internal/temporalx/fairness"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -92,7 +91,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	}
 	started, err := c.startOnce(ctx, launch{
 		id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec),
-		labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), priority: fairness.Of(spec.Owner, ""), input: spec,
+		labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), priority: PriorityOf(spec.Owner, ""), input: spec,
 	})
 	switch {
 	case err != nil:

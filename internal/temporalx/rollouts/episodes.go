@@ -10,9 +10,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -49,7 +49,7 @@ func NewEpisodes(c *Client, token string) *Episodes {
 	return &Episodes{
 		client: c, token: token, places: map[string]servicePlace{},
 		http: &http.Client{Transport: &http.Transport{
-			DialContext: deadpath.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
+			DialContext: lostconn.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
 		}},
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
-	"github.com/rolloutd/rolloutd/internal/temporalx/fairness"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -38,7 +37,7 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 	}
 	started, err := c.startOnce(ctx, launch{
 		id: rollout.GroupWorkflowID(g.ID), name: rollout.GroupWorkflowName, summary: fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
-		labels: ofOwner(g.Member.Owner), priority: fairness.Of(g.Member.Owner, ""), input: g,
+		labels: ofOwner(g.Member.Owner), priority: PriorityOf(g.Member.Owner, ""), input: g,
 	})
 	switch {
 	case err != nil:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
@@ -17,12 +17,12 @@ const (
 )
 
 // answerLimits bound the JSON of one answer.
-func answerLimits() jsonlimit.Limits {
-	return jsonlimit.Limits{Bytes: maxAnswer, Elements: 100_000, Depth: 64}
+func answerLimits() jsoninput.Limits {
+	return jsoninput.Limits{Bytes: maxAnswer, Elements: 100_000, Depth: 64}
 }
 
 // tooLarge returns the result of a call whose answer exceeds a bound.
-func tooLarge(err *jsonlimit.Error) tool.Result {
+func tooLarge(err *jsoninput.Error) tool.Result {
 	return tool.Failed("the tool's answer is too large: " + err.Error())
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
@@ -106,7 +106,7 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	params := &mcp.CallToolParams{Name: r.name, Arguments: r.arguments, Meta: mcp.Meta{idempotencyMeta: r.key(), scopeMeta: r.scope}}
 	res, err := session.CallTool(ctx, params)
 	var refused *jsonrpc.Error
-	var large *jsonlimit.Error
+	var large *jsoninput.Error
 	switch {
 	case err == nil:
 		return mcpResult(res), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"github.com/rolloutd/rolloutd/internal/tool/external"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -92,7 +92,7 @@ type lineLimit struct {
 	io.Closer
 	in    *bufio.Reader
 	chunk bytes.Reader      // the unread part of the line
-	line  *jsonlimit.Reader // over chunk; nil: at the start of a line
+	line  *jsoninput.Reader // over chunk; nil: at the start of a line
 }
 
 func newLineLimit(r io.ReadCloser) *lineLimit {
@@ -112,7 +112,7 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 		l.chunk.Reset(chunk)
 	}
 	if l.line == nil {
-		l.line = jsonlimit.NewReader(&l.chunk, answerLimits())
+		l.line = jsoninput.NewReader(&l.chunk, answerLimits())
 	}
 	n, err := l.line.Read(p)
 	if n > 0 && p[n-1] == '\n' {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
 // MCP returns the Source of an MCP server at a URL (streamable HTTP). token is sent as bearer token; "": none.
@@ -41,6 +41,6 @@ func (t *mcpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res.Body = struct {
 		io.Reader
 		io.Closer
-	}{jsonlimit.NewReader(res.Body, answerLimits()), res.Body}
+	}{jsoninput.NewReader(res.Body, answerLimits()), res.Body}
 	return res, nil
 }

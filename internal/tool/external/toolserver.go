@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
+	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 	"github.com/rolloutd/rolloutd/internal/text"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
@@ -37,7 +37,7 @@ const dialTimeout = 10 * time.Second
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         deadpath.Dialer(dialTimeout).DialContext,
+		DialContext:         lostconn.Dialer(dialTimeout).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     90 * time.Second,
 		MaxIdleConnsPerHost: DefaultConcurrency,
@@ -62,7 +62,7 @@ func (s *httpServer) list(ctx context.Context) ([]tool.Definition, error) {
 		} `json:"tools"`
 	}
 	status, err := s.exchange(ctx, http.MethodGet, "/tools", nil, &out)
-	var large *jsonlimit.Error
+	var large *jsoninput.Error
 	if errors.As(err, &large) {
 		return nil, fault.Wrap(fault.Unavailable, err, "GET /tools")
 	}
@@ -105,7 +105,7 @@ func (s *httpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	status, err := s.exchange(ctx, http.MethodPost, "/execute", executeRequest{
 		TrajectoryID: r.scope, TimeoutS: r.timeout.Seconds(), Tool: toolCall{Name: r.name, Arguments: r.arguments, UniqID: r.key()},
 	}, &out)
-	var large *jsonlimit.Error
+	var large *jsoninput.Error
 	switch {
 	case errors.As(err, &large):
 		return tooLarge(large), nil
@@ -154,9 +154,9 @@ func (s *httpServer) exchange(ctx context.Context, method, path string, in, out 
 		return 0, fault.New(fault.Unavailable, "%s %s answers status %d: %s", method, path, res.StatusCode, start(res.Body))
 	}
 	var begin bytes.Buffer
-	body := io.TeeReader(jsonlimit.NewReader(res.Body, answerLimits()), &beginning{&begin})
+	body := io.TeeReader(jsoninput.NewReader(res.Body, answerLimits()), &beginning{&begin})
 	if err := json.NewDecoder(body).Decode(out); err != nil {
-		var large *jsonlimit.Error
+		var large *jsoninput.Error
 		if errors.As(err, &large) {
 			return 0, large
 		}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -34,7 +33,7 @@ func (c *Completion) gather(raw []byte) error {
 	if rawjson.IsObject(raw) {
 		return c.add(raw)
 	}
-	for data := range sse.Events(raw) {
+	for data := range reply.SSEEvents(raw) {
 		if err := c.add(data); err != nil {
 			return err
 		}
@@ -44,15 +43,15 @@ func (c *Completion) gather(raw []byte) error {
 
 // join makes the calls of their pieces.
 func (c *Completion) join() error {
-	join := calls.Join
+	join := reply.JoinCalls
 	if c.whole {
-		join = calls.Whole
+		join = reply.WholeCalls
 	}
 	var ok bool
 	if c.calls, ok = join(c.pieces); !ok {
 		return errUnreadable
 	}
-	if function, ok := calls.Join(c.functions); ok && len(function) > 0 {
+	if function, ok := reply.JoinCalls(c.functions); ok && len(function) > 0 {
 		c.function = &function[0]
 	}
 	c.pieces, c.functions = nil, nil
@@ -117,7 +116,7 @@ func (c *Completion) addChoices(in *rawjson.Cursor) {
 
 // otherChoice reports whether the next choice of a stream is not the first one's continuation.
 func (c *Completion) otherChoice(in rawjson.Cursor) bool {
-	at := calls.ChoiceIndex(in)
+	at := reply.ChoiceIndex(in)
 	if c.choice == nil {
 		c.choice = at
 	}

@@ -3,7 +3,7 @@ package render
 import (
 	"slices"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -28,7 +28,7 @@ func assembleMessage(raw []byte) (*message, error) {
 		return &message{raw}, nil
 	}
 	var d draft
-	for data := range sse.Events(raw) {
+	for data := range reply.SSEEvents(raw) {
 		if err := d.add(data); err != nil {
 			return nil, err
 		}

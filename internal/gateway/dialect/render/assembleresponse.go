@@ -1,7 +1,7 @@
 package render
 
 import (
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -13,7 +13,7 @@ func assembleResponse(raw []byte) (*response, error) {
 		return &response{raw}, nil
 	}
 	d := responseDraft{head: []byte("{}")}
-	for data := range sse.Events(raw) {
+	for data := range reply.SSEEvents(raw) {
 		whole := rawjson.MemberOf(data, "response")
 		if len(whole) == 0 || whole[0] != '{' {
 			continue
@@ -24,7 +24,7 @@ func assembleResponse(raw []byte) (*response, error) {
 			return &response{whole}, nil
 		}
 	}
-	for data := range sse.Events(raw) {
+	for data := range reply.SSEEvents(raw) {
 		if d.add(data) != nil {
 			break // the stream broke off here
 		}

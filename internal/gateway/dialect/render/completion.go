@@ -3,7 +3,7 @@ package render
 import (
 	"encoding/json"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -17,19 +17,19 @@ type Completion struct {
 	id, created, model, fingerprint, usage []byte // raw JSON; nil: absent
 	finish, stop                           []byte // raw JSON; nil: the reply is incomplete
 
-	content, reasoning, refusal []byte        // between quotes
-	newer                       bool          // the endpoint names the reasoning "reasoning"; older readers look for "reasoning_content"
-	spoke                       bool          // content was a string at least once; otherwise it is null
-	answered                    bool          // there was a choice
-	pieces                      []calls.Piece // of tool calls, until the reply is read
-	calls                       []calls.Call
-	functions                   []calls.Piece // of function_call, which OpenAI's API had before tools; it has no id
-	function                    *calls.Call   // nil: none
-	choice                      []byte        // raw index of the choice that is read
-	whole                       bool          // the pieces are whole calls, from a message
-	begun                       bool          // texts came before, in pieces of a stream
-	logprobs                    []byte        // entries, with commas between
-	tokens                      int           // entries
+	content, reasoning, refusal []byte            // between quotes
+	newer                       bool              // the endpoint names the reasoning "reasoning"; older readers look for "reasoning_content"
+	spoke                       bool              // content was a string at least once; otherwise it is null
+	answered                    bool              // there was a choice
+	pieces                      []reply.CallPiece // of tool calls, until the reply is read
+	calls                       []reply.ToolCall
+	functions                   []reply.CallPiece // of function_call, which OpenAI's API had before tools; it has no id
+	function                    *reply.ToolCall   // nil: none
+	choice                      []byte            // raw index of the choice that is read
+	whole                       bool              // the pieces are whole calls, from a message
+	begun                       bool              // texts came before, in pieces of a stream
+	logprobs                    []byte            // entries, with commas between
+	tokens                      int               // entries
 	columns                     columns
 	ids, promptIDs              []byte // elements with commas between; a raw list: only readers that asked for them see them
 }

@@ -1,7 +1,7 @@
 package render
 
 import (
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -39,10 +39,10 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 		case "refusal":
 			c.refusal = append(c.refusal, in.Text()...)
 		case "tool_calls":
-			c.pieces = calls.Append(c.pieces, in)
+			c.pieces = reply.AppendCalls(c.pieces, in)
 		case "function_call":
 			if !in.Null() {
-				c.functions = calls.AppendFunction(c.functions, in)
+				c.functions = reply.AppendFunctionCall(c.functions, in)
 			}
 		default:
 			in.Skip()

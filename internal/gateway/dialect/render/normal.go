@@ -3,7 +3,6 @@ package render
 import (
 	"bytes"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
@@ -31,7 +30,7 @@ func (n *Normal) Of(raw []byte, begun int, irregular string) ([]byte, error) {
 	if c.join() != nil {
 		return nil, nil // more calls than the gateway joins, which is the model's doing
 	}
-	if irregular == calls.BadArguments && c.argsSize() == before && !c.argless() {
+	if irregular == reply.BadArguments && c.argsSize() == before && !c.argless() {
 		return nil, nil
 	}
 	n.fix(&c)

@@ -1,7 +1,7 @@
 package render
 
 import (
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -78,7 +78,7 @@ func (i *outputItem) bytes() []byte {
 // NextNumber returns the next sequence number of a stream of Responses.
 func NextNumber(stream []byte) int64 {
 	next := int64(0)
-	for data := range sse.Events(stream) {
+	for data := range reply.SSEEvents(stream) {
 		c := rawjson.Cursor{Src: rawjson.MemberOf(data, "sequence_number")}
 		if n := c.Integer(); c.End() {
 			next = n

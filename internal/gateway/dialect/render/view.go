@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -34,7 +33,7 @@ func (v View) Of(raw []byte) []byte {
 		out, _ := v.strip(nil, raw)
 		return out
 	}
-	s, done := sse.Splitter{Raw: raw}, 0
+	s, done := reply.SSESplitter{Raw: raw}, 0
 	var out []byte
 	for {
 		data, ok := s.Next()
@@ -79,7 +78,7 @@ func (v View) Empty(model string) Whole {
 }
 
 // event appends the latest event as the reader sees it, unless nothing is left of it.
-func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
+func (v View) event(dst []byte, s *reply.SSESplitter, data []byte) []byte {
 	if s.At >= 0 {
 		out, keep := v.strip(append(dst, s.Raw[s.From:s.At]...), data)
 		if !keep {

@@ -3,7 +3,7 @@ package render
 import (
 	"strconv"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -125,7 +125,7 @@ func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
 	return append(b, '}')
 }
 
-func appendCall(b []byte, t *calls.Call, i int, numbered bool) []byte {
+func appendCall(b []byte, t *reply.ToolCall, i int, numbered bool) []byte {
 	b = append(b, '{')
 	if numbered { // as calls in streams are
 		b = append(strconv.AppendInt(append(b, `"index":`...), int64(i), 10), ',')
@@ -135,7 +135,7 @@ func appendCall(b []byte, t *calls.Call, i int, numbered bool) []byte {
 	return append(appendFunction(append(b, `,"function":`...), t), '}')
 }
 
-func appendFunction(b []byte, t *calls.Call) []byte {
+func appendFunction(b []byte, t *reply.ToolCall) []byte {
 	b = rawjson.AppendString(append(b, `{"name":`...), t.Name)
 	return append(rawjson.AppendString(append(b, `,"arguments":`...), t.Args), '}')
 }

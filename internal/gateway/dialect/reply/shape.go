@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/calls"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -17,7 +16,7 @@ type shape struct {
 	// may see them before the reply is complete.
 	Begun int
 
-	calls     calls.Shape
+	calls     CallShape
 	index     []byte // of the choice that is read
 	spoke     bool   // there was a text, a thought, a refusal or a tool call
 	sampled   bool   // the endpoint reports tokens
@@ -115,7 +114,7 @@ func (r *Reply) text(c *rawjson.Cursor) {
 }
 
 func (r *Reply) toolCalls(c *rawjson.Cursor, whole bool) {
-	calls.Each(c, func(p calls.Piece) {
+	EachCall(c, func(p CallPiece) {
 		r.spoke, r.called = true, true
 		r.calls.Add(p, whole)
 	})

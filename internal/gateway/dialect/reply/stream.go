@@ -1,14 +1,13 @@
 package reply
 
 import (
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
 // Stream collects the bytes of a reply in server-sent events and reads each complete event at once. A line may be as long as the reply.
 type Stream struct {
 	*Reply
-	split  sse.Splitter
+	split  SSESplitter
 	events int
 	marked bool // Begun is set
 }

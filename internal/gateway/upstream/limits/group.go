@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // ownMark separates an endpoint's name from the address of a server that a rollout gave under it; see rollout.Model.Upstream.
@@ -34,7 +34,7 @@ func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 }
 
 // Status merges the statuses. The group is paused only if all of its admissions are; one may be paused alone, by its own name.
-func (g Group) Status() gateway.UpstreamStatus {
+func (g Group) Status() gatewayapi.UpstreamStatus {
 	sum := g[0].status()
 	for _, a := range g[1:] {
 		one := a.status()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // ErrCleared is the cause of a request's end when its upstream is cleared. Its call is made again after the pause.
@@ -136,10 +136,10 @@ func (a *Admission) HoldBack(after time.Duration) {
 	}
 }
 
-func (a *Admission) status() gateway.UpstreamStatus {
+func (a *Admission) status() gatewayapi.UpstreamStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := gateway.UpstreamStatus{Version: a.weights, InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
+	s := gatewayapi.UpstreamStatus{Version: a.weights, InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
 	now := time.Now()
 	if s.Paused = now.Before(a.paused); s.Paused {
 		s.Until = a.paused

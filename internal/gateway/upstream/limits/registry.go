@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
 // Registry holds the admissions to all upstreams, by name. It is safe for concurrent use.
@@ -58,7 +58,7 @@ func (g *Registry) Leave(a *Admission) {
 }
 
 // StatusOf returns the status of an upstream, for a rollout without a route.
-func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
+func (g *Registry) StatusOf(name string) gatewayapi.UpstreamStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	status := g.admit(name).status()

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Presence is the presence of this host. It implements hostapi.Self.
+type Presence struct {
+	Record  store.HostRecord // id, addresses and start of the host
+	Version string
+	Rooms   map[string]*host.Capacity // by the name of the backend
+	Drain   *host.Drain
+	Problem func() string // why rollouts do not start although the host works; "": none
+	Store   *store.Store
+	Log     *slog.Logger
+}
+
+// Status implements hostapi.Self.
+func (p *Presence) Status(ctx context.Context) fleet.Host {
+	h := fleet.Host{
+		Name: p.Record.ID, Version: p.Version, Backends: map[string]fleet.Room{}, Load: machine.Load(), CPUs: runtime.NumCPU(),
+		StartedAt: p.Record.StartedAt, SeenAt: time.Now().UTC(),
+	}
+	for name, c := range p.Rooms {
+		room, err := c.Room(ctx)
+		if err != nil {
+			h.Error = err.Error()
+		}
+		h.Backends[name] = room
+	}
+	h.State = hostapi.StateOf(h, p.Drain.On())
+	if h.Error == "" && h.State == fleet.Running && p.Problem != nil { // a pool waits for a drained host with an error
+		h.Error = p.Problem()
+	}
+	return h
+}
+
+// Look implements hostapi.Self.
+func (p *Presence) Look(ctx context.Context) error { return p.Drain.Look(ctx) }
+
+// Announce writes the record of the host.
+func (p *Presence) Announce(ctx context.Context) error {
+	record := p.Record
+	record.Status = p.Status(ctx)
+	if err := hostapi.Announce(ctx, p.Store, record); err != nil {
+		return fmt.Errorf("announce this host: %w", err)
+	}
+	return nil
+}
+
+// Run writes the record and reads the drain request at intervals until ctx ends.
+func (p *Presence) Run(ctx context.Context) error {
+	tick := time.NewTicker(hostapi.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, do := range []func(context.Context) error{p.Look, p.Announce} {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				p.Log.WarnContext(ctx, "the record of this host was not renewed", "error", err)
+			}
+		}
+	}
+}

@@ -1,7 +1,0 @@
-package deadpath
-
-// The same functions with another timeout, for tests.
-var (
-	DialerAfter   = dialer
-	ListenerAfter = listener
-)

@@ -1,0 +1,191 @@
+// Package imageconfig determines what a sandbox takes from its image besides the files: the agent's user, the workdir, graded folders, the
+// environment.
+package imageconfig
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Guest is what a sandbox takes from its image. The zero value is a sandbox without an image.
+type Guest struct {
+	// Account is the agent's user in the image; nil: the user 1000.
+	Account  *wire.Account
+	Verifier bool // the root file system except Writable is read-only, so that no grading program can be changed
+	Workdir  string
+	Graded   []string // further folders that are copied to the verifier
+	Env      wire.BaseEnv
+}
+
+// rootPath is root's PATH in an image that sets none.
+const rootPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Image describes an image.
+type Image struct {
+	Env           []string
+	Workdir, User string
+	Files         Files
+}
+
+// Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and is not a folder, and its type;
+// "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none; fault.Invalid: it is too long.
+type Files interface {
+	FirstNoFolder(path string) (string, fs.FileMode, error)
+	ReadFile(path string, most int64) ([]byte, error)
+}
+
+// Stored returns an image of the store; nil for nil.
+func Stored(use *image.Use) *Image {
+	if use == nil {
+		return nil
+	}
+	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: use}
+}
+
+// Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not separate, the agent cannot be
+// root.
+func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
+	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir}
+	switch {
+	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
+		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")
+	case use == nil:
+		return Guest{}, nil
+	case spec.User != "" && !separate:
+		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user cannot map further user ids", spec.User)
+	}
+	var err error
+	if g.Account, err = accountOf(use, spec.User); err != nil {
+		return g, err
+	}
+	if g.Workdir == rollout.WorkdirOfImage {
+		if g.Workdir = use.Workdir; g.Workdir == "/" {
+			g.Workdir = ""
+		}
+	}
+	g.Graded = spec.GradePaths
+	if err := g.CheckFolders(use.Files.FirstNoFolder); err != nil {
+		return g, err
+	}
+	g.setEnv(use.Env, spec.ImageEnv)
+	return g, nil
+}
+
+// CheckFolders refuses folders that cannot be copied to the verifier, and paths through a link or a file of the image. firstNoFolder
+// returns the first part of a path that exists in the image and is not a folder, and its type; "": none.
+func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, error)) error {
+	for _, p := range g.Writable() {
+		field := "workdir"
+		if p != g.Workdir {
+			field = "grade_paths"
+		}
+		if err := rollout.CheckGradePath(field, p); err != nil {
+			return err
+		}
+		at, mode, err := firstNoFolder(p)
+		switch {
+		case err != nil:
+			return fault.Wrap(fault.Unavailable, err, "look for %s in the image", p)
+		case mode == fs.ModeSymlink:
+			return fault.Field(field, "%s is a link in the image; name the folder itself", at)
+		case at != "":
+			return fault.Field(field, "%s of the image is not a folder", at)
+		}
+	}
+	return nil
+}
+
+// Writable returns the folders of the image that the verifier's sandbox gets from the agent's.
+func (g *Guest) Writable() []string {
+	all := slices.Clone(g.Graded)
+	if g.Workdir != "" {
+		all = append(all, g.Workdir)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// setEnv sets the base environment of processes: the image's if the task wants it.
+func (g *Guest) setEnv(env []string, wanted bool) {
+	all := map[string]string{}
+	if g.IsRoot() {
+		all["PATH"] = rootPath
+	}
+	for _, line := range env {
+		if name, value, ok := strings.Cut(line, "="); ok && wanted && name != "" && !strings.ContainsRune(line, 0) {
+			all[name] = value
+		}
+	}
+	g.Env = wire.BaseEnv{Agent: all, Verifier: g.forVerifier(all)}
+}
+
+// forVerifier removes variables that name a folder with the agent's files: the verifier must not run programs or load libraries from
+// there. It also removes those that make a shell run other commands than its script has.
+func (g *Guest) forVerifier(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for name, value := range all {
+		switch {
+		case name == "PATH":
+			var folders []string
+			for folder := range strings.SplitSeq(value, ":") {
+				if path.IsAbs(folder) && !g.holds(folder) {
+					folders = append(folders, folder)
+				}
+			}
+			kept[name] = strings.Join(folders, ":")
+		case name == "HOME" || changesShell(name) || g.holds(value):
+		default:
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+// shellVariables make a shell run commands, or run its script in another way.
+var shellVariables = []string{
+	"BASH_ENV", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT",
+	"BASH_XTRACEFD", "BASH_LOADABLES_PATH", "IFS", "GLOBIGNORE", "EXECIGNORE", "CDPATH", "FUNCNEST", "TMOUT",
+}
+
+// changesShell reports whether a variable is one of shellVariables, or a function that bash takes from its environment.
+func changesShell(name string) bool {
+	return strings.HasPrefix(name, "BASH_FUNC_") || slices.Contains(shellVariables, name)
+}
+
+// holds reports whether a value names a folder that the agent can write to.
+func (g *Guest) holds(value string) bool {
+	for _, folder := range append([]string{wire.AgentHome, "/tmp", "/var/tmp", "/run", "/dev/shm"}, g.Writable()...) {
+		if strings.Contains(value, folder) {
+			return true
+		}
+	}
+	return false
+}
+
+// Agent returns the arguments of sandboxd for the agent's user.
+func (g *Guest) Agent() []string {
+	if g.Account == nil {
+		return nil
+	}
+	return []string{"--agent", g.Account.String(), "--bare=" + strconv.FormatBool(g.Verifier)}
+}
+
+// IsRoot reports whether the agent is root of the image.
+func (g *Guest) IsRoot() bool { return g.Account != nil && g.Account.UID == 0 }
+
+// Supervisor returns sandboxd's user id in the sandbox.
+func (g *Guest) Supervisor() int {
+	if g.Account != nil {
+		return wire.SupervisorID
+	}
+	return 0
+}

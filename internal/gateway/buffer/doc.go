@@ -1,2 +1,0 @@
-// Package buffer reuses the memory of long slices.
-package buffer

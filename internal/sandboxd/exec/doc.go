@@ -1,2 +1,0 @@
-// Package exec runs each command once by its call id.
-package exec

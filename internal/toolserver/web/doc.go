@@ -1,2 +1,0 @@
-// Package web has the tools web_search, which queries a search endpoint of the operator, and web_extract, which reads pages as text.
-package web

@@ -1,2 +1,0 @@
-// Package shapes writes training sequences in the forms of their consumers: Atropos' trainer API and TRL's rollout functions.
-package shapes
