@@ -39,40 +39,69 @@ type Gateway interface {
 // Backend is one kind of sandbox that this host has.
 type Backend struct {
 	*sandbox.Backend
-	Capacity *host.Capacity // at most half of its slots wait for a model endpoint
-	Warm     *host.WarmPool // nil: no warm sandboxes
+
+	// at most half of its slots wait for a model endpoint
+	Capacity *host.Capacity
+
+	// nil: no warm sandboxes
+	Warm *host.WarmPool
 }
 
 // Options are the dependencies of activities. Network, Starts, Suspended, Lease and Logger are optional.
 type Options struct {
-	Host     string             // this host's stable id
-	Queue    string             // the task queue of this host's own activities
-	Backends map[string]Backend // by the name that a task uses
+	// this host's stable id
+	Host string
+
+	// the task queue of this host's own activities
+	Queue string
+
+	// by the name that a task uses
+	Backends map[string]Backend
 	Gateway  Gateway
 	Store    *store.Store
 	Agents   *agent.Registry
-	Tools    *tool.Registry     // of policies, for agents that run on the host; nil: no such agents
-	Network  *network.Service   // nil: no sandbox of this host may reach a network
-	Episodes *toolservice.Table // of the host's tool service; nil: no agents whose calls come from a client
+
+	// of policies, for agents that run on the host; nil: no such agents
+	Tools *tool.Registry
+
+	// nil: no sandbox of this host may reach a network
+	Network *network.Service
+
+	// of the host's tool service; nil: no agents whose calls come from a client
+	Episodes *toolservice.Table
 	Signals  supervisor.Signaller
-	Delivery Delivery       // delivers groups to sinks; nil: no sinks
-	Groups   Groups         // of producers; nil: no producers
-	Starts   *host.Starts   // bounds concurrent agent launches on this host; nil: no bound
-	Events   *eventlog.Logs // nil: events are not logged
+
+	// delivers groups to sinks; nil: no sinks
+	Delivery Delivery
+
+	// of producers; nil: no producers
+	Groups Groups
+
+	// bounds concurrent agent launches on this host; nil: no bound
+	Starts *host.Starts
+
+	// nil: events are not logged
+	Events *eventlog.Logs
 	// Suspended measures how long this process was suspended; nil: not measured.
 	Suspended *clock.SuspendMonitor
-	Lease     time.Duration // 0: 5 minutes
-	Logger    *slog.Logger  // nil: silent
+
+	// 0: 5 minutes
+	Lease time.Duration
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
 // Activities are the steps of a rollout. Workflows refer to the methods on a nil pointer.
 type Activities struct {
-	o         Options
-	log       *slog.Logger
-	watcher   *supervisor.Watcher
-	attempts  host.Attempts
-	leases    host.Leases
-	admission map[string]*host.Admission // by backend
+	o        Options
+	log      *slog.Logger
+	watcher  *supervisor.Watcher
+	attempts host.Attempts
+	leases   host.Leases
+
+	// by backend
+	admission map[string]*host.Admission
 }
 
 // New makes the activities of a host.
@@ -80,9 +109,11 @@ func New(o Options) *Activities {
 	if o.Lease == 0 {
 		o.Lease = host.DefaultLease
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	a := &Activities{
 		o: o, log: o.Logger, leases: host.Leases{Length: o.Lease, Logger: o.Logger},
 		admission: map[string]*host.Admission{},
@@ -90,7 +121,16 @@ func New(o Options) *Activities {
 	for name, b := range o.Backends {
 		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
 	}
-	a.watcher = supervisor.New(supervisor.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events, Suspended: o.Suspended})
+
+	a.watcher = supervisor.New(supervisor.Options{
+		Gateway:   o.Gateway,
+		Store:     o.Store,
+		Signals:   o.Signals,
+		Starts:    o.Starts,
+		Events:    o.Events,
+		Suspended: o.Suspended,
+	})
+
 	return a
 }
 
@@ -106,21 +146,36 @@ func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
 
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
 func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
-	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup, "StoreProducer": a.StoreProducer, "LoadTask": a.LoadTask})
+	register(w, map[string]any{
+		"ComposeResult": a.ComposeResult,
+		"StoreGroup":    a.StoreGroup,
+		"StoreProducer": a.StoreProducer,
+		"LoadTask":      a.LoadTask,
+	})
 }
 
 // RegisterDelivery registers the activities on finished groups, which any host can run; w polls rollout.DeliveryQueue.
 func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
 	register(w, map[string]any{
-		"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup, "CloseSink": a.CloseSink, "GroupReports": a.GroupReports,
+		"SinkStatus":   a.SinkStatus,
+		"DeliverGroup": a.DeliverGroup,
+		"CloseSink":    a.CloseSink,
+		"GroupReports": a.GroupReports,
 	})
 }
 
 // RegisterHost registers the activities that only this host can run; w polls the host's own queue.
 func (a *Activities) RegisterHost(w worker.ActivityRegistry) {
 	register(w, map[string]any{
-		"InstallOpencode": a.InstallOpencode, "StartProxy": a.StartProxy, "RunSetup": a.RunSetup, "RunAgent": a.RunAgent,
-		"RunVerifier": a.RunVerifier, "HoldSandbox": a.HoldSandbox, "CollectArtifacts": a.CollectArtifacts, "CloseSandbox": a.CloseSandbox, "AbortAgent": a.AbortAgent,
+		"InstallOpencode":  a.InstallOpencode,
+		"StartProxy":       a.StartProxy,
+		"RunSetup":         a.RunSetup,
+		"RunAgent":         a.RunAgent,
+		"RunVerifier":      a.RunVerifier,
+		"HoldSandbox":      a.HoldSandbox,
+		"CollectArtifacts": a.CollectArtifacts,
+		"CloseSandbox":     a.CloseSandbox,
+		"AbortAgent":       a.AbortAgent,
 	})
 }
 
@@ -135,8 +190,8 @@ func (a *Activities) loggerOf(step string, t Target) *slog.Logger {
 	return a.log.With("step", step, "rollout", t.RolloutID, "attempt", t.Attempt)
 }
 
-// acquireAttempt cancels the running activity of the attempt, waits until it has returned, and returns a context that ends when a later
-// activity of the attempt begins. The caller must call release.
+// acquireAttempt cancels the running activity of the attempt, waits until it has returned, and returns a
+// context that ends when a later activity of the attempt begins. The caller must call release.
 func (a *Activities) acquireAttempt(ctx context.Context, t Target) (_ context.Context, release func(), err error) {
 	return a.attempts.Acquire(ctx, t.SandboxID())
 }
@@ -144,9 +199,11 @@ func (a *Activities) acquireAttempt(ctx context.Context, t Target) (_ context.Co
 // backend is the backend of the attempt's sandboxes.
 func (a *Activities) backend(t Target) (Backend, error) {
 	b, ok := a.o.Backends[backendName(t)]
-	if !ok { // the workflow chose this host's queue
+	// the workflow chose this host's queue
+	if !ok {
 		return b, fault.New(fault.Unavailable, "host %s has no sandbox backend %q", a.o.Host, backendName(t))
 	}
+
 	return b, nil
 }
 
@@ -163,5 +220,6 @@ func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return a.leases.Attach(ctx, b.Backend, t.SandboxID())
 }

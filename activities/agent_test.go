@@ -33,6 +33,7 @@ func working(t *testing.T, n int) *host {
 	h.coder.status = func(_, wait int) (agent.Status, error) {
 		return agent.Status{SessionID: "ses", Done: wait >= n}, nil
 	}
+
 	return h
 }
 
@@ -57,30 +58,43 @@ func TestAgentsProgressIsReported(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	h.sandbox(t)
+
 	begun := time.Now()
 	h.gate.onPoll = func(int, *gatewayapi.RouteStatus) {
 		if len(h.signals.all()) > 0 {
 			h.coder.mu.Lock()
-			h.coder.status = func(_, _ int) (agent.Status, error) { return agent.Status{SessionID: "ses", Done: true}, nil }
+			h.coder.status = func(_, _ int) (agent.Status, error) {
+				return agent.Status{
+					SessionID: "ses",
+					Done:      true,
+				}, nil
+			}
 			h.coder.mu.Unlock()
 		}
 	}
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begun), time.Second)
+
 	reports := h.signals.all()
 	require.Len(t, reports, 1)
 	require.Equal(t, "ses", reports[0].SessionID)
 	require.Equal(t, rollout.Completed, out.Outcome)
 }
 
-// Long or invalid output of an agent must not exceed the limit of the workflow's history, because the rollout would fail as infra_failed.
+// Long or invalid output of an agent must not exceed the limit of the workflow's history, because the
+// rollout would fail as infra_failed.
 func TestAgentOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
 	h.sandbox(t)
 	h.coder.status = func(_, _ int) (agent.Status, error) {
-		return agent.Status{Done: true, ExitCode: 1, SessionID: strings.Repeat("s", 4<<20), Error: "boom \xff" + strings.Repeat("é", 4<<20)}, nil
+		return agent.Status{
+			Done:      true,
+			ExitCode:  1,
+			SessionID: strings.Repeat("s", 4<<20),
+			Error:     "boom \xff" + strings.Repeat("é", 4<<20),
+		}, nil
 	}
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
@@ -103,8 +117,14 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 			s.Trouble = fmt.Sprintf("port %d: connection refused", n)
 		default:
 			s.Trouble = ""
+
 			h.coder.mu.Lock()
-			h.coder.status = func(_, _ int) (agent.Status, error) { return agent.Status{SessionID: "ses", Done: true}, nil }
+			h.coder.status = func(_, _ int) (agent.Status, error) {
+				return agent.Status{
+					SessionID: "ses",
+					Done:      true,
+				}, nil
+			}
 			h.coder.mu.Unlock()
 		}
 	}
@@ -125,6 +145,7 @@ func TestAgentIsAttachedTo(t *testing.T) {
 	}
 	_, err := h.RunAgent(t.Context(), agentInput())
 	require.Error(t, err)
+
 	h.coder.status = healthy
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
@@ -143,7 +164,9 @@ func TestClockStepDoesNotChangeAgentTime(t *testing.T) {
 		if wait > 1 {
 			return status(launch, wait)
 		}
+
 		b.locked(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-24 * time.Hour) })
+
 		return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
 	}
 	_, err := h.RunAgent(t.Context(), agentInput())
@@ -160,13 +183,16 @@ func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	b := h.sandbox(t)
 	in := agentInput()
 	h.coder.status = func(_, wait int) (agent.Status, error) {
-		if wait == 2 { // make the launch and the first call older than the limit
+		// make the launch and the first call older than the limit
+		if wait == 2 {
 			b.locked(func() { b.procs["agent-1"].Age = in.Limits.Agent })
 			h.gate.mu.Lock()
 			h.gate.status.FirstCallAt = time.Now().Add(-in.Limits.Agent)
 			h.gate.mu.Unlock()
+
 			return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
 		}
+
 		return agent.Status{SessionID: "ses"}, nil
 	}
 	_, err := h.RunAgent(t.Context(), in)
@@ -207,9 +233,12 @@ func TestRelaunchThatWorks(t *testing.T) {
 		if launch == 1 {
 			return agent.Status{SessionID: "ses", Ready: true, Done: true, ExitCode: 1, Error: "address in use"}, nil
 		}
+
 		h.gate.mu.Lock()
 		defer h.gate.mu.Unlock()
+
 		h.gate.status.FirstCallAt = time.Now()
+
 		return agent.Status{SessionID: "ses"}, nil
 	}
 	h.coder.status = func(launch, _ int) (agent.Status, error) {
@@ -268,9 +297,16 @@ func TestAbort(t *testing.T) {
 		if wait == 2 {
 			h.coder.mu.Unlock()
 			defer h.coder.mu.Lock()
-			require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+
+			require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{
+				Target: target(),
+				Agent:  "opencode",
+				Reason: "enough",
+			}))
+
 			return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
 		}
+
 		return agent.Status{}, nil
 	}
 	out, err := h.RunAgent(t.Context(), agentInput())
@@ -286,7 +322,11 @@ func TestAbortBeforeLaunch(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
 	h.sandbox(t)
-	require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+	require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{
+		Target: target(),
+		Agent:  "opencode",
+		Reason: "enough",
+	}))
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
 	require.Equal(t, rollout.Aborted, out.Outcome)
@@ -299,7 +339,12 @@ func TestAbortDuringLaunch(t *testing.T) {
 	h := newHost(t)
 	h.sandbox(t)
 	h.coder.begin = func(int) (agent.Status, error) {
-		require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+		require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{
+			Target: target(),
+			Agent:  "opencode",
+			Reason: "enough",
+		}))
+
 		return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
 	}
 	out, err := h.RunAgent(t.Context(), agentInput())
@@ -329,8 +374,8 @@ func TestAgentInALostSandbox(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
-// Only the gateway knows whether the agent has called its model. While the gateway is unavailable, a sandbox that ran out of memory is not
-// reported as lost.
+// Only the gateway knows whether the agent has called its model. While the gateway is unavailable, a
+// sandbox that ran out of memory is not reported as lost.
 func TestAgentThatEndsItsSandboxWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
@@ -339,26 +384,31 @@ func TestAgentThatEndsItsSandboxWithoutAGateway(t *testing.T) {
 	away := func(err error) {
 		h.gate.mu.Lock()
 		defer h.gate.mu.Unlock()
+
 		h.gate.err = err
 	}
 	h.coder.status = func(_, look int) (agent.Status, error) {
 		if look == 1 {
 			away(fault.New(fault.Unavailable, "connection refused"))
 		}
+
 		return agent.Status{}, fault.New(fault.SandboxLost, "gone")
 	}
 	_, err := h.RunAgent(t.Context(), agentInput())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	away(nil)
+
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
 	require.Equal(t, rollout.AgentFailed, out.Outcome)
 }
 
-// An agent that exhausts the memory of its sandbox until the kernel ends the sandbox has failed, and its reward is 0. Before the agent's
-// first call, or if the sandbox ended for another reason, the sandbox counts as lost.
+// An agent that exhausts the memory of its sandbox until the kernel ends the sandbox has failed, and its
+// reward is 0. Before the agent's first call, or if the sandbox ended for another reason, the sandbox
+// counts as lost.
 func TestAgentThatEndsItsSandbox(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		turns int
 		ended []string
@@ -379,16 +429,19 @@ func TestAgentThatEndsItsSandbox(t *testing.T) {
 			out, err := h.RunAgent(t.Context(), agentInput())
 			require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
 			require.NoError(t, h.provider.Destroy(t.Context(), "r.1"))
+
 			for _, v := range []rollout.Verifier{{Script: "x"}, {Script: "x", SameSandbox: true}} {
 				grade, graded := h.RunVerifier(t.Context(), verifyInput(v))
 				if c.ended == nil {
 					require.Equal(t, fault.SandboxLost, fault.KindOf(graded))
 					continue
 				}
+
 				require.NoError(t, graded)
 				require.Zero(t, grade.Reward)
 				require.NoError(t, h.store.Delete(t.Context(), store.AttemptKey("r", 1, store.Grading)))
 			}
+
 			if c.kind == "" {
 				require.Equal(t, rollout.AgentFailed, out.Outcome)
 				require.Equal(t, c.turns, out.Turns)

@@ -32,22 +32,27 @@ func (s *stall) wait(b *fakeSandbox) {
 	b.mu.Lock()
 }
 
-// When Temporal retries an activity while its previous attempt runs, for instance after an outage of Temporal, the previous attempt must
-// not restore the workspace in which the new one already grades: the verifier would find no work, and the reward would be 0. A request of the
-// previous attempt to the sandbox continues after the attempt has ended.
+// When Temporal retries an activity while its previous attempt runs, for instance after an outage of
+// Temporal, the previous attempt must not restore the workspace in which the new one already grades: the
+// verifier would find no work, and the reward would be 0. A request of the previous attempt to the sandbox
+// continues after the attempt has ended.
 func TestRetryWaitsForPreviousAttempt(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	agents := h.sandbox(t)
 	agents.locked(func() { agents.files[solution] = "print('hi')" })
-	restoring := newStall() // blocks the first attempt while it restores the home
+	// blocks the first attempt while it restores the home
+	restoring := newStall()
+
 	goOn := sync.OnceFunc(func() { close(restoring.free) })
 	defer goOn()
+
 	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec {
 		reward := "0"
 		if b.files[solution] != "" {
 			reward = "1"
 		}
+
 		return rewards(reward)
 	}
 	require.NoError(t, h.provider.Create(t.Context(), "r.1.v", h.provider.specs["r.1"]))
@@ -59,46 +64,60 @@ func TestRetryWaitsForPreviousAttempt(t *testing.T) {
 				restoring.wait(graded)
 			}
 		}
+
 		return nil
 	}
 	in := verifyInput(rollout.Verifier{Script: "x"})
 	old, given := make(chan error, 1), make(chan activities.Grade, 1)
+
 	go func() { _, err := h.RunVerifier(t.Context(), in); old <- err }()
+
 	<-restoring.held
+
 	go func() {
 		grade, err := h.RunVerifier(t.Context(), in)
 		if err != nil {
 			t.Error(err)
 		}
+
 		given <- grade
 	}()
+
 	select {
 	case err := <-old:
 		require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	case <-time.After(5 * time.Minute):
 		require.Fail(t, "it goes on beside the new one")
 	}
+
 	goOn()
 	require.Equal(t, 1.0, (<-given).Reward)
 }
 
-// A cancelled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox that nothing closes.
+// A cancelled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox
+// that nothing closes.
 func TestCloseWaitsForCanceledActivity(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.sandbox(t)
+
 	waiting, existed := make(chan struct{}), make(chan bool, 1)
+
 	var once sync.Once
+
 	h.coder.onNext = func(ctx context.Context) {
 		once.Do(func() {
 			close(waiting)
 			<-ctx.Done()
+
 			_, exists := h.provider.box("r.1")
 			existed <- exists
 		})
 	}
 	over := make(chan error, 1)
+
 	go func() { _, err := h.RunAgent(t.Context(), agentInput()); over <- err }()
+
 	<-waiting
 	require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
 	require.Len(t, existed, 1, "the agent is watched still")

@@ -7,21 +7,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// CloseSandbox destroys the attempt's sandboxes and closes its gateway route. Those that do not exist are no error. It tries all of them
-// before it returns an error.
+// CloseSandbox destroys the attempt's sandboxes and closes its gateway route. Those that do not exist are
+// no error. It tries all of them before it returns an error.
 func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer over()
+
 	b, err := a.backend(in.Target)
 	if err != nil {
 		return err
 	}
-	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier createOnce has stored the log, and a new one would replace it
+	// else an earlier createOnce has stored the log, and a new one would replace it
+	if _, err := a.o.Events.Find(in.Target); err == nil {
 		a.phase(in.Target, rollout.PhaseClosing)
 	}
+
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialling the destroyed sandbox
@@ -38,5 +41,6 @@ func (a *Activities) forgetSteps(t Target) error {
 	if a.o.Episodes == nil {
 		return nil
 	}
+
 	return a.o.Episodes.Forget(t.SandboxID())
 }

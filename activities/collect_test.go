@@ -28,17 +28,33 @@ const traceOf = `{"turn":1,"kind":"agent","finish_reason":"stop","completion_tok
 func collectInput(change func(*activities.CollectInput)) activities.CollectInput {
 	reward := 0.5
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 	in := activities.CollectInput{
 		Target: target(), Agent: "opencode", Proxied: true, Final: true,
 		Head: activities.Head{
-			TaskID: "t", GroupID: "g", Mode: rollout.TransparentProxy, Outcome: rollout.Completed, Reward: &reward, SessionID: "ses",
-			InstallLog: "coder 1", StartedAt: start, EndedAt: start.Add(1500 * time.Millisecond),
-			Attempts: []rollout.Attempt{{Number: 1, SandboxID: "r.1", Host: "h1", Outcome: rollout.Completed, StartedAt: start, EndedAt: start}},
+			TaskID:     "t",
+			GroupID:    "g",
+			Mode:       rollout.TransparentProxy,
+			Outcome:    rollout.Completed,
+			Reward:     &reward,
+			SessionID:  "ses",
+			InstallLog: "coder 1",
+			StartedAt:  start,
+			EndedAt:    start.Add(1500 * time.Millisecond),
+			Attempts: []rollout.Attempt{{
+				Number:    1,
+				SandboxID: "r.1",
+				Host:      "h1",
+				Outcome:   rollout.Completed,
+				StartedAt: start,
+				EndedAt:   start,
+			}},
 		},
 	}
 	if change != nil {
 		change(&in)
 	}
+
 	return in
 }
 
@@ -46,8 +62,10 @@ func (h *host) result(t *testing.T) rollout.Result {
 	t.Helper()
 	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
 	require.NoError(t, err)
+
 	var res rollout.Result
 	require.NoError(t, json.Unmarshal(data, &res))
+
 	return res
 }
 
@@ -66,23 +84,36 @@ func TestCollect(t *testing.T) {
 		case "agent-1":
 			return exec{hang: true, stderr: "opencode's own log"}
 		}
+
 		return exec{}
 	}
-	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute}))
+	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{
+		Target:   target(),
+		Commands: []string{"prepare"},
+		Timeout:  time.Minute,
+	}))
 	_, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
 	b.locked(func() { b.files["/home/user/workdir/hello.py"] = "print('hi')" })
+
 	_, err = h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", Commands: []string{"check"}}))
 	require.NoError(t, err)
 
 	out, err := h.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.Equal(t, store.ResultKey("r"), out.Result.Key)
+
 	var head rollout.Result
 	require.NoError(t, h.store.JSON(t.Context(), store.HeadKey("r"), &head))
 	require.Equal(t, "r", head.ID)
 	require.Empty(t, head.ProxyTurns)
-	require.Equal(t, rollout.Usage{Turns: 1, PromptTokens: 15, CachedPromptTokens: 4, CompletionTokens: 3, CostUSD: 0.75}, out.Usage, "what broke cost something, too")
+	require.Equal(t, rollout.Usage{
+		Turns:              1,
+		PromptTokens:       15,
+		CachedPromptTokens: 4,
+		CompletionTokens:   3,
+		CostUSD:            0.75,
+	}, out.Usage, "what broke cost something, too")
 
 	require.Equal(t, traceOf, h.stored(t, store.Trace))
 	require.Equal(t, "log of ses\n", h.stored(t, store.AgentEvents))
@@ -99,11 +130,15 @@ func TestNoOutputOfAnAgentOnTheHost(t *testing.T) {
 	h.gate.trace = traceOf
 	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: rollout.AgentReact})
 	require.NoError(t, err)
+
 	in := agentInput()
 	in.Agent = rollout.AgentReact
 	_, err = h.RunAgent(t.Context(), in)
 	require.NoError(t, err)
-	_, err = h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Agent = rollout.AgentReact }))
+	_, err = h.CollectArtifacts(
+		t.Context(),
+		collectInput(func(in *activities.CollectInput) { in.Agent = rollout.AgentReact }),
+	)
 	require.NoError(t, err)
 	require.Contains(t, h.result(t).Links, "agent")
 	require.NotContains(t, h.result(t).Links, "output")
@@ -112,40 +147,51 @@ func TestNoOutputOfAnAgentOnTheHost(t *testing.T) {
 // golden compares JSON with a file and ignores the durations of processes.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
+
 	var v map[string]any
 	require.NoError(t, json.Unmarshal(got, &v))
+
 	for _, list := range []string{"setup_results", "verify_results"} {
 		for _, res := range v[list].([]any) {
 			require.Contains(t, res, "duration_s")
 			delete(res.(map[string]any), "duration_s")
 		}
 	}
+
 	pretty, err := json.MarshalIndent(v, "", "  ")
 	require.NoError(t, err)
+
 	if *update {
 		require.NoError(t, os.WriteFile(name, append(pretty, '\n'), 0o644))
 	}
+
 	want, err := os.ReadFile(name)
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), string(pretty))
 }
 
-// In the result of a rollout that never got a host, lists and maps are empty instead of null, so that clients can iterate over them.
+// In the result of a rollout that never got a host, lists and maps are empty instead of null, so that
+// clients can iterate over them.
 func TestComposeWithoutHostHasEmptyLists(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	_, err := h.ComposeResult(t.Context(), activities.CollectInput{
-		Target: target(), Final: true, Head: activities.Head{Outcome: rollout.InfraFailed, Error: "no host", ExitCode: -1},
+		Target: target(),
+		Final:  true,
+		Head:   activities.Head{Outcome: rollout.InfraFailed, Error: "no host", ExitCode: -1},
 	})
 	require.NoError(t, err)
 	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
 	require.NoError(t, err)
+
 	for _, field := range []string{"proxy_turns", "setup_results", "verify_results", "files_extra", "attempts"} {
 		require.Contains(t, string(data), `"`+field+`":[]`)
 	}
+
 	for _, field := range []string{"files", "workdir_files", "links"} {
 		require.Contains(t, string(data), `"`+field+`":{}`)
 	}
+
 	require.Contains(t, string(data), `"agent_exit_code":null`, "the agent never ran")
 	res := h.result(t)
 	require.Nil(t, res.Reward)
@@ -173,6 +219,7 @@ func TestCollectOfALostAttempt(t *testing.T) {
 // kills what has it.
 func TestTranscriptsTakeNoTurnOutOfTheData(t *testing.T) {
 	t.Parallel()
+
 	for name, transcript := range map[string]string{
 		"edited":     `{"messages":[{"info":{"role":"assistant"},"parts":[{"type":"text","text":"another reply"}]}]}`,
 		"unreadable": `{"messages":`,
@@ -190,9 +237,11 @@ func TestTranscriptsTakeNoTurnOutOfTheData(t *testing.T) {
 	}
 }
 
-// Without a trace there is no reward, because a trainer could not train on it. A rollout that records no trace needs none.
+// Without a trace there is no reward, because a trainer could not train on it. A rollout that records no
+// trace needs none.
 func TestTraceMissing(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		change func(*activities.CollectInput)
 		want   fault.Kind
@@ -210,6 +259,7 @@ func TestTraceMissing(t *testing.T) {
 			h := newHost(t)
 			in := collectInput(c.change)
 			h.gate.traces = fault.New(fault.NotFound, "no such route")
+
 			switch in.RolloutID {
 			case "away":
 				h.gate.traces = fault.New(fault.Unavailable, "connection refused")
@@ -218,6 +268,7 @@ func TestTraceMissing(t *testing.T) {
 			case "bad":
 				h.gate.traces, h.gate.trace = nil, "{"
 			}
+
 			_, err := h.CollectArtifacts(t.Context(), in)
 			require.Equal(t, c.want, fault.KindOf(err))
 		})
@@ -228,7 +279,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// Files are returned as text, truncated and limited in number. An agent's files cannot make a result large or lead out of the workdir.
+// Files are returned as text, truncated and limited in number. An agent's files cannot make a result large
+// or lead out of the workdir.
 func TestFilesOfTheWorkdir(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -238,11 +290,13 @@ func TestFilesOfTheWorkdir(t *testing.T) {
 		b.files["/home/user/workdir/binary"] = "a\x00b"
 		b.files["/home/user/workdir/latin1"] = "caf\xe9"
 		b.files["/home/user/workdir/.git/config"] = "machinery"
+
 		b.files["/home/user/.bashrc"] = "not of the workdir"
 		for i := range 100 {
 			b.files["/home/user/workdir/many/"+strings.Repeat("x", i+1)] = "x"
 		}
 	})
+
 	_, err := h.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	res := h.result(t)
@@ -265,7 +319,11 @@ func TestLogTails(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, h.result(t).AgentLogTail, 2000, "20 lines, cut to 2,000 characters")
 
-	_, err = h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.AgentEvents), []byte(strings.Repeat("short\n", 30)))
+	_, err = h.store.PutBytes(
+		t.Context(),
+		store.AttemptKey("r", 1, store.AgentEvents),
+		[]byte(strings.Repeat("short\n", 30)),
+	)
 	require.NoError(t, err)
 	_, err = h.ComposeResult(t.Context(), collectInput(nil))
 	require.NoError(t, err)
@@ -281,7 +339,9 @@ func TestEventsOfAnySize(t *testing.T) {
 	require.NoError(t, err)
 	f, err := os.OpenFile(filepath.Join(h.dir, key), os.O_WRONLY, 0)
 	require.NoError(t, err)
+
 	defer f.Close()
+
 	_, err = f.WriteAt([]byte("\nthe last one\n"), 1<<30)
 	require.NoError(t, err)
 	_, err = h.ComposeResult(t.Context(), collectInput(nil))

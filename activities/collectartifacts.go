@@ -16,33 +16,43 @@ import (
 // agentOutput is how many bytes of each output stream of the agent are kept.
 const agentOutput = 64 << 10
 
-// CollectArtifacts saves the attempt's artifacts and, if the rollout ends with it, composes the Result. It fails without the trace, which a
-// reward needs; it only logs the loss of other artifacts.
+// CollectArtifacts saves the attempt's artifacts and, if the rollout ends with it, composes the Result. It
+// fails without the trace, which a reward needs; it only logs the loss of other artifacts.
 func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (CollectResult, error) {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return CollectResult{}, err
 	}
 	defer over()
+
 	a.phase(in.Target, rollout.PhaseCollecting)
+
 	if err := a.collectTrace(ctx, in); err != nil {
 		return CollectResult{}, err
 	}
+
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
-		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork, "steps": a.collectSteps, "causes": a.lastCauses,
-		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
+		"agent output": a.collectOutput,
+		"agent events": a.collectEvents,
+		"network":      a.collectNetwork,
+		"steps":        a.collectSteps,
+		"causes":       a.lastCauses,
+		"workspace":    func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
 			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
 		}
 	}
+
 	if err := a.attemptEnded(ctx, in); err != nil {
 		return CollectResult{}, err
 	}
+
 	if !in.Final {
 		return CollectResult{}, nil
 	}
+
 	return a.ComposeResult(ctx, in)
 }
 
@@ -55,34 +65,45 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); fault.Ignore(err, fault.NotFound) != nil {
 		return err
 	}
+
 	if err := a.collectReport(ctx, in); err != nil {
 		return err
 	}
+
 	trace, err := a.o.Gateway.Trace(ctx, in.SandboxID())
 	if fault.Is(err, fault.NotFound) && (in.Head.Mode == rollout.BlackBox || !in.Head.Outcome.MayCarryReward()) {
-		return nil // no trace exists, or no trainer uses it
+		// no trace exists, or no trainer uses it
+		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	defer trace.Close()
+
 	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), gatewayReader{trace})
+
 	return err
 }
 
-// collectReport saves the report about the endpoint. If the attempt may carry a reward, it first waits for a running probe.
+// collectReport saves the report about the endpoint. If the attempt may carry a reward, it first waits for
+// a running probe.
 func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
 	if !a.callsModel(in.Agent) {
 		return nil
 	}
+
 	wait := time.Duration(0)
 	if in.Head.Outcome.MayCarryReward() {
 		wait = gatewayapi.InspectTime
 	}
+
 	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
 	if err != nil || report.CaptureLevel == "" && len(report.Findings) == 0 {
 		return fault.Ignore(err, fault.NotFound)
 	}
+
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), report)
 }
 
@@ -94,6 +115,7 @@ func (g gatewayReader) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fault.Wrap(fault.Unavailable, err, "trace")
 	}
+
 	return n, err
 }
 
@@ -103,21 +125,26 @@ func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
 	if err != nil || kind.OnHost {
 		return err
 	}
+
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	run, err := kind.Attach(ctx, a.env(sb, in.Target), agent.Job{})
 	if err != nil {
 		return err
 	}
 	defer run.Close()
+
 	text, err := run.Output(ctx, agentOutput)
 	if err != nil {
 		return err
 	}
+
 	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, kind.OutputBlob), text)
+
 	return err
 }
 
@@ -127,11 +154,14 @@ func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
 	if err != nil {
 		return err
 	}
+
 	var t rollout.Transcript
 	if err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t); err != nil {
 		return err
 	}
+
 	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kind.Log(t))
+
 	return err
 }
 
@@ -140,11 +170,14 @@ func (a *Activities) collectSteps(ctx context.Context, in CollectInput) error {
 	if a.o.Episodes == nil {
 		return nil
 	}
+
 	log, err := a.o.Episodes.Log(in.SandboxID())
 	if err != nil {
 		return fault.Ignore(err, fault.NotFound)
 	}
 	defer log.Close()
+
 	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Steps), log)
+
 	return err
 }

@@ -21,20 +21,25 @@ import (
 // createTimeout bounds the creation of a sandbox, after the waits for the model endpoint and for capacity.
 const createTimeout = 2 * time.Minute
 
-// CreateSandbox creates the attempt's sandbox on this host, or finds the existing one. It first waits until the model endpoint can take
-// another rollout and this host has capacity for the sandbox.
+// CreateSandbox creates the attempt's sandbox on this host, or finds the existing one. It first waits until
+// the model endpoint can take another rollout and this host has capacity for the sandbox.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
 	if in.Tries == 0 {
 		return a.place(ctx, in)
 	}
+
 	failed := host.Failures(ctx)
 	if failed >= in.Tries {
-		return Place{}, failure.Final(fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed))
+		return Place{}, failure.Final(
+			fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed),
+		)
 	}
+
 	place, err := a.place(ctx, in)
 	if failed+1 == in.Tries {
 		err = failure.Final(err)
 	}
+
 	return place, err
 }
 
@@ -44,73 +49,105 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	defer over()
+
 	b, err := a.backend(in.Target)
 	if err != nil {
 		return Place{}, err
 	}
+
 	admission, log := a.admission[backendName(in.Target)], a.loggerOf("CreateSandbox", in.Target)
+
 	waiting, until, done := queueContext(ctx, in)
 	defer done()
+
 	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
-	if in.Attempt == 1 { // a full store does not stop a rollout that has begun
+	// a full store does not stop a rollout that has begun
+	if in.Attempt == 1 {
 		if err := a.o.Store.Full(ctx); fault.Is(err, fault.Exhausted) {
 			return Place{}, admission.Return(waiting, "store", err)
 		} else if err != nil {
 			return Place{}, err
 		}
 	}
+
 	if err := b.Prepare(ctx, in.Sandbox); err != nil {
 		return Place{}, unpulled(ctx, in, err)
 	}
-	unclaim, err := b.Capacity.Claim(ctx, host.Claim{ID: in.SandboxID(), Owner: in.Owner, Size: b.Resources(in.Sandbox), Until: until})
+
+	unclaim, err := b.Capacity.Claim(ctx, host.Claim{
+		ID:    in.SandboxID(),
+		Owner: in.Owner,
+		Size:  b.Resources(in.Sandbox),
+		Until: until,
+	})
 	if fault.Is(err, fault.Exhausted) {
 		return Place{}, admission.Return(waiting, "capacity of "+a.o.Host, err)
 	}
+
 	if err != nil {
 		return Place{}, err
 	}
+
 	defer unclaim()
+
 	started := time.Now()
 	err = a.makeSandbox(ctx, b, in)
-	if fault.Is(err, fault.Exhausted) { // the quota of an account, which this host's capacity does not include
+	// the quota of an account, which this host's capacity does not include
+	if fault.Is(err, fault.Exhausted) {
 		return Place{}, admission.Return(waiting, "capacity of the backend "+backendName(in.Target), err)
 	}
+
 	if err != nil {
 		return Place{}, err
 	}
+
 	a.logPlacement(ctx, in.Target, started)
-	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
-	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // InstallOpencode reports an unknown agent
+	place := Place{
+		Created:   rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host},
+		Queue:     a.o.Queue,
+		StartedAt: started,
+	}
+	// InstallOpencode reports an unknown agent
+	if kind, err := a.o.Agents.Get(in.Agent); err == nil {
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.NoChannel()
 	}
+
 	return place, nil
 }
 
-// imageTries is how often an image is pulled from a registry that does not answer, over a minute and the time that each pull takes.
+// imageTries is how often an image is pulled from a registry that does not answer, over a minute and the
+// time that each pull takes.
 const imageTries = 8
 
-// unpulled is the error of the preparation of a sandbox. After imageTries it is final and a fault.Invalid: another attempt would pull from the
-// same registry.
+// unpulled is the error of the preparation of a sandbox. After imageTries it is final and a fault.Invalid:
+// another attempt would pull from the same registry.
 func unpulled(ctx context.Context, in CreateSandboxInput, err error) error {
 	if in.Tries == 0 || in.Sandbox.Image == "" || !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 		return err
 	}
+
 	if tries := host.Failures(ctx) + 1; tries >= min(in.Tries, imageTries) {
 		return fault.Wrap(fault.Invalid, err, "image %q was not pulled in %d tries", in.Sandbox.Image, tries)
 	}
+
 	return err
 }
 
-// queueContext returns the context of the step's waits, whose deadline leaves time for the creation of the sandbox, and the end of the waits
-// (zero: none), which is limits.queue_s after the step was scheduled.
-func queueContext(ctx context.Context, in CreateSandboxInput) (waiting context.Context, until time.Time, done context.CancelFunc) {
+// queueContext returns the context of the step's waits, whose deadline leaves time for the creation of the
+// sandbox, and the end of the waits (zero: none), which is limits.queue_s after the step was scheduled.
+func queueContext(
+	ctx context.Context,
+	in CreateSandboxInput,
+) (waiting context.Context, until time.Time, done context.CancelFunc) {
 	if in.Queue == 0 {
 		return ctx, time.Time{}, func() {}
 	}
+
 	until = activity.GetInfo(ctx).ScheduledTime.Add(in.Queue)
 	waiting, done = context.WithDeadline(ctx, until.Add(createTimeout))
+
 	return waiting, until, done
 }
 
@@ -118,18 +155,23 @@ func queueContext(ctx context.Context, in CreateSandboxInput) (waiting context.C
 func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
+
 	own := labels(in.Target, driver.PurposeAgent)
 	if in.Owner != "" {
 		own[driver.LabelOwner] = in.Owner
 	}
-	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent has no image and no proxy
+	// a warm agent has no image and no proxy
+	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Network.ForAgent()) == 0 {
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobBeforeSandbox(in)}, in.Sandbox, own)
 	}
+
 	b.Warm.MakeRoom(ctx)
-	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds a warm sandbox that was taken
+	// finds a warm sandbox that was taken
+	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own)
 	if err != nil {
 		return err
 	}
+
 	return a.forgetEarlier(ctx, sb, in.Target)
 }
 
@@ -138,26 +180,31 @@ func jobBeforeSandbox(in CreateSandboxInput) agent.Job {
 	return agent.Job{ObeyProject: in.ObeyProject, MaxOutput: in.MaxOutput}
 }
 
-// forgetEarlier deletes the attempt's blobs and logs that are older than its sandbox. They belong to a workflow that was reset, or terminated and
-// deleted before its id was submitted again; their grade must not become this attempt's. A sandbox that was found is older than all blobs of
-// its attempt.
+// forgetEarlier deletes the attempt's blobs and logs that are older than its sandbox. They belong to a
+// workflow that was reset, or terminated and deleted before its id was submitted again; their grade must
+// not become this attempt's. A sandbox that was found is older than all blobs of its attempt.
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
 	since, err := sb.Since(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := a.o.Events.Forget(t, since); err != nil {
 		return err
 	}
+
 	if a.o.Episodes != nil {
 		if err := a.o.Episodes.ForgetEarlier(t.SandboxID(), since); err != nil {
 			return err
 		}
 	}
+
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {
-		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "deleted blobs of an earlier workflow with the same attempt", "blobs", n)
+		a.loggerOf("CreateSandbox", t).
+			WarnContext(ctx, "deleted blobs of an earlier workflow with the same attempt", "blobs", n)
 	}
+
 	return err
 }
 
@@ -167,15 +214,24 @@ func labels(t Target, purpose string) map[string]string {
 	}
 }
 
-// create creates a sandbox, or finds the one of that id, sets its lease, and makes the folders that every process in it needs.
-func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
+// create creates a sandbox, or finds the one of that id, sets its lease, and makes the folders that every
+// process in it needs.
+func (a *Activities) create(
+	ctx context.Context,
+	b Backend,
+	id string,
+	s rollout.Sandbox,
+	labels map[string]string,
+) (*sandbox.Sandbox, error) {
 	sb, err := b.Create(ctx, id, s, labels)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := sb.Renew(ctx, a.o.Lease); err != nil {
 		return nil, err
 	}
+
 	return sb, PrepareSandbox(ctx, sb)
 }
 

@@ -18,7 +18,11 @@ import (
 func (a *Activities) phase(t Target, p rollout.Phase) { a.phaseAt(t, p, time.Now()) }
 
 func (a *Activities) phaseAt(t Target, p rollout.Phase, at time.Time) {
-	a.o.Events.Of(t).Append(rollout.EventPhase, "phase/"+string(p), rollout.PhaseEvent{Phase: p, Attempt: t.Attempt, Start: at})
+	a.o.Events.Of(t).Append(rollout.EventPhase, "phase/"+string(p), rollout.PhaseEvent{
+		Phase:   p,
+		Attempt: t.Attempt,
+		Start:   at,
+	})
 }
 
 // logPlacement logs the phases before the sandbox existed. The first event of an attempt is its wait for a host.
@@ -27,7 +31,18 @@ func (a *Activities) logPlacement(ctx context.Context, t Target, began time.Time
 	if activity.IsActivity(ctx) {
 		queued = activity.GetInfo(ctx).ScheduledTime
 	}
-	a.log.Info("attempt started", "rollout", t.RolloutID, "attempt", t.Attempt, "sandbox", t.SandboxID(), "queued_s", began.Sub(queued).Seconds())
+
+	a.log.Info(
+		"attempt started",
+		"rollout",
+		t.RolloutID,
+		"attempt",
+		t.Attempt,
+		"sandbox",
+		t.SandboxID(),
+		"queued_s",
+		began.Sub(queued).Seconds(),
+	)
 	a.phaseAt(t, rollout.PhaseQueued, queued)
 	a.phaseAt(t, rollout.PhaseCreating, began)
 }
@@ -37,6 +52,7 @@ func rewardOf(r *float64) any {
 	if r == nil {
 		return "none"
 	}
+
 	return *r
 }
 
@@ -46,14 +62,35 @@ func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
 	if err != nil {
 		return err
 	}
-	a.log.Info("attempt ended", "rollout", in.RolloutID, "attempt", in.Attempt, "outcome", in.Head.Outcome, "reward", rewardOf(in.Head.Reward), "error", in.Head.Error)
+
+	a.log.Info(
+		"attempt ended",
+		"rollout",
+		in.RolloutID,
+		"attempt",
+		in.Attempt,
+		"outcome",
+		in.Head.Outcome,
+		"reward",
+		rewardOf(in.Head.Reward),
+		"error",
+		in.Head.Error,
+	)
 	log := a.o.Events.Of(in.Target)
-	e := rollout.AttemptEvent{Stamp: log.Stamp(), Outcome: in.Head.Outcome, Error: in.Head.Error, ResourceCauses: causes}
+
+	e := rollout.AttemptEvent{
+		Stamp:          log.Stamp(),
+		Outcome:        in.Head.Outcome,
+		Error:          in.Head.Error,
+		ResourceCauses: causes,
+	}
 	if n := len(in.Head.Attempts); n > 0 {
 		last := in.Head.Attempts[n-1]
 		e.SandboxID, e.Host, e.ErrorKind = last.SandboxID, last.Host, last.ErrorKind
 	}
+
 	log.Append(rollout.EventAttempt, "attempt", e)
+
 	return nil
 }
 
@@ -64,12 +101,20 @@ const maxCommand = 1000
 func command(log *eventlog.Log, stage string, number int, cmd string, res *rollout.CommandResult) {
 	key := stage + "/" + strconv.Itoa(number)
 	cmd = text.HeadUTF8(cmd, maxCommand)
+
 	if res != nil {
 		short := *res
 		key, short.Cmd = key+"/end", cmd
 		res = &short
 	}
-	log.Append(rollout.EventCommand, key, rollout.CommandEvent{Stamp: log.Stamp(), Stage: stage, Number: number, Command: cmd, Result: res})
+
+	log.Append(rollout.EventCommand, key, rollout.CommandEvent{
+		Stamp:   log.Stamp(),
+		Stage:   stage,
+		Number:  number,
+		Command: cmd,
+		Result:  res,
+	})
 }
 
 // storeEvents moves the log of an ended attempt from this host to the store.
@@ -78,8 +123,10 @@ func (a *Activities) storeEvents(ctx context.Context, t Target) error {
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
+
 	if _, err = a.o.Store.Put(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Events), log.Reader()); err != nil {
 		return err
 	}
-	return a.o.Events.Remove(t) // readers find it in the store
+	// readers find it in the store
+	return a.o.Events.Remove(t)
 }

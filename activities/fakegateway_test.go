@@ -13,55 +13,75 @@ import (
 
 // fakeGateway is a fake gateway with one route.
 type fakeGateway struct {
-	mu       sync.Mutex
-	opened   []gatewayapi.Route
-	status   gatewayapi.RouteStatus
-	err      error // returned by Status
-	ends     []string
-	closed   []string
-	sessions []string // with the names of their processes
+	mu     sync.Mutex
+	opened []gatewayapi.Route
+	status gatewayapi.RouteStatus
+
+	// returned by Status
+	err    error
+	ends   []string
+	closed []string
+
+	// with the names of their processes
+	sessions []string
 	probe    error
 	// inspected has the waits passed to Inspect, which returns report and inspectErr.
 	inspected  []time.Duration
 	report     rollout.EndpointReport
 	inspectErr error
 	trace      string
-	reader     io.Reader // replaces trace
-	traces     error
-	polls      int
-	onPoll     func(n int, s *gatewayapi.RouteStatus) // called before each reply of Status
-	ready      []error                                // one result for each call of Ready, then nil
-	checkReady func(upstream string) error            // replaces ready
+
+	// replaces trace
+	reader io.Reader
+	traces error
+	polls  int
+
+	// called before each reply of Status
+	onPoll func(n int, s *gatewayapi.RouteStatus)
+
+	// one result for each call of Ready, then nil
+	ready []error
+
+	// replaces ready
+	checkReady func(upstream string) error
 }
 
 func (g *fakeGateway) Ready(_ context.Context, upstream string) error {
 	if g.checkReady != nil {
 		return g.checkReady(upstream)
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if len(g.ready) == 0 {
 		return nil
 	}
+
 	err := g.ready[0]
 	g.ready = g.ready[1:]
+
 	return err
 }
 
 func (g *fakeGateway) Open(_ context.Context, r gatewayapi.Route) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.opened = append(g.opened, r)
+
 	return nil
 }
 
 func (g *fakeGateway) Status(context.Context, string) (gatewayapi.RouteStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.polls++
 	if g.onPoll != nil {
 		g.onPoll(g.polls, &g.status)
 	}
+
 	return g.status, g.err
 }
 
@@ -70,6 +90,7 @@ func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *ga
 	changes, stopped, over := make(chan *gatewayapi.Change), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
+
 		for {
 			s, err := g.Status(context.Background(), id)
 			select {
@@ -77,9 +98,11 @@ func (g *fakeGateway) Watch(id string, _ int64, pause time.Duration) (<-chan *ga
 			case <-stopped:
 				return
 			}
+
 			time.Sleep(pause)
 		}
 	}()
+
 	return changes, func() { close(stopped); <-over }
 }
 
@@ -88,9 +111,11 @@ func (g *fakeGateway) Turns(context.Context, string, int) ([]gatewayapi.Turn, er
 func (g *fakeGateway) AddSessions(_ context.Context, _, process string, sessions ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	for _, session := range sessions {
 		g.sessions = append(g.sessions, process+" "+session)
 	}
+
 	return nil
 }
 
@@ -99,10 +124,12 @@ func (g *fakeGateway) Probe(context.Context, string) error { return g.probe }
 func (g *fakeGateway) End(_ context.Context, _, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.ends = append(g.ends, reason)
 	if g.status.Ended == "" {
 		g.status.Ended = reason
 	}
+
 	return nil
 }
 
@@ -110,6 +137,7 @@ func (g *fakeGateway) Trace(context.Context, string) (io.ReadCloser, error) {
 	if g.reader != nil {
 		return io.NopCloser(g.reader), g.traces
 	}
+
 	return io.NopCloser(strings.NewReader(g.trace)), g.traces
 }
 
@@ -121,7 +149,9 @@ func (g *fakeGateway) Close(_ context.Context, id string) error {
 func (g *fakeGateway) Inspect(_ context.Context, _ string, wait time.Duration) (rollout.EndpointReport, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.inspected = append(g.inspected, wait)
+
 	return g.report, g.inspectErr
 }
 

@@ -24,10 +24,16 @@ import (
 type exec struct {
 	stdout, stderr string
 	exit           int
-	signal         string // the signal that ended it
-	hang           bool
-	busy           bool                 // it runs until the test ends it, and ignores its time limit
-	effect         func(b *fakeSandbox) // on the files; called with the sandbox locked
+
+	// the signal that ended it
+	signal string
+	hang   bool
+
+	// it runs until the test ends it, and ignores its time limit
+	busy bool
+
+	// on the files; called with the sandbox locked
+	effect func(b *fakeSandbox)
 }
 
 // fakeSandbox implements sandboxd's protocol in memory.
@@ -37,13 +43,18 @@ type fakeSandbox struct {
 	began time.Time
 	run   func(b *fakeSandbox, name string, p wire.Process) exec
 
-	turn     sync.Mutex // held by a request that changes the sandbox; locked before mu
-	mu       sync.Mutex
-	files    map[string]string // regular files by absolute path
-	procs    map[string]*wire.Status
-	specs    map[string]wire.Process
-	logs     map[string]exec
-	order    []string // names of processes in the order of their start
+	// held by a request that changes the sandbox; locked before mu
+	turn sync.Mutex
+	mu   sync.Mutex
+
+	// regular files by absolute path
+	files map[string]string
+	procs map[string]*wire.Status
+	specs map[string]wire.Process
+	logs  map[string]exec
+
+	// names of processes in the order of their start
+	order    []string
 	renewals int
 	killAlls int
 	// refuse makes a request fail with the error it returns; nil lets the request pass.
@@ -51,9 +62,22 @@ type fakeSandbox struct {
 }
 
 func newFakeSandbox(id string, run func(b *fakeSandbox, name string, p wire.Process) exec) *fakeSandbox {
-	b := &fakeSandbox{id: id, began: time.Now(), run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
+	b := &fakeSandbox{
+		id:    id,
+		began: time.Now(),
+		run:   run,
+		files: map[string]string{},
+		procs: map[string]*wire.Status{},
+		specs: map[string]wire.Process{},
+		logs:  map[string]exec{},
+	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id, StartedAt: b.began}) })
+	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, wire.Info{
+			SandboxID: id,
+			StartedAt: b.began,
+		})
+	})
 	mux.HandleFunc("POST /v1/lease", func(http.ResponseWriter, *http.Request) { b.renewals++ })
 	mux.HandleFunc("PUT /v1/processes/{name}", b.start)
 	mux.HandleFunc("GET /v1/processes/{name}", b.status)
@@ -70,16 +94,20 @@ func newFakeSandbox(id string, run func(b *fakeSandbox, name string, p wire.Proc
 			b.turn.Lock()
 			defer b.turn.Unlock()
 		}
+
 		b.mu.Lock()
 		defer b.mu.Unlock()
+
 		if b.refuse != nil {
 			if err := b.refuse(r.Method, r.URL.Path, r.URL.Query()); err != nil {
 				fail(w, err)
 				return
 			}
 		}
+
 		mux.ServeHTTP(w, r)
 	}))
+
 	return b
 }
 
@@ -102,25 +130,40 @@ func (b *fakeSandbox) start(w http.ResponseWriter, r *http.Request) {
 		reply(w, st)
 		return
 	}
+
 	var p wire.Process
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		fail(w, fault.New(fault.Invalid, "%v", err))
 		return
 	}
+
 	b.order = append(b.order, name)
+
 	e := b.run(b, name, p)
 	if e.effect != nil {
 		e.effect(b)
 	}
+
 	b.specs[name], b.logs[name] = p, e
-	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, Signal: e.signal, StartedAt: time.Now(),
-		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
-	if e.hang && p.TimeoutMillis > 0 { // its time limit is reached at once
+	st := &wire.Status{
+		Name:       name,
+		Running:    e.hang || e.busy,
+		PID:        1,
+		ExitCode:   e.exit,
+		Signal:     e.signal,
+		StartedAt:  time.Now(),
+		StdoutSize: int64(len(e.stdout)),
+		StderrSize: int64(len(e.stderr)),
+	}
+	// its time limit is reached at once
+	if e.hang && p.TimeoutMillis > 0 {
 		st.Running, st.TimedOut, st.ExitCode = false, true, 137
 	}
+
 	if !st.Running {
 		st.EndedAt = time.Now()
 	}
+
 	b.procs[name] = st
 	reply(w, st)
 }
@@ -130,6 +173,7 @@ func (b *fakeSandbox) status(w http.ResponseWriter, r *http.Request) {
 		reply(w, st)
 		return
 	}
+
 	fail(w, fault.New(fault.NotFound, "no process %s", r.PathValue("name")))
 }
 
@@ -139,11 +183,14 @@ func (b *fakeSandbox) log(w http.ResponseWriter, r *http.Request) {
 		fail(w, fault.New(fault.NotFound, "no process"))
 		return
 	}
+
 	text := e.stdout
 	if r.FormValue("stream") == "stderr" {
 		text = e.stderr
 	}
+
 	offset, _ := strconv.Atoi(r.FormValue("offset"))
+
 	w.Header().Set(wire.LogNextHeader, strconv.Itoa(len(text)))
 	w.Header().Set(wire.LogEOFHeader, "true")
 	_, _ = io.WriteString(w, text[min(offset, len(text)):])
@@ -178,11 +225,13 @@ func (b *fakeSandbox) getFile(w http.ResponseWriter, r *http.Request) {
 		fail(w, fault.New(fault.NotFound, "no file %s", r.FormValue("path")))
 		return
 	}
+
 	_, _ = io.WriteString(w, data)
 }
 
 func (b *fakeSandbox) deleteFile(_ http.ResponseWriter, r *http.Request) {
 	p := r.FormValue("path")
+
 	maps.DeleteFunc(b.files, func(name, _ string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 }
 
@@ -193,10 +242,12 @@ func (b *fakeSandbox) putTar(w http.ResponseWriter, r *http.Request) {
 		if err == io.EOF {
 			return
 		}
+
 		if err != nil {
 			fail(w, fault.New(fault.Invalid, "%v", err))
 			return
 		}
+
 		if h.Typeflag == tar.TypeReg {
 			text, _ := io.ReadAll(tr)
 			b.files[path.Join(r.FormValue("path"), h.Name)] = string(text)
@@ -206,25 +257,36 @@ func (b *fakeSandbox) putTar(w http.ResponseWriter, r *http.Request) {
 
 func (b *fakeSandbox) getTar(w http.ResponseWriter, r *http.Request) {
 	dir := r.FormValue("path")
+
 	there := func(name string) bool { return strings.HasPrefix(name, dir+"/") }
 	if dir != rollout.Home && !slices.ContainsFunc(slices.Collect(maps.Keys(b.files)), there) {
 		fail(w, fault.New(fault.NotFound, "no folder %s", dir))
 		return
 	}
+
 	_, _ = w.Write(tarOf(b.files, dir))
 }
 
 // tarOf packs the files below dir.
 func tarOf(files map[string]string, dir string) []byte {
 	var buf bytes.Buffer
+
 	tw := tar.NewWriter(&buf)
+
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if rel, ok := strings.CutPrefix(name, dir+"/"); ok {
-			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel, Size: int64(len(files[name])), Mode: 0o644})
+			_ = tw.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg,
+				Name:     rel,
+				Size:     int64(len(files[name])),
+				Mode:     0o644,
+			})
 			_, _ = io.WriteString(tw, files[name])
 		}
 	}
+
 	_ = tw.Close()
+
 	return buf.Bytes()
 }
 
@@ -232,6 +294,7 @@ func tarOf(files map[string]string, dir string) []byte {
 func (b *fakeSandbox) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	f()
 }
 

@@ -30,17 +30,27 @@ func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	sb, release, err := l.a.leases.Attach(ctx, b.Backend, id)
+
 	return sb, release, b.OfMemory(ctx, id, err)
 }
 
 // CreateVerifier implements grading.Sandboxes.
-func (l leased) CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (l leased) CreateVerifier(
+	ctx context.Context,
+	t rollout.Target,
+	s rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	return l.create(ctx, t, t.VerifierID(), s)
 }
 
 // CreateControl implements grading.Sandboxes.
-func (l leased) CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (l leased) CreateControl(
+	ctx context.Context,
+	t rollout.Target,
+	s rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	return l.create(ctx, t, t.ControlID(), s)
 }
 
@@ -50,17 +60,25 @@ func (l leased) Destroy(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	return b.Destroy(ctx, id)
 }
 
-func (l leased) create(ctx context.Context, t rollout.Target, id string, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (l leased) create(
+	ctx context.Context,
+	t rollout.Target,
+	id string,
+	s rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	b, err := l.a.backend(t)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	sb, err := l.a.create(ctx, b, id, s, labels(t, driver.PurposeVerifier))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return sb, l.a.leases.Keep(ctx, sb), nil
 }

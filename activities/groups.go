@@ -32,22 +32,34 @@ type LookInput struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// GroupReports returns reports about groups that have not reported to their producer. A group that does not exist is reported as lost.
+// GroupReports returns reports about groups that have not reported to their producer. A group that does not
+// exist is reported as lost.
 func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.GroupReport, error) {
 	reports := make([]rollout.GroupReport, 0, len(in.GroupIDs))
 	for _, id := range in.GroupIDs {
 		g, err := a.o.Groups.Group(ctx, id)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the group does not exist"})
+			reports = append(reports, rollout.GroupReport{
+				GroupID: id,
+				Outcome: rollout.GroupFailed,
+				Lost:    true,
+				Error:   "the group does not exist",
+			})
 		case err != nil:
 			return nil, err
 		case in.Owner != "" && g.Owner != in.Owner: // its rewards are of another client's rollouts
-			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the id of the group is taken"})
+			reports = append(reports, rollout.GroupReport{
+				GroupID: id,
+				Outcome: rollout.GroupFailed,
+				Lost:    true,
+				Error:   "the id of the group is taken",
+			})
 		case g.Done() || len(g.Members) > 0: // a group that no worker has started has no members yet
 			reports = append(reports, g.Report())
 		}
 	}
+
 	return reports, nil
 }
 

@@ -18,9 +18,11 @@ func (oneGroup) Group(_ context.Context, id string) (rollout.GroupState, error) 
 	return rollout.GroupState{ID: id, Owner: "alice", Outcome: rollout.GroupComplete}, nil
 }
 
-// A group of another client under the id of a producer's group is lost to the producer: its rewards are not those of the producer's tasks.
+// A group of another client under the id of a producer's group is lost to the producer: its rewards are not
+// those of the producer's tasks.
 func TestGroupOfAnotherOwnerIsLost(t *testing.T) {
 	t.Parallel()
+
 	acts := activities.New(activities.Options{Groups: oneGroup{}, Logger: slog.New(slog.DiscardHandler)})
 	for owner, lost := range map[string]bool{"alice": false, "bob": true, "": false} {
 		reports, err := acts.GroupReports(t.Context(), activities.LookInput{GroupIDs: []string{"p-1"}, Owner: owner})

@@ -8,23 +8,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// HoldSandbox keeps the sandbox of an ended agent open until it is cancelled, and lets the client that grades call any tool in it. It first
-// stores the trace so far, so that the client can read it.
+// HoldSandbox keeps the sandbox of an ended agent open until it is cancelled, and lets the client that
+// grades call any tool in it. It first stores the trace so far, so that the client can read it.
 func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer over()
-	err = a.collectTrace(ctx, CollectInput{Target: in.Target, Proxied: in.Proxied, Head: Head{Mode: in.Mode, Outcome: rollout.Completed}})
+
+	err = a.collectTrace(ctx, CollectInput{
+		Target:  in.Target,
+		Proxied: in.Proxied,
+		Head:    Head{Mode: in.Mode, Outcome: rollout.Completed},
+	})
 	if err != nil {
 		return err
 	}
+
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	_, closeEpisode, err := a.openEpisode(ctx, sb, &AgentInput{
 		Target: in.Target, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
 	}, true)
@@ -32,7 +39,9 @@ func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 		return err
 	}
 	defer closeEpisode()
-	a.phase(in.Target, rollout.PhaseScoring) // from here on a client that follows the events can score
+	// from here on a client that follows the events can score
+	a.phase(in.Target, rollout.PhaseScoring)
 	<-ctx.Done()
+
 	return fault.Wrap(fault.Unavailable, context.Cause(ctx), "hold the sandbox")
 }

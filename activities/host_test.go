@@ -35,16 +35,20 @@ type signals struct {
 func (s *signals) SignalWorkflow(_ context.Context, workflowID, _, name string, arg any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if workflowID != "rollout-r" || name != rollout.SignalTurns {
 		return fault.New(fault.NotFound, "no workflow %q", workflowID)
 	}
+
 	s.reports = append(s.reports, arg.(rollout.Progress))
+
 	return nil
 }
 
 func (s *signals) all() []rollout.Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return slices.Clone(s.reports)
 }
 
@@ -56,14 +60,19 @@ type host struct {
 	coder    *fakeAgent
 	signals  *signals
 	store    *store.Store
-	log      *bytes.Buffer // read it only while no activity runs
-	dir      string        // of the store
+
+	// read it only while no activity runs
+	log *bytes.Buffer
+
+	// of the store
+	dir string
 }
 
 // hostMiB is the memory of a host in MiB.
 const hostMiB = 1 << 20
 
-// newHost returns a host on which the agent's process keeps running and every other process ends at once with exit code 0.
+// newHost returns a host on which the agent's process keeps running and every other process ends at once
+// with exit code 0.
 func newHost(t *testing.T) *host { t.Helper(); return newHostOf(t, 4) }
 
 // newHostOf is like newHost, with the given number of slots.
@@ -72,6 +81,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	dir := t.TempDir()
 	st, err := store.Open(t.Context(), dir, options...)
 	require.NoError(t, err)
+
 	h := &host{
 		provider: &provider{boxes: map[string]*fakeSandbox{}, specs: map[string]driver.Spec{}},
 		gate:     &fakeGateway{status: gatewayapi.RouteStatus{Attached: true}},
@@ -87,24 +97,40 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, Sessions: true, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
-	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, agent.NewOracle())
+	}, agent.Kind{
+		Name:    rollout.AgentNop,
+		Agent:   h.coder,
+		NoModel: true,
+	}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, agent.NewOracle())
 	require.NoError(t, err)
 	tools, err := tool.NewRegistry(nil, []tool.Toolset{{Name: tool.Default}})
 	require.NoError(t, err)
+
 	h.Activities = activities.New(activities.Options{
-		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {
+		Host:  "h1",
+		Queue: "q1",
+		Backends: map[string]activities.Backend{"local": {
 			Backend: sandbox.New(h.provider, sandbox.Options{}), Capacity: hostpkg.NewCapacity(hostpkg.CapacityOptions{
 				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
 			}),
-		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		Agents: agents, Tools: tools, Events: must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
+		}},
+		Gateway: h.gate,
+		Store:   st,
+		Signals: h.signals,
+		Logger:  slog.New(slog.NewTextHandler(h.log, nil)),
+		Agents:  agents,
+		Tools:   tools,
+		Events:  must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
 	})
+
 	t.Cleanup(func() {
 		for _, info := range must(h.provider.List(context.Background())) {
 			_ = h.provider.Destroy(context.Background(), info.ID)
 		}
+
 		_ = st.Close()
 	})
+
 	return h
 }
 
@@ -112,6 +138,7 @@ func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+
 	return v
 }
 
@@ -122,8 +149,10 @@ func (h *host) sandbox(t *testing.T) *fakeSandbox {
 	t.Helper()
 	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target()})
 	require.NoError(t, err)
+
 	b, ok := h.provider.box("r.1")
 	require.True(t, ok)
+
 	return b
 }
 
@@ -132,5 +161,6 @@ func (h *host) stored(t *testing.T, name string) string {
 	t.Helper()
 	data, err := h.store.Bytes(t.Context(), store.AttemptKey("r", 1, name), 1<<20)
 	require.NoError(t, err)
+
 	return string(data)
 }

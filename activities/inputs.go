@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout/result"
 )
 
-// Inputs and outputs of activities are part of workflow histories: add fields, never rename or remove one. They are small; large data is in
-// the store.
+// Inputs and outputs of activities are part of workflow histories: add fields, never rename or remove one.
+// They are small; large data is in the store.
 
 // Target is embedded in every input.
 type Target = rollout.Target
@@ -19,24 +19,30 @@ type CreateSandboxInput struct {
 	Sandbox rollout.Sandbox `json:"sandbox"`
 	// Upstream is the name of the model endpoint; a new rollout waits while it is overloaded. "": no wait.
 	Upstream string `json:"upstream,omitempty"`
-	// Tries is how often the step may fail; returning to wait for the endpoint is not a failure. 0: the workflow is from a build whose retry
-	// policy counts both, so the step waits inside the activity.
+	// Tries is how often the step may fail; returning to wait for the endpoint is not a failure. 0: the
+	// workflow is from a build whose retry policy counts both, so the step waits inside the activity.
 	Tries int `json:"tries,omitempty"`
-	// Agent, ObeyProject and MaxOutput are those of RunAgent. A warm sandbox must match them. Agent "": no warm sandbox is used.
+	// Agent, ObeyProject and MaxOutput are those of RunAgent. A warm sandbox must match them. Agent "": no
+	// warm sandbox is used.
 	Agent       string `json:"agent,omitempty"`
 	ObeyProject bool   `json:"obey_project,omitempty"`
 	MaxOutput   int    `json:"max_output,omitempty"`
 	// Owner is that of the rollout; "": all clients are one.
 	Owner string `json:"owner,omitempty"`
-	// Queue bounds the wait for a host, from when the step was scheduled; 0: the workflow is of an earlier build and has no bound here.
+	// Queue bounds the wait for a host, from when the step was scheduled; 0: the workflow is of an earlier
+	// build and has no bound here.
 	Queue time.Duration `json:"queue,omitempty"`
 }
 
 // Place is where an attempt runs.
 type Place struct {
 	rollout.Created
-	Queue     string    `json:"queue"`      // task queue of that host's own activities
-	StartedAt time.Time `json:"started_at"` // when the host took the work; until then the rollout was queued
+
+	// task queue of that host's own activities
+	Queue string `json:"queue"`
+
+	// when the host took the work; until then the rollout was queued
+	StartedAt time.Time `json:"started_at"`
 	// NoInstall: the agent needs no installation, so InstallOpencode has nothing to do.
 	NoInstall bool `json:"no_install,omitempty"`
 	// NoProxy: RunAgent opens the route, so StartProxy has nothing to do.
@@ -57,7 +63,9 @@ type InstallResult struct {
 // ProxyInput asks for the model channel.
 type ProxyInput struct {
 	Target
-	Agent  string         `json:"agent,omitempty"` // "": calls of all processes count as the agent's
+
+	// "": calls of all processes count as the agent's
+	Agent  string         `json:"agent,omitempty"`
 	Mode   rollout.Mode   `json:"mode"`
 	Model  rollout.Model  `json:"model"`
 	Limits rollout.Limits `json:"limits"`
@@ -66,37 +74,55 @@ type ProxyInput struct {
 // SetupInput is the task's own preparation of the workspace.
 type SetupInput struct {
 	Target
-	Files    map[string]string `json:"files,omitempty"`     // of workflows from before FilesRef
-	FilesRef *rollout.Ref      `json:"files_ref,omitempty"` // the archive of the files; nil: there are none
-	Commands []string          `json:"commands,omitempty"`
-	Timeout  time.Duration     `json:"timeout"` // all commands together
-	Network  *rollout.Network  `json:"network,omitempty"`
+
+	// of workflows from before FilesRef
+	Files map[string]string `json:"files,omitempty"`
+
+	// the archive of the files; nil: there are none
+	FilesRef *rollout.Ref `json:"files_ref,omitempty"`
+	Commands []string     `json:"commands,omitempty"`
+
+	// all commands together
+	Timeout time.Duration    `json:"timeout"`
+	Network *rollout.Network `json:"network,omitempty"`
 }
 
 // AgentInput is the agent's work.
 type AgentInput struct {
 	Target
-	Agent       string           `json:"agent"`
-	Instruction string           `json:"instruction"`
-	ObeyProject bool             `json:"obey_project,omitempty"`
-	Solution    []string         `json:"solution,omitempty"` // of the agent oracle only
-	React       *rollout.React   `json:"react,omitempty"`    // of the agent react only
-	Episode     *rollout.Episode `json:"episode,omitempty"`  // of the agent interactive only
-	Mode        rollout.Mode     `json:"mode"`
-	Model       rollout.Model    `json:"model"`
-	Limits      rollout.Limits   `json:"limits"`
-	Network     *rollout.Network `json:"network,omitempty"`
+	Agent       string `json:"agent"`
+	Instruction string `json:"instruction"`
+	ObeyProject bool   `json:"obey_project,omitempty"`
+
+	// of the agent oracle only
+	Solution []string `json:"solution,omitempty"`
+
+	// of the agent react only
+	React *rollout.React `json:"react,omitempty"`
+
+	// of the agent interactive only
+	Episode *rollout.Episode `json:"episode,omitempty"`
+	Mode    rollout.Mode     `json:"mode"`
+	Model   rollout.Model    `json:"model"`
+	Limits  rollout.Limits   `json:"limits"`
+	Network *rollout.Network `json:"network,omitempty"`
 }
 
 // AgentResult is how the agent's work ended. A failure of the infrastructure is an error of RunAgent instead.
 type AgentResult struct {
-	Outcome   rollout.Outcome `json:"outcome"`
-	ExitCode  int             `json:"exit_code"` // -1 if it did not end by itself
-	Error     string          `json:"error,omitempty"`
-	Turns     int             `json:"turns"`
-	SessionID string          `json:"session_id,omitempty"`
-	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be parsed
-	Held      time.Duration   `json:"held,omitempty"`            // see watch.Result
+	Outcome rollout.Outcome `json:"outcome"`
+
+	// -1 if it did not end by itself
+	ExitCode  int    `json:"exit_code"`
+	Error     string `json:"error,omitempty"`
+	Turns     int    `json:"turns"`
+	SessionID string `json:"session_id,omitempty"`
+
+	// tool calls of the policy that could not be parsed
+	Malformed int `json:"malformed_calls,omitempty"`
+
+	// see watch.Result
+	Held time.Duration `json:"held,omitempty"`
 }
 
 // AbortInput ends the agent's work at once.
@@ -111,19 +137,24 @@ type VerifyInput struct {
 	Target
 	Sandbox  rollout.Sandbox  `json:"sandbox"`
 	Verifier rollout.Verifier `json:"verifier"`
-	Timeout  time.Duration    `json:"timeout"` // script and commands together
+
+	// script and commands together
+	Timeout time.Duration `json:"timeout"`
 }
 
 // HoldInput asks for the sandbox to stay open for the calls of a client that grades, after the agent has ended.
 type HoldInput struct {
 	Target
-	Proxied bool         `json:"proxied"` // there is a gateway route
+
+	// there is a gateway route
+	Proxied bool         `json:"proxied"`
 	Mode    rollout.Mode `json:"mode"`
 }
 
 // Grade is the verifier's result. A verifier without a usable reward is an error of kind VerifierFailed instead.
 type Grade struct {
-	Reward float64 `json:"reward"` // finite
+	// finite
+	Reward float64 `json:"reward"`
 }
 
 // CollectInput is the workflow's data about an attempt that has ended.
@@ -142,7 +173,8 @@ type Head = result.Head
 
 // CollectResult refers to the collected result.
 type CollectResult struct {
-	Result rollout.Ref   `json:"result"` // zero unless Final
+	// zero unless Final
+	Result rollout.Ref   `json:"result"`
 	Usage  rollout.Usage `json:"usage"`
 }
 

@@ -21,7 +21,9 @@ func (r *registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions)
 // Temporal shows activities to operators under these names.
 func TestRegisteredNames(t *testing.T) {
 	t.Parallel()
+
 	acts := activities.New(activities.Options{})
+
 	var create, local, host, delivery registry
 	acts.RegisterCreate(&create)
 	acts.RegisterLocal(&local)
@@ -31,6 +33,14 @@ func TestRegisteredNames(t *testing.T) {
 	require.ElementsMatch(t, []string{"ComposeResult", "StoreGroup", "StoreProducer", "LoadTask"}, local.names)
 	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink", "GroupReports"}, delivery.names)
 	require.ElementsMatch(t, []string{
-		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "HoldSandbox", "CollectArtifacts", "CloseSandbox", "AbortAgent",
+		"InstallOpencode",
+		"StartProxy",
+		"RunSetup",
+		"RunAgent",
+		"RunVerifier",
+		"HoldSandbox",
+		"CollectArtifacts",
+		"CloseSandbox",
+		"AbortAgent",
 	}, host.names)
 }

@@ -10,23 +10,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// recordCauses records the resource limits that the agent's sandbox reached in a phase that ends, and returns them. byHost: the memory that
-// ran out was the host's. A lost sandbox has none.
-func (a *Activities) recordCauses(ctx context.Context, t Target, p rollout.Phase) (reached []rollout.ResourceCause, byHost bool, err error) {
+// recordCauses records the resource limits that the agent's sandbox reached in a phase that ends, and
+// returns them. byHost: the memory that ran out was the host's. A lost sandbox has none.
+func (a *Activities) recordCauses(
+	ctx context.Context,
+	t Target,
+	p rollout.Phase,
+) (reached []rollout.ResourceCause, byHost bool, err error) {
 	b, err := a.backend(t)
 	if err != nil {
 		return nil, false, err
 	}
+
 	use, err := b.Inspect(ctx, t.SandboxID())
 	if err != nil || len(sandbox.Causes(use, p, nil)) == 0 {
 		return nil, false, nil //nolint:nilerr // a lost sandbox is reported by other calls
 	}
+
 	known, err := a.causes(ctx, t)
 	if err != nil {
 		return nil, false, err
 	}
-	earlier := slices.DeleteFunc(known, func(c rollout.ResourceCause) bool { return c.Phase == p || c.Phase == rollout.PhaseVerifying })
+
+	earlier := slices.DeleteFunc(
+		known,
+		func(c rollout.ResourceCause) bool { return c.Phase == p || c.Phase == rollout.PhaseVerifying },
+	)
 	causes := sandbox.Causes(use, p, earlier)
+
 	return causes, use.ByHost, a.keepCauses(ctx, t, p, causes)
 }
 
@@ -35,16 +46,30 @@ func (a *Activities) keepCauses(ctx context.Context, t Target, p rollout.Phase, 
 	if len(causes) == 0 {
 		return nil
 	}
+
 	known, err := a.causes(ctx, t)
 	if err != nil {
 		return err
 	}
+
 	all := slices.DeleteFunc(known, func(c rollout.ResourceCause) bool { return c.Phase == p })
 	for _, c := range causes {
 		c.Attempt = t.Attempt
 		all = append(all, c)
 	}
-	a.log.Warn("a sandbox reached its resource limits", "rollout", t.RolloutID, "attempt", t.Attempt, "phase", p, "causes", rollout.CausesInWords(causes))
+
+	a.log.Warn(
+		"a sandbox reached its resource limits",
+		"rollout",
+		t.RolloutID,
+		"attempt",
+		t.Attempt,
+		"phase",
+		p,
+		"causes",
+		rollout.CausesInWords(causes),
+	)
+
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Resources), all)
 }
 
@@ -53,17 +78,22 @@ func (a *Activities) causes(ctx context.Context, t Target) ([]rollout.ResourceCa
 	return grading.ReadCauses(ctx, a.o.Store, t)
 }
 
-// lastCauses records the causes for an attempt whose agent has no result: it failed in its setup, or RunAgent did not return.
+// lastCauses records the causes for an attempt whose agent has no result: it failed in its setup, or
+// RunAgent did not return.
 func (a *Activities) lastCauses(ctx context.Context, in CollectInput) error {
 	if in.Head.AgentRan {
 		return nil
 	}
+
 	phase := rollout.PhaseSetup
+
 	for _, p := range in.Head.Phases {
 		if p.Attempt == in.Attempt && p.Phase == rollout.PhaseAgent {
 			phase = p.Phase
 		}
 	}
+
 	_, _, err := a.recordCauses(ctx, in.Target, phase)
+
 	return err
 }

@@ -20,18 +20,27 @@ func TestCausesOfPhases(t *testing.T) {
 	h := working(t, 1)
 	h.sandbox(t)
 	h.provider.ooms = 2
-	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute}))
+	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{
+		Target:   target(),
+		Commands: []string{"prepare"},
+		Timeout:  time.Minute,
+	}))
 	h.provider.ooms = 5
 	h.coder.status = func(int, int) (agent.Status, error) {
 		return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
 	}
-	for range 2 { // a retry counts nothing twice
+	// a retry counts nothing twice
+	for range 2 {
 		out, err := h.RunAgent(t.Context(), agentInput())
 		require.NoError(t, err)
 		require.Equal(t, "killed; the sandbox ran out of memory (processes killed: 3)", out.Error)
 	}
+
 	h.gate.trace = traceOf
-	_, err := h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Head.AgentRan = true }))
+	_, err := h.CollectArtifacts(
+		t.Context(),
+		collectInput(func(in *activities.CollectInput) { in.Head.AgentRan = true }),
+	)
 	require.NoError(t, err)
 	require.Equal(t, []rollout.ResourceCause{
 		{Attempt: 1, Phase: rollout.PhaseSetup, Cause: rollout.OutOfMemory, Count: 2},
@@ -39,15 +48,19 @@ func TestCausesOfPhases(t *testing.T) {
 	}, h.result(t).ResourceCauses)
 }
 
-// An agent that the kernel killed because the host's memory was full is no failure of the policy. One that is killed without such a kill, or
-// after its sandbox had used up its own memory, is: a policy can kill its agent and fill its memory.
+// An agent that the kernel killed because the host's memory was full is no failure of the policy. One that
+// is killed without such a kill, or after its sandbox had used up its own memory, is: a policy can kill its
+// agent and fill its memory.
 func TestAgentKilledByAFullHost(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		ooms, code int
 		byHost     bool
 		lost       bool
-		last       bool // attempt
+
+		// attempt
+		last bool
 	}{
 		"the host is full":            {1, 137, true, true, false},
 		"in the last attempt":         {1, 137, true, false, true},
@@ -64,16 +77,20 @@ func TestAgentKilledByAFullHost(t *testing.T) {
 			h.coder.status = func(int, int) (agent.Status, error) {
 				return agent.Status{Done: true, ExitCode: c.code, Error: "killed"}, nil
 			}
+
 			in := agentInput()
 			if in.Limits.Attempts = 2; c.last {
 				in.Limits.Attempts = 1
 			}
+
 			out, err := h.RunAgent(t.Context(), in)
 			if c.lost {
 				require.Equal(t, fault.Unavailable, fault.KindOf(failure.FromTemporal(err)))
 				require.ErrorContains(t, err, "the host's memory was full")
+
 				return
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, rollout.AgentFailed, out.Outcome)
 		})
@@ -87,10 +104,22 @@ func TestCausesOfFailedSetup(t *testing.T) {
 	h.sandbox(t)
 	h.provider.ooms = 1
 	h.provider.exec = func(*fakeSandbox, string, wire.Process) exec { return exec{exit: 1} }
-	err := h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute})
+	err := h.RunSetup(t.Context(), activities.SetupInput{
+		Target:   target(),
+		Commands: []string{"prepare"},
+		Timeout:  time.Minute,
+	})
 	require.Equal(t, fault.SetupFailed, fault.KindOf(err))
 	require.ErrorContains(t, err, "the sandbox ran out of memory")
-	_, err = h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Proxied, in.Head.Outcome = false, rollout.SetupFailed }))
+	_, err = h.CollectArtifacts(
+		t.Context(),
+		collectInput(func(in *activities.CollectInput) { in.Proxied, in.Head.Outcome = false, rollout.SetupFailed }),
+	)
 	require.NoError(t, err)
-	require.Equal(t, []rollout.ResourceCause{{Attempt: 1, Phase: rollout.PhaseSetup, Cause: rollout.OutOfMemory, Count: 1}}, h.result(t).ResourceCauses)
+	require.Equal(t, []rollout.ResourceCause{{
+		Attempt: 1,
+		Phase:   rollout.PhaseSetup,
+		Cause:   rollout.OutOfMemory,
+		Count:   1,
+	}}, h.result(t).ResourceCauses)
 }

@@ -15,42 +15,52 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// RunSetup stages the task's files, then runs its setup commands one by one. A command that fails, or exceeds the time for all commands, is a
-// fault.SetupFailed.
+// RunSetup stages the task's files, then runs its setup commands one by one. A command that fails, or
+// exceeds the time for all commands, is a fault.SetupFailed.
 func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer over()
+
 	a.phase(in.Target, rollout.PhaseSetup)
+
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	if err := a.stageFiles(ctx, sb, in); err != nil {
 		return err
 	}
+
 	sb, offline, err := a.withNetwork(ctx, in.Target, sb, network.Setup, in.Network.ForSetup())
 	if err != nil {
 		return err
 	}
 	defer offline()
+
 	results, failed := a.runSetup(ctx, sb, in)
+
 	causes, _, err := a.recordCauses(ctx, in.Target, rollout.PhaseSetup)
 	if err != nil {
 		return err
 	}
+
 	if failed != nil && !fault.Is(failed, fault.SetupFailed) {
 		return failed
 	}
+
 	if err := a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), results); err != nil {
 		return err
 	}
+
 	if failed != nil {
 		return withCauses(failed, causes)
 	}
+
 	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
 
@@ -59,7 +69,9 @@ func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in Set
 	if begun, err := sandbox.CommandStarted(ctx, sb, setupName(0)); err != nil || begun {
 		return err
 	}
+
 	var archive io.ReadCloser
+
 	switch {
 	case in.FilesRef != nil:
 		var err error
@@ -71,33 +83,46 @@ func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in Set
 	default:
 		return nil
 	}
+
 	defer archive.Close()
+
 	err := sb.PutTar(ctx, rollout.Home, archive)
+
 	return fault.Wrap(fault.KindOf(err), err, "stage the task's files")
 }
 
 // runSetup returns the results so far and the error that stopped it.
-func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
+func (a *Activities) runSetup(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	in SetupInput,
+) ([]rollout.CommandResult, error) {
 	results := []rollout.CommandResult{}
 	budget := &sandbox.CommandBudget{Total: in.Timeout}
+
 	log := a.o.Events.Of(in.Target)
 	for i, cmd := range in.Commands {
 		command(log, rollout.StageSetup, i+1, cmd, nil)
+
 		st, err := sandbox.RunCommand(ctx, sb, setupName(i), sandbox.BashCommand("-c", cmd), budget)
 		if err != nil {
 			return results, err
 		}
+
 		res, err := sandbox.CommandResult(ctx, sb, cmd, st)
 		if err != nil {
 			return results, err
 		}
+
 		results = append(results, res)
 		command(log, rollout.StageSetup, i+1, cmd, &res)
+
 		if st.TimedOut || st.ExitCode != 0 {
 			return results, fault.New(fault.SetupFailed, "setup command %d of %d (%s): %s%s",
 				i+1, len(in.Commands), text.Head(cmd, 120), sandbox.CommandFailure(st, in.Timeout), outputTail(res))
 		}
 	}
+
 	return results, nil
 }
 
@@ -106,6 +131,7 @@ func withCauses(err error, causes []rollout.ResourceCause) error {
 	if len(causes) == 0 {
 		return err
 	}
+
 	return fault.New(fault.KindOf(err), "%v; %s", err, rollout.CausesInWords(causes))
 }
 
@@ -117,5 +143,6 @@ func outputTail(res rollout.CommandResult) string {
 	if out == "" {
 		return ""
 	}
+
 	return ": " + text.Tail(out, 300)
 }

@@ -25,11 +25,13 @@ func (s *Server) public(path string) bool {
 
 // authenticate requires a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
-	if len(s.o.Tokens) == 0 { // every caller of an open server is its operator
+	// every caller of an open server is its operator
+	if len(s.o.Tokens) == 0 {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), access.Token{Scope: access.ScopeOperator})))
 		})
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known := access.FindToken(s.o.Tokens, token(r))
 		if known {
@@ -38,39 +40,46 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
 			hangUp(w)
 			httpio.WriteDetail(w, http.StatusUnauthorized, cmp.Or(executor.Unauthenticated(r), "Not authenticated"))
+
 			return
 		}
+
 		next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), caller)))
 	})
 }
 
-// hangUp closes the connection after the answer and bounds the wait for the rest of the request's body, so that a refused client cannot
-// hold a connection by sending slowly.
+// hangUp closes the connection after the answer and bounds the wait for the rest of the request's body, so
+// that a refused client cannot hold a connection by sending slowly.
 func hangUp(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // a test's recorder has none
+	// a test's recorder has none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 }
 
-// tokenProtocol is the prefix of the subprotocol that carries a page's token, base64url without padding: scripts in a browser cannot set
-// headers on a WebSocket's handshake.
+// tokenProtocol is the prefix of the subprotocol that carries a page's token, base64url without padding:
+// scripts in a browser cannot set headers on a WebSocket's handshake.
 const tokenProtocol = "rolloutd.token."
 
-// token returns the bearer token, or the password of basic auth: older Python clients cannot set headers, but send the user and password
-// of their URL.
+// token returns the bearer token, or the password of basic auth: older Python clients cannot set headers,
+// but send the user and password of their URL.
 func token(r *http.Request) string {
 	for _, p := range websocket.Subprotocols(r) {
 		if text, ok := strings.CutPrefix(p, tokenProtocol); ok {
-			raw, _ := base64.RawURLEncoding.DecodeString(text) // an undecodable value is not a token
+			// an undecodable value is not a token
+			raw, _ := base64.RawURLEncoding.DecodeString(text)
 			return string(raw)
 		}
 	}
+
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}
+
 	scheme, t, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
+
 	return strings.TrimSpace(t)
 }
 
@@ -80,6 +89,8 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 	if origin == "" || slices.Contains(s.o.AllowedOrigins, origin) {
 		return true
 	}
+
 	_, host, _ := strings.Cut(origin, "://")
+
 	return strings.EqualFold(host, r.Host)
 }

@@ -29,21 +29,31 @@ type browser struct {
 
 func newBrowser(t *testing.T, width, height int) browser {
 	t.Helper()
+
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		require.Empty(t, os.Getenv("CI"), "CI must have chromium")
 		t.Skip("chromium is not installed")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+
+	options := append(
+		chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, // it visits only this test's own server
-		chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience))
+		chromedp.WindowSize(width, height),
+		chromedp.WSURLReadTimeout(patience),
+	)
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
+
 	ctx, closeTab := chromedp.NewContext(alloc)
 	t.Cleanup(closeTab)
-	require.NoError(t, chromedp.Do(ctx)) // starts the browser; its first context bounds its life
+	// starts the browser; its first context bounds its life
+	require.NoError(t, chromedp.Do(ctx))
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(cancel)
+
 	return browser{t, ctx}
 }
 
@@ -64,6 +74,7 @@ func (b browser) eventually(script string) {
 // waitForText waits until an element's text contains part.
 func (b browser) waitForText(selector, part string) {
 	b.t.Helper()
+
 	want, err := json.Marshal(part)
 	require.NoError(b.t, err)
 	b.eventually(`(document.querySelector("` + selector + `")?.innerText ?? "").includes(` + string(want) + `)`)
@@ -72,6 +83,7 @@ func (b browser) waitForText(selector, part string) {
 // saveScreenshot saves a screenshot if ROLLOUTD_TEST_PICTURES names a folder.
 func (b browser) saveScreenshot(name string) {
 	b.t.Helper()
+
 	if dir := os.Getenv("ROLLOUTD_TEST_PICTURES"); dir != "" {
 		png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 		require.NoError(b.t, err)
@@ -90,7 +102,15 @@ func startPage(t *testing.T) *rig {
 		{Phase: rollout.PhaseAgent, Attempt: 1, Start: begun.Add(time.Second), End: new(begun.Add(50 * time.Second))},
 		{Phase: rollout.PhaseVerifying, Attempt: 1, Start: begun.Add(50 * time.Second)},
 	}
-	r.fake.turns = []rollout.CompactTurn{{Turn: 1, Kind: rollout.KindAgent, FinishReason: "length", PromptTokenIDs: []int32{1, 2, 3}, CompletionTokens: []string{"a", "b"}, LatencyS: 1.5}}
+	r.fake.turns = []rollout.CompactTurn{{
+		Turn:             1,
+		Kind:             rollout.KindAgent,
+		FinishReason:     "length",
+		PromptTokenIDs:   []int32{1, 2, 3},
+		CompletionTokens: []string{"a", "b"},
+		LatencyS:         1.5,
+	}}
+
 	return r
 }
 
@@ -118,7 +138,8 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.waitForText("#list", "completed")
 	b.saveScreenshot("rollouts")
-	b.eventually(`(document.querySelector("#list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
+	// clicked by a script, because the list is redrawn repeatedly
+	b.eventually(`(document.querySelector("#list a").click(), true)`)
 	b.waitForText("#rollout", "running agent")
 	b.waitForText("#rollout", "Model calls")
 	b.waitForText("#rollout", "größe.txt")
@@ -134,29 +155,48 @@ func TestPageInABrowser(t *testing.T) {
 // An operator finds a group in the list, compares its rollouts, and aborts another one.
 func TestPageOfGroups(t *testing.T) {
 	t.Parallel()
-	r, groups := withGroups(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} })
+
+	r, groups := withGroups(
+		t,
+		withWeb,
+		func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} },
+	)
 	for _, id := range []string{"running", "ended"} {
-		status, _, out := r.do("POST", "/groups", strings.Replace(groupBody(id), `"group_size":2`, `"group_size":3`, 1), "Authorization", "Bearer "+pageToken)
+		status, _, out := r.do(
+			"POST",
+			"/groups",
+			strings.Replace(groupBody(id), `"group_size":2`, `"group_size":3`, 1),
+			"Authorization",
+			"Bearer "+pageToken,
+		)
 		require.Equal(t, http.StatusAccepted, status, out)
 	}
+
 	groups.finish("ended", new(1.0), nil, new(0.5))
 	groups.mu.Lock()
 	groups.states["ended"].Members[2].Lost = []string{"ended-2"}
 	groups.states["ended"].Members[1].Error = "the sandbox <was> lost"
 	groups.mu.Unlock()
+
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/groups"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+
 	for _, part := range []string{"Size", "3", "0.750", "partial", "running"} {
 		b.waitForText("#group-list", part)
 	}
+
 	b.saveScreenshot("groups")
-	b.eventually(`([...document.querySelectorAll("#group-list a")].find((a) => a.textContent === "ended").click(), true)`)
+	b.eventually(
+		`([...document.querySelectorAll("#group-list a")].find((a) => a.textContent === "ended").click(), true)`,
+	)
+
 	for _, part := range []string{
 		"3, 3 ended, 2 with a reward", "mean 0.750, standard deviation 0.250", "1 of 2, pass@1 0.500, pass@2 1.000", "infra failed", "1.000", "-1.000", "ended-2", "the sandbox <was> lost",
 	} {
 		b.waitForText("#group", part)
 	}
+
 	b.saveScreenshot("group")
 	b.run(chromedp.EmulateViewport(360, 740))
 	b.requireReadable("group")
@@ -169,16 +209,43 @@ func TestPageOfGroups(t *testing.T) {
 // producing returns a server with a producer that has a value in every member, and a failing delivery.
 func producing(t *testing.T) (*rig, *fakeProducers) {
 	t.Helper()
+
 	f := newFakeProducers()
 	f.states["math"] = producer.State{
-		ID: "math", Name: "algebra", Sink: "trainer", Phase: producer.Running, Waiting: "the trainer has enough batches", Step: 7,
-		Bounds: producer.Bounds{Concurrency: 32, MaxBatchesOffpolicy: 3, TotalSteps: 500}, Cursor: producer.Cursor{Number: 41},
-		Counts:    producer.Counts{Started: 40, Delivered: 30, Failed: 1, Filtered: map[string]int{"too_long": 2}, Marked: 4, Replaced: 5},
-		Running:   []producer.RunningGroup{{ID: "math-40", Cursor: producer.Cursor{Number: 40}, Left: 3, StartedAt: time.Unix(1_700_000_000, 0)}},
+		ID:      "math",
+		Name:    "algebra",
+		Sink:    "trainer",
+		Phase:   producer.Running,
+		Waiting: "the trainer has enough batches",
+		Step:    7,
+		Bounds:  producer.Bounds{Concurrency: 32, MaxBatchesOffpolicy: 3, TotalSteps: 500},
+		Cursor:  producer.Cursor{Number: 41},
+		Counts: producer.Counts{
+			Started:   40,
+			Delivered: 30,
+			Failed:    1,
+			Filtered:  map[string]int{"too_long": 2},
+			Marked:    4,
+			Replaced:  5,
+		},
+		Running: []producer.RunningGroup{{
+			ID:        "math-40",
+			Cursor:    producer.Cursor{Number: 40},
+			Left:      3,
+			StartedAt: time.Unix(1_700_000_000, 0),
+		}},
 		Outbox:    []producer.Finished{{GroupID: "math-39", Rollouts: 8}},
-		Evaluated: []producer.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}}, StartedAt: time.Unix(1_700_000_000, 0),
+		Evaluated: []producer.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}},
+		StartedAt: time.Unix(1_700_000_000, 0),
 	}
-	failing := rollout.Delivery{Sink: "trainer", GroupID: "math-39", State: rollout.DeliveryPending, Tries: 2, Reason: "connection <refused>"}
+	failing := rollout.Delivery{
+		Sink:    "trainer",
+		GroupID: "math-39",
+		State:   rollout.DeliveryPending,
+		Tries:   2,
+		Reason:  "connection <refused>",
+	}
+
 	return start(t, withWeb, func(o *envserver.Options) {
 		o.Producers, o.Deliveries = f, &fakeDeliveries{all: []rollout.Delivery{failing}}
 		o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)}
@@ -196,26 +263,34 @@ func TestPageOfProducers(t *testing.T) {
 	b.waitForText("#delivery-list", "connection <refused>")
 	b.eventually(`document.querySelector("#delivery-list a").getAttribute("href") === "#/groups/math-39"`)
 	b.saveScreenshot("producers")
-	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // clicked by a script, because the list is redrawn repeatedly
+	// clicked by a script, because the list is redrawn repeatedly
+	b.eventually(`(document.querySelector("#producer-list a").click(), true)`)
+
 	for _, part := range []string{
 		"the trainer has enough batches", "7 of 500", "group 41", "40 started, 1 in flight, 1 to be delivered, 30 delivered",
 		"3 (9.1 % of those that ended), 1 failed, 2 too long", "3 of 32", "math-40", "connection <refused>", "0.500",
 	} {
 		b.waitForText("#producer", part)
 	}
+
 	b.saveScreenshot("producer")
+
 	for _, button := range []struct{ name, then string }{{"Pause", "paused"}, {"Resume", "running"}, {"Abort", "done aborted"}} {
 		b.run(chromedp.Click(`//button[text()="` + button.name + `"]`))
 		b.waitForText("#producer dl", button.then)
 	}
+
 	b.run(chromedp.EmulateViewport(360, 740))
+
 	for page, ready := range map[string]string{"producers": "#delivery-list td", "producers/math": "#producer td"} {
 		b.run(chromedp.Navigate(r.url + "/web/#/" + page))
 		b.eventually(`document.querySelector("` + ready + `")?.checkVisibility() ?? false`)
 		b.requireReadable(page)
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	require.Equal(t, []producer.Change{{Paused: new(true)}, {Paused: new(false)}}, f.changes)
 }
 
@@ -231,14 +306,19 @@ func TestPageFollowsARollout(t *testing.T) {
 	body, err := json.Marshal(task("slow", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
+
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
 	b.waitForText("#rollout", "running agent")
+
 	for _, part := range []string{"The agent calls terminal", `{"command":"cat <b>"}`, "terminal failed", "<script>no</script>", "Exit code: 1"} {
 		b.waitForText("#rollout .activity", part)
 	}
-	b.eventually(`[...document.querySelectorAll("#rollout dt")].some((e) => e.textContent === "Model calls" && e.nextSibling.textContent === "7")`)
+
+	b.eventually(
+		`[...document.querySelectorAll("#rollout dt")].some((e) => e.textContent === "Model calls" && e.nextSibling.textContent === "7")`,
+	)
 	b.saveScreenshot("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
 	b.waitForText("#rollout", "aborted")
@@ -277,17 +357,28 @@ const faint = `(() => {
 func TestPageOnAPhone(t *testing.T) {
 	t.Parallel()
 	r := startPage(t)
-	body, err := json.Marshal(task("a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone", "x", "task_id", "a-task-with-a-long-name"))
+	body, err := json.Marshal(
+		task("a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone", "x", "task_id", "a-task-with-a-long-name"),
+	)
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
+
 	b := newBrowser(t, 360, 740)
-	b.run(chromedp.EmulateViewport(360, 740), chromedp.Navigate(r.url+"/web/"), chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.run(
+		chromedp.EmulateViewport(360, 740),
+		chromedp.Navigate(r.url+"/web/"),
+		chromedp.SendKeys("#token-text", pageToken+"\r"),
+	)
 	b.waitForText("#name", "opencode_env")
 	b.run(chromedp.Click("#fields details summary"))
+
 	for name, ready := range map[string]string{
-		"": "#fields", "rollouts": "#list a", "rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout table",
+		"":         "#fields",
+		"rollouts": "#list a",
+		"rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout table",
 	} {
 		b.run(chromedp.Navigate(r.url+"/web/#/"+name), chromedp.WaitVisible(ready))
+
 		for _, scheme := range []string{"light", "dark"} {
 			b.run(setColorScheme(scheme))
 			b.saveScreenshot("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
@@ -299,6 +390,7 @@ func TestPageOnAPhone(t *testing.T) {
 // requireReadable checks that all elements of the page are visible and readable.
 func (b browser) requireReadable(page string) {
 	b.t.Helper()
+
 	for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
 		bad, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](script))
 		require.NoError(b.t, err)
@@ -312,6 +404,7 @@ func setColorScheme(scheme string) chromedp.Action[chromedp.Void] {
 		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
+
 		return err
 	})
 }

@@ -45,7 +45,8 @@ type described struct {
 
 type content struct{ Schema json.RawMessage }
 
-// newContract reads the document. It checks all recorded answers at the end of the test, so that the checks do not delay the test.
+// newContract reads the document. It checks all recorded answers at the end of the test, so that the checks
+// do not delay the test.
 func newContract(t *testing.T, srv *envserver.Server) *contract {
 	t.Helper()
 	// The validator finds definitions under $defs only.
@@ -57,18 +58,26 @@ func newContract(t *testing.T, srv *envserver.Server) *contract {
 			c.check(t, x)
 		}
 	})
+
 	return c
 }
 
 // note records an answer of a route.
 func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
 	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge ||
-		strings.Contains(req.Header.Get("Accept"), "text/event-stream") || req.Header.Get("MCP-Protocol-Version") != "" {
-		return // refused before it reached a route, or of another protocol
+		strings.Contains(
+			req.Header.Get("Accept"),
+			"text/event-stream",
+		) || req.Header.Get("MCP-Protocol-Version") != "" {
+		// refused before it reached a route, or of another protocol
+		return
 	}
+
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.seen = append(c.seen, exchange{req.Method, req.URL.Path, media, resp.StatusCode, string(body)})
 }
 
@@ -82,42 +91,54 @@ func (c *contract) find(method, path string) (described, bool) {
 			return op, true
 		}
 	}
+
 	return described{}, false
 }
 
 // accepts validates a JSON text against a schema of the document.
 func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) error {
 	t.Helper()
+
 	resolved := c.resolved[string(schema)]
 	if resolved == nil {
 		root, err := json.Marshal(map[string]any{"$defs": c.Components.Schemas, "allOf": []json.RawMessage{schema}})
 		require.NoError(t, err)
+
 		var s jsonschema.Schema
 		require.NoError(t, json.Unmarshal(root, &s))
 		resolved, err = s.Resolve(nil)
 		require.NoError(t, err)
+
 		c.resolved[string(schema)] = resolved
 	}
+
 	var v any
 	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+
 	return resolved.Validate(v)
 }
 
 // check checks an answer against the document: its status, its media type and its body.
 func (c *contract) check(t *testing.T, x exchange) {
 	t.Helper()
+
 	op, ok := c.find(x.method, x.path)
 	if !ok {
 		return
 	}
+
 	answer, ok := op.Responses[strconv.Itoa(x.status)]
 	require.Truef(t, ok, "not in the document: %+v", x)
+
 	if x.status == http.StatusNoContent {
 		require.Empty(t, answer.Content)
 		require.Empty(t, x.body)
+
 		return
 	}
+
 	require.Containsf(t, answer.Content, x.media, "%+v", x)
+
 	if x.media == "application/json" {
 		require.NoErrorf(t, c.accepts(t, answer.Content[x.media].Schema, x.body), "%+v", x)
 	}

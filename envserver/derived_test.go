@@ -15,6 +15,7 @@ import (
 // A client cannot take an id that a group, a producer or a trajectory of another client derives from its own.
 func TestDerivedIDsOfOthersAreTaken(t *testing.T) {
 	t.Parallel()
+
 	groups := &fakeGroups{states: map[string]rollout.GroupState{"g": {ID: "g", Owner: "alice"}}}
 	producers := newFakeProducers()
 	producers.states["p"] = producer.State{ID: "p", Owner: "alice"}
@@ -22,7 +23,9 @@ func TestDerivedIDsOfOthersAreTaken(t *testing.T) {
 	start := func(as, id string) int {
 		body, err := json.Marshal(task(id, "do it"))
 		require.NoError(t, err)
+
 		status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", as)
+
 		return status
 	}
 	startGroup := func(as, id string) int {
@@ -33,9 +36,11 @@ func TestDerivedIDsOfOthersAreTaken(t *testing.T) {
 	for _, id := range []string{"g-0", "g-3r1", "p-7-0", "p-7t1-0", "p-e1-2-0", "trajectory-0123456789abcdef0123456789abcdef-0"} {
 		require.Equal(t, http.StatusConflict, start(bob, id), id)
 	}
+
 	for _, id := range []string{"g-0", "p-7-0"} {
 		require.Equal(t, http.StatusAccepted, start(alice, id), id)
 	}
+
 	for _, id := range []string{"task-12", "trajectory-1", "h-0"} {
 		require.Equal(t, http.StatusAccepted, start(bob, id), id)
 	}
@@ -51,7 +56,13 @@ func TestDerivedIDsOfOthersAreTaken(t *testing.T) {
 func TestExecutorStartsTrajectories(t *testing.T) {
 	t.Parallel()
 	r := shared(t, withEpisodes)
-	_, _, out := r.do("POST", "/executor/execute", `{"trajectory_id":"mine","tool":{"name":"note","arguments":{"text":"a"},"uniq_id":"1"}}`, "Authorization", alice)
+	_, _, out := r.do(
+		"POST",
+		"/executor/execute",
+		`{"trajectory_id":"mine","tool":{"name":"note","arguments":{"text":"a"},"uniq_id":"1"}}`,
+		"Authorization",
+		alice,
+	)
 	require.NotContains(t, out, "reserved", out)
 	require.Equal(t, 1, r.fake.count(), out)
 }

@@ -26,54 +26,67 @@ func newKeeper() *memoryKeeper { return &memoryKeeper{m: map[string][]byte{}} }
 func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	data, ok := k.m[key]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "nothing under %s", key)
 	}
+
 	return data, nil
 }
 
 func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.m[key] = data
 	k.writes++
+
 	return nil
 }
 
 func (k *memoryKeeper) Delete(_ context.Context, key string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	delete(k.m, key)
+
 	return nil
 }
 
 func (k *memoryKeeper) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	return k.writes
 }
 
 // replicas starts two servers with one engine and one keeper. A test sets MaxSessions to see which slots are taken.
 func replicas(t *testing.T, change ...func(*envserver.Options)) (a, b *rig, kept *memoryKeeper) {
 	t.Helper()
+
 	kept = newKeeper()
 	engine := newFake()
+
 	with := append(change, func(o *envserver.Options) { o.Sessions, o.Rollouts = kept, engine })
 	a, b = start(t, with...), start(t, with...)
 	a.fake, b.fake = engine, engine
+
 	return a, b, kept
 }
 
 func TestReattachAfterADrop(t *testing.T) {
 	t.Parallel()
+
 	for name, elsewhere := range map[string]bool{"same replica": false, "another replica": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			a, b, _ := replicas(t)
 			if !elsewhere {
 				b = a
 			}
+
 			c := a.dial("/ws")
 			c.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
 			answer(t, c.ask(call("run_rollout", task("r1", "x", "task_id", "t"))))
@@ -81,40 +94,56 @@ func TestReattachAfterADrop(t *testing.T) {
 			want := c.ask(`{"type":"state"}`)
 			require.Contains(t, want, `"rollouts":["r1","r2"]`)
 			require.Contains(t, want, `"step_count":2`)
-			require.NoError(t, c.NetConn().Close()) // no close frame
+			// no close frame
+			require.NoError(t, c.NetConn().Close())
 
 			again := b.dial("/ws")
-			require.Contains(t, again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`), `"observation":{"metadata":{}}`)
+			require.Contains(
+				t,
+				again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`),
+				`"observation":{"metadata":{}}`,
+			)
 			require.JSONEq(t, want, again.ask(`{"type":"state"}`))
 			a.fake.finish("r2")
-			require.Equal(t, "r2", answer(t, again.ask(call("finalize_rollout", map[string]any{"rollout_id": "r2"})))["rollout_id"])
+			require.Equal(
+				t,
+				"r2",
+				answer(t, again.ask(call("finalize_rollout", map[string]any{"rollout_id": "r2"})))["rollout_id"],
+			)
 			require.Contains(t, again.ask(`{"type":"state"}`), `"rollouts_completed":2`)
 		})
 	}
 }
 
-// Each client that attaches continues from the state of the client before it, even while earlier connections are still open.
+// Each client that attaches continues from the state of the client before it, even while earlier
+// connections are still open.
 func TestAttachContinuesFromTheLatestState(t *testing.T) {
 	t.Parallel()
+
 	for name, elsewhere := range map[string]bool{"same replica": false, "another replica": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			a, b, _ := replicas(t)
 			if !elsewhere {
 				b = a
 			}
+
 			attach := func(r *rig) socket {
 				c := r.dial("/ws")
 				c.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`)
+
 				return c
 			}
 			step := func(c socket, id string) { answer(t, c.ask(call("run_rollout", task(id, "x")))) }
 			first := a.dial("/ws")
 			first.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
 			step(first, "r1")
+
 			second := attach(b)
 			step(second, "r2")
 			require.NoError(t, second.NetConn().Close())
+
 			third := attach(a)
 			require.Contains(t, third.ask(`{"type":"state"}`), `"step_count":2`)
 			step(third, "r3")
@@ -130,7 +159,11 @@ func TestAttachToNoEpisode(t *testing.T) {
 	t.Parallel()
 	a, _, _ := replicas(t)
 	c := a.dial("/ws")
-	require.Contains(t, c.ask(`{"type":"reset","data":{"episode_id":"none","attach":true}}`), "Unknown episode_id: none")
+	require.Contains(
+		t,
+		c.ask(`{"type":"reset","data":{"episode_id":"none","attach":true}}`),
+		"Unknown episode_id: none",
+	)
 	require.Contains(t, c.ask(`{"type":"state"}`), `"state"`, "the session lives")
 }
 
@@ -145,6 +178,7 @@ func TestAttachIsATruthValue(t *testing.T) {
 	require.Contains(t, refused, "VALIDATION_ERROR")
 	require.Contains(t, refused, "Input should be a valid boolean")
 	require.Contains(t, c.ask(`{"type":"state"}`), `"episode_id":"ep","step_count":1`)
+
 	status, _, out := a.do("POST", "/reset", `{"episode_id":"ep","session_id":"s","attach":1}`)
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.Contains(t, out, "Input should be a valid boolean")
@@ -159,6 +193,7 @@ func TestSessionIDIsFoundAgain(t *testing.T) {
 	c.ask(`{"type":"step","data":{"type":"list_tools"}}`)
 	c.send(`{"type":"close"}`)
 	require.Equal(t, 1000, c.closed())
+
 	again := b.dial("/ws?session_id=" + own)
 	require.Contains(t, again.ask(`{"type":"state"}`), `"episode_id":"ep","step_count":1`)
 	again.send(`{"type":"close"}`)
@@ -170,11 +205,14 @@ func TestSessionIDIsFoundAgain(t *testing.T) {
 func TestStickyHTTP(t *testing.T) {
 	t.Parallel()
 	a, b, _ := replicas(t)
+
 	const id = "my-trainer-7"
+
 	status, _, _ := a.do("GET", "/state", "", "X-Session-Id", id)
 	require.Equal(t, http.StatusNotFound, status)
 	status, _, out := a.do("POST", "/reset", `{"episode_id":"ep","session_id":"`+id+`"}`)
 	require.Equal(t, http.StatusOK, status, out)
+
 	step := `{"action":{"type":"list_tools"}}`
 	for i, r := range []*rig{a, b, a} {
 		status, _, out = r.do("POST", "/step", step, "X-Session-Id", id)
@@ -182,10 +220,13 @@ func TestStickyHTTP(t *testing.T) {
 		_, _, out = r.do("GET", "/state?session_id="+id, "")
 		require.EqualValues(t, i+1, valueAt(t, object(t, out), "step_count"), "after step %d", i+1)
 	}
+
 	_, _, out = b.do("GET", "/state", "")
 	require.EqualValues(t, 0, valueAt(t, object(t, out), "step_count"), "who sends nothing gets a fresh environment")
+
 	closed := b.rpc("openenv/session/close", map[string]any{"session_id": id})
 	require.Equal(t, true, valueAt(t, closed, "result", "closed"))
+
 	status, _, _ = a.do("GET", "/state", "", "X-Session-Id", id)
 	require.Equal(t, http.StatusNotFound, status, "closed everywhere")
 }
@@ -196,6 +237,7 @@ func TestAttachOverHTTPNeedsASession(t *testing.T) {
 	status, _, out := a.do("POST", "/reset", `{"episode_id":"ep","attach":true}`)
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.Contains(t, out, "session_id")
+
 	status, _, _ = a.do("POST", "/reset", `{"episode_id":"ep","attach":true,"session_id":"s"}`)
 	require.Equal(t, http.StatusNotFound, status)
 }
@@ -208,6 +250,7 @@ func TestSessionSurvivesARestart(t *testing.T) {
 	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))
 	a.started("r")
 	require.NoError(t, a.srv.Shutdown(t.Context()))
+
 	again := b.dial("/ws")
 	again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`)
 	require.False(t, a.fake.aborted("r"), "a server that stops is not a client that leaves")
@@ -218,20 +261,31 @@ func TestSessionSurvivesARestart(t *testing.T) {
 // A client cannot use the session, episode or id of another client.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
+
 	mine, theirs := envserver.PlainToken("token-of-mine"), envserver.PlainToken("token-of-theirs")
 	a, b, _ := replicas(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{mine, theirs} })
+
 	const id = "shared-name"
+
 	auth := []string{"Authorization", "Bearer token-of-mine"}
 	status, _, _ := a.do("POST", "/reset", `{"episode_id":"ep","session_id":"`+id+`"}`, auth...)
 	require.Equal(t, http.StatusOK, status)
+
 	for _, r := range []*rig{a, b} {
 		status, _, _ = r.do("GET", "/state?session_id="+id, "", auth...)
 		require.Equal(t, http.StatusOK, status)
 		status, _, _ = r.do("GET", "/state?session_id="+id, "", "Authorization", "Bearer token-of-theirs")
 		require.Equal(t, http.StatusNotFound, status)
-		_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":"`+id+`"}}`,
-			"Authorization", "Bearer token-of-theirs")
+
+		_, _, out := r.do(
+			"POST",
+			"/mcp",
+			`{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":"`+id+`"}}`,
+			"Authorization",
+			"Bearer token-of-theirs",
+		)
 		require.Contains(t, out, "Unknown session_id")
+
 		c := r.dial("/ws", "Authorization", "Bearer token-of-theirs")
 		require.Contains(t, c.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`), "Unknown episode_id")
 		c = r.dial("/ws?session_id="+id, "Authorization", "Bearer token-of-theirs")
@@ -242,19 +296,25 @@ func TestSessionsOfOthers(t *testing.T) {
 func TestUnchangedSessionsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	a, _, kept := replicas(t)
+
 	c := a.dial("/ws")
 	for range 3 {
 		c.ask(`{"type":"state"}`)
 	}
+
 	c.send(`{"type":"close"}`)
 	require.Equal(t, 1000, c.closed())
 	require.Zero(t, kept.count())
+
 	c = a.dial("/ws")
 	c.ask(`{"type":"reset"}`)
+
 	before := kept.count()
+
 	for range 10 {
 		c.ask(`{"type":"step","data":{"type":"list_tools"}}`)
 	}
+
 	require.Equal(t, before, kept.count(), "steps that start nothing are kept when the connection ends")
 }
 
@@ -262,13 +322,18 @@ func TestUnchangedSessionsAreNotWritten(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 20 * time.Millisecond })
+
 	never, hold := io.Pipe()
 	defer hold.Close()
+
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/step", never)
 	require.NoError(t, err)
+
 	req.ContentLength = 10
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
 }

@@ -28,6 +28,7 @@ func (h *blockedEngine) read() {
 	n := h.reading.Add(1)
 	for most := h.most.Load(); n > most && !h.most.CompareAndSwap(most, n); most = h.most.Load() {
 	}
+
 	<-h.let
 	h.reading.Add(-1)
 }
@@ -37,6 +38,7 @@ func (h *blockedEngine) Open(ctx context.Context, id, name string) (io.ReadClose
 	if err != nil {
 		return nil, err
 	}
+
 	return struct {
 		io.Reader
 		io.Closer
@@ -55,17 +57,21 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // The server builds only as many exports at once as fit the memory, of all kinds together; the others wait.
 func TestExportsShareMemory(t *testing.T) {
 	t.Parallel()
+
 	h := &blockedEngine{fake: newFake(), let: make(chan struct{})}
 	r := start(t, func(o *envserver.Options) { o.Rollouts, o.ExportMemory = h, 512<<20 })
 	h.left = exported(t, session())
 	body, err := json.Marshal(task("r1", "x"))
 	require.NoError(t, err)
+
 	status, _, out := r.do("POST", "/rollouts", string(body))
 	require.Equal(t, http.StatusAccepted, status, out)
 	h.said("r1", "hello")
 
 	answered := make(chan string, 100)
+
 	var asked sync.WaitGroup
+
 	for _, path := range []string{"/rollouts/r1/trace?format=npz", "/rollouts/r1/messages", "/rollouts/r1/trajectory"} {
 		for range 6 {
 			asked.Go(func() {
@@ -74,6 +80,7 @@ func TestExportsShareMemory(t *testing.T) {
 			})
 		}
 	}
+
 	asked.Go(func() {
 		answered <- strings.Repeat("200 ", min(1, len(r.dial("/ws").about("get_messages", "r1"))))
 	})
@@ -81,8 +88,10 @@ func TestExportsShareMemory(t *testing.T) {
 	close(h.let)
 	asked.Wait()
 	close(answered)
+
 	for answer := range answered {
 		require.Equal(t, "200 ", answer)
 	}
+
 	require.EqualValues(t, 2, h.most.Load())
 }

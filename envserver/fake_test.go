@@ -20,9 +20,14 @@ import (
 
 // Instructions that the fake engine understands. Every other rollout is done at once.
 const (
-	waits  = "wait"  // runs until finished or aborted
-	fails  = "fail"  // cannot be started
-	panics = "panic" // the engine panics
+	// runs until finished or aborted
+	waits = "wait"
+
+	// cannot be started
+	fails = "fail"
+
+	// the engine panics
+	panics = "panic"
 )
 
 // fake is an in-memory engine.
@@ -34,19 +39,38 @@ type fake struct {
 	aborts   map[string]string
 	messages map[string]rollout.Transcript
 	traces   map[string]string
-	phases   []rollout.PhaseTiming // of every rollout; set before the first
-	unlogged bool                  // a reader of events also gets one that is not in the log; set before the first
-	calls    int                   // model calls among the events of every rollout; set before the first
-	toolCall []rollout.ToolEvent   // start and end of a tool call in every rollout; set before the first
-	turns    []rollout.CompactTurn // of every result; set before the first
-	lines    string                // of every trace; empty: see left; set before the first
-	left     string                // content of every artifact; empty: name and id of the rollout
+
+	// of every rollout; set before the first
+	phases []rollout.PhaseTiming
+
+	// a reader of events also gets one that is not in the log; set before the first
+	unlogged bool
+
+	// model calls among the events of every rollout; set before the first
+	calls int
+
+	// start and end of a tool call in every rollout; set before the first
+	toolCall []rollout.ToolEvent
+
+	// of every result; set before the first
+	turns []rollout.CompactTurn
+
+	// of every trace; empty: see left; set before the first
+	lines string
+
+	// content of every artifact; empty: name and id of the rollout
+	left string
 }
 
 func newFake() *fake {
 	return &fake{
-		specs: map[string]rollout.Spec{}, turns: []rollout.CompactTurn{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
-		traces: map[string]string{}, aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
+		specs:    map[string]rollout.Spec{},
+		turns:    []rollout.CompactTurn{},
+		done:     map[string]chan struct{}{},
+		ended:    map[string]rollout.Outcome{},
+		traces:   map[string]string{},
+		aborts:   map[string]string{},
+		messages: map[string]rollout.Transcript{},
 	}
 }
 
@@ -54,6 +78,7 @@ func newFake() *fake {
 func (f *fake) traceOf(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.traces[id]
 }
 
@@ -64,15 +89,19 @@ func (f *fake) Start(ctx context.Context, s rollout.Spec) (rollout.State, error)
 	case panics:
 		panic("a bug")
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if _, there := f.specs[s.ID]; !there {
 		f.specs[s.ID], f.done[s.ID] = s, make(chan struct{})
+
 		f.traces[s.ID] = trace.SpanContextFromContext(ctx).TraceID().String()
 		if s.Task.Instruction != waits {
 			f.end(s.ID, rollout.Completed)
 		}
 	}
+
 	return f.state(s.ID), nil
 }
 
@@ -85,25 +114,40 @@ func (f *fake) end(id string, o rollout.Outcome) {
 func (f *fake) finish(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.end(id, rollout.Completed)
 }
 
 func (f *fake) state(id string) rollout.State {
 	at := time.Unix(1_700_000_000, 500_000_000)
-	s := rollout.State{Phases: f.phases, ID: id, Owner: f.specs[id].Owner, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
+
+	s := rollout.State{
+		Phases:    f.phases,
+		ID:        id,
+		Owner:     f.specs[id].Owner,
+		TaskID:    f.specs[id].Task.ID,
+		Phase:     rollout.PhaseAgent,
+		Attempt:   1,
+		Turns:     2,
+		SessionID: "ses_1",
+		StartedAt: at,
+	}
 	if o, over := f.ended[id]; over {
 		later := at.Add(time.Minute)
 		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later
 	}
+
 	return s
 }
 
 func (f *fake) State(_ context.Context, id string) (rollout.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if _, there := f.specs[id]; !there {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %s", id)
 	}
+
 	return f.state(id), nil
 }
 
@@ -112,6 +156,7 @@ func (f *fake) Owner(_ context.Context, id string) (string, error) {
 	if !there {
 		return "", fault.New(fault.NotFound, "no rollout %s", id)
 	}
+
 	return spec.Owner, nil
 }
 
@@ -119,43 +164,67 @@ func (f *fake) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	f.mu.Lock()
 	done := f.done[id]
 	f.mu.Unlock()
+
 	if done == nil {
 		return rollout.Result{}, fault.New(fault.NotFound, "no rollout %s", id)
 	}
+
 	select {
 	case <-done:
 	case <-ctx.Done():
 		return rollout.Result{}, ctx.Err()
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.result(id).Head(), nil
 }
 
 func (f *fake) result(id string) rollout.Result {
 	spec, reward := f.specs[id], 0.5
+
 	r := rollout.Result{
-		ID: id, TaskID: spec.Task.ID, GroupID: spec.GroupID, SandboxID: id + ".1", Mode: spec.Mode, Outcome: f.ended[id],
-		ProxyTurns: f.turns, WorkdirFiles: map[string]string{"größe.txt": "<ok> & done"},
-		SetupResults: []rollout.CommandResult{}, VerifyResults: []rollout.CommandResult{},
-		Files: map[string]string{}, FilesExtra: []string{}, Attempts: []rollout.Attempt{}, Links: map[string]string{},
+		ID:            id,
+		TaskID:        spec.Task.ID,
+		GroupID:       spec.GroupID,
+		SandboxID:     id + ".1",
+		Mode:          spec.Mode,
+		Outcome:       f.ended[id],
+		ProxyTurns:    f.turns,
+		WorkdirFiles:  map[string]string{"größe.txt": "<ok> & done"},
+		SetupResults:  []rollout.CommandResult{},
+		VerifyResults: []rollout.CommandResult{},
+		Files:         map[string]string{},
+		FilesExtra:    []string{},
+		Attempts:      []rollout.Attempt{},
+		Links:         map[string]string{},
 	}
 	if r.Outcome.MayCarryReward() {
 		r.Reward = &reward
 	}
+
 	for i, cmd := range spec.Task.Verifier.Commands {
-		r.VerifyResults = append(r.VerifyResults, rollout.CommandResult{Cmd: cmd, ExitCode: i, Stdout: "out of " + cmd, Stderr: "err of " + cmd + "\n"})
+		r.VerifyResults = append(r.VerifyResults, rollout.CommandResult{
+			Cmd:      cmd,
+			ExitCode: i,
+			Stdout:   "out of " + cmd,
+			Stderr:   "err of " + cmd + "\n",
+		})
 	}
+
 	return r
 }
 
 func (f *fake) Messages(_ context.Context, id string) (rollout.Transcript, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	t, there := f.messages[id]
 	if !there {
 		return t, fault.New(fault.NotFound, "no transcript of %s", id)
 	}
+
 	return t, nil
 }
 
@@ -165,51 +234,70 @@ func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]r
 	if err != nil {
 		return err
 	}
+
 	send := func(n int64, kind rollout.EventKind, data any) error {
 		raw, err := json.Marshal(data)
 		if err != nil || rollout.EventID(1, n) <= after {
 			return err
 		}
+
 		return emit([]rollout.Event{{ID: rollout.EventID(1, n), Kind: kind, Data: raw}})
 	}
+
 	if f.unlogged {
 		if err := emit([]rollout.Event{{Kind: rollout.EventWaiting, Data: json.RawMessage(`{}`)}}); err != nil {
 			return err
 		}
 	}
+
 	for i, p := range state.Phases {
-		if err := send(int64(i+1), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}); err != nil {
+		if err := send(int64(i+1), rollout.EventPhase, rollout.PhaseEvent{
+			Phase:   p.Phase,
+			Attempt: p.Attempt,
+			Start:   p.Start,
+		}); err != nil {
 			return err
 		}
 	}
+
 	for i, kind := range []rollout.EventKind{rollout.EventToolStart, rollout.EventToolEnd} {
 		if i >= len(f.toolCall) {
 			break
 		}
+
 		if err := send(int64(len(state.Phases)+i+1), kind, f.toolCall[i]); err != nil {
 			return err
 		}
 	}
+
 	for i := range f.calls {
-		if err := send(int64(100+i), rollout.EventTurn, rollout.TurnEvent{Stamp: rollout.Stamp{Attempt: 1}, Turn: i + 1}); err != nil {
+		if err := send(int64(100+i), rollout.EventTurn, rollout.TurnEvent{
+			Stamp: rollout.Stamp{Attempt: 1},
+			Turn:  i + 1,
+		}); err != nil {
 			return err
 		}
 	}
+
 	if _, err := f.Wait(ctx, id); err != nil {
 		return err
 	}
+
 	if state, err = f.State(ctx, id); err != nil {
 		return err
 	}
+
 	if err := send(10, rollout.EventText, rollout.TextEvent{Text: "two\nlines"}); err != nil {
 		return err
 	}
+
 	return send(11, rollout.EventDone, state)
 }
 
 func (f *fake) said(id, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	raw, _ := json.Marshal(map[string]any{"info": map[string]string{"role": "assistant"}, "parts": []string{text}})
 	f.messages[id] = rollout.Transcript{SessionID: "ses_1", Messages: []json.RawMessage{raw}}
 }
@@ -217,33 +305,41 @@ func (f *fake) said(id, text string) {
 func (f *fake) Abort(_ context.Context, id, reason string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if _, there := f.specs[id]; !there {
 		return false, fault.New(fault.NotFound, "no rollout %s", id)
 	}
+
 	if _, over := f.ended[id]; over {
 		return false, nil
 	}
+
 	f.aborts[id] = reason
 	f.end(id, rollout.Aborted)
+
 	return true, nil
 }
 
 func (f *fake) aborted(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.aborts[id] != ""
 }
 
 func (f *fake) spec(id string) (rollout.Spec, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	s, there := f.specs[id]
+
 	return s, there
 }
 
 func (f *fake) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return len(f.specs)
 }
 
@@ -251,20 +347,36 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	if err := q.Validate(); err != nil {
 		return rollout.Page{}, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
+
 	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
 		s := f.state(id)
-		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor &&
-			(q.Owner == "" || s.Owner == q.Owner) && (q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
-			page.Rollouts = append(page.Rollouts, rollout.Listed{ID: s.ID, TaskID: s.TaskID, GroupID: s.GroupID, Owner: s.Owner, Phase: s.Phase, Outcome: s.Outcome, Reward: s.Reward})
+		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) &&
+			id > q.Cursor &&
+			(q.Owner == "" || s.Owner == q.Owner) &&
+			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) &&
+			(q.Outcome == "" || s.Outcome == q.Outcome) {
+			page.Rollouts = append(page.Rollouts, rollout.Listed{
+				ID:      s.ID,
+				TaskID:  s.TaskID,
+				GroupID: s.GroupID,
+				Owner:   s.Owner,
+				Phase:   s.Phase,
+				Outcome: s.Outcome,
+				Reward:  s.Reward,
+			})
 		}
 	}
+
 	if len(page.Rollouts) > q.Limit {
 		page.Rollouts = page.Rollouts[:q.Limit]
 		page.Next = page.Rollouts[q.Limit-1].ID
 	}
+
 	return page, nil
 }
 
@@ -273,20 +385,27 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 	if name == "result" && f.left == "" {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		var b bytes.Buffer
+
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
+
 		if err := enc.Encode(f.result(id)); err != nil {
 			return nil, err
 		}
+
 		return io.NopCloser(bytes.NewReader(bytes.TrimSpace(b.Bytes()))), nil
 	}
+
 	if lines := f.trace(); name == "trace" && lines != "" {
 		return io.NopCloser(strings.NewReader(lines)), nil
 	}
+
 	if spec, _ := f.spec(id); strings.HasPrefix(name, "verifier.") && spec.Task.Verifier.Script == "" {
 		return nil, fault.New(fault.NotFound, "no script")
 	}
+
 	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
 }
 
@@ -294,11 +413,13 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 func (f *fake) setTraceLines(lines string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.lines = lines
 }
 
 func (f *fake) trace() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.lines
 }

@@ -21,16 +21,18 @@ const (
 	codeSession     = "SESSION_ERROR"
 )
 
-// listFrame returns the reply to list_tools over /ws, encoded once: most of it is the schemas, which never change. The tools of
-// interactive episodes may change, so their lists are not cached here.
+// listFrame returns the reply to list_tools over /ws, encoded once: most of it is the schemas, which never
+// change. The tools of interactive episodes may change, so their lists are not cached here.
 func (s *Server) listFrame() (reply.Encoded, error) {
 	if s.env.Play != nil {
 		return nil, nil
 	}
+
 	list, err := s.env.ListTools(context.Background())
 	if err != nil {
 		return nil, err
 	}
+
 	return pyjson.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: list}})
 }
 
@@ -39,6 +41,7 @@ func errorFrame(code, message string, extra map[string]any) reply.Frame {
 	for k, v := range extra {
 		data[k] = v
 	}
+
 	return reply.Frame{Type: "error", Data: data}
 }
 
@@ -52,7 +55,11 @@ func failedFrame(message string) any { return errorFrame(codeExecution, message,
 func refusal(err error) any {
 	var full *session.CapacityError
 	if errors.As(err, &full) {
-		return errorFrame(codeCapacity, err.Error(), map[string]any{"active_sessions": full.Active, "max_sessions": full.Max})
+		return errorFrame(codeCapacity, err.Error(), map[string]any{
+			"active_sessions": full.Active,
+			"max_sessions":    full.Max,
+		})
 	}
+
 	return errorFrame(codeSession, err.Error(), nil)
 }

@@ -26,12 +26,34 @@ func FuzzBody(f *testing.F) {
 			f.Add(uint8(i), body)
 		}
 	}
-	srv, err := envserver.New(envserver.Options{Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper})
+
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(),
+		Resolve:  catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve,
+		Seal:     strings.ToUpper,
+	})
 	require.NoError(f, err)
-	expected := []int{http.StatusOK, http.StatusAccepted, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}
+
+	expected := []int{
+		http.StatusOK,
+		http.StatusAccepted,
+		http.StatusNotFound,
+		http.StatusConflict,
+		http.StatusUnprocessableEntity,
+		http.StatusServiceUnavailable,
+	}
+
 	f.Fuzz(func(t *testing.T, path uint8, body string) {
 		rec := httptest.NewRecorder()
-		srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost"+paths[int(path)%len(paths)], strings.NewReader(body)))
+		srv.ServeHTTP(
+			rec,
+			httptest.NewRequestWithContext(
+				t.Context(),
+				"POST",
+				"http://localhost"+paths[int(path)%len(paths)],
+				strings.NewReader(body),
+			),
+		)
 		require.Contains(t, expected, rec.Code, rec.Body)
 		require.Equal(t, "application/json", rec.Header().Get("Content-Type"))
 		object(t, rec.Body.String())

@@ -27,11 +27,14 @@ const harborPath = "/env/harbor"
 // withHarbor adds HarborEnv's environment with a Harbor task and a task set in a JSON lines file.
 func withHarbor(t *testing.T) func(*envserver.Options) {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"tasks/b-task/task.toml": "version = \"1.0\"\n", "tasks/b-task/instruction.md": "\n" + strings.Repeat("é", 4001) + "\n",
-		"tasks/b-task/tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
-		"tasks/a-task/task.toml":     "version = \"1.0\"\n[agent]\ntimeout_sec = 77.0\n", "tasks/a-task/instruction.md": "\nwrite a\n",
+		"tasks/b-task/task.toml":         "version = \"1.0\"\n",
+		"tasks/b-task/instruction.md":    "\n" + strings.Repeat("é", 4001) + "\n",
+		"tasks/b-task/tests/test.sh":     "echo 1 > /logs/verifier/reward.txt\n",
+		"tasks/a-task/task.toml":         "version = \"1.0\"\n[agent]\ntimeout_sec = 77.0\n",
+		"tasks/a-task/instruction.md":    "\nwrite a\n",
 		"tasks/a-task/tests/test.sh":     "echo 1 > /logs/verifier/reward.txt\n",
 		"tasks/a-task/solution/solve.sh": "echo a\n",
 		"lines.jsonl":                    `{"id":"one","instruction":"do one"}` + "\n" + `{"id":"two","instruction":"wait"}` + "\n",
@@ -40,35 +43,72 @@ func withHarbor(t *testing.T) func(*envserver.Options) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
+
 	return func(o *envserver.Options) {
-		o.TaskSets = map[string]string{"folder": filepath.Join(dir, "tasks"), "lines": filepath.Join(dir, "lines.jsonl"), "away": filepath.Join(dir, "none")}
+		o.TaskSets = map[string]string{
+			"folder": filepath.Join(dir, "tasks"),
+			"lines":  filepath.Join(dir, "lines.jsonl"),
+			"away":   filepath.Join(dir, "none"),
+		}
 		o.Harbor = &envserver.Harbor{TaskSet: "folder"}
 		o.Agents = []string{"opencode", "interactive", "oracle"}
 	}
 }
 
-// harborTrace returns a trace of a title call, a turn of the agent, a turn that cannot be used for training, and a broken call.
+// harborTrace returns a trace of a title call, a turn of the agent, a turn that cannot be used for
+// training, and a broken call.
 func harborTrace(t *testing.T) string {
 	t.Helper()
+
 	var lines strings.Builder
+
 	for _, turn := range []rollout.Turn{
-		{Turn: 1, Kind: rollout.KindTitle, Branch: rollout.BranchAuxiliary, NodeID: "aaaaaaaaaaaa", Delivered: true, Request: json.RawMessage(`{"messages":[{"role":"user","content":"title?"}]}`),
-			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"A title"}}]}`)},
-		{Turn: 2, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, NodeID: "bbbbbbbbbbbb", Delivered: true, Train: true, FinishReason: "tool_calls",
-			PromptTokenIDs: []int32{1, 2, 3}, CompletionTokenIDs: []int32{4, 5}, PerTokenLogps: []float64{-0.5, -0.25}, LossMask: rollout.NewMask(3, 2, true),
-			SamplingParams: json.RawMessage(`{"temperature":1}`), RequestedSamplingParams: json.RawMessage(`{"temperature":0.3}`),
-			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},"odd"],"tools":[{"type":"function","function":{"name":"bash"}}]}`),
-			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{\"command\":\"ls\"}"}}]}}]}`)},
+		{
+			Turn:      1,
+			Kind:      rollout.KindTitle,
+			Branch:    rollout.BranchAuxiliary,
+			NodeID:    "aaaaaaaaaaaa",
+			Delivered: true,
+			Request:   json.RawMessage(`{"messages":[{"role":"user","content":"title?"}]}`),
+			Response:  json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"A title"}}]}`),
+		},
+		{
+			Turn:                    2,
+			Kind:                    rollout.KindAgent,
+			Branch:                  rollout.BranchRoot,
+			NodeID:                  "bbbbbbbbbbbb",
+			Delivered:               true,
+			Train:                   true,
+			FinishReason:            "tool_calls",
+			PromptTokenIDs:          []int32{1, 2, 3},
+			CompletionTokenIDs:      []int32{4, 5},
+			PerTokenLogps:           []float64{-0.5, -0.25},
+			LossMask:                rollout.NewMask(3, 2, true),
+			SamplingParams:          json.RawMessage(`{"temperature":1}`),
+			RequestedSamplingParams: json.RawMessage(`{"temperature":0.3}`),
+			Request:                 json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},"odd"],"tools":[{"type":"function","function":{"name":"bash"}}]}`),
+			Response:                json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{\"command\":\"ls\"}"}}]}}]}`),
+		},
 		{Turn: 3, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, Broken: "cut", NodeID: "cccccccccccc"},
-		{Turn: 4, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, NodeID: "dddddddddddd", Delivered: true, FinishReason: "length",
-			PromptTokenIDs: []int32{1, 2, 3, 4, 5, 6}, CompletionTokenIDs: []int32{7, 8}, PerTokenLogps: []float64{0.5},
-			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"c1","content":"x"}]}`),
-			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"done"}}]}`)},
+		{
+			Turn:               4,
+			Kind:               rollout.KindAgent,
+			Branch:             rollout.BranchRoot,
+			NodeID:             "dddddddddddd",
+			Delivered:          true,
+			FinishReason:       "length",
+			PromptTokenIDs:     []int32{1, 2, 3, 4, 5, 6},
+			CompletionTokenIDs: []int32{7, 8},
+			PerTokenLogps:      []float64{0.5},
+			Request:            json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"c1","content":"x"}]}`),
+			Response:           json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"done"}}]}`),
+		},
 	} {
 		raw, err := json.Marshal(turn)
 		require.NoError(t, err)
 		lines.Write(append(raw, '\n'))
 	}
+
 	return lines.String()
 }
 
@@ -78,6 +118,7 @@ func (s socket) harborCall(args map[string]any) map[string]any {
 	reply := object(s.t, s.ask(call("run_rollout", args)))
 	text, ok := valueAt(s.t, reply, "data", "observation", "result", "content", 0, "text").(string)
 	require.True(s.t, ok, reply)
+
 	return object(s.t, text)
 }
 
@@ -86,8 +127,17 @@ func TestHarborResult(t *testing.T) {
 	r := start(t, withHarbor(t))
 	r.fake.setTraceLines(harborTrace(t))
 	c := r.dial(harborPath + "/ws")
-	got := c.harborCall(map[string]any{"harness": "opencode", "sandbox": "e2b", "task_index": 0, "llm_url": "http://model.test", "model": "m", "api_key": "k",
-		"agent_step_limit": 7, "sampling": map[string]any{"temperature": 0.5}, "keep_sandbox": true})
+	got := c.harborCall(map[string]any{
+		"harness":          "opencode",
+		"sandbox":          "e2b",
+		"task_index":       0,
+		"llm_url":          "http://model.test",
+		"model":            "m",
+		"api_key":          "k",
+		"agent_step_limit": 7,
+		"sampling":         map[string]any{"temperature": 0.5},
+		"keep_sandbox":     true,
+	})
 	require.Equal(t, true, got["ok"], got["error"])
 	require.Nil(t, got["error"])
 	require.Equal(t, "a-task", got["task_name"])
@@ -102,7 +152,10 @@ func TestHarborResult(t *testing.T) {
 	require.Equal(t, "done", valueAt(t, got, "conversations", 1, "messages", 4, "content"))
 	turns := got["turns"].([]any)
 	require.Len(t, turns, 2)
-	require.Equal(t, []any{map[string]any{"name": "bash", "arguments": `{"command":"ls"}`}}, valueAt(t, turns, 0, "tool_calls"))
+	require.Equal(t, []any{map[string]any{
+		"name":      "bash",
+		"arguments": `{"command":"ls"}`,
+	}}, valueAt(t, turns, 0, "tool_calls"))
 	require.Len(t, valueAt(t, turns, 0, "request_messages"), 2, "the client takes objects only")
 	require.Equal(t, []any{0.0, 0.0, 0.0, 1.0, 1.0}, valueAt(t, turns, 0, "loss_mask"))
 	require.Equal(t, []any{0.0, 0.0}, valueAt(t, turns, 1, "per_token_logps"), "logprobs that do not fit are none")
@@ -119,9 +172,13 @@ func TestHarborResult(t *testing.T) {
 	require.InDelta(t, 0.5, *spec.Model.Sampling.Temperature, 0)
 	require.InDelta(t, 1, *spec.Model.Sampling.TopP, 0)
 
-	own := c.harborCall(map[string]any{"task": map[string]any{"instruction": "by itself", "task_id": "mine", "rollout_id": "named"}, "agent_timeout_sec": 90})
+	own := c.harborCall(map[string]any{
+		"task":              map[string]any{"instruction": "by itself", "task_id": "mine", "rollout_id": "named"},
+		"agent_timeout_sec": 90,
+	})
 	require.Equal(t, "mine", own["task_id"])
 	require.Equal(t, "named", own["trial_name"])
+
 	spec, _ = r.fake.spec("named")
 	require.Equal(t, "http://vllm.test:8000/v1", spec.Model.BaseURL, "the server's own endpoint")
 	require.Equal(t, 90*time.Second, spec.Limits.Agent)
@@ -129,11 +186,13 @@ func TestHarborResult(t *testing.T) {
 	require.InDelta(t, 2, valueAt(t, state, "data", "rollouts_completed"), 0)
 }
 
-// A rollout that cannot run gives a result with the reason and without a reward. It stops the trainer only if no rollout could ever run.
+// A rollout that cannot run gives a result with the reason and without a reward. It stops the trainer only
+// if no rollout could ever run.
 func TestHarborRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
 	r.fake.setTraceLines(harborTrace(t))
+
 	c := r.dial(harborPath + "/ws")
 	for _, at := range []struct {
 		args  map[string]any
@@ -149,7 +208,10 @@ func TestHarborRefusals(t *testing.T) {
 		{map[string]any{"sandbox": "nowhere"}, `no sandbox "nowhere": must be one of local`, false},
 		{map[string]any{"provider": "zz"}, "unknown upstream provider", false},
 		{map[string]any{"purpose": "fun"}, "purpose", false},
-		{map[string]any{"sampling": map[string]any{"temperature": 1, "top_p": 0.5}}, `sampling.top_p: must be 1 for purpose "train"`, false},
+		{map[string]any{"sampling": map[string]any{
+			"temperature": 1,
+			"top_p":       0.5,
+		}}, `sampling.top_p: must be 1 for purpose "train"`, false},
 		{map[string]any{"purpose": "eval", "sampling": map[string]any{"temperature": 1}}, "sampling", false},
 		{map[string]any{"llm_url": "http://model.test"}, "model", false},
 		{map[string]any{"auth_header": "x-key"}, "auth_header", false},
@@ -164,15 +226,32 @@ func TestHarborRefusals(t *testing.T) {
 		require.Equal(t, at.fatal, strings.Contains(fmt.Sprint(got["findings"]), "[FATAL]"), got["findings"])
 		require.Equal(t, "train", got["rollout_type"])
 	}
-	require.InDelta(t, 1, valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"), 0, "the one whose key was wrong")
+
+	require.InDelta(
+		t,
+		1,
+		valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"),
+		0,
+		"the one whose key was wrong",
+	)
+
 	for args, says := range map[string]string{
 		`{"colour":"red"}`: "invalid_args", `{"task_index":"x"}`: "invalid_args", `{"sampling":3}`: "invalid_args",
 	} {
 		var a map[string]any
 		require.NoError(t, json.Unmarshal([]byte(args), &a))
-		require.Equal(t, says, valueAt(t, object(t, c.ask(call("run_rollout", a))), "data", "observation", "error", "error_type"))
+		require.Equal(
+			t,
+			says,
+			valueAt(t, object(t, c.ask(call("run_rollout", a))), "data", "observation", "error", "error_type"),
+		)
 	}
-	require.Equal(t, "tool_not_found", valueAt(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"))
+
+	require.Equal(
+		t,
+		"tool_not_found",
+		valueAt(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"),
+	)
 }
 
 // A lost rollout has no reward and no turns; its result is an empty trace and not an error.
@@ -209,9 +288,13 @@ func TestHarborWithoutAModel(t *testing.T) {
 	r.fake.setTraceLines("\n")
 	c := r.dial(harborPath + "/ws")
 	require.Contains(t, c.harborCall(map[string]any{"harness": "opencode"})["error"], "endpoint vllm has no base_url")
+
 	for _, harness := range []string{"oracle", "nop"} {
 		for _, said := range []map[string]any{
-			{}, {"provider": "vllm"}, {"provider": "hf", "model": "m"}, {"provider": "anthropic"}, {"llm_url": "http://model.test"},
+			{}, {"provider": "vllm"}, {
+				"provider": "hf",
+				"model":    "m",
+			}, {"provider": "anthropic"}, {"llm_url": "http://model.test"},
 			{"llm_url": "http://model.test", "model": "m", "purpose": "train", "sampling": map[string]any{"temperature": 1}},
 			{"task": map[string]any{"endpoint": "vllm"}},
 		} {
@@ -225,21 +308,31 @@ func TestHarborWithoutAModel(t *testing.T) {
 	}
 }
 
-// A trainer keeps 128 rollouts in flight, each with its own connection. None is refused, even if other environments have few sessions.
+// A trainer keeps 128 rollouts in flight, each with its own connection. None is refused, even if other
+// environments have few sessions.
 func TestHarborQueuesManyRollouts(t *testing.T) {
 	t.Parallel()
+
 	const crowd = 160
+
 	r := start(t, withHarbor(t), func(o *envserver.Options) { o.MaxSessions = 1 })
 	r.fake.setTraceLines(harborTrace(t))
+
 	sockets := make([]socket, crowd)
 	for i := range sockets {
 		sockets[i] = r.dial(harborPath + "/ws")
-		sockets[i].send(call("run_rollout", map[string]any{"task": map[string]any{"instruction": waits, "rollout_id": fmt.Sprint("r", i)}}))
+		sockets[i].send(call("run_rollout", map[string]any{"task": map[string]any{
+			"instruction": waits,
+			"rollout_id":  fmt.Sprint("r", i),
+		}}))
 	}
+
 	for i := range sockets {
 		r.started(fmt.Sprint("r", i))
 	}
+
 	var all sync.WaitGroup
+
 	for i := range sockets {
 		r.fake.finish(fmt.Sprint("r", i))
 		all.Go(func() {
@@ -248,11 +341,12 @@ func TestHarborQueuesManyRollouts(t *testing.T) {
 			assert.Contains(t, string(raw), fmt.Sprintf(`\"trial_name\":\"r%d\"`, i))
 		})
 	}
+
 	all.Wait()
 }
 
-// A trace in the Agent Trajectory Interchange Format has each message of the agent's conversation once. The result of a tool is in the
-// step that called the tool.
+// A trace in the Agent Trajectory Interchange Format has each message of the agent's conversation once. The
+// result of a tool is in the step that called the tool.
 func TestTraceAsATIF(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
@@ -264,14 +358,24 @@ func TestTraceAsATIF(t *testing.T) {
 	require.Equal(t, "ATIF-v1.7", got["schema_version"])
 	steps := got["steps"].([]any)
 	require.Len(t, steps, 4, body)
+
 	for i, source := range []string{"system", "user", "agent", "agent"} {
 		require.Equal(t, source, valueAt(t, steps, i, "source"))
 		require.InDelta(t, i+1, valueAt(t, steps, i, "step_id"), 0)
 	}
-	require.Equal(t, []any{map[string]any{"tool_call_id": "c1", "function_name": "bash", "arguments": map[string]any{"command": "ls"}}}, valueAt(t, steps, 2, "tool_calls"))
-	require.Equal(t, []any{map[string]any{"source_call_id": "c1", "content": "x"}}, valueAt(t, steps, 2, "observation", "results"))
+
+	require.Equal(t, []any{map[string]any{
+		"tool_call_id":  "c1",
+		"function_name": "bash",
+		"arguments":     map[string]any{"command": "ls"},
+	}}, valueAt(t, steps, 2, "tool_calls"))
+	require.Equal(t, []any{map[string]any{
+		"source_call_id": "c1",
+		"content":        "x",
+	}}, valueAt(t, steps, 2, "observation", "results"))
 	require.Equal(t, []any{4.0, 5.0}, valueAt(t, steps, 2, "metrics", "completion_token_ids"))
 	require.Equal(t, "done", valueAt(t, steps, 3, "message"))
+
 	status, _, _ = r.do("GET", "/rollouts/r/trace?format=xml", "")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 }
@@ -280,6 +384,7 @@ func TestHarborTaskAPI(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
 	long := strings.Repeat("é", 4000) + "\\n…"
+
 	a, b := `{"index":0,"task_id":"a-task","task_name":"a-task","dataset":"folder","instruction":"write a"}`,
 		`{"index":1,"task_id":"b-task","task_name":"b-task","dataset":"folder","instruction":"`+long+`"}`
 	for _, base := range []string{harborPath, ""} {
@@ -307,9 +412,11 @@ func TestHarborTaskAPI(t *testing.T) {
 			require.Contains(t, body, c.answer)
 		}
 	}
+
 	_, _, body := r.do("GET", harborPath+"/harbor_env/splits", "")
 	require.Contains(t, body, `[{"name":"folder","num_tasks":2},{"name":"away","num_tasks":0,"error":"`)
 	require.Contains(t, body, `{"name":"lines","num_tasks":2}]`)
+
 	status, _, _ := r.do("GET", harborPath+"/rollouts", "")
 	require.Equal(t, http.StatusNotFound, status, "they are at the root")
 
@@ -327,7 +434,8 @@ func TestHarborTaskAPI(t *testing.T) {
 // TestHarborClient runs the published client of OpenEnv's Harbor environment.
 func TestHarborClient(t *testing.T) {
 	t.Parallel()
-	python := pyclient.Interpreter(t, pyclient.Newest()) // earlier releases have no such client
+	// earlier releases have no such client
+	python := pyclient.Interpreter(t, pyclient.Newest())
 	for name, base := range map[string]string{"own path": harborPath, "root": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,7 +452,13 @@ func TestHarborAtTheRoot(t *testing.T) {
 	r := start(t, withHarbor(t))
 	r.fake.setTraceLines(harborTrace(t))
 	c := r.dial("/ws")
-	got := c.harborCall(map[string]any{"task_index": 0, "sandbox": "e2b", "model": "", "api_key": "", "sampling": map[string]any{"temperature": 0.5}})
+	got := c.harborCall(map[string]any{
+		"task_index": 0,
+		"sandbox":    "e2b",
+		"model":      "",
+		"api_key":    "",
+		"sampling":   map[string]any{"temperature": 0.5},
+	})
 	require.Equal(t, "a-task", got["task_name"], got["error"])
 	require.InDelta(t, 0.5, got["reward"], 0)
 	reply := object(t, c.ask(call("run_rollout", task("own", "write a"))))
@@ -365,31 +479,48 @@ func TestHarborAtTheRoot(t *testing.T) {
 	}
 
 	list := object(t, c.ask(`{"type":"step","data":{"type":"list_tools"}}`))
+
 	var names []string
+
 	schemas := map[string]*jsonschema.Schema{}
+
 	for _, tool := range valueAt(t, list, "data", "observation", "tools").([]any) {
 		name := valueAt(t, tool, "name").(string)
 		raw, err := json.Marshal(valueAt(t, tool, "input_schema"))
 		require.NoError(t, err)
+
 		names, schemas[name] = append(names, name), new(jsonschema.Schema)
 		require.NoError(t, json.Unmarshal(raw, schemas[name]))
 	}
+
 	require.Subset(t, names, []string{"start_rollout", "get_trace", "capabilities", "list_tasks"})
+
 	schema, err := schemas["run_rollout"].Resolve(nil)
 	require.NoError(t, err)
+
 	for _, good := range []map[string]any{
 		{"instruction": "x", "endpoint": "vllm", "sandbox": map[string]any{"backend": "local"}},
-		{"split": "", "task_index": 0, "harness": "opencode", "sandbox": "e2b", "agent_timeout_sec": 0, "sampling": nil},
+		{
+			"split":             "",
+			"task_index":        0,
+			"harness":           "opencode",
+			"sandbox":           "e2b",
+			"agent_timeout_sec": 0,
+			"sampling":          nil,
+		},
 	} {
 		require.NoError(t, schema.Validate(good))
 	}
+
 	require.Error(t, schema.Validate(map[string]any{"colour": "red"}))
 }
 
 // Without task sets the root has the tools of opencode_env, byte for byte, and no Task API.
 func TestRootWithoutTaskSets(t *testing.T) {
 	t.Parallel()
+
 	const list = `{"type":"step","data":{"type":"list_tools"}}`
+
 	plain, without := start(t), start(t, func(o *envserver.Options) { o.Harbor = &envserver.Harbor{} })
 	require.Equal(t, plain.dial("/ws").ask(list), without.dial("/ws").ask(list))
 	require.Equal(t, string(plain.srv.Described()), string(without.srv.Described()))

@@ -34,8 +34,10 @@ type rig struct {
 
 func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	t.Helper()
+
 	f := newFake()
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000", "OPENAI_API_KEY": "sk-from-env"}
+
 	o := envserver.Options{
 		Rollouts:   f,
 		Groups:     &fakeGroups{states: map[string]rollout.GroupState{}},
@@ -50,15 +52,20 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	for _, c := range change {
 		c(&o)
 	}
+
 	srv, err := envserver.New(o)
 	require.NoError(t, err)
+
 	ts := httptest.NewServer(srv)
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
+
 		require.NoError(t, srv.Shutdown(ctx))
 		ts.Close()
 	})
+
 	return &rig{t: t, fake: f, srv: srv, url: ts.URL, resolve: o.Resolve, says: newContract(t, srv)}
 }
 
@@ -67,33 +74,42 @@ func (r *rig) do(method, path, body string, headers ...string) (int, http.Header
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
-	req.Close = true // the reference server may close a kept connection when the next request arrives
+	// the reference server may close a kept connection when the next request arrives
+	req.Close = true
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	plain := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := plain.Do(req)
 	require.NoError(r.t, err)
+
 	defer resp.Body.Close()
+
 	out, err := io.ReadAll(resp.Body)
 	require.NoError(r.t, err)
 	r.says.note(req, resp, out)
+
 	return resp.StatusCode, resp.Header, string(out)
 }
 
 // rpc sends a JSON-RPC request over HTTP.
 func (r *rig) rpc(method string, params map[string]any) map[string]any {
 	r.t.Helper()
+
 	if params == nil {
 		params = map[string]any{}
 	}
+
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 	require.NoError(r.t, err)
 	status, _, out := r.do("POST", "/mcp", string(body))
 	require.Equal(r.t, http.StatusOK, status)
+
 	return object(r.t, out)
 }
 
@@ -113,20 +129,26 @@ func (r *rig) dial(path string, headers ...string) socket {
 	r.t.Helper()
 	c := r.open(path, headers...)
 	r.t.Cleanup(func() { _ = c.Close() })
+
 	return c
 }
 
 // open is dial without a Cleanup, which would keep the connection in memory until the test ends.
 func (r *rig) open(path string, headers ...string) socket {
 	r.t.Helper()
+
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
 	}
+
 	c, resp, err := websocket.DefaultDialer.DialContext(r.t.Context(), "ws"+strings.TrimPrefix(r.url, "http")+path, h)
 	require.NoError(r.t, err)
+
 	_ = resp.Body.Close()
+
 	require.NoError(r.t, c.SetReadDeadline(time.Now().Add(patience)))
+
 	return socket{r.t, c}
 }
 
@@ -139,6 +161,7 @@ func (s socket) read() string {
 	s.t.Helper()
 	_, raw, err := s.ReadMessage()
 	require.NoError(s.t, err)
+
 	return string(raw)
 }
 
@@ -146,6 +169,7 @@ func (s socket) read() string {
 func (s socket) ask(frame string) string {
 	s.t.Helper()
 	s.send(frame)
+
 	return s.read()
 }
 
@@ -153,8 +177,10 @@ func (s socket) ask(frame string) string {
 func (s socket) closed() int {
 	s.t.Helper()
 	_, _, err := s.ReadMessage()
+
 	var closed *websocket.CloseError
 	require.ErrorAs(s.t, err, &closed)
+
 	return closed.Code
 }
 
@@ -163,10 +189,15 @@ func call(tool string, args map[string]any) string {
 	if args == nil {
 		args = map[string]any{}
 	}
-	raw, err := json.Marshal(map[string]any{"type": "step", "data": map[string]any{"type": "call_tool", "tool_name": tool, "arguments": args}})
+
+	raw, err := json.Marshal(map[string]any{
+		"type": "step",
+		"data": map[string]any{"type": "call_tool", "tool_name": tool, "arguments": args},
+	})
 	if err != nil {
 		panic(err)
 	}
+
 	return string(raw)
 }
 
@@ -176,19 +207,23 @@ func task(id, instruction string, more ...any) map[string]any {
 	for i := 0; i < len(more); i += 2 {
 		args[more[i].(string)] = more[i+1]
 	}
+
 	return args
 }
 
 func object(t *testing.T, raw string) map[string]any {
 	t.Helper()
+
 	var v map[string]any
 	require.NoError(t, json.Unmarshal([]byte(raw), &v), raw)
+
 	return v
 }
 
 // valueAt follows keys and indexes into a decoded value.
 func valueAt(t *testing.T, v any, path ...any) any {
 	t.Helper()
+
 	for _, p := range path {
 		switch p := p.(type) {
 		case string:
@@ -201,6 +236,7 @@ func valueAt(t *testing.T, v any, path ...any) any {
 			v = l[p]
 		}
 	}
+
 	return v
 }
 
@@ -209,6 +245,7 @@ func answer(t *testing.T, frame string) map[string]any {
 	t.Helper()
 	text, ok := valueAt(t, object(t, frame), "data", "observation", "result", "data").(string)
 	require.True(t, ok, frame)
+
 	return object(t, text)
 }
 
@@ -217,5 +254,6 @@ func onlyVLLM(name string) string {
 	if name == "VLLM_URL" {
 		return "http://vllm.test"
 	}
+
 	return ""
 }

@@ -15,7 +15,12 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
-	httpio.WriteJSON(w, http.StatusOK, reply.EnvironmentMetadata{Name: s.o.Name, Description: s.o.Description, Version: &s.o.Version, Readme: s.readme()})
+	httpio.WriteJSON(w, http.StatusOK, reply.EnvironmentMetadata{
+		Name:        s.o.Name,
+		Description: s.o.Description,
+		Version:     &s.o.Version,
+		Readme:      s.readme(),
+	})
 }
 
 func (s *Server) schema(w http.ResponseWriter, _ *http.Request) {
@@ -26,6 +31,7 @@ func (s *Server) readme() *string {
 	if s.o.Readme == "" {
 		return nil
 	}
+
 	return &s.o.Readme
 }
 
@@ -38,20 +44,29 @@ func (s *Server) document() api.Document {
 	if tool, ok := s.env.Tools.Group(); ok {
 		d.Group = tool.InputSchema
 	}
+
 	d.Secured = func(path string) bool { return len(s.o.Tokens) > 0 && !s.public(path) }
+
 	return d
 }
 
 // docs serves a page for people: the routes and the tools, made from the same tables that serve them.
 func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
-	page, err := api.DocsPage{Name: s.o.Name, Version: s.o.Version, Description: s.o.Description}.Render(s.routes(), s.env.Tools.List())
+	page, err := api.DocsPage{
+		Name:        s.o.Name,
+		Version:     s.o.Version,
+		Description: s.o.Description,
+	}.Render(s.routes(), s.env.Tools.List())
 	if err != nil {
 		s.o.Logger.Error("render /docs", "err", err)
 		httpio.WriteDetail(w, http.StatusInternalServerError, "Internal Server Error")
+
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page) // the client may be gone
+	// the client may be gone
+	_, _ = w.Write(page)
 }
 
 // schemas makes the schemas of /schema from the Go types of the wire.
@@ -60,6 +75,7 @@ func schemas(episodes bool) (a reply.SchemaResponse, err error) {
 	if episodes {
 		observation, state = reply.PlayModel{}, env.EpisodeState{}
 	}
+
 	for _, m := range []struct {
 		into  *map[string]any
 		model any
@@ -68,5 +84,6 @@ func schemas(episodes bool) (a reply.SchemaResponse, err error) {
 			return a, err
 		}
 	}
+
 	return a, nil
 }

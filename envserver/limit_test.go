@@ -29,8 +29,12 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 		})
 		require.NoError(t, err)
 		time.AfterFunc(2*time.Hour, func() { engine.finish("r") })
+
 		w := httptest.NewRecorder()
-		srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(rpcRun(t, nil))))
+		srv.ServeHTTP(
+			w,
+			httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(rpcRun(t, nil))),
+		)
 		require.Contains(t, valueAt(t, object(t, w.Body.String()), "result", "data"), `"outcome":"completed"`)
 	})
 }
@@ -50,8 +54,14 @@ func TestCallTimeoutOverridesTheServersOverMCP(t *testing.T) {
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
 	require.NoError(t, err)
+
 	defer s.Close()
-	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta(own), Name: "run_rollout", Arguments: task("r", waits)})
+
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{
+		Meta:      mcp.Meta(own),
+		Name:      "run_rollout",
+		Arguments: task("r", waits),
+	})
 	require.NoError(t, err)
 	require.True(t, res.IsError)
 	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "timed out after 1.5 seconds; rollout r goes on")
@@ -62,12 +72,14 @@ func TestCallTimeoutOverridesTheServersOverMCP(t *testing.T) {
 
 func TestAnImpossibleTimeoutIsRefused(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for _, wrong := range []any{0, -1, "soon", []any{}} {
 		_, _, body := r.do("POST", "/mcp", rpcRun(t, map[string]any{"timeout_s": wrong}))
 		require.EqualValues(t, -32602, valueAt(t, object(t, body), "error", "code"))
 		require.Contains(t, valueAt(t, object(t, body), "error", "message"), "_meta.timeout_s")
 	}
+
 	require.Zero(t, r.fake.count())
 }
 
@@ -88,6 +100,7 @@ func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	action := map[string]any{"type": "call_tool", "tool_name": "run_rollout", "arguments": task("r", waits)}
 	body, err := json.Marshal(map[string]any{"timeout_s": 1.5, "action": action})
 	require.NoError(t, err)
+
 	status, _, out := r.do("POST", "/step", string(body))
 	require.Equal(t, http.StatusOK, status)
 	failed := valueAt(t, object(t, out), "observation", "error")
@@ -98,12 +111,15 @@ func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 // rpcRun returns a request that runs a rollout which does not end by itself.
 func rpcRun(t *testing.T, meta map[string]any) string {
 	t.Helper()
+
 	params := map[string]any{"name": "run_rollout", "arguments": task("r", waits)}
 	if meta != nil {
 		params["_meta"] = meta
 	}
+
 	raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
 	require.NoError(t, err)
+
 	return string(raw)
 }
 
@@ -111,8 +127,11 @@ func requireTimeout(t *testing.T, reply map[string]any, seconds string) {
 	t.Helper()
 	failed := valueAt(t, reply, "error")
 	require.Equal(t, "Timeout", valueAt(t, failed, "data", "kind"))
-	require.Contains(t, valueAt(t, failed, "message"),
-		"timed out after "+seconds+` seconds; rollout r goes on: call finalize_rollout with rollout_id "r" for its result`)
+	require.Contains(
+		t,
+		valueAt(t, failed, "message"),
+		"timed out after "+seconds+` seconds; rollout r goes on: call finalize_rollout with rollout_id "r" for its result`,
+	)
 }
 
 // Large requests are refused while the server has no memory for them. Small requests are answered.
@@ -124,8 +143,10 @@ func TestRequestsShareMemory(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "1", headers.Get("Retry-After"))
 	require.Contains(t, out, "as many large requests as it can hold")
+
 	status, _, _ = r.do("POST", "/reset", `{}`)
 	require.Equal(t, http.StatusOK, status)
+
 	ws := r.dial("/ws")
 	require.Contains(t, ws.ask(`{"type":"state"}`), "episode_id")
 	require.Contains(t, ws.ask(`{"type":"reset","data":`+large+`}`), "as many large requests as it can hold")

@@ -18,45 +18,59 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+
 	ctx, cancel := s.callContext(r)
 	defer cancel()
+
 	if isStandardMCP(r, data) {
 		s.serveStandard(ctx, w, r, data, release)
 		return
 	}
+
 	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
+
 	req, bad := jsonrpc.Parse(data)
+
 	release()
+
 	if bad != nil {
 		if bad.Code == jsonrpc.ParseError {
-			bad.Message = "Parse error" // over HTTP the reference gives no more
+			// over HTTP the reference gives no more
+			bad.Message = "Parse error"
 		}
+
 		httpio.WriteJSON(w, http.StatusOK, jsonrpc.Response{Error: bad})
+
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
 }
 
-// mcpDelete ends a session of standard MCP with its episode, and its client's calls in progress. It keeps a session that the URL
-// or another header names, since other clients may use it.
+// mcpDelete ends a session of standard MCP with its episode, and its client's calls in progress. It keeps a
+// session that the URL or another header names, since other clients may use it.
 func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
 		httpio.WriteDetail(w, http.StatusBadRequest, "DELETE needs the header "+sessionHeader)
 		return
 	}
+
 	s.underWay.CancelAll(r)
+
 	if s.issuesEpisodes(r) {
 		if _, err := s.env.Sessions.Close(r.Context(), access.CallerOf(r.Context()).Name, id); err != nil {
 			httpio.WriteRefusal(w, err)
 			return
 		}
 	}
+
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// issuesEpisodes reports whether the session of a request of standard MCP is that of its initialize, and has an episode.
+// issuesEpisodes reports whether the session of a request of standard MCP is that of its initialize, and
+// has an episode.
 func (s *Server) issuesEpisodes(r *http.Request) bool {
 	return s.env.Play != nil && env.SessionOf(r) == ""
 }
@@ -67,6 +81,7 @@ func (s *Server) mcpSocket(w http.ResponseWriter, r *http.Request) {
 		refuse: func(err error) any {
 			e := rpcError(err)
 			e.Code = jsonrpc.ServerError
+
 			return jsonrpc.Response{Error: e}
 		},
 		failed: func(message string) any {
@@ -81,10 +96,13 @@ func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte
 	if bad != nil {
 		return jsonrpc.Response{Error: bad}
 	}
+
 	_, span := s.env.Tracer.Start(ctx, "ws mcp")
+
 	reply := spanned(span, deferredReply(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
 	if work, ok := reply.(deferredReply); ok && req.ID != nil {
 		return namedDeferredReply(work)
 	}
+
 	return reply
 }

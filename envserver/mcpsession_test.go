@@ -20,8 +20,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// fakeEpisodes are episodes of the fake engine's rollouts. Their one tool, note, returns all texts that it was called with in the
-// episode. With the text "wait" it blocks until its context ends.
+// fakeEpisodes are episodes of the fake engine's rollouts. Their one tool, note, returns all texts that it
+// was called with in the episode. With the text "wait" it blocks until its context ends.
 type fakeEpisodes struct {
 	envserver.Episodes
 	fake  *fake
@@ -42,11 +42,14 @@ func (f *fakeEpisodes) Call(ctx context.Context, id string, c episode.Call) (epi
 	if f.fake.stateOf(id).Outcome != "" {
 		return episode.Answer{}, fault.New(fault.Conflict, "the episode has ended")
 	}
+
 	if strings.Contains(string(c.Arguments), `"wait"`) {
 		f.note(id, "waiting")
 		<-ctx.Done()
+
 		return episode.Answer{}, fault.Wrap(fault.Unavailable, context.Cause(ctx), "call")
 	}
+
 	return episode.Answer{Result: episode.Result{Content: f.note(id, string(c.Arguments))}}, nil
 }
 
@@ -58,13 +61,16 @@ func (f *fakeEpisodes) Submit(_ context.Context, id string, _ episode.Call) erro
 func (f *fakeEpisodes) note(id, text string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.notes[id] = append(f.notes[id], text)
+
 	return strings.Join(f.notes[id], " ")
 }
 
 func (f *fakeEpisodes) of(id string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.notes[id]
 }
 
@@ -72,6 +78,7 @@ func (f *fakeEpisodes) of(id string) []string {
 func (f *fake) stateOf(id string) rollout.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.state(id)
 }
 
@@ -79,9 +86,11 @@ func (f *fake) stateOf(id string) rollout.State {
 func (f *fake) ids() (all []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for id := range f.specs {
 		all = append(all, id)
 	}
+
 	return all
 }
 
@@ -91,34 +100,44 @@ func withEpisodes(o *envserver.Options) {
 	o.Agents = []string{rollout.AgentOpencode, rollout.AgentInteractive}
 	o.Episodes = &fakeEpisodes{fake: engine, notes: map[string][]string{}}
 	o.Environments = []envserver.Environment{{
-		Name: "tools", Tools: oneTool("note"), Defaults: map[string]any{"endpoint": "vllm", "instruction": waits, "agent_timeout_s": 60},
+		Name:     "tools",
+		Tools:    oneTool("note"),
+		Defaults: map[string]any{"endpoint": "vllm", "instruction": waits, "agent_timeout_s": 60},
 	}}
 }
 
 // mcpClient is an MCP client at /env/tools/mcp that sends single requests.
 type mcpClient struct {
 	*rig
-	id   string // of its MCP session
+
+	// of its MCP session
+	id   string
 	more []string
 }
 
 func (r *rig) initialize(more ...string) mcpClient {
 	r.t.Helper()
 	c := mcpClient{rig: r, more: more}
+
 	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+
 	status, headers, body := c.send("POST", hello)
 	require.Equal(r.t, http.StatusOK, status, body)
+
 	c.id = headers.Get("Mcp-Session-Id")
 	require.NotEmpty(r.t, c.id)
+
 	return c
 }
 
 func (c mcpClient) send(method, body string) (int, http.Header, string) {
 	c.t.Helper()
+
 	headers := append([]string{"Accept", "application/json, text/event-stream"}, c.more...)
 	if c.id != "" {
 		headers = append(headers, "Mcp-Session-Id", c.id)
 	}
+
 	return c.do(method, "/env/tools/mcp", body, headers...)
 }
 
@@ -126,18 +145,27 @@ func (c mcpClient) send(method, body string) (int, http.Header, string) {
 func (c mcpClient) list() int {
 	c.t.Helper()
 	status, _, _ := c.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
+
 	return status
 }
 
 // note calls the tool note and returns its text.
 func (c mcpClient) note(text string) string {
 	c.t.Helper()
-	status, _, body := c.send("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`, text))
+	status, _, body := c.send(
+		"POST",
+		fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`,
+			text,
+		),
+	)
 	require.Equal(c.t, http.StatusOK, status, body)
+
 	return valueAt(c.t, object(c.t, body), "result", "content", 0, "text").(string)
 }
 
-// Each MCP client has its own episode under the session id that initialize returned, from its first call until it ends the session.
+// Each MCP client has its own episode under the session id that initialize returned, from its first call
+// until it ends the session.
 func TestMCPSessionIsAnEpisode(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes)
@@ -145,7 +173,9 @@ func TestMCPSessionIsAnEpisode(t *testing.T) {
 	require.Equal(t, http.StatusOK, one.list())
 	require.Zero(t, r.fake.count(), "a list opens no episode")
 	require.Equal(t, `{"text":"a"}`, one.note("a"))
+
 	of := r.fake.ids()[0]
+
 	require.Equal(t, `{"text":"b"}`, two.note("b"))
 	require.Equal(t, `{"text":"a"} {"text":"c"}`, one.note("c"))
 	require.Equal(t, 2, r.fake.count())
@@ -155,14 +185,17 @@ func TestMCPSessionIsAnEpisode(t *testing.T) {
 	status, _, body := one.send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status, body)
 	require.True(t, r.fake.aborted(of))
+
 	for _, request := range []string{`"id":1,"method":"tools/call","params":{"name":"note","arguments":{}}`, `"id":2,"method":"ping"`, `"method":"notifications/initialized"`} {
 		status, _, body = one.send("POST", `{"jsonrpc":"2.0",`+request+`}`)
 		require.Equal(t, http.StatusNotFound, status, "%s: %s", request, body)
 		require.Contains(t, body, "Unknown session_id")
 	}
+
 	status, _, _ = one.send("DELETE", "")
 	require.Equal(t, http.StatusNotFound, status)
 	require.Equal(t, `{"text":"b"} {"text":"d"}`, two.note("d"))
+
 	status, _, _ = r.do("DELETE", "/env/tools/mcp", "")
 	require.Equal(t, http.StatusBadRequest, status, "whose session?")
 }
@@ -172,18 +205,21 @@ func TestMCPCallsAtOnceShareAnEpisode(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes)
 	c := r.initialize()
+
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() { c.note("x") })
 	}
+
 	calls.Wait()
 	require.Equal(t, 1, r.fake.count())
 }
 
-// A session works on every replica and after a restart, but only for its owner. A session that one replica has ended has ended on all
-// replicas.
+// A session works on every replica and after a restart, but only for its owner. A session that one replica
+// has ended has ended on all replicas.
 func TestMCPSessionIsKept(t *testing.T) {
 	t.Parallel()
+
 	kept, engine := newKeeper(), newFake()
 	episodes := &fakeEpisodes{fake: engine, notes: map[string][]string{}}
 	replica := func() *rig {
@@ -202,6 +238,7 @@ func TestMCPSessionIsKept(t *testing.T) {
 	require.Equal(t, `{"text":"a"} {"text":"b"} {"text":"c"}`, own.note("c"))
 	status, _, _ = on(own, b).send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status)
+
 	for _, r := range []*rig{a, b, replica()} {
 		require.Equal(t, http.StatusNotFound, on(own, r).list())
 	}
@@ -212,9 +249,16 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, withEpisodes, func(o *envserver.Options) { o.MaxSessions = 1 })
 	first := r.initialize()
-	status, _, body := r.do("POST", "/env/tools/mcp", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`, "Accept", "application/json, text/event-stream")
+	status, _, body := r.do(
+		"POST",
+		"/env/tools/mcp",
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`,
+		"Accept",
+		"application/json, text/event-stream",
+	)
 	require.Equal(t, http.StatusServiceUnavailable, status, body)
 	require.Contains(t, body, "capacity")
+
 	status, _, _ = first.send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status)
 	r.initialize()
@@ -223,22 +267,33 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 // The end of a session ends its calls, and the calls leave no record in the keeper.
 func TestEndOfAnMCPSessionEndsItsCalls(t *testing.T) {
 	t.Parallel()
+
 	kept := newKeeper()
+
 	var episodes *fakeEpisodes
+
 	r := start(t, withEpisodes, func(o *envserver.Options) { o.Sessions, episodes = kept, o.Episodes.(*fakeEpisodes) })
 	c := r.initialize()
+
 	text := make(chan string, 1)
 	go func() {
 		defer close(text)
+
 		text <- c.note("wait")
 	}()
-	r.eventually(func() bool { return r.fake.count() == 1 && len(episodes.of(r.fake.ids()[0])) == 1 }, "the call is under way")
+
+	r.eventually(
+		func() bool { return r.fake.count() == 1 && len(episodes.of(r.fake.ids()[0])) == 1 },
+		"the call is under way",
+	)
+
 	status, _, _ := c.send("DELETE", "")
 	require.Equal(t, http.StatusNoContent, status)
 	require.NotEmpty(t, <-text)
 	require.Equal(t, http.StatusNotFound, c.list())
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
+
 	require.Empty(t, kept.m)
 }
 
@@ -258,24 +313,32 @@ func TestEndOfAnMCPClientEndsItsCalls(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	connect := func() *mcp.ClientSession {
-		c, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"},
+		c, err := mcp.NewClient(&mcp.Implementation{
+			Name:    "c",
+			Version: "1",
+		}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"},
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+
 		return c
 	}
 	one, two := connect(), connect()
 	ended := make(chan error, 2)
+
 	for id, c := range map[string]*mcp.ClientSession{"one": one, "two": two} {
 		go func() {
 			args := task(id, waits, "on_disconnect", "abort")
+
 			res, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: args})
 			if err == nil && res.IsError {
 				err = fmt.Errorf("%s: %v", id, res.Content)
 			}
+
 			ended <- err
 		}()
 	}
+
 	r.started("one")
 	r.started("two")
 	status, _, _ := r.do("DELETE", "/mcp", "", "Mcp-Session-Id", one.ID())
@@ -290,13 +353,16 @@ func TestEndOfAnMCPClientEndsItsCalls(t *testing.T) {
 // Each of the published clients works in its own episode with default settings.
 func TestMCPClientsInEpisodes(t *testing.T) {
 	t.Parallel()
+
 	python := map[string]pyclient.Requirements{"mcp_episode.py": pyclient.Newest(), "mcp2_episode.py": pyclient.MCP2()}
 	for script, requirements := range python {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			pyclient.Interpreter(t, requirements).Run(t, filepath.Join("testdata", "py", script), start(t, withEpisodes).url)
+			pyclient.Interpreter(t, requirements).
+				Run(t, filepath.Join("testdata", "py", script), start(t, withEpisodes).url)
 		})
 	}
+
 	for pkg, script := range map[string]string{jsclient.MCP: "mcp_episode.mjs", jsclient.MCP2: "mcp2_episode.mjs"} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()

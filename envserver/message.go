@@ -16,30 +16,39 @@ import (
 
 // stateFrame is the latest state request of a connection, as sent, and its answer. Clients poll.
 type stateFrame struct {
-	asked   string
-	changes int // of the session by then
+	asked string
+
+	// of the session by then
+	changes int
 	answer  reply.Encoded
 }
 
-// messages answers the frames of one connection to /ws. A repeated state request is neither decoded nor answered anew while nothing has
-// changed.
+// messages answers the frames of one connection to /ws. A repeated state request is neither decoded nor
+// answered anew while nothing has changed.
 func (s *Server) messages() func(context.Context, *session.Session, []byte) any {
 	var last stateFrame
+
 	return func(ctx context.Context, sess *session.Session, raw []byte) any {
-		changes := sess.Changes() // read before the state
+		// read before the state
+		changes := sess.Changes()
 		if last.answer != nil && last.changes == changes && last.asked == string(raw) {
 			return last.answer
 		}
+
 		out := s.message(ctx, sess, raw)
+
 		frame, ok := out.(reply.Frame)
 		if !ok || frame.Type != "state" || len(raw) > maxStateFrame {
 			return out
 		}
+
 		answer, err := pyjson.Encode(frame)
 		if err != nil {
 			return out
 		}
+
 		last = stateFrame{asked: string(raw), changes: changes, answer: answer}
+
 		return last.answer
 	}
 }
@@ -53,19 +62,30 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	if err != nil {
 		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil)
 	}
+
 	obj, ok := v.(map[string]any)
 	if !ok {
-		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: issue.Excerpt(v)}}
+		found := issue.List{{
+			Type:  "dict_type",
+			Loc:   []any{},
+			Msg:   "Input should be a valid dictionary",
+			Input: issue.Excerpt(v),
+		}}
+
 		return invalidFrame(found)
 	}
+
 	kind, _ := obj["type"].(string)
 	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
 		return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 	}
-	if kind == "state" { // reads have no span
+	// reads have no span
+	if kind == "state" {
 		return s.dispatch(sess, kind, obj)
 	}
+
 	_, span := s.env.Tracer.Start(ctx, "ws "+kind)
+
 	return spanned(span, s.dispatch(sess, kind, obj))
 }
 
@@ -76,6 +96,7 @@ func spanned(span trace.Span, reply any) any {
 		span.End()
 		return reply
 	}
+
 	return deferredReply(func(ctx context.Context) any {
 		defer span.End()
 		return work(trace.ContextWithSpan(ctx, span))
@@ -85,6 +106,7 @@ func spanned(span trace.Span, reply any) any {
 func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any) any {
 	c := issue.Check(obj)
 	c.Literal("type", kind, true)
+
 	switch kind {
 	case "reset":
 		return s.wsReset(sess, c.Dict("data", false), c.Found(true))
@@ -94,20 +116,24 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
 		}
+
 		if s.env.Play == nil {
 			return reply.Frame{Type: "state", Data: sess.State()}
 		}
+
 		return deferredReply(func(ctx context.Context) any {
 			state, err := s.env.State(ctx, sess)
 			if err != nil {
 				return failedFrame(reply.Explain(err))
 			}
+
 			return reply.Frame{Type: "state", Data: state}
 		})
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
 		}
+
 		return closingReply{}
 	default:
 		return s.wsMCP(sess, c.Dict("data", true), c.Found(true))
@@ -120,7 +146,9 @@ func kindName(obj map[string]any) string {
 	if text, ok := kind.(string); ok || !there {
 		return text
 	}
-	text, _ := pyjson.Encode(pyjson.Plain(kind)) // it was decoded from JSON
+	// it was decoded from JSON
+	text, _ := pyjson.Encode(pyjson.Plain(kind))
+
 	return string(text)
 }
 
@@ -129,15 +157,18 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+
 	args, found := env.ReadReset(data)
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+
 	return deferredReply(func(ctx context.Context) any {
 		out, err := s.env.Reset(ctx, sess, args)
 		if err != nil {
 			return errorFrame(codeSession, err.Error(), nil)
 		}
+
 		return reply.Frame{Type: "observation", Data: out}
 	})
 }
@@ -146,20 +177,25 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+
 	a, found := env.ReadAction(data)
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+
 	if a.List && s.env.Play == nil {
 		sess.Stepped()
 		s.env.CountList()
+
 		return s.listed
 	}
+
 	return deferredReply(func(ctx context.Context) any {
 		out, err := s.env.Step(ctx, sess, a, max(s.o.StepTimeout, 0))
 		if err != nil {
 			return failedFrame(reply.Explain(err))
 		}
+
 		return reply.Frame{Type: "observation", Data: out}
 	})
 }
@@ -168,10 +204,12 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+
 	req, bad := jsonrpc.FromObject(data)
 	if bad != nil {
 		return reply.Frame{Type: "mcp", Data: jsonrpc.Response{Error: bad}}
 	}
+
 	return deferredReply(func(ctx context.Context) any { return reply.Frame{Type: "mcp", Data: s.rpc(ctx, req, sess)} })
 }
 
@@ -179,5 +217,6 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 func isClose(raw []byte) bool {
 	v, err := pyjson.Decode(raw)
 	obj, ok := v.(map[string]any)
+
 	return err == nil && ok && obj["type"] == "close"
 }

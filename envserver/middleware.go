@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
-// maxHeader bounds a request's line and headers, in bytes. The HTTP server bounds them too, but answers in plain text: its bound must be
-// larger.
+// maxHeader bounds a request's line and headers, in bytes. The HTTP server bounds them too, but answers in
+// plain text: its bound must be larger.
 const maxHeader = 64 << 10
 
 // middleware wraps the router, outermost first: spans, recovery, size of headers, cross-origin protection, tokens.
@@ -27,7 +27,9 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 			return nil, fmt.Errorf("allowed origin %q: %w", o, err)
 		}
 	}
+
 	h := smallHeaders(s.ownHost(ownPages(origins, s.authenticate(next))))
+
 	return otelhttp.NewHandler(untracedReads(s.recover(h)), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
@@ -48,6 +50,7 @@ func untracedReads(next http.Handler) http.Handler {
 		if isRead(r) && !websocket.IsWebSocketUpgrade(r) {
 			r = r.WithContext(untraced.Context(r.Context()))
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -57,28 +60,35 @@ func (s *Server) ownHost(next http.Handler) http.Handler {
 	if len(s.o.Tokens) > 0 {
 		return next
 	}
+
 	refuse := func(w http.ResponseWriter, why string) {
 		hangUp(w)
 		httpio.WriteDetail(w, http.StatusForbidden, why)
 	}
+
 	return listen.RequireHost(s.o.Hosts, refuse, next)
 }
 
-// ownPages refuses requests of scripts, frames and images on other origins' pages, with any method: a GET may take a session slot too. It
-// allows a link that a person follows. The upgrader checks the handshakes of WebSockets.
+// ownPages refuses requests of scripts, frames and images on other origins' pages, with any method: a GET
+// may take a session slot too. It allows a link that a person follows. The upgrader checks the handshakes
+// of WebSockets.
 func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+
 		asked := r
 		if isRead(r) && !link && !websocket.IsWebSocketUpgrade(r) {
 			changed := *r
-			changed.Method = http.MethodPost // not a safe method to the library
+			// not a safe method to the library
+			changed.Method = http.MethodPost
 			asked = &changed
 		}
+
 		if err := origins.Check(asked); err != nil {
 			httpio.WriteDetail(w, http.StatusForbidden, "Cross-origin request refused")
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -86,9 +96,12 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 // recover turns a panic into a 500 whose id is in the log.
 func (s *Server) recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output must not be shown as a page
+		// an agent's output must not be shown as a page
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+
 		defer func() {
-			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
+			if v := recover(); v != nil &&
+				v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
 				httpio.WriteJSON(w, http.StatusInternalServerError, reply.Problem{
 					Detail: "Internal Server Error", ErrorID: s.env.LogPanic(v, debug.Stack()),
 				})
@@ -96,6 +109,7 @@ func (s *Server) recover(next http.Handler) http.Handler {
 				panic(v)
 			}
 		}()
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -109,10 +123,12 @@ func smallHeaders(next http.Handler) http.Handler {
 				size += len(name) + len(v)
 			}
 		}
+
 		if size > maxHeader {
 			httpio.WriteDetail(w, http.StatusRequestHeaderFieldsTooLarge, "Request headers too large")
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }

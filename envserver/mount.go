@@ -21,33 +21,52 @@ func (s *Server) mount(table *tools.Table, harborEnv *harbor.Env) error {
 	for _, e := range s.o.Environments {
 		o := s.o
 		o.Name, o.Description, o.Readme = e.Name, e.Description, ""
+
 		o.Web, o.Environments = false, nil
 		if o.Sessions != nil {
 			o.Sessions = session.Prefixed(e.Name+"-", o.Sessions)
 		}
+
 		player := episodes.New(episodes.Options{
-			Rollouts: o.Rollouts, Episodes: o.Episodes, Table: table, Tools: e.Tools, Defaults: e.Defaults, Tasks: e.Tasks, Logger: o.Logger,
+			Rollouts: o.Rollouts,
+			Episodes: o.Episodes,
+			Table:    table,
+			Tools:    e.Tools,
+			Defaults: e.Defaults,
+			Tasks:    e.Tasks,
+			Logger:   o.Logger,
 		})
-		if err := s.mountAt(e.Name, o, parts{table: table, room: s.exports, player: player, metricsOf: s.env}); err != nil {
+		if err := s.mountAt(e.Name, o, parts{
+			table:     table,
+			room:      s.exports,
+			player:    player,
+			metricsOf: s.env,
+		}); err != nil {
 			return err
 		}
 	}
+
 	return s.mountHarbor(harborEnv)
 }
 
 func (s *Server) mountAt(name string, o Options, p parts) error {
 	p.base = mountPath + name
+
 	m, err := newServer(o, p)
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", name, err)
 	}
+
 	s.mounted[name] = m
+
 	return nil
 }
 
 const (
-	harborName = "harbor" // of HarborEnv's environment, in its path
-	// harborSessions is its least number of sessions: each is a call that waits for a rollout, and rollouts queue for the hosts' slots.
+	// of HarborEnv's environment, in its path
+	harborName = "harbor"
+	// harborSessions is its least number of sessions: each is a call that waits for a rollout, and rollouts
+	// queue for the hosts' slots.
 	harborSessions = 1024
 )
 
@@ -56,6 +75,7 @@ func (o Options) harborEnv(table *tools.Table) *harbor.Env {
 	if o.Harbor == nil {
 		return nil
 	}
+
 	return harbor.New(harbor.Options{
 		Table: table, Rollouts: o.Rollouts, Resolve: o.Resolve, Agents: o.Agents, Backends: o.Backends,
 		Sets: o.TaskSets, First: o.Harbor.TaskSet, Defaults: o.Harbor.Arguments,
@@ -67,17 +87,21 @@ func (s *Server) mountHarbor(e *harbor.Env) error {
 	if e == nil {
 		return nil
 	}
+
 	o := s.o
 	o.Name, o.Description, o.Readme = "HarborEnvironment", "Runs agents on the tasks of task sets, as OpenEnv's HarborEnv does.", ""
 	o.Web, o.Environments = false, nil
+
 	o.MaxSessions = max(o.MaxSessions, harborSessions)
 	if o.Sessions != nil {
 		o.Sessions = session.Prefixed(harborName+"-", o.Sessions)
 	}
+
 	own, err := e.Table()
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", harborName, err)
 	}
+
 	return s.mountAt(harborName, o, parts{table: own, room: s.exports, harbor: e, metricsOf: s.env})
 }
 
@@ -87,7 +111,9 @@ func (s *Server) mountedAt(path string) http.Handler {
 	if !ok {
 		return nil
 	}
+
 	name, _, slash := strings.Cut(below, "/")
+
 	m := s.mounted[name]
 	switch {
 	case m == nil:
@@ -102,6 +128,11 @@ func (s *Server) mountedAt(path string) http.Handler {
 // executor is the API of agents that own their loop.
 func (s *Server) executor() *executor.API {
 	return &executor.API{
-		Episodes: s.o.Episodes, Rollouts: s.o.Rollouts, Table: s.env.Tools, Keeper: s.o.Sessions, Bodies: s.bodies, Context: s.callContext,
+		Episodes: s.o.Episodes,
+		Rollouts: s.o.Rollouts,
+		Table:    s.env.Tools,
+		Keeper:   s.o.Sessions,
+		Bodies:   s.bodies,
+		Context:  s.callContext,
 	}
 }

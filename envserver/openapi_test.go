@@ -18,6 +18,7 @@ var undescribed = []string{"/openapi.json", "/docs", "/redoc", "/", "/web", "/we
 // The routes that are served are those in the document, in every mode.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
 	t.Parallel()
+
 	for name, change := range map[string]func(*envserver.Options){
 		"simulation": func(*envserver.Options) {},
 		"production": func(o *envserver.Options) { o.Mode = envserver.Production },
@@ -27,22 +28,37 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, change)
+
 			var served []string
-			require.NoError(t, chi.Walk(r.srv.Router(), func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-				if !slices.Contains(undescribed, path) && method != http.MethodHead { // HEAD is answered like GET
-					served = append(served, method+" "+path)
-				}
-				return nil
-			}))
+
+			require.NoError(
+				t,
+				chi.Walk(
+					r.srv.Router(),
+					func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+						// HEAD is answered like GET
+						if !slices.Contains(undescribed, path) && method != http.MethodHead {
+							served = append(served, method+" "+path)
+						}
+
+						return nil
+					},
+				),
+			)
+
 			var described []string
+
 			ids := map[string]bool{}
+
 			for path, operations := range r.says.Paths {
 				for method, op := range operations {
 					described = append(described, strings.ToUpper(method)+" "+path)
+
 					require.NotContains(t, ids, op.OperationID)
 					ids[op.OperationID] = true
 				}
 			}
+
 			require.ElementsMatch(t, served, described)
 		})
 	}
@@ -51,6 +67,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 // The document has the schemas that the reference server's document has.
 func TestComponentsOfTheReference(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for _, name := range []string{
 		"ResetRequest", "ResetResponse", "StepRequest", "StepResponse", "State", "EnvironmentMetadata",
@@ -64,6 +81,7 @@ func TestComponentsOfTheReference(t *testing.T) {
 func TestRequestsAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
+
 	const call = `{"action":{"tool_name":"get_state","arguments":{"rollout_id":"x"}}`
 	for _, c := range []struct {
 		path, body string
@@ -94,6 +112,7 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 		op, ok := r.says.find("POST", c.path)
 		require.True(t, ok)
 		err := r.says.accepts(t, op.RequestBody.Content["application/json"].Schema, c.body)
+
 		status, _, out := r.do("POST", c.path, c.body)
 		if c.right {
 			require.NoError(t, err, c.body)
@@ -108,6 +127,7 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 // The document describes the response for a missing artifact. The function do checks the response against it.
 func TestAMissingArtifactIsDescribed(t *testing.T) {
 	t.Parallel()
+
 	r := start(t, func(o *envserver.Options) { o.Episodes = struct{ envserver.Episodes }{} })
 	for _, route := range []string{"read", "list", "archive"} {
 		status, _, out := r.do("POST", "/executor/artifacts/"+route, `{"trajectory_id":"none"}`)
@@ -119,6 +139,7 @@ func TestAMissingArtifactIsDescribed(t *testing.T) {
 // The document of a server with tokens has the routes that need one.
 func TestTokensAreDescribed(t *testing.T) {
 	t.Parallel()
+
 	r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
 	for path, operations := range r.says.Paths {
 		for method, op := range operations {

@@ -1,6 +1,6 @@
-// Package envserver is the OpenEnv edge: the HTTP, WebSocket and MCP interface of training clients, over one interface of the domain,
-// Rollouts. Its wire format is that of the Python reference server. The transports are thin: everything a client can do uses one session
-// type and one table of tools.
+// Package envserver is the OpenEnv edge: the HTTP, WebSocket and MCP interface of training clients, over
+// one interface of the domain, Rollouts. Its wire format is that of the Python reference server. The
+// transports are thin: everything a client can do uses one session type and one table of tools.
 package envserver
 
 import (
@@ -50,19 +50,27 @@ type Uploads = rest.Uploads
 
 // Environment is an environment of interactive episodes.
 type Environment struct {
-	Name        string // in its path, and in /metadata
+	// in its path, and in /metadata
+	Name        string
 	Description string
-	// Tools lists the tools of the policy. It is called again from time to time. While it fails, the environment opens no episodes and
-	// reports why; a known list stays in use.
-	Tools    func(context.Context) ([]Tool, error)
-	Defaults map[string]any // arguments of start_rollout, unless the client's reset sets them
-	Tasks    Tasks          // nil: the task is in the arguments of the reset
+	// Tools lists the tools of the policy. It is called again from time to time. While it fails, the
+	// environment opens no episodes and reports why; a known list stays in use.
+	Tools func(context.Context) ([]Tool, error)
+
+	// arguments of start_rollout, unless the client's reset sets them
+	Defaults map[string]any
+
+	// nil: the task is in the arguments of the reset
+	Tasks Tasks
 }
 
 // Harbor is the environment for OpenEnv's HarborEnv clients, mounted at /env/harbor/.
 type Harbor struct {
-	TaskSet   string         // for clients that name none; "": the first by name
-	Arguments map[string]any // of start_rollout, unless the task or the call sets them
+	// for clients that name none; "": the first by name
+	TaskSet string
+
+	// of start_rollout, unless the task or the call sets them
+	Arguments map[string]any
 }
 
 // Tool is a tool of the policy of an interactive episode.
@@ -104,11 +112,19 @@ const (
 
 // Options configures a Server. Rollouts, Resolve and Seal are required.
 type Options struct {
-	Rollouts   Rollouts
-	Groups     Groups     // nil: the server has no groups
-	Deliveries Deliveries // nil: groups cannot be delivered; needs Groups
-	Producers  Producers  // nil: the server has no producers
-	Fleet      Fleet      // the hosts of the deployment; nil: not shown to operators
+	Rollouts Rollouts
+
+	// nil: the server has no groups
+	Groups Groups
+
+	// nil: groups cannot be delivered; needs Groups
+	Deliveries Deliveries
+
+	// nil: the server has no producers
+	Producers Producers
+
+	// the hosts of the deployment; nil: not shown to operators
+	Fleet Fleet
 	// TaskSets are the paths of task sets by their names for clients.
 	TaskSets map[string]string
 	// Episodes calls the tools of rollouts that wait for calls; nil: no interactive episodes.
@@ -124,16 +140,30 @@ type Options struct {
 	// Seal returns the storable form of an API key.
 	Seal func(string) string
 
-	Mode        Mode   // default Simulation
-	Name        string // of the environment, in /metadata; default "opencode_env"
-	Description string
-	Version     string   // of the environment, in /metadata; default "1.0.0"
-	Readme      string   // text of its README, in /metadata; default none
-	Agents      []string // on offer, the first is the default; default "opencode"
-	Backends    []string // of sandboxes, for the choice of a rollout; the first is the default; default "local"
-	Images      []string // of sandboxes, for the choice of a rollout instead of the workers' own; default none
+	// default Simulation
+	Mode Mode
 
-	// CheckImage refuses an image outside of Images that no worker of the backend can use; nil: only Images are allowed.
+	// of the environment, in /metadata; default "opencode_env"
+	Name        string
+	Description string
+
+	// of the environment, in /metadata; default "1.0.0"
+	Version string
+
+	// text of its README, in /metadata; default none
+	Readme string
+
+	// on offer, the first is the default; default "opencode"
+	Agents []string
+
+	// of sandboxes, for the choice of a rollout; the first is the default; default "local"
+	Backends []string
+
+	// of sandboxes, for the choice of a rollout instead of the workers' own; default none
+	Images []string
+
+	// CheckImage refuses an image outside of Images that no worker of the backend can use; nil: only Images
+	// are allowed.
 	CheckImage func(backend, name string) error
 
 	// CheckToolsets refuses toolsets of the agent "react" that no worker has; nil: all are allowed.
@@ -147,33 +177,39 @@ type Options struct {
 	// Web adds the web interface: the page at /web/ and the routes that it uses.
 	Web bool
 
-	// Limits are the default limits of a rollout, without agent_timeout_s; missing ones are derived. Zero: rollout.DefaultLimits.
+	// Limits are the default limits of a rollout, without agent_timeout_s; missing ones are derived. Zero:
+	// rollout.DefaultLimits.
 	Limits rollout.Limits
 
-	// Sessions stores sessions beyond this process, so that a client finds its own again; nil: they end with their connection or this
-	// process.
-	Sessions    Sessions
-	MaxSessions int // sessions at once, over all transports; default 64
-	// TokenShare is the part of MaxSessions that the sessions of one token may take on a server with several; default 0.5.
+	// Sessions stores sessions beyond this process, so that a client finds its own again; nil: they end
+	// with their connection or this process.
+	Sessions Sessions
+
+	// sessions at once, over all transports; default 64
+	MaxSessions int
+	// TokenShare is the part of MaxSessions that the sessions of one token may take on a server with
+	// several; default 0.5.
 	TokenShare float64
 	// SessionIdle is the time without use after which a session made over POST /mcp ends; default 1 h, negative: never.
 	SessionIdle time.Duration
-	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, if the client sets no timeout_s. Default none: a
-	// client waits as long as it likes, and a rollout ends by its own limits.
+	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, if the client sets
+	// no timeout_s. Default none: a client waits as long as it likes, and a rollout ends by its own limits.
 	StepTimeout time.Duration
-	// GiveUp is the age of a call over /ws from which the next request of a client that never sent ahead means that it no longer waits
-	// for the answer, which is then dropped; default 1 s.
+	// GiveUp is the age of a call over /ws from which the next request of a client that never sent ahead
+	// means that it no longer waits for the answer, which is then dropped; default 1 s.
 	GiveUp time.Duration
 	// MaxMessage bounds a request body or frame, in bytes; default 16 MiB.
 	MaxMessage int64
-	// RequestMemory bounds the memory of large bodies and frames of all clients while they are read and decoded, in bytes; a request
-	// beyond it is answered with 503, or close code 1013. One token may use half of it. Default: eight times MaxMessage.
+	// RequestMemory bounds the memory of large bodies and frames of all clients while they are read and
+	// decoded, in bytes; a request beyond it is answered with 503, or close code 1013. One token may use
+	// half of it. Default: eight times MaxMessage.
 	RequestMemory int64
-	// ExportMemory bounds the memory of transcripts, arrays and training sequences of all clients while they are made and sent, in bytes;
-	// a request beyond it waits up to a minute and is then answered with 503. Default: 1 GiB.
+	// ExportMemory bounds the memory of transcripts, arrays and training sequences of all clients while
+	// they are made and sent, in bytes; a request beyond it waits up to a minute and is then answered with
+	// 503. Default: 1 GiB.
 	ExportMemory int64
-	// BodyTimeout bounds the transfer of a request's body, and of a large message over a WebSocket, so that a client that sends byte by
-	// byte holds nothing for long; default 1 min.
+	// BodyTimeout bounds the transfer of a request's body, and of a large message over a WebSocket, so that
+	// a client that sends byte by byte holds nothing for long; default 1 min.
 	BodyTimeout time.Duration
 	// PingInterval is the time between WebSocket pings; default 20 s.
 	PingInterval time.Duration
@@ -182,29 +218,41 @@ type Options struct {
 
 	// Tokens are accepted as bearer token or basic-auth password. Empty: no check, and every caller is an operator.
 	Tokens []Token
-	// Hosts are further host names, besides loopback names and the connection's own address, that the Host header of a request may have
-	// on a server without Tokens. It thus refuses requests of a foreign page whose name resolves to this server.
+	// Hosts are further host names, besides loopback names and the connection's own address, that the Host
+	// header of a request may have on a server without Tokens. It thus refuses requests of a foreign page
+	// whose name resolves to this server.
 	Hosts []string
 	// AllowedOrigins are pages of other hosts whose scripts may call this server, as scheme://host[:port].
 	AllowedOrigins []string
 
-	Logger         *slog.Logger          // default: discard
-	Registerer     prometheus.Registerer // nil: metrics are not exposed
-	TracerProvider trace.TracerProvider  // default: the global one
+	// default: discard
+	Logger *slog.Logger
+
+	// nil: metrics are not exposed
+	Registerer prometheus.Registerer
+
+	// default: the global one
+	TracerProvider trace.TracerProvider
 }
 
 func (o Options) filled() (Options, error) {
 	if o.Rollouts == nil || o.Resolve == nil || o.Seal == nil {
 		return o, errors.New("envserver: Options.Rollouts, Resolve and Seal are required")
 	}
+
 	if o.Mode == "" {
 		o.Mode = Simulation
 	}
+
 	if o.Mode != Simulation && o.Mode != Production {
 		return o, errors.New("envserver: mode " + string(o.Mode) + ": must be simulation or production")
 	}
+
 	o.Name = cmp.Or(o.Name, "opencode_env")
-	o.Description = cmp.Or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")
+	o.Description = cmp.Or(
+		o.Description,
+		"Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.",
+	)
 	o.Version = cmp.Or(o.Version, "1.0.0")
 	o.MaxSessions = cmp.Or(o.MaxSessions, 64)
 	o.TokenShare = cmp.Or(o.TokenShare, 0.5)
@@ -215,19 +263,24 @@ func (o Options) filled() (Options, error) {
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
 	o.PingInterval = cmp.Or(o.PingInterval, 20*time.Second)
 	o.Linger = cmp.Or(o.Linger, 5*time.Second)
+
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if len(o.Agents) == 0 {
 		o.Agents = []string{rollout.AgentOpencode}
 	}
+
 	if len(o.Backends) == 0 {
 		o.Backends = []string{"local"}
 	}
+
 	if o.Limits == (rollout.Limits{}) {
 		o.Limits = rollout.DefaultLimits()
 	}
+
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
+
 	return o, nil
 }
 
@@ -236,10 +289,12 @@ func (o Options) sessionShare() func(owner string) int {
 	if len(o.Tokens) < 2 {
 		return nil
 	}
+
 	shares := map[string]int{}
 	for _, t := range o.Tokens {
 		shares[t.Name] = max(1, int(cmp.Or(t.Share, o.TokenShare)*float64(o.MaxSessions)))
 	}
+
 	return func(owner string) int { return shares[owner] }
 }
 
@@ -248,10 +303,27 @@ func (o Options) table(room *exports.Room) (*tools.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envserver: MaxNetwork: %w", err)
 	}
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, MaxNetwork: tools.NetworkMax{Hosts: o.MaxNetwork, List: network}, Images: o.Images, CheckImage: o.CheckImage, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
+
+	return tools.New(tools.Options{
+		Rollouts:      o.Rollouts,
+		Groups:        o.Groups,
+		Resolve:       o.Resolve,
+		Seal:          o.Seal,
+		Agents:        o.Agents,
+		Backends:      o.Backends,
+		MaxSandbox:    o.MaxSandbox,
+		MaxNetwork:    tools.NetworkMax{Hosts: o.MaxNetwork, List: network},
+		Images:        o.Images,
+		CheckImage:    o.CheckImage,
+		Limits:        o.Limits,
+		CheckToolsets: o.CheckToolsets,
+		NewID:         newID,
+		Exports:       room,
+	})
 }
 
 // newID returns ids that sort by time, which keeps lists of rollouts in order.
 func newID() string {
-	return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
+	// fails only without a source of randomness
+	return uuid.Must(uuid.NewV7()).String()
 }

@@ -22,12 +22,16 @@ func TestOpenEnvPackage(t *testing.T) {
 // The image's start script listens on all addresses only if tokens are set or OPEN_PORT allows it.
 func TestOpenEnvStart(t *testing.T) {
 	t.Parallel()
+
 	stubs := t.TempDir()
 	for name, text := range map[string]string{
-		"rolloutd": `echo "rolloutd $* at $ROLLOUTD_LISTEN"`, "rolloutd-dev": `echo "rolloutd-dev $* at $ROLLOUTD_LISTEN"`, "socat": `exit 0`,
+		"rolloutd":     `echo "rolloutd $* at $ROLLOUTD_LISTEN"`,
+		"rolloutd-dev": `echo "rolloutd-dev $* at $ROLLOUTD_LISTEN"`,
+		"socat":        `exit 0`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(stubs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
+
 	for _, c := range []struct {
 		env  []string
 		says string
@@ -40,6 +44,7 @@ func TestOpenEnvStart(t *testing.T) {
 		{[]string{"ROLLOUTD_TOKENS_FILE=x", "TEMPORAL_ADDRESS=x:1"}, "rolloutd serve at 0.0.0.0:8000", false},
 	} {
 		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(openEnvFolder, "start.sh"))
+
 		cmd.Env = append(c.env, "PATH="+stubs+":"+os.Getenv("PATH"), "ROLLOUTD_DATA=/data")
 		out, err := cmd.CombinedOutput()
 		require.Equal(t, c.fail, err != nil, "%s", out)

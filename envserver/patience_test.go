@@ -13,28 +13,33 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// Over WS /mcp replies have ids: the next request is answered at once, and the long request when it is done. The late reply to a request
-// without an id is dropped.
+// Over WS /mcp replies have ids: the next request is answered at once, and the long request when it is
+// done. The late reply to a request without an id is dropped.
 func TestLateReplyOfAnMCPSocket(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
 	c := r.dial("/mcp")
-	c.send(`{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"a"}}}`)
+	c.send(
+		`{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"a"}}}`,
+	)
 	r.started("a")
 	require.Equal(t, "quick", object(t, c.ask(`{"jsonrpc":"2.0","id":"quick","method":"tools/list"}`))["id"])
 	r.fake.finish("a")
+
 	late := object(t, c.read())
 	require.Equal(t, "long", late["id"])
 	require.Contains(t, valueAt(t, late, "result", "data"), `"outcome":"completed"`)
 
-	c.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"b"}}}`)
+	c.send(
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"wait","rollout_id":"b"}}}`,
+	)
 	r.started("b")
 	require.Equal(t, "next", object(t, c.ask(`{"jsonrpc":"2.0","id":"next","method":"tools/list"}`))["id"])
 	require.False(t, r.fake.aborted("b"))
 }
 
-// A client that gave up is still connected: its rollout continues even with on_disconnect "abort", and is aborted when the connection
-// closes.
+// A client that gave up is still connected: its rollout continues even with on_disconnect "abort", and is
+// aborted when the connection closes.
 func TestGivingUpIsNotDisconnecting(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.GiveUp = -1 })
@@ -50,6 +55,7 @@ func TestGivingUpIsNotDisconnecting(t *testing.T) {
 // While a call over HTTP waits, the server sends blanks. The reply follows, and is valid JSON with the blanks in front.
 func TestBlanksKeepALongCallAlive(t *testing.T) {
 	t.Parallel()
+
 	const args = `{"endpoint":"vllm","instruction":"wait","rollout_id":"r"}`
 	for path, tc := range map[string]struct{ body, accept, has string }{
 		"/mcp":        {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":` + args + `}}`, "", `"is_error":false`},
@@ -64,19 +70,25 @@ func TestBlanksKeepALongCallAlive(t *testing.T) {
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", tc.accept)
-			res, err := http.DefaultClient.Do(req) // returns after the first blank
+			// returns after the first blank
+			res, err := http.DefaultClient.Do(req)
 			require.NoError(t, err)
+
 			defer res.Body.Close()
+
 			require.Equal(t, http.StatusOK, res.StatusCode)
 			require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+
 			body := bufio.NewReader(res.Body)
 			for range 3 {
 				blank, err := body.ReadByte()
 				require.NoError(t, err)
 				require.Equal(t, byte(' '), blank)
 			}
+
 			r.started("r")
 			r.fake.finish("r")
+
 			rest, err := io.ReadAll(body)
 			require.NoError(t, err)
 			object(t, string(rest))

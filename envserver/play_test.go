@@ -23,13 +23,17 @@ import (
 // playFake is an engine whose rollouts take tool calls.
 type playFake struct {
 	*fake
-	starting chan struct{} // closed when rollouts may start; nil: rollouts start at once
-	late     chan struct{} // closed when calls of "hang" may return
-	both     sync.WaitGroup
+
+	// closed when rollouts may start; nil: rollouts start at once
+	starting chan struct{}
+
+	// closed when calls of "hang" may return
+	late chan struct{}
+	both sync.WaitGroup
 }
 
-// calls are the tool services of the hosts. A call of "hang" returns after its rollout has ended and late is closed. Calls of "one" and
-// "two" return together.
+// calls are the tool services of the hosts. A call of "hang" returns after its rollout has ended and late
+// is closed. Calls of "one" and "two" return together.
 type calls struct {
 	envserver.Episodes
 	*playFake
@@ -39,15 +43,18 @@ func (p *playFake) Start(ctx context.Context, s rollout.Spec) (rollout.State, er
 	if p.starting != nil {
 		<-p.starting
 	}
+
 	return p.fake.Start(ctx, s)
 }
 
 func (p calls) Ready(_ context.Context, id string) (episode.Status, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if outcome, over := p.ended[id]; over {
 		return episode.Status{}, fault.New(fault.Conflict, "the rollout has ended: %s", outcome)
 	}
+
 	return episode.Status{}, nil
 }
 
@@ -60,47 +67,69 @@ func (p calls) Call(ctx context.Context, id string, c episode.Call) (episode.Ans
 	case "hang":
 		_, err := p.Wait(ctx, id)
 		<-p.late
+
 		if err == nil {
 			_, err = p.Ready(ctx, id)
 		}
+
 		return episode.Answer{}, err
 	case "one", "two":
 		p.both.Done()
 		p.both.Wait()
 	}
+
 	if len(c.ID) > 200 {
 		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to 200 bytes")
 	}
+
 	_, err := p.Ready(ctx, id)
+
 	return episode.Answer{Result: episode.Result{Content: "done"}}, err
 }
 
 func (p *playFake) running() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return len(p.specs) - len(p.ended)
 }
 
 // playing starts a server with an environment of interactive episodes and returns a function that sends requests.
 func playing(t *testing.T, p *playFake) func(method, path, body string) string {
 	t.Helper()
+
 	var tools []envserver.Tool
+
 	for _, name := range []string{"one", "two", "hang", "look"} {
 		one, err := oneTool(name)(t.Context())
 		require.NoError(t, err)
+
 		tools = append(tools, one...)
 	}
+
 	srv, err := envserver.New(envserver.Options{
-		Sessions: newKeeper(), Rollouts: p, Episodes: calls{playFake: p}, Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, SessionIdle: -1, Agents: []string{rollout.AgentOpencode, rollout.AgentInteractive},
-		Environments: []envserver.Environment{{Name: "tools", Tools: func(context.Context) ([]envserver.Tool, error) { return tools, nil }}},
+		Sessions:    newKeeper(),
+		Rollouts:    p,
+		Episodes:    calls{playFake: p},
+		Resolve:     catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve,
+		Seal:        strings.ToUpper,
+		SessionIdle: -1,
+		Agents:      []string{rollout.AgentOpencode, rollout.AgentInteractive},
+		Environments: []envserver.Environment{{
+			Name:  "tools",
+			Tools: func(context.Context) ([]envserver.Tool, error) { return tools, nil },
+		}},
 	})
 	require.NoError(t, err)
+
 	return func(method, path, body string) string {
 		if !strings.Contains(path, "?") {
 			path += "?session_id=s"
 		}
+
 		w := httptest.NewRecorder()
 		srv.ServeHTTP(w, httptest.NewRequest(method, "http://localhost/env/tools"+path, strings.NewReader(body)))
+
 		return w.Body.String()
 	}
 }
@@ -116,13 +145,22 @@ func TestLateCallDoesNotAffectTheNextEpisode(t *testing.T) {
 		p := &playFake{fake: newFake(), late: make(chan struct{})}
 		do := playing(t, p)
 		do(http.MethodPost, "/reset", resetToWait)
+
 		late := make(chan string, 1)
 		go func() { late <- do(http.MethodPost, "/step", toolStep("hang")) }()
+
 		synctest.Wait()
+
 		begun := do(http.MethodPost, "/reset", resetToWait)
+
 		close(p.late)
 		require.Contains(t, <-late, "the rollout has ended")
-		require.Contains(t, begun, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"), "the session is in the second episode")
+		require.Contains(
+			t,
+			begun,
+			valueAt(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"),
+			"the session is in the second episode",
+		)
 		require.Contains(t, do(http.MethodPost, "/step", toolStep("look")), `"data":"done"`)
 		require.Equal(t, 1, p.running())
 	})
@@ -135,16 +173,24 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 		p := &playFake{fake: newFake(), starting: make(chan struct{})}
 		do := playing(t, p)
 		answers := make(chan string, 2)
+
 		for _, id := range []string{"a", "b"} {
 			go func() {
-				out := do(http.MethodPost, "/reset", `{"instruction":"`+waits+`","episode_id":"`+id+`","task_id":"task-`+id+`"}`)
+				out := do(
+					http.MethodPost,
+					"/reset",
+					`{"instruction":"`+waits+`","episode_id":"`+id+`","task_id":"task-`+id+`"}`,
+				)
 				assert.Contains(t, out, `"episode_id":"`+id+`"`)
 				assert.Contains(t, out, `"task_id":"task-`+id+`"`)
+
 				answers <- out
 			}()
 		}
+
 		synctest.Wait()
 		close(p.starting)
+
 		both := <-answers + <-answers
 		require.Contains(t, both, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
 		require.Equal(t, 1, p.running())
@@ -154,21 +200,26 @@ func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
 // Concurrent calls are both listed in tools_used.
 func TestConcurrentCallsAreBothListed(t *testing.T) {
 	t.Parallel()
+
 	p := &playFake{fake: newFake()}
 	p.both.Add(2)
 	do := playing(t, p)
 	do(http.MethodPost, "/reset", resetToWait)
+
 	var both sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
 		both.Go(func() { do(http.MethodPost, "/step", toolStep(name)) })
 	}
+
 	both.Wait()
 	require.ElementsMatch(t, []any{"one", "two"}, valueAt(t, object(t, do(http.MethodGet, "/state", "")), "tools_used"))
 }
 
-// A client whose episode another client has taken over does not end it when it closes its session or begins its own episode.
+// A client whose episode another client has taken over does not end it when it closes its session or begins
+// its own episode.
 func TestReplacedClientDoesNotEndTheEpisode(t *testing.T) {
 	t.Parallel()
+
 	for name, end := range map[string][2]string{
 		"close": {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":"old"}}`},
 		"reset": {"/reset?session_id=old", resetToWait},
@@ -177,6 +228,7 @@ func TestReplacedClientDoesNotEndTheEpisode(t *testing.T) {
 			t.Parallel()
 			do := playing(t, &playFake{fake: newFake()})
 			do(http.MethodPost, "/reset?session_id=old", `{"instruction":"`+waits+`","episode_id":"ep"}`)
+
 			const attach = `{"episode_id":"ep","attach":true}`
 			do(http.MethodPost, "/reset", attach)
 			require.NotContains(t, do(http.MethodPost, end[0], end[1]), "error")

@@ -26,26 +26,35 @@ func TestProgressOfALongCall(t *testing.T) {
 	})
 	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
 	require.NoError(t, err)
+
 	defer s.Close()
+
 	params := &mcp.CallToolParams{Name: "run_rollout", Arguments: task("r", waits)}
 	params.SetProgressToken("mine")
+
 	done := make(chan *mcp.CallToolResult, 1)
+
 	go func() {
 		res, err := s.CallTool(t.Context(), params)
 		if err != nil {
 			res = &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}
 		}
+
 		done <- res
 	}()
+
 	last := -1.0
+
 	for range 3 {
 		note := <-notes
 		require.Equal(t, "mine", note.ProgressToken)
 		require.Greater(t, note.Progress, last, "it grows")
 		last = note.Progress
 	}
+
 	r.started("r")
 	r.fake.finish("r")
+
 	res := <-done
 	text := res.Content[0].(*mcp.TextContent).Text
 	require.False(t, res.IsError, text)

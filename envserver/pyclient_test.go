@@ -10,14 +10,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// TestPythonClients runs the published clients of two releases: the one that the wire contract describes, and a later one whose tool
-// client calls other paths.
+// TestPythonClients runs the published clients of two releases: the one that the wire contract describes,
+// and a later one whose tool client calls other paths.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
+
 	for _, release := range pyclient.Releases() {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			python := pyclient.Interpreter(t, release).Preloaded(t, "openenv.cli.__main__", "openenv.core.mcp_client", "openenv.core.generic_client", "openapi_spec_validator")
+			python := pyclient.Interpreter(t, release).
+				Preloaded(t, "openenv.cli.__main__", "openenv.core.mcp_client", "openenv.core.generic_client", "openapi_spec_validator")
+
 			runPython := func(t *testing.T, script string, args ...string) {
 				python.Run(t, filepath.Join("testdata", "py", script), args...)
 			}
@@ -26,6 +29,7 @@ func TestPythonClients(t *testing.T) {
 					runPython(t, script, start(t).url)
 				})
 			}
+
 			t.Run("capacity.py", func(t *testing.T) {
 				r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
 				runPython(t, "capacity.py", r.url)
@@ -40,11 +44,17 @@ func TestPythonClients(t *testing.T) {
 				runPython(t, "patience.py", standard.url, quick.url)
 			})
 			t.Run("tokens.py", func(t *testing.T) {
-				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
+				r := start(
+					t,
+					func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} },
+				)
 				runPython(t, "tokens.py", r.url)
 			})
 			t.Run("validate_token.py", func(t *testing.T) {
-				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
+				r := start(
+					t,
+					func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} },
+				)
 				runPython(t, "validate_token.py", r.url, "0123456789abcdef")
 			})
 			t.Run("large_result.py", func(t *testing.T) {
@@ -52,6 +62,7 @@ func TestPythonClients(t *testing.T) {
 				r.fake.turns = largeTurns(200, 30_000)
 				runPython(t, "large_result.py", r.url)
 			})
+
 			for _, mode := range []envserver.Mode{envserver.Simulation, envserver.Production} {
 				t.Run("validate.py "+string(mode), func(t *testing.T) {
 					r := start(t, func(o *envserver.Options) { o.Mode = mode })
@@ -69,22 +80,35 @@ func TestSecondMCPClient(t *testing.T) {
 	pyclient.Interpreter(t, pyclient.MCP2()).Run(t, filepath.Join("testdata", "py", "mcp2_client.py"), start(t).url)
 }
 
-// largeTurns returns model calls of a rollout whose prompts grow up to the given number of tokens, with 100 tokens in each reply.
+// largeTurns returns model calls of a rollout whose prompts grow up to the given number of tokens, with 100
+// tokens in each reply.
 func largeTurns(calls, tokens int) []rollout.CompactTurn {
 	ids, logprobs := make([]int32, tokens), make([]float64, 100)
 	names := make([]string, len(logprobs))
+
 	for i := range ids {
 		ids[i] = int32(100_000 + i%50_000)
 	}
+
 	for i := range logprobs {
 		logprobs[i], names[i] = -float64(i+1)/4096, " token"
 	}
+
 	var all []rollout.CompactTurn
 	for i := range calls {
 		all = append(all, rollout.CompactTurn{
-			Turn: i + 1, Kind: rollout.KindAgent, Train: true, PromptTokenIDs: ids[:tokens*(i+1)/calls], CompletionTokens: names,
-			CompletionTokenIDs: ids[:len(logprobs)], PerTokenLogps: logprobs, FinishReason: "tool_calls", Request: map[string]any{}, Response: map[string]any{},
+			Turn:               i + 1,
+			Kind:               rollout.KindAgent,
+			Train:              true,
+			PromptTokenIDs:     ids[:tokens*(i+1)/calls],
+			CompletionTokens:   names,
+			CompletionTokenIDs: ids[:len(logprobs)],
+			PerTokenLogps:      logprobs,
+			FinishReason:       "tool_calls",
+			Request:            map[string]any{},
+			Response:           map[string]any{},
 		})
 	}
+
 	return all
 }

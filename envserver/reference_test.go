@@ -242,7 +242,13 @@ answered with a status and ` + "`{\"detail\": …}`" + `.
 		for method, op := range methods {
 			var rows strings.Builder
 
-			fmt.Fprintf(&rows, "\n### %s %s\n\n%s.\n", strings.ToUpper(method), path, strings.TrimSuffix(op.Summary, "."))
+			fmt.Fprintf(
+				&rows,
+				"\n### %s %s\n\n%s.\n",
+				strings.ToUpper(method),
+				path,
+				strings.TrimSuffix(op.Summary, "."),
+			)
 
 			shown := 0
 			row := func(name, in, kind, meaning string) {

@@ -1,7 +1,7 @@
 package envserver
 
-// Requests of the routes. The tags describe the members in the OpenAPI document and in /schema; the functions that decode these types
-// check the constraints of the tags.
+// Requests of the routes. The tags describe the members in the OpenAPI document and in /schema; the
+// functions that decode these types check the constraints of the tags.
 
 type resetBody struct {
 	Seed      int64  `json:"seed" nullable:"true" minimum:"0" description:"taken and not used"`

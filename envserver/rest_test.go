@@ -18,16 +18,19 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	r := start(t)
 	body, err := json.Marshal(task("r1", waits, "task_id", "t1", "test_script", "true"))
 	require.NoError(t, err)
+
 	status, _, out := r.do("POST", "/rollouts", string(body))
 	require.Equal(t, http.StatusAccepted, status, out)
 	status, _, out = r.do("GET", "/rollouts/r1", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "running_agent", object(t, out)["phase"])
+
 	for _, path := range []string{"result", "trace", "logs/agent", "logs/proxy", "logs/verifier"} {
 		status, _, out = r.do("GET", "/rollouts/r1/"+path, "")
 		require.Equal(t, http.StatusConflict, status, path)
 		require.Contains(t, out, "not done yet")
 	}
+
 	status, _, _ = r.do("GET", "/rollouts/r1/messages", "")
 	require.Equal(t, http.StatusNotFound, status)
 	r.fake.said("r1", "hello")
@@ -40,8 +43,12 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	require.Equal(t, false, object(t, out)["aborted"])
 	_, _, out = r.do("GET", "/rollouts/r1/result", "")
 	require.Equal(t, "aborted", object(t, out)["outcome"])
+
 	for path, want := range map[string]string{
-		"trace": "trace of r1\n", "logs/agent": "agent of r1\n", "logs/verifier": "verifier.stdout of r1\nverifier.stderr of r1\n", "logs/proxy": "",
+		"trace":         "trace of r1\n",
+		"logs/agent":    "agent of r1\n",
+		"logs/verifier": "verifier.stdout of r1\nverifier.stderr of r1\n",
+		"logs/proxy":    "",
 	} {
 		status, _, out = r.do("GET", "/rollouts/r1/"+path, "")
 		require.Equal(t, http.StatusOK, status, path)
@@ -49,10 +56,12 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	}
 }
 
-// The verifier's log has the output of the script, if there is one, and then the output of the commands, if there are any.
+// The verifier's log has the output of the script, if there is one, and then the output of the commands, if
+// there are any.
 func TestTheVerifiersLog(t *testing.T) {
 	t.Parallel()
 	r := start(t)
+
 	const script, commands = "verifier.stdout of %s\nverifier.stderr of %s\n", "$ a\nout of a\nerr of a\nexit status 0\n$ b\nout of b\nerr of b\nexit status 1\n"
 	for id, c := range map[string]struct {
 		asks []any
@@ -70,6 +79,7 @@ func TestTheVerifiersLog(t *testing.T) {
 		require.Equal(t, "text/plain; charset=utf-8", headers.Get("Content-Type"))
 		require.Equal(t, c.want, out)
 	}
+
 	r.begin("none")
 	status, _, out := r.do("GET", "/rollouts/none/logs/verifier", "")
 	require.Equal(t, http.StatusNotFound, status)
@@ -78,6 +88,7 @@ func TestTheVerifiersLog(t *testing.T) {
 
 func TestRESTRefusals(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for _, c := range []struct {
 		method, path, body string
@@ -91,6 +102,7 @@ func TestRESTRefusals(t *testing.T) {
 		status, headers, out := r.do(c.method, c.path, c.body)
 		require.Equal(t, c.want, status, "%s %s: %s", c.method, c.path, out)
 		require.Contains(t, object(t, out), "detail")
+
 		if c.want == 405 && c.path == "/rollouts" {
 			require.Equal(t, "POST, GET", headers.Get("Allow"))
 		}
@@ -99,33 +111,52 @@ func TestRESTRefusals(t *testing.T) {
 
 func TestRESTList(t *testing.T) {
 	t.Parallel()
+
 	client := envserver.PlainToken("token-of-a-client")
 	client.Scope = envserver.ScopeClient
 	r := start(t, func(o *envserver.Options) {
 		o.Tokens = []envserver.Token{client, envserver.PlainToken("token-of-operator")}
 	})
+
 	for id, group := range map[string]string{"a": "g", "b": "g", "c": "other"} {
 		body, err := json.Marshal(task(id, "x", "task_id", "t", "group_id", group))
 		require.NoError(t, err)
+
 		status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", "Bearer token-of-a-client")
 		require.Equal(t, http.StatusAccepted, status)
 	}
+
 	_, _, out := r.do("GET", "/rollouts?task_id=t&status=done&limit=2", "", "Authorization", "Bearer token-of-operator")
 	require.Len(t, object(t, out)["rollouts"], 2)
-	_, _, out = r.do("GET", "/rollouts?limit=2&cursor="+object(t, out)["next"].(string), "", "Authorization", "Bearer token-of-operator")
+	_, _, out = r.do(
+		"GET",
+		"/rollouts?limit=2&cursor="+object(t, out)["next"].(string),
+		"",
+		"Authorization",
+		"Bearer token-of-operator",
+	)
 	require.Equal(t, "c", valueAt(t, object(t, out), "rollouts", 0, "rollout_id"))
 	require.NotContains(t, object(t, out), "next")
+
 	for query, want := range map[string]int{
-		"group_id=g": 2, "group_id=none": 0, "task_id=t": 3, "task_id=none": 0, "outcome=completed": 3, "outcome=aborted": 0, "status=running": 0,
+		"group_id=g":        2,
+		"group_id=none":     0,
+		"task_id=t":         3,
+		"task_id=none":      0,
+		"outcome=completed": 3,
+		"outcome=aborted":   0,
+		"status=running":    0,
 	} {
 		_, _, out = r.do("GET", "/rollouts?"+query, "", "Authorization", "Bearer token-of-operator")
 		require.Len(t, object(t, out)["rollouts"], want, query)
 	}
 }
 
-// A query that cannot be meant is refused with the valid values. An empty or unfiltered list would look like the right answer.
+// A query that cannot be meant is refused with the valid values. An empty or unfiltered list would look
+// like the right answer.
 func TestRESTListRefuses(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for query, want := range map[string]string{
 		"outcome=foo":            "outcome: must be one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed; got \"foo\"",
@@ -145,12 +176,19 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
+
 	for _, path := range []string{"/rollouts/r", "/rollouts/r/events", "/rollouts/r/result", "/groups/g"} {
 		status, _, out := r.do("GET", path+"?after=1", "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, path)
 		require.Contains(t, object(t, out)["detail"], "after: there is no such parameter: this route has none")
 	}
-	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: must be one of format", "format=csv": "format: must be jsonl, npz or atif", "format=jsonl&format=npz": "format: must be given once", "format=npz;": "query: invalid semicolon"} {
+
+	for query, want := range map[string]string{
+		"fromat=npz":              "fromat: there is no such parameter: must be one of format",
+		"format=csv":              "format: must be jsonl, npz or atif",
+		"format=jsonl&format=npz": "format: must be given once",
+		"format=npz;":             "query: invalid semicolon",
+	} {
 		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
@@ -161,7 +199,10 @@ func TestRESTListRefuses(t *testing.T) {
 func TestRESTEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.fake.phases = []rollout.PhaseTiming{{Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1}}
+	r.fake.phases = []rollout.PhaseTiming{{
+		Phase:   rollout.PhaseCreating,
+		Attempt: 1,
+	}, {Phase: rollout.PhaseAgent, Attempt: 1}}
 	body, err := json.Marshal(task("r", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body))
@@ -169,16 +210,24 @@ func TestRESTEvents(t *testing.T) {
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+
 	lines := bufio.NewScanner(resp.Body)
 	for _, want := range []string{": events follow", "", "id: 1000001", "event: phase"} {
 		require.True(t, lines.Scan())
 		require.Equal(t, want, lines.Text())
 	}
+
 	r.fake.finish("r")
 	_, _, rest := r.do("GET", "/rollouts/r/events", "", "Last-Event-ID", "1000002")
-	require.Regexp(t, `^: events follow\n\nid: 1000010\nevent: text\ndata: \{.*two\\nlines.*\}\n\nid: 1000011\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
+	require.Regexp(
+		t,
+		`^: events follow\n\nid: 1000010\nevent: text\ndata: \{.*two\\nlines.*\}\n\nid: 1000011\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`,
+		rest,
+	)
 }
 
 // HEAD is answered wherever GET is, with the same status and no body. A stream of events ends at once.
@@ -188,9 +237,21 @@ func TestHead(t *testing.T) {
 	body, err := json.Marshal(task("r", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body))
+
 	for path, want := range map[string]int{
-		"/health": 200, "/metadata": 200, "/schema": 200, "/state": 200, "/openapi.json": 200, "/rollouts": 200, "/rollouts/r": 200, "/rollouts/r/events": 200,
-		"/rollouts/r/result": 409, "/rollouts/none": 404, "/rollouts/none/events": 404, "/mcp": 405, "/reset": 405,
+		"/health":               200,
+		"/metadata":             200,
+		"/schema":               200,
+		"/state":                200,
+		"/openapi.json":         200,
+		"/rollouts":             200,
+		"/rollouts/r":           200,
+		"/rollouts/r/events":    200,
+		"/rollouts/r/result":    409,
+		"/rollouts/none":        404,
+		"/rollouts/none/events": 404,
+		"/mcp":                  405,
+		"/reset":                405,
 	} {
 		status, _, out := r.do("HEAD", path, "")
 		require.Equal(t, want, status, path)
@@ -198,13 +259,18 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// The tool returns the same events in pages. It waits if there is none, and marks the page after which no more events follow.
+// The tool returns the same events in pages. It waits if there is none, and marks the page after which no
+// more events follow.
 func TestSubscribeEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.fake.phases = []rollout.PhaseTiming{{Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1}}
+	r.fake.phases = []rollout.PhaseTiming{{
+		Phase:   rollout.PhaseCreating,
+		Attempt: 1,
+	}, {Phase: rollout.PhaseAgent, Attempt: 1}}
 	c := r.dial("/ws")
 	c.ask(call("start_rollout", task("r", waits)))
+
 	next := 0.0
 	for _, n := range []float64{1000001, 1000002} {
 		got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
@@ -213,23 +279,26 @@ func TestSubscribeEvents(t *testing.T) {
 		require.Len(t, got["events"], 1)
 		require.Equal(t, false, got["done"])
 	}
+
 	got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next, "wait_s": 0.01})))
 	require.Empty(t, got["events"])
 	require.InDelta(t, next, got["next"], 0)
 	r.fake.finish("r")
+
 	for _, kind := range []string{"text", "done"} {
 		got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
 		next = got["next"].(float64)
 		require.Equal(t, kind, got["events"].([]any)[0].(map[string]any)["kind"])
 	}
+
 	require.Equal(t, true, got["done"])
 	got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
 	require.Empty(t, got["events"])
 	require.Equal(t, true, got["done"])
 }
 
-// An event that is not in the log is returned together with the next logged event. Alone it would be returned for every request, since
-// it does not advance the cursor.
+// An event that is not in the log is returned together with the next logged event. Alone it would be
+// returned for every request, since it does not advance the cursor.
 func TestSubscribeEventsThatAreNotInTheLog(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -239,7 +308,11 @@ func TestSubscribeEventsThatAreNotInTheLog(t *testing.T) {
 	got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r"})))
 	require.Len(t, got["events"], 2)
 	require.InDelta(t, 1000001, got["next"], 0)
-	got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": got["next"], "wait_s": 0.01})))
+	got = answer(t, c.ask(call("subscribe_events", map[string]any{
+		"rollout_id": "r",
+		"cursor":     got["next"],
+		"wait_s":     0.01,
+	})))
 	require.Len(t, got["events"], 1)
 	require.InDelta(t, 1000001, got["next"], 0)
 }

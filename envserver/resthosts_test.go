@@ -22,25 +22,30 @@ type fakeHosts struct {
 func (f *fakeHosts) Hosts(context.Context) (fleet.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return fleet.Page{Hosts: []fleet.Host{f.host}}, nil
 }
 
 func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (fleet.Host, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if name != f.host.Name {
 		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
+
 	f.host.State = fleet.Running
 	if on {
 		f.host.State = fleet.Drained
 	}
+
 	return f.host, nil
 }
 
 // Operators list and drain hosts. Clients see none.
 func TestHostsOverREST(t *testing.T) {
 	t.Parallel()
+
 	r := shared(t, func(o *envserver.Options) {
 		o.Fleet = &fakeHosts{host: fleet.Host{Name: "gpu-1", State: fleet.Running}}
 	})
@@ -48,12 +53,15 @@ func TestHostsOverREST(t *testing.T) {
 		status, _, out := r.do(request[0], request[1], "", "Authorization", alice)
 		require.Equal(t, http.StatusForbidden, status, out)
 	}
+
 	_, _, out := r.do("GET", "/hosts", "", "Authorization", admin)
 	require.Equal(t, "running", object(t, out)["hosts"].([]any)[0].(map[string]any)["state"])
+
 	for path, want := range map[string]string{"drain": "drained", "resume": "running"} {
 		_, _, out = r.do("POST", "/hosts/gpu-1/"+path, "", "Authorization", admin)
 		require.Equal(t, want, object(t, out)["state"])
 	}
+
 	status, _, _ := r.do("POST", "/hosts/gpu-2/drain", "", "Authorization", admin)
 	require.Equal(t, http.StatusNotFound, status)
 }

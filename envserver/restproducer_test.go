@@ -33,43 +33,63 @@ func newFakeProducers() *fakeProducers {
 
 func (f *fakeProducers) StoreTasks(_ context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	var all []rollout.Spec
+
 	for spec, err := range tasks {
 		if err != nil {
 			return rollout.SetRef{}, err
 		}
+
 		all = append(all, spec)
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.sets = append(f.sets, all)
+
 	return rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: len(all)}, nil
 }
 
 func (f *fakeProducers) StartProducer(_ context.Context, p producer.Spec) (producer.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if s, ok := f.states[p.ID]; ok {
 		return s, nil
 	}
+
 	if err := p.Validate(); err != nil {
 		return producer.State{}, err
 	}
+
 	f.specs = append(f.specs, p)
 	s := producer.State{
-		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: producer.Running, Bounds: p.Bounds,
-		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
+		ID:        p.ID,
+		Owner:     p.Owner,
+		Name:      p.Name,
+		Sink:      p.Sink,
+		GroupSize: p.GroupSize,
+		Phase:     producer.Running,
+		Bounds:    p.Bounds,
+		Running:   []producer.RunningGroup{},
+		Outbox:    []producer.Finished{},
+		Again:     []producer.Cursor{},
+		Evaluated: []producer.Evaluation{},
 	}
 	f.states[p.ID] = s
+
 	return s, nil
 }
 
 func (f *fakeProducers) Producer(_ context.Context, id string) (producer.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	s, ok := f.states[id]
 	if !ok {
 		return s, fault.New(fault.NotFound, "no producer %q", id)
 	}
+
 	return s, nil
 }
 
@@ -81,12 +101,20 @@ func (f *fakeProducers) ProducerOwner(ctx context.Context, id string) (string, e
 func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (producer.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	page := producer.Page{Producers: []producer.Listed{}}
+
 	for _, s := range f.states {
 		if q.Owner == "" || s.Owner == q.Owner {
-			page.Producers = append(page.Producers, producer.Listed{ID: s.ID, Name: s.Name, Phase: s.Phase, Outcome: s.Outcome})
+			page.Producers = append(page.Producers, producer.Listed{
+				ID:      s.ID,
+				Name:    s.Name,
+				Phase:   s.Phase,
+				Outcome: s.Outcome,
+			})
 		}
 	}
+
 	return page, nil
 }
 
@@ -94,11 +122,13 @@ func (f *fakeProducers) ChangeProducer(ctx context.Context, id string, c produce
 	s, err := f.Producer(ctx, id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.changes = append(f.changes, c)
 	if err == nil && c.Paused != nil {
 		s.Phase = map[bool]producer.Phase{true: producer.Paused, false: producer.Running}[*c.Paused]
 		f.states[id] = s
 	}
+
 	return err == nil && !s.Done(), err
 }
 
@@ -107,28 +137,41 @@ func (f *fakeProducers) AbortProducer(ctx context.Context, id, _ string) (bool, 
 	if err != nil || s.Done() {
 		return false, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	s.Phase, s.Outcome = producer.Done, producer.Aborted
 	f.states[id] = s
+
 	return true, nil
 }
 
 // withProducers starts a server that has producers and a task set "mine" with the given files.
 func withProducers(t *testing.T, files map[string]string, change ...func(*envserver.Options)) (*rig, *fakeProducers) {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+
 	f := newFakeProducers()
-	return start(t, append(change, func(o *envserver.Options) { o.Producers, o.TaskSets = f, map[string]string{"mine": dir} })...), f
+
+	return start(
+		t,
+		append(
+			change,
+			func(o *envserver.Options) { o.Producers, o.TaskSets = f, map[string]string{"mine": dir} },
+		)...), f
 }
 
 func TestProducersOverREST(t *testing.T) {
 	t.Parallel()
 	r, f := withProducers(t, map[string]string{
-		"a.yaml": "instruction: a\nlimits: {turns: 3}\nsampling: {temperature: 1}\n", "b.yaml": "instruction: b\n", "skip.yaml": "instruction: c\n",
+		"a.yaml":    "instruction: a\nlimits: {turns: 3}\nsampling: {temperature: 1}\n",
+		"b.yaml":    "instruction: b\n",
+		"skip.yaml": "instruction: c\n",
 	})
 	body := `{"producer_id":"p","task_set":"mine","select":{"exclude":["skip"]},"shuffle":7,"sink":"s","group_size":4,"total_steps":9,"concurrency":64,
 		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100,"max_version_lag":2,"mark_stale":true,"one_version":true},
@@ -136,12 +179,18 @@ func TestProducersOverREST(t *testing.T) {
 	status, _, out := r.do("POST", "/producers", body)
 	require.Equal(t, http.StatusAccepted, status, out)
 	require.NotContains(t, out, "sk-1")
+
 	p := f.specs[0]
 	seed, lag := uint64(7), 2
 	require.Equal(t, &seed, p.Shuffle)
 	require.Equal(t, producer.Bounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
 	require.Zero(t, p.Epochs, "without bound where the steps are bounded")
-	require.Equal(t, producer.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true, OneVersion: true}, p.Filter)
+	require.Equal(t, producer.GroupFilter{
+		MaxTokens:     100,
+		MaxVersionLag: &lag,
+		MarkStale:     true,
+		OneVersion:    true,
+	}, p.Filter)
 	require.Equal(t, "sealed(sk-1)", p.SealedKey)
 	require.Len(t, f.sets[0], 2)
 	one := f.sets[0][0]
@@ -158,12 +207,17 @@ func TestProducersOverREST(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, again)
 	require.Len(t, f.specs, 1, "the same id is the same producer")
 
-	for path, change := range map[string]string{"change": `{"paused":true,"concurrency":8}`, "abort": `{"reason":"enough"}`} {
+	for path, change := range map[string]string{
+		"change": `{"paused":true,"concurrency":8}`,
+		"abort":  `{"reason":"enough"}`,
+	} {
 		status, _, out = r.do("POST", "/producers/p/"+path, change)
 		require.Equal(t, http.StatusOK, status, out)
 	}
+
 	require.Len(t, f.changes, 1)
 	require.Equal(t, 8, *f.changes[0].Concurrency)
+
 	status, _, out = r.do("GET", "/producers/p", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, out, "aborted")
@@ -174,7 +228,12 @@ func TestProducersOverREST(t *testing.T) {
 
 func TestProducersRefuse(t *testing.T) {
 	t.Parallel()
-	r, f := withProducers(t, map[string]string{"a.yaml": "instruction: a\n", "b.yaml": "instruction: b\nlimits: {turn: 3}\n", "c.yaml": "verfy: x\n"})
+	r, f := withProducers(t, map[string]string{
+		"a.yaml": "instruction: a\n",
+		"b.yaml": "instruction: b\nlimits: {turn: 3}\n",
+		"c.yaml": "verfy: x\n",
+	})
+
 	head := `{"sink":"s","group_size":2,"rollout":{"endpoint":"vllm"},`
 	for body, want := range map[string]string{
 		`{}`:                        "group_size",
@@ -198,13 +257,16 @@ func TestProducersRefuse(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", body, out)
 		require.Contains(t, out, want, body)
 	}
+
 	require.Empty(t, f.specs)
+
 	status, _, out := r.do("POST", "/producers", head+`"task_set":"mine","skip_broken":true}`)
 	require.Equal(t, http.StatusAccepted, status, out)
 	require.Contains(t, out, "c.yaml")
 	require.Contains(t, out, "limits.turn")
 	require.Equal(t, 1, f.specs[0].Tasks.Len)
 	require.Len(t, f.specs[0].ID, 32)
+
 	for change, want := range map[string]string{
 		`{"concurrency":0}`:   "concurrency",
 		`{"concurrency":[1]}`: "concurrency: must be a whole number",
@@ -215,6 +277,7 @@ func TestProducersRefuse(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, change)
 		require.Contains(t, out, want, change)
 	}
+
 	status, _, _ = r.do("GET", "/producers/none", "")
 	require.Equal(t, http.StatusNotFound, status)
 }
@@ -222,23 +285,33 @@ func TestProducersRefuse(t *testing.T) {
 // A client sees its own producers only, and their tasks stay within the limits of its token.
 func TestProducersHaveOwners(t *testing.T) {
 	t.Parallel()
+
 	f := newFakeProducers()
 	r := shared(t, func(o *envserver.Options) { o.Producers = f })
 	body := `{"producer_id":"p","sink":"s","group_size":2,"rollout":{"endpoint":"vllm"},"tasks":[{"instruction":"x"}]}`
 	status, _, out := r.do("POST", "/producers", body, "Authorization", alice)
 	require.Equal(t, http.StatusAccepted, status, out)
 	require.Equal(t, "alice", f.specs[0].Owner)
-	for path, method := range map[string]string{"/producers/p": "GET", "/producers/p/change": "POST", "/producers/p/abort": "POST"} {
+
+	for path, method := range map[string]string{
+		"/producers/p":        "GET",
+		"/producers/p/change": "POST",
+		"/producers/p/abort":  "POST",
+	} {
 		status, _, _ = r.do(method, path, "{}", "Authorization", bob)
 		require.Equal(t, http.StatusNotFound, status, path)
 	}
+
 	for token, want := range map[string]int{alice: 1, bob: 0, admin: 1} {
 		_, _, out = r.do("GET", "/producers", "", "Authorization", token)
 		require.Equal(t, want, strings.Count(out, `"producer_id"`))
 	}
+
 	status, _, _ = r.do("POST", "/producers", body, "Authorization", bob)
 	require.Equal(t, http.StatusConflict, status)
-	large := strings.NewReplacer(`"p"`, `"q"`, `"instruction":"x"`, `"instruction":"x","sandbox":{"memory_mib":8192}`).Replace(body)
+
+	large := strings.NewReplacer(`"p"`, `"q"`, `"instruction":"x"`, `"instruction":"x","sandbox":{"memory_mib":8192}`).
+		Replace(body)
 	status, _, out = r.do("POST", "/producers", large, "Authorization", alice)
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.Contains(t, out, "sandbox.memory_mib")

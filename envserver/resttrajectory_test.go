@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The session has a title call, a prefix break, a broken call and a call without token ids. The trajectory has two sequences, with each
-// sampled token once.
+// The session has a title call, a prefix break, a broken call and a call without token ids. The trajectory
+// has two sequences, with each sampled token once.
 func TestTrajectoryOfARollout(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -19,8 +19,10 @@ func TestTrajectoryOfARollout(t *testing.T) {
 	status, headers, out := r.do("GET", "/rollouts/r1/trajectory", "")
 	require.Equal(t, http.StatusOK, status, out)
 	require.Equal(t, "application/x-ndjson", headers.Get("Content-Type"))
+
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 2)
+
 	var first, second struct {
 		RolloutID string `json:"rollout_id"`
 		TokenIDs  []int  `json:"token_ids"`
@@ -46,6 +48,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	r := start(t)
 	r.fake.left = "\n"
 	r.begin("r1")
+
 	for query, want := range map[string]string{
 		"?format=parquet":          "must be jsonl, atropos or trl",
 		"?subagents=all":           "must be drop or separate",
@@ -57,6 +60,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, out, want)
 	}
+
 	status, _, out := r.do("GET", "/rollouts/r1/trajectory", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Empty(t, out)
@@ -69,12 +73,19 @@ func TestTrajectoryOfAGroup(t *testing.T) {
 	r.fake.left = exported(t, session())
 	status, _, out := r.do("POST", "/groups", groupBody("g"))
 	require.Equal(t, http.StatusAccepted, status, out)
+
 	half := 0.5
 	groups.finish("g", &half, nil)
+
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos", "")
 	require.Equal(t, http.StatusOK, status, out)
 	require.Equal(t, []any{0.5}, object(t, out)["scores"], "one rollout of two sequences")
-	require.InDeltaSlice(t, []any{-100.0, -100.0, -100.0, 10.0, -100.0, 11.0}, valueAt(t, object(t, out), "masks", 0), 0)
+	require.InDeltaSlice(
+		t,
+		[]any{-100.0, -100.0, -100.0, 10.0, -100.0, 11.0},
+		valueAt(t, object(t, out), "masks", 0),
+		0,
+	)
 	require.Equal(t, "g-0", valueAt(t, object(t, out), "overrides", 0, "rollout_id"))
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos&sequences=all", "")
 	require.Equal(t, http.StatusOK, status, out)
@@ -98,8 +109,10 @@ func TestRolloutWithoutTokensIsNoData(t *testing.T) {
 	r.fake.left = "\n"
 	status, _, out := r.do("POST", "/groups", groupBody("g"))
 	require.Equal(t, http.StatusAccepted, status, out)
+
 	one := 1.0
 	groups.finish("g", &one)
+
 	status, _, out = r.do("GET", "/groups/g/trajectory?format=atropos", "")
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, out, "has no token to train on")

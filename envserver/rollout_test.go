@@ -14,6 +14,7 @@ import (
 func (s socket) about(tool, id string) string {
 	s.t.Helper()
 	reply := object(s.t, s.ask(call(tool, map[string]any{"rollout_id": id})))
+
 	return valueAt(s.t, reply, "data", "observation", "result", "data").(string)
 }
 
@@ -22,6 +23,7 @@ func TestGetState(t *testing.T) {
 	r := start(t)
 	c := r.dial("/ws")
 	c.ask(call("start_rollout", task("r", waits, "task_id", "t")))
+
 	const format = `{"rollout_id":"r","task_id":"t","status":"%s","serve_session_id":"ses_1","proxy_turns_so_far":2,"error":null,` +
 		`"started_at":1700000000.5,"finished_at":%s,"phase":"%s","attempt":1,"outcome":"%s","reward":null}`
 	require.JSONEq(t, fmt.Sprintf(format, "running", "null", "running_agent", ""), c.about("get_state", "r"))
@@ -34,11 +36,23 @@ func TestGetMessages(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	c := r.dial("/ws")
-	require.JSONEq(t, `{"rollout_id":"x","messages":[],"status":"unknown","serve_session_id":"","error":"unknown rollout_id: x"}`, c.about("get_messages", "x"))
+	require.JSONEq(
+		t,
+		`{"rollout_id":"x","messages":[],"status":"unknown","serve_session_id":"","error":"unknown rollout_id: x"}`,
+		c.about("get_messages", "x"),
+	)
 	c.ask(call("start_rollout", task("r", waits)))
-	require.JSONEq(t, `{"rollout_id":"r","messages":[],"status":"running","serve_session_id":"ses_1","note":"no transcript yet"}`, c.about("get_messages", "r"))
+	require.JSONEq(
+		t,
+		`{"rollout_id":"r","messages":[],"status":"running","serve_session_id":"ses_1","note":"no transcript yet"}`,
+		c.about("get_messages", "r"),
+	)
 	r.fake.said("r", "hello")
-	require.JSONEq(t, `{"rollout_id":"r","messages":[{"info":{"role":"assistant"},"parts":["hello"]}],"status":"running","serve_session_id":"ses_1"}`, c.about("get_messages", "r"))
+	require.JSONEq(
+		t,
+		`{"rollout_id":"r","messages":[{"info":{"role":"assistant"},"parts":["hello"]}],"status":"running","serve_session_id":"ses_1"}`,
+		c.about("get_messages", "r"),
+	)
 	c.ask(call("start_rollout", task("silent", waits)))
 	c.about("abort_rollout", "silent")
 	require.Equal(t, "the agent left no transcript", object(t, c.about("get_messages", "silent"))["note"])
@@ -63,14 +77,17 @@ func TestFinalizeRollout(t *testing.T) {
 	require.Equal(t, "unknown rollout_id: x", unknown["error"])
 	require.Equal(t, []any{}, unknown["proxy_turns"], "typed clients want lists, not nulls")
 	c.ask(call("start_rollout", task("r", waits)))
-	for range 2 { // a repeated call gets the same answer
+	// a repeated call gets the same answer
+	for range 2 {
 		late := answer(t, c.ask(call("finalize_rollout", map[string]any{"rollout_id": "r", "wait_s": 0.01})))
 		require.Equal(t, "timeout waiting for rollout_id=r", late["error"])
 		require.EqualValues(t, -1, late["exit_code"])
 		require.Nil(t, late["reward"])
 	}
+
 	r.fake.finish("r")
-	for range 2 { // other sessions get the same result
+	// other sessions get the same result
+	for range 2 {
 		require.EqualValues(t, 0.5, object(t, r.dial("/ws").about("finalize_rollout", "r"))["reward"])
 	}
 }
@@ -91,26 +108,34 @@ func TestStepTimeoutBoundsTheCall(t *testing.T) {
 		"arguments":{"instruction":"wait","endpoint":"vllm","rollout_id":"r"}}}`)
 	failed := valueAt(t, object(t, reply), "data", "observation", "error")
 	require.Equal(t, "timeout", valueAt(t, failed, "error_type"))
-	require.Contains(t, valueAt(t, failed, "message"), `timed out after 1.5 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`)
+	require.Contains(
+		t,
+		valueAt(t, failed, "message"),
+		`timed out after 1.5 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`,
+	)
 	require.False(t, r.fake.aborted("r"))
 }
 
 func TestTheSameIDIsTheSameRollout(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for range 3 {
 		require.Equal(t, "r", answer(t, r.dial("/ws").ask(call("run_rollout", task("r", "x"))))["rollout_id"])
 	}
+
 	require.Equal(t, 1, r.fake.count())
 }
 
 func TestARolloutCountsOnceInItsSession(t *testing.T) {
 	t.Parallel()
 	r := start(t)
+
 	c := r.dial("/ws")
 	for range 2 {
 		c.ask(call("run_rollout", task("a", "x")))
 	}
+
 	c.ask(call("run_rollout", task("b", "x")))
 	require.EqualValues(t, 2, valueAt(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"))
 }

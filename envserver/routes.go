@@ -20,32 +20,78 @@ import (
 
 func (s *Server) routes() []api.Route {
 	all := []api.Route{
-		api.Get("/health", s.health, &api.Operation{ID: "endpoint_health_get", Tag: "Health", Summary: "Whether the server answers", Answers: reply.HealthResponse{}}),
-		api.Get("/metadata", s.metadata, &api.Operation{ID: "endpoint_metadata_get", Tag: "Environment Info", Summary: "What this environment is", Answers: reply.EnvironmentMetadata{}}),
-		api.Get("/schema", s.schema, &api.Operation{ID: "get_schemas_schema_get", Tag: "Schema", Summary: "Schemas of action, observation and state", Answers: reply.SchemaResponse{}}),
-		api.Post("/mcp", s.mcpPost, &api.Operation{ID: "mcp_endpoint_mcp_post", Tag: "MCP", Summary: "JSON-RPC: list and call tools, open and close sessions",
-			Reads: jsonrpc.Request{}, NeedsBody: true, Answers: jsonrpc.Response{}, Refuses: api.BodyErrors()}),
-		api.Delete("/mcp", s.mcpDelete, &api.Operation{ID: "mcp_session_mcp_delete", Tag: "MCP", Summary: "End a session of the Model Context Protocol, and its episode",
-			Reads: endRequest{}, Status: http.StatusNoContent, Refuses: api.EngineErrors(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict)}),
+		api.Get("/health", s.health, &api.Operation{
+			ID:      "endpoint_health_get",
+			Tag:     "Health",
+			Summary: "Whether the server answers",
+			Answers: reply.HealthResponse{},
+		}),
+		api.Get("/metadata", s.metadata, &api.Operation{
+			ID:      "endpoint_metadata_get",
+			Tag:     "Environment Info",
+			Summary: "What this environment is",
+			Answers: reply.EnvironmentMetadata{},
+		}),
+		api.Get("/schema", s.schema, &api.Operation{
+			ID:      "get_schemas_schema_get",
+			Tag:     "Schema",
+			Summary: "Schemas of action, observation and state",
+			Answers: reply.SchemaResponse{},
+		}),
+		api.Post("/mcp", s.mcpPost, &api.Operation{
+			ID:        "mcp_endpoint_mcp_post",
+			Tag:       "MCP",
+			Summary:   "JSON-RPC: list and call tools, open and close sessions",
+			Reads:     jsonrpc.Request{},
+			NeedsBody: true,
+			Answers:   jsonrpc.Response{},
+			Refuses:   api.BodyErrors(),
+		}),
+		api.Delete("/mcp", s.mcpDelete, &api.Operation{
+			ID:      "mcp_session_mcp_delete",
+			Tag:     "MCP",
+			Summary: "End a session of the Model Context Protocol, and its episode",
+			Reads:   endRequest{},
+			Status:  http.StatusNoContent,
+			Refuses: api.EngineErrors(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict),
+		}),
 	}
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
+
 	if s.harbor != nil {
 		all = append(all, s.harbor.Routes(s.bodies)...)
 	}
+
 	if s.base == "" {
-		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Uploads: s.o.Uploads, Hosts: s.o.Fleet, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+		all = append(all, (&rest.API{
+			Rollouts:   s.o.Rollouts,
+			Groups:     s.o.Groups,
+			Deliveries: s.o.Deliveries,
+			Producers:  s.o.Producers,
+			Produce:    s.produce(),
+			Episodes:   s.o.Episodes,
+			Uploads:    s.o.Uploads,
+			Hosts:      s.o.Fleet,
+			Env:        s.env,
+			Bodies:     s.bodies,
+			Exports:    s.exports,
+			Context:    s.callContext,
+		}).Routes()...)
 		if s.o.Episodes != nil {
 			all = append(all, s.executor().Routes()...)
 		}
 	}
+
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)
 	}
+
 	if s.o.Web {
 		all = append(all, s.webRoutes()...)
 	}
+
 	return all
 }
 
@@ -55,30 +101,38 @@ func (s *Server) produce() *produce.Starter {
 
 func (s *Server) router() chi.Router {
 	r := chi.NewRouter()
+
 	sockets := map[string]http.HandlerFunc{"/ws": s.ws, "/mcp": s.mcpSocket}
 	if s.o.Web {
 		sockets["/ws/ui"] = s.webUpdates
 	}
+
 	r.Use(unescaped, upgrades(sockets))
+
 	allowed := map[string]string{}
+
 	all := s.routes()
 	for _, rt := range all {
 		allowed[rt.Path] = strings.TrimPrefix(allowed[rt.Path]+", "+rt.Method, ", ")
 		r.MethodFunc(rt.Method, rt.Path, named(rt))
 	}
+
 	for _, rt := range all {
 		if rt.Method == http.MethodGet && !strings.Contains(allowed[rt.Path], http.MethodHead) {
 			r.MethodFunc(http.MethodHead, rt.Path, named(headOf(rt)))
 		}
 	}
+
 	r.MethodNotAllowed(methodNotAllowed(allowed))
 	r.NotFound(s.unknownPath(allowed))
+
 	return r
 }
 
 // headOf answers HEAD as GET: the HTTP server omits the body. A stream of events would never end.
 func headOf(rt api.Route) api.Route {
 	get := rt.Handle
+
 	rt.Method = http.MethodHead
 	if rt.Operation != nil && rt.Operation.Answers == api.Media("text/event-stream") {
 		rt.Handle = func(w http.ResponseWriter, r *http.Request) {
@@ -86,6 +140,7 @@ func headOf(rt api.Route) api.Route {
 			get(&headOnly{ResponseWriter: w, sent: cancel}, r.WithContext(gone))
 		}
 	}
+
 	return rt
 }
 
@@ -98,7 +153,9 @@ type headOnly struct {
 // Write implements io.Writer.
 func (h *headOnly) Write(p []byte) (int, error) {
 	defer h.sent()
+
 	_, err := h.ResponseWriter.Write(p)
+
 	return len(p), errors.Join(err, errHeadOnly)
 }
 
@@ -118,12 +175,14 @@ func named(rt api.Route) http.HandlerFunc {
 // unescaped makes the router use the decoded path of a request.
 func unescaped(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawPath != "" { // the router would use it
+		// the router would use it
+		if r.URL.RawPath != "" {
 			u := *r.URL
 			u.RawPath = ""
 			r = r.WithContext(r.Context())
 			r.URL = &u
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -134,8 +193,8 @@ func refuseHandshake(w http.ResponseWriter, _ *http.Request, status int, why err
 	httpio.WriteDetail(w, status, why.Error())
 }
 
-// upgrades answers WebSocket handshakes before the router: it refuses those on paths without a WebSocket, and a path may have both kinds
-// of handlers.
+// upgrades answers WebSocket handshakes before the router: it refuses those on paths without a WebSocket,
+// and a path may have both kinds of handlers.
 func upgrades(sockets map[string]http.HandlerFunc) func(http.Handler) http.Handler {
 	return func(plain http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,6 +221,7 @@ func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
 		if pattern := chi.RouteContext(r.Context()).RoutePattern(); allowed[path] == "" {
 			path = pattern
 		}
+
 		w.Header().Set("Allow", allowed[path])
 		httpio.WriteDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	}
@@ -187,5 +247,6 @@ func scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
 	}
+
 	return "http"
 }

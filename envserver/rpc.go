@@ -25,6 +25,7 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 		result any
 		err    error
 	)
+
 	switch r.Method {
 	case "tools/list":
 		result, err = s.rpcList(ctx, r, own)
@@ -35,27 +36,40 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 	case "openenv/session/close":
 		result, err = s.rpcClose(ctx, r, own)
 	default:
-		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + text.Head(r.Method, reply.MaxDetail)}
+		err = &jsonrpc.Error{
+			Code:    jsonrpc.MethodNotFound,
+			Message: "Method not found: " + text.Head(r.Method, reply.MaxDetail),
+		}
 	}
+
 	if err != nil {
 		return jsonrpc.Response{ID: r.ID, Error: rpcError(err)}
 	}
+
 	return jsonrpc.Response{ID: r.ID, Result: result}
 }
 
 // rpcSession returns the session of a request, and a function to call after the request.
-func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session.Session) (*session.Session, func(), error) {
+func (s *Server) rpcSession(
+	ctx context.Context,
+	r jsonrpc.Request,
+	own *session.Session,
+) (*session.Session, func(), error) {
 	if own != nil {
 		return own, func() {}, nil
 	}
+
 	if id := sessionParam(r); id != "" {
 		return s.env.Sessions.Use(ctx, access.CallerOf(ctx).Name, id)
 	}
+
 	sess := session.Transient()
+
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
-// sessionParam returns the session that a request names; "": none. A value that is not a string names a session that does not exist.
+// sessionParam returns the session that a request names; "": none. A value that is not a string names a
+// session that does not exist.
 func sessionParam(r jsonrpc.Request) string {
 	switch id := r.Params["session_id"].(type) {
 	case nil:
@@ -79,15 +93,19 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, err
 	}
 	defer done()
+
 	s.env.CountList()
+
 	observed, err := s.env.ListTools(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var list []rpcTool
 	for _, t := range observed.Tools {
 		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})
 	}
+
 	return map[string]any{"tools": list}, nil
 }
 
@@ -97,29 +115,37 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, err
 	}
 	defer done()
+
 	name, _ := r.Params["name"].(string)
 	if name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Missing 'name' in params"}
 	}
+
 	args, ok := r.Params["arguments"].(map[string]any)
 	if !ok && r.Params["arguments"] != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
 	}
+
 	given, _ := r.Params["_meta"].(map[string]any)
+
 	meta, err := s.env.ReadMeta(given)
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
 	defer s.env.Keep(ctx, sess)
+
 	if s.env.Play != nil {
 		return played(s.env.PlayStep(ctx, sess, episodes.Step{ID: meta.RequestID, Tool: name, Args: args}, meta.Limit))
 	}
+
 	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.ToolSession(sess), Limit: meta.Limit})
 	if err != nil {
 		return nil, err
 	}
+
 	return reply.ResultOf(text), nil
 }
 
@@ -128,10 +154,12 @@ func played(out episodes.Outcome) (any, error) {
 	if out.Err != nil {
 		return nil, out.Err
 	}
+
 	result := reply.ToolResultOf(*out.Result)
 	if out.Done {
 		result.Meta = map[string]any{"done": true, "reward": out.Reward}
 	}
+
 	return result, nil
 }
 
@@ -153,9 +181,17 @@ func rpcError(err error) *jsonrpc.Error {
 	case errors.As(err, &unknown), errors.As(err, &noTool):
 		return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: reply.Explain(err)}
 	case errors.As(err, &held):
-		return &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Cannot close active WebSocket-managed session via MCP method"}
+		return &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Cannot close active WebSocket-managed session via MCP method",
+		}
 	default:
 		kind := fault.KindOf(err)
-		return &jsonrpc.Error{Code: fault.EdgeOf(kind).RPCCode, Message: reply.Explain(err), Data: map[string]any{"kind": kind}}
+
+		return &jsonrpc.Error{
+			Code:    fault.EdgeOf(kind).RPCCode,
+			Message: reply.Explain(err),
+			Data:    map[string]any{"kind": kind},
+		}
 	}
 }

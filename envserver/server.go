@@ -28,27 +28,45 @@ const smallRequest = 16 << 10
 
 // Server is the edge, an http.Handler. Call Shutdown before closing its http.Server, which does not track WebSockets.
 type Server struct {
-	o         Options
-	env       *env.Env
-	memory    *membudget.Memory // for requests
-	exports   *exports.Room
-	harbor    *harbor.Env // has the tasks of HarborEnv's clients; nil: there is no Task API
-	bodies    httpio.Bodies
-	standard  standardHandlers
-	underWay  cancelableCalls // of standard MCP
-	upgrader  websocket.Upgrader
-	listed    reply.Encoded // the answer to list_tools
-	schemas   reply.SchemaResponse
-	described reply.Encoded // the OpenAPI document
-	page      http.Handler  // of the web interface
-	views     web.Views
-	handler   http.Handler
-	base      string             // path below which the server is mounted; "": the root
-	mounted   map[string]*Server // environments below it, by name
+	o   Options
+	env *env.Env
+
+	// for requests
+	memory  *membudget.Memory
+	exports *exports.Room
+
+	// has the tasks of HarborEnv's clients; nil: there is no Task API
+	harbor   *harbor.Env
+	bodies   httpio.Bodies
+	standard standardHandlers
+
+	// of standard MCP
+	underWay cancelableCalls
+	upgrader websocket.Upgrader
+
+	// the answer to list_tools
+	listed  reply.Encoded
+	schemas reply.SchemaResponse
+
+	// the OpenAPI document
+	described reply.Encoded
+
+	// of the web interface
+	page    http.Handler
+	views   web.Views
+	handler http.Handler
+
+	// path below which the server is mounted; "": the root
+	base string
+
+	// environments below it, by name
+	mounted map[string]*Server
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
-	mu      sync.Mutex // guards sockets against growing once Shutdown waits
+
+	// guards sockets against growing once Shutdown waits
+	mu      sync.Mutex
 	sockets sync.WaitGroup
 }
 
@@ -58,81 +76,131 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rollouts := o.Rollouts
+
 	o.Rollouts = access.NewOwned(rollouts, o.Groups, o.Producers)
 	if o.Groups != nil {
 		if o.Deliveries != nil {
 			o.Deliveries = access.NewOwnedDeliveries(o.Deliveries, o.Groups)
 		}
+
 		o.Groups = access.NewOwnedGroups(o.Groups, rollouts, o.Producers)
 	}
+
 	if o.Producers != nil {
 		o.Producers = access.NewOwnedProducers(o.Producers)
 	}
+
 	room := exports.New(o.ExportMemory)
+
 	table, err := o.table(room)
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
+
 	if o.Episodes != nil {
 		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
 	}
+
 	p := parts{table: table, room: room}
 	harborEnv := o.harborEnv(table)
-	if harborEnv != nil && len(o.TaskSets) > 0 { // its clients are served at the root, too
+	// its clients are served at the root, too
+	if harborEnv != nil && len(o.TaskSets) > 0 {
 		if p.table, err = harborEnv.Combined(); err != nil {
 			return nil, fmt.Errorf("envserver: tools: %w", err)
 		}
+
 		p.harbor = harborEnv
 	}
+
 	s, err := newServer(o, p)
 	if err != nil {
 		return nil, err
 	}
+
 	return s, s.mount(table, harborEnv)
 }
 
 // parts are the differences between the servers of environments.
 type parts struct {
-	base      string // path below which the server is mounted; "": the root
-	table     *tools.Table
-	room      *exports.Room
-	player    *episodes.Player // of interactive episodes; nil: the tools are those of the table
-	harbor    *harbor.Env      // of HarborEnv's clients; nil: there is no Task API
-	metricsOf *env.Env         // has the metrics; nil: it has its own
+	// path below which the server is mounted; "": the root
+	base  string
+	table *tools.Table
+	room  *exports.Room
+
+	// of interactive episodes; nil: the tools are those of the table
+	player *episodes.Player
+
+	// of HarborEnv's clients; nil: there is no Task API
+	harbor *harbor.Env
+
+	// has the metrics; nil: it has its own
+	metricsOf *env.Env
 }
 
 // newServer makes the server of one environment.
 func newServer(o Options, p parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: membudget.New(o.RequestMemory, smallRequest), exports: p.room, harbor: p.harbor, base: p.base}
+
+	s := &Server{
+		o:       o,
+		memory:  membudget.New(o.RequestMemory, smallRequest),
+		exports: p.room,
+		harbor:  p.harbor,
+		base:    p.base,
+	}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Timeout: o.BodyTimeout}
+
 	s.env, err = env.New(env.Options{
-		Tools: p.table, Play: p.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: p.metricsOf, Logger: o.Logger,
-		Sessions: session.Options{Max: o.MaxSessions, Share: o.sessionShare(), Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
-		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
+		Tools:       p.table,
+		Play:        p.player,
+		StepTimeout: o.StepTimeout,
+		Registerer:  o.Registerer,
+		MetricsOf:   p.metricsOf,
+		Logger:      o.Logger,
+		Sessions: session.Options{
+			Max:    o.MaxSessions,
+			Share:  o.sessionShare(),
+			Idle:   max(o.SessionIdle, 0),
+			Ended:  s.sessionEnded,
+			Keeper: o.Sessions,
+		},
+		Tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
 	}
+
 	if s.listed, err = s.listFrame(); err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
+
 	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
+
 	if s.schemas, err = schemas(p.player != nil); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
+
 	if s.described, err = s.document().Encode(); err != nil {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
 	// Small shared buffers: most connections are idle, and a large frame bypasses them.
-	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: refuseHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
+	s.upgrader = websocket.Upgrader{
+		CheckOrigin:     s.sameOrigin,
+		Error:           refuseHandshake,
+		ReadBufferSize:  256,
+		WriteBufferSize: 1024,
+		WriteBufferPool: &sync.Pool{},
+	}
+
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -141,29 +209,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		return
 	}
+
 	s.handler.ServeHTTP(w, r)
 }
 
-// Shutdown ends every session without affecting their rollouts: it closes WebSockets with code 1012 and answers waiting calls. It returns
-// when all WebSockets are closed, or with ctx's error.
+// Shutdown ends every session without affecting their rollouts: it closes WebSockets with code 1012 and
+// answers waiting calls. It returns when all WebSockets are closed, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	all := []*Server{s}
 	for _, m := range s.mounted {
 		all = append(all, m)
 	}
+
 	for _, one := range all {
 		one.mu.Lock()
 		one.stopped(tools.ErrStopping)
 		one.mu.Unlock()
 		one.env.Sessions.CloseAll(tools.ErrStopping)
 	}
+
 	done := make(chan struct{})
-	go func() { // ends with the last socket, which closeWait bounds
+	// ends with the last socket, which closeWait bounds
+	go func() {
 		defer close(done)
+
 		for _, one := range all {
 			one.sockets.Wait()
 		}
 	}()
+
 	select {
 	case <-done:
 		return nil
@@ -176,19 +250,25 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.stop.Err() != nil {
 		return false
 	}
+
 	s.sockets.Add(1)
+
 	return true
 }
 
-// leaveTime bounds the end of an episode whose client has closed its session. After a failure the episode ends when it is idle.
+// leaveTime bounds the end of an episode whose client has closed its session. After a failure the episode
+// ends when it is idle.
 const leaveTime = 10 * time.Second
 
-// sessionEnded aborts the rollouts that end with the session, unless the server is stopping: then its clients have not left.
+// sessionEnded aborts the rollouts that end with the session, unless the server is stopping: then its
+// clients have not left.
 func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	s.o.Logger.Debug("session ended", "session", ended.ID, "cause", cause)
+
 	if s.stop.Err() != nil {
 		return
 	}
@@ -197,14 +277,17 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	if s.env.Play != nil && ended.Left() {
 		ctx, cancel := context.WithTimeout(client, leaveTime)
 		defer cancel()
+
 		if ended.Holds(ctx) {
 			s.env.Play.Leave(ctx, ended.Playing(), "the client closed its session")
 		}
 	}
+
 	s.env.Tools.Abandon(client, ended.Watched()...)
 }
 
-// callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this server stops.
+// callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this
+// server stops.
 func (s *Server) callContext(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	down := context.AfterFunc(s.stop, func() { cancel(tools.ErrStopping) })
@@ -213,7 +296,9 @@ func (s *Server) callContext(r *http.Request) (context.Context, context.CancelFu
 			cancel(tools.ErrStopping)
 			return
 		}
+
 		cancel(tools.ErrGone)
 	})
+
 	return ctx, func() { down(); gone(); cancel(nil) }
 }

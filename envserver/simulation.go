@@ -17,43 +17,70 @@ const maxID = 255
 
 func (s *Server) simulationRoutes() []api.Route {
 	refuses := api.EngineErrors(http.StatusNotFound, http.StatusConflict)
+
 	return []api.Route{
-		api.Post("/reset", s.resetPost, &api.Operation{ID: "reset_reset_post", Tag: "Environment Control", Summary: "Begin an episode in an environment of its own",
-			Reads: resetRequest{}, Answers: reply.ResetResponse{}, Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)}),
-		api.Post("/step", s.stepPost, &api.Operation{ID: "step_step_post", Tag: "Environment Control", Summary: "Carry out one action in an environment of its own",
-			Reads: stepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)}),
-		api.Get("/state", s.stateGet, &api.Operation{ID: "endpoint_state_get", Tag: "State Management", Summary: "State of the session that is named, else of a fresh environment",
-			Reads: sessionRequest{}, Answers: session.State{}, Refuses: refuses}),
+		api.Post("/reset", s.resetPost, &api.Operation{
+			ID:      "reset_reset_post",
+			Tag:     "Environment Control",
+			Summary: "Begin an episode in an environment of its own",
+			Reads:   resetRequest{},
+			Answers: reply.ResetResponse{},
+			Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...),
+		}),
+		api.Post("/step", s.stepPost, &api.Operation{
+			ID:        "step_step_post",
+			Tag:       "Environment Control",
+			Summary:   "Carry out one action in an environment of its own",
+			Reads:     stepRequest{},
+			NeedsBody: true,
+			Answers:   reply.StepResponse{},
+			Refuses:   api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...),
+		}),
+		api.Get("/state", s.stateGet, &api.Operation{
+			ID:      "endpoint_state_get",
+			Tag:     "State Management",
+			Summary: "State of the session that is named, else of a fresh environment",
+			Reads:   sessionRequest{},
+			Answers: session.State{},
+			Refuses: refuses,
+		}),
 	}
 }
 
-// The three HTTP routes of the simulation mode are stateless, as in the reference: each request has an environment of its own that takes
-// no slot. A request that names a session uses that session.
+// The three HTTP routes of the simulation mode are stateless, as in the reference: each request has an
+// environment of its own that takes no slot. A request that names a session uses that session.
 
 func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
+
 	in, args, found := readReset(data)
+
 	release()
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+
 	sess, done, err := s.env.SessionForReset(r.Context(), cmp.Or(env.SessionOf(r), in.SessionID), in.Attach)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
+
 	ctx, cancel := s.callContext(r)
 	defer cancel()
+
 	out, err := s.env.Reset(ctx, sess, env.ResetArgs{EpisodeID: in.EpisodeID, Attach: in.Attach, Args: args})
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	out.Metadata = reply.NullMetadata{}
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
@@ -66,6 +93,7 @@ func readReset(data []byte) (in resetBody, obj map[string]any, found issue.List)
 	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
 	in.SessionID, _ = c.OptionalString("session_id", maxID)
 	in.Attach = c.OptionalBool("attach")
+
 	return in, obj, append(found, c.Found(false)...)
 }
 
@@ -74,28 +102,37 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	in, a, found := readStep(data)
+
 	release()
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+
 	ctx, cancel := s.callContext(r)
 	defer cancel()
+
 	sess, done, err := s.env.SessionFor(ctx, cmp.Or(env.SessionOf(r), in.SessionID))
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
+
 	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
+
 	out, err := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
+
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	out.Metadata = reply.NullMetadata{}
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
@@ -106,24 +143,30 @@ func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
 	if found != nil {
 		return in, a, found
 	}
+
 	if obj == nil {
 		return in, a, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
+
 	c := issue.Check(obj, "body")
 	in.Action = c.Dict("action", true)
 	timeout, timed := c.Positive("timeout_s")
 	in.RequestID, _ = c.OptionalString("request_id", maxID)
+
 	in.SessionID, _ = c.OptionalString("session_id", maxID)
 	if found := c.Found(false); len(found) > 0 {
 		return in, a, found
 	}
+
 	a, found = env.ReadAction(in.Action)
 	if timed {
 		in.TimeoutS, a.Limit = timeout, env.SecondsLimit(timeout)
 	}
+
 	if in.RequestID != "" {
 		a.RequestID = env.RequestID(in.RequestID)
 	}
+
 	return in, a, found
 }
 
@@ -135,6 +178,7 @@ func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+
 	s.writeState(w, r, sess)
 }
 
@@ -144,5 +188,6 @@ func (s *Server) writeState(w http.ResponseWriter, r *http.Request, sess *sessio
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, state)
 }

@@ -24,9 +24,14 @@ type callKey struct{}
 
 // calling is the part of a request that a call of the library needs.
 type calling struct {
-	ctx     context.Context  // of the call only
-	named   string           // the session named by the URL or by X-Session-Id
-	session *session.Session // of its initialize; nil: none
+	// of the call only
+	ctx context.Context
+
+	// the session named by the URL or by X-Session-Id
+	named string
+
+	// of its initialize; nil: none
+	session *session.Session
 }
 
 // libraryContext returns the library's context of a call, which also ends with serveStandard's.
@@ -35,33 +40,40 @@ func libraryContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	calls := own.ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(calls, func() { cancel(context.Cause(calls)) })
+
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// standardCall runs a tool. A failure is a result for the model to read, except for wrong arguments and for an unknown tool, which the library
-// has refused.
+// standardCall runs a tool. A failure is a result for the model to read, except for wrong arguments and for
+// an unknown tool, which the library has refused.
 func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	args, err := standardArgs(r.Params.Arguments)
 	if err != nil {
 		return nil, invalidParams(err)
 	}
+
 	meta, err := s.env.ReadMeta(r.Params.Meta)
 	if err != nil {
 		return nil, invalidParams(err)
 	}
+
 	ctx, cancel := libraryContext(ctx)
 	defer cancel()
 	defer s.progress(ctx, r)()
+
 	if s.env.Play != nil {
 		return s.standardPlay(ctx, episodes.Step{ID: meta.RequestID, Tool: r.Params.Name, Args: args}, meta.Limit)
 	}
+
 	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: meta.Limit})
 	if fault.Is(err, fault.Invalid) {
 		return nil, invalidParams(err)
 	}
+
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
+
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: splice.Mark(ctx, text)}}}, nil
 }
 
@@ -74,48 +86,66 @@ func standardArgs(raw []byte) (map[string]any, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
+
 	v, err := pyjson.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	args, ok := v.(map[string]any)
 	if !ok && v != nil {
 		return nil, fault.Field("arguments", "must be an object")
 	}
+
 	return args, nil
 }
 
-// standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id or the parameter session_id
-// of the URL, else of the client's own.
-func (s *Server) standardPlay(ctx context.Context, step episodes.Step, limit time.Duration) (*mcp.CallToolResult, error) {
+// standardPlay makes a call in an interactive episode: that of the session named by the header X-Session-Id
+// or the parameter session_id of the URL, else of the client's own.
+func (s *Server) standardPlay(
+	ctx context.Context,
+	step episodes.Step,
+	limit time.Duration,
+) (*mcp.CallToolResult, error) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
+
 	sess, done, err := s.standardEpisode(caller, own)
 	if err != nil {
 		return failedCall(err), nil
 	}
 	defer done()
 	defer s.env.Keep(ctx, sess)
+
 	caller, unbind := sess.Bind(caller)
 	defer unbind()
+
 	out := s.env.PlayStep(caller, sess, step, limit)
 	if out.Err != nil {
 		return failedCall(out.Err), nil
 	}
-	r := &mcp.CallToolResult{IsError: out.Result.Error, Content: []mcp.Content{&mcp.TextContent{Text: out.Result.Text()}}}
+
+	r := &mcp.CallToolResult{
+		IsError: out.Result.Error,
+		Content: []mcp.Content{&mcp.TextContent{Text: out.Result.Text()}},
+	}
 	if len(out.Result.Data) > 0 {
 		r.StructuredContent = out.Result.Data
 	}
+
 	if out.Done {
 		r.Meta = mcp.Meta{"done": true, "reward": out.Reward}
 	}
+
 	return r, nil
 }
 
 func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Session, func(), error) {
 	if own.session != nil {
-		return own.session, func() {}, nil // serveStandard releases it
+		// serveStandard releases it
+		return own.session, func() {}, nil
 	}
+
 	return s.env.SessionForReset(ctx, own.named, false)
 }
 
@@ -123,24 +153,34 @@ func failedCall(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: reply.Explain(err)}}}
 }
 
-// progress notifies a client that asked for it, at once and then at the ping interval, that its call is in progress: many clients bound
-// the silence. The returned function ends it.
+// progress notifies a client that asked for it, at once and then at the ping interval, that its call is in
+// progress: many clients bound the silence. The returned function ends it.
 func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
 		return func() {}
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
+
 	var notifying sync.WaitGroup
 	notifying.Go(func() {
 		begun, every := time.Now(), time.NewTicker(s.o.PingInterval)
 		defer every.Stop()
+
 		for {
 			elapsed := time.Since(begun).Seconds()
-			note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed, Message: fmt.Sprintf("%s: %.0f s", r.Params.Name, elapsed)}
-			if r.Session.NotifyProgress(ctx, note) != nil {
-				return // the client is gone, which also ends the call
+
+			note := &mcp.ProgressNotificationParams{
+				ProgressToken: token,
+				Progress:      elapsed,
+				Message:       fmt.Sprintf("%s: %.0f s", r.Params.Name, elapsed),
 			}
+			if r.Session.NotifyProgress(ctx, note) != nil {
+				// the client is gone, which also ends the call
+				return
+			}
+
 			select {
 			case <-ctx.Done():
 				return
@@ -148,5 +188,6 @@ func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop fun
 			}
 		}
 	})
+
 	return func() { cancel(); notifying.Wait() }
 }

@@ -54,6 +54,7 @@ func TestEmptyTraceAsArrays(t *testing.T) {
 // begin starts a rollout that ends at once.
 func (r *rig) begin(id string) {
 	r.t.Helper()
+
 	body, err := json.Marshal(task(id, "x"))
 	require.NoError(r.t, err)
 	status, _, out := r.do("POST", "/rollouts", string(body))
@@ -66,22 +67,28 @@ func exported(t *testing.T, records []*trace.Record) string {
 	store, err := trace.Open(t.TempDir(), trace.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
+
 	log := store.Log("r1.1")
+
 	for i, rec := range records {
 		rec.Turn, rec.CallID, rec.Lineage = i+1, fmt.Sprint("call-", i+1), "ses_é"
 		rec.Began, rec.Latency, rec.Tries = time.Unix(1700000000, 0), time.Duration(i+1)*time.Second/7, 1
 		require.NoError(t, log.Append(rec))
+
 		if rec.Whole() {
 			require.NoError(t, log.Delivered(rec.Turn))
 		}
 	}
+
 	var out bytes.Buffer
 	require.NoError(t, trajectory.Export(log, &out, ""))
+
 	return out.String()
 }
 
-// session has every case that arrays and trainers must distinguish: a foreign call, a prompt that extends the last one and one that does
-// not, a broken call, and an endpoint that returns log probabilities without token ids.
+// session has every case that arrays and trainers must distinguish: a foreign call, a prompt that extends
+// the last one and one that does not, a broken call, and an endpoint that returns log probabilities without
+// token ids.
 func session() []*trace.Record {
 	title := said(rollout.KindTitle, []int32{1, 2}, "token", 50)
 	first := said(rollout.KindAgent, []int32{1, 2, 3}, "token_id:10", 10)
@@ -93,6 +100,7 @@ func session() []*trace.Record {
 	without := said(rollout.KindAgent, nil, "x", 14)
 	without.TokenIDs = nil
 	last := said(rollout.KindAgent, []int32{1, 2, 99, 4, 11, 5, 13, 6}, "token_id:14", 14)
+
 	return []*trace.Record{title, first, second, broken, rewritten, without, last}
 }
 
@@ -100,10 +108,20 @@ func session() []*trace.Record {
 func said(kind rollout.TurnKind, prompt []int32, token string, id int32) *trace.Record {
 	reply := `{"choices":[{"message":{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{}"}}]},` +
 		`"logprobs":{"content":[{"token":"` + token + `","logprob":-0.1}]},"finish_reason":"tool_calls"}]}`
+
 	return &trace.Record{
-		Head:           trace.Head{Kind: kind, FinishReason: "tool_calls", Status: http.StatusOK, Usage: rollout.Usage{PromptTokens: int64(len(prompt)), CompletionTokens: 1}},
-		Request:        []byte(`{"messages":[{"role":"user","content":"go"}],"tools":[{"type":"function","function":{"name":"bash"}}]}`),
+		Head: trace.Head{
+			Kind:         kind,
+			FinishReason: "tool_calls",
+			Status:       http.StatusOK,
+			Usage:        rollout.Usage{PromptTokens: int64(len(prompt)), CompletionTokens: 1},
+		},
+		Request: []byte(
+			`{"messages":[{"role":"user","content":"go"}],"tools":[{"type":"function","function":{"name":"bash"}}]}`,
+		),
 		Reply:          []byte(reply),
-		PromptTokenIDs: prompt, TokenIDs: []int32{id}, Logprobs: []float64{-0.1 / float64(id)},
+		PromptTokenIDs: prompt,
+		TokenIDs:       []int32{id},
+		Logprobs:       []float64{-0.1 / float64(id)},
 	}
 }

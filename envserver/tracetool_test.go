@@ -17,6 +17,7 @@ func TestTraceTool(t *testing.T) {
 		for i := 0; i < len(more); i += 2 {
 			args[more[i].(string)] = more[i+1]
 		}
+
 		return c.ask(call("get_trace", args))
 	}
 	c.ask(call("start_rollout", task("r", "x")))
@@ -34,8 +35,10 @@ func TestTraceTool(t *testing.T) {
 	require.Empty(t, answer(t, ask("r", "cursor", 9))["turns"])
 
 	c.ask(call("start_rollout", task("runs", waits)))
+
 	for id, want := range map[string]string{"runs": "is not done", "none": "no rollout"} {
 		require.Contains(t, valueAt(t, object(t, ask(id)), "data", "observation", "error", "message"), want)
 	}
+
 	require.Contains(t, ask("r", "limit", 0), "must be 1 to 1000")
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// sessionHeader has the session id of an MCP client, which it gets from initialize. In an environment of interactive episodes it is the id of
-// a session. Elsewhere the server keeps only the calls in progress under the id, so a client continues after a restart and on another replica.
+// sessionHeader has the session id of an MCP client, which it gets from initialize. In an environment of
+// interactive episodes it is the id of a session. Elsewhere the server keeps only the calls in progress
+// under the id, so a client continues after a restart and on another replica.
 const sessionHeader = "Mcp-Session-Id"
 
 // callHead has the members that distinguish an MCP call from its cancellation, and the first request of a client.
@@ -31,12 +32,14 @@ type cancelableCalls struct {
 	calls map[string]context.CancelCauseFunc
 }
 
-// callName returns the key of a call; "": its client has no session. Without a session, requests of several clients have the same ids.
+// callName returns the key of a call; "": its client has no session. Without a session, requests of several
+// clients have the same ids.
 func callName(r *http.Request, id json.RawMessage) string {
 	session := r.Header.Get(sessionHeader)
 	if session == "" || len(id) == 0 {
 		return ""
 	}
+
 	return prefix(r, session) + string(id)
 }
 
@@ -50,20 +53,26 @@ func (u *cancelableCalls) Begin(ctx context.Context, name string) (_ context.Con
 	if name == "" {
 		return ctx, func() {}
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if u.calls == nil {
 		u.calls = map[string]context.CancelCauseFunc{}
 	}
-	_, taken := u.calls[name] // a client that repeats an id cannot cancel the second call
+	// a client that repeats an id cannot cancel the second call
+	_, taken := u.calls[name]
 	if !taken {
 		u.calls[name] = cancel
 	}
+
 	return ctx, func() {
 		cancel(nil)
 		u.mu.Lock()
 		defer u.mu.Unlock()
+
 		if !taken {
 			delete(u.calls, name)
 		}
@@ -74,6 +83,7 @@ func (u *cancelableCalls) Begin(ctx context.Context, name string) (_ context.Con
 func (u *cancelableCalls) Cancel(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if cancel := u.calls[name]; cancel != nil {
 		cancel(tools.ErrGone)
 	}
@@ -82,8 +92,10 @@ func (u *cancelableCalls) Cancel(name string) {
 // CancelAll ends every call of the client that makes the request.
 func (u *cancelableCalls) CancelAll(r *http.Request) {
 	all := prefix(r, r.Header.Get(sessionHeader))
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	for name, cancel := range u.calls {
 		if strings.HasPrefix(name, all) {
 			cancel(tools.ErrGone)
@@ -97,5 +109,6 @@ func readCallHead(body []byte) callHead {
 	if json.Unmarshal(body, &h) != nil {
 		return callHead{}
 	}
+
 	return h
 }

@@ -19,6 +19,7 @@ func uploadsIn(t testing.TB) store.Uploads {
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
 	return store.Uploads{Store: s, Keep: time.Hour}
 }
 
@@ -38,10 +39,12 @@ func TestUploadsOverREST(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"sha256":%q,"size":4}`, digest), out)
 	status, _, out = r.do("GET", path, "", "Authorization", alice)
 	require.Equal(t, http.StatusOK, status, out)
+
 	for _, other := range []string{bob, admin} {
 		status, _, _ = r.do("GET", path, "", "Authorization", other)
 		require.Equal(t, http.StatusNotFound, status)
 	}
+
 	status, _, out = r.do("PUT", "/uploads/x", "data", "Authorization", alice)
 	require.Equal(t, http.StatusUnprocessableEntity, status, out)
 
@@ -52,8 +55,10 @@ func TestUploadsOverREST(t *testing.T) {
 		status, _, out = r.do("POST", "/rollouts", body(wrong), "Authorization", alice)
 		require.Equal(t, http.StatusUnprocessableEntity, status, out)
 	}
+
 	status, _, out = r.do("POST", "/rollouts", body(`{"a":"`+digest+`"}`), "Authorization", alice)
 	require.Equal(t, http.StatusAccepted, status, out)
+
 	spec, _ := r.fake.spec("r1")
 	require.Equal(t, map[string]string{"a": digest}, spec.Task.Uploads)
 }

@@ -24,23 +24,48 @@ const (
 	webHome = "/web/"
 )
 
-// webRoutes are the page for people and the routes that it uses, as in the reference. They use the session that a request names, else one
-// shared session of the caller.
+// webRoutes are the page for people and the routes that it uses, as in the reference. They use the session
+// that a request names, else one shared session of the caller.
 func (s *Server) webRoutes() []api.Route {
 	refuses := api.EngineErrors(http.StatusNotFound, http.StatusConflict)
 	bodied := api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...)
+
 	return []api.Route{
 		api.Get("/", toWeb, nil),
 		api.Get("/web", toWeb, nil),
 		api.Get(webHome, s.page.ServeHTTP, nil),
 		api.Get(webHome+`{part:[a-z]+\.(?:css|js)}`, s.page.ServeHTTP, nil),
-		api.Get("/web/metadata", s.metadata, &api.Operation{ID: "web_metadata_web_metadata_get", Tag: webTag, Summary: "What this environment is", Answers: reply.EnvironmentMetadata{}}),
-		api.Post("/web/reset", s.webReset, &api.Operation{ID: "web_reset_web_reset_post", Tag: webTag, Summary: "Begin an episode in the web session",
-			Reads: webResetRequest{}, Answers: reply.ResetResponse{}, Refuses: bodied}),
-		api.Post("/web/step", s.webStep, &api.Operation{ID: "web_step_web_step_post", Tag: webTag, Summary: "Carry out one action in the web session",
-			Reads: webStepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: bodied}),
-		api.Get("/web/state", s.webState, &api.Operation{ID: "web_state_web_state_get", Tag: webTag, Summary: "State of the web session",
-			Reads: sessionRequest{}, Answers: session.State{}, Refuses: refuses}),
+		api.Get("/web/metadata", s.metadata, &api.Operation{
+			ID:      "web_metadata_web_metadata_get",
+			Tag:     webTag,
+			Summary: "What this environment is",
+			Answers: reply.EnvironmentMetadata{},
+		}),
+		api.Post("/web/reset", s.webReset, &api.Operation{
+			ID:      "web_reset_web_reset_post",
+			Tag:     webTag,
+			Summary: "Begin an episode in the web session",
+			Reads:   webResetRequest{},
+			Answers: reply.ResetResponse{},
+			Refuses: bodied,
+		}),
+		api.Post("/web/step", s.webStep, &api.Operation{
+			ID:        "web_step_web_step_post",
+			Tag:       webTag,
+			Summary:   "Carry out one action in the web session",
+			Reads:     webStepRequest{},
+			NeedsBody: true,
+			Answers:   reply.StepResponse{},
+			Refuses:   bodied,
+		}),
+		api.Get("/web/state", s.webState, &api.Operation{
+			ID:      "web_state_web_state_get",
+			Tag:     webTag,
+			Summary: "State of the web session",
+			Reads:   sessionRequest{},
+			Answers: session.State{},
+			Refuses: refuses,
+		}),
 	}
 }
 
@@ -60,28 +85,35 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	obj, found := dict(data)
+
 	release()
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+
 	args, found := env.ReadReset(obj)
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+
 	sess, done, err := s.webSession(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
+
 	out, err := s.env.Reset(r.Context(), sess, args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	s.views.Of(sess).Reset()
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
@@ -91,26 +123,34 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	a, found := readWebStep(data)
+
 	release()
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return
 	}
+
 	ctx, cancel := s.callContext(r)
 	defer cancel()
+
 	sess, done, err := s.webSession(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
+
 	out, err := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
+
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	s.log(sess, a, out)
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
@@ -121,17 +161,22 @@ func readWebStep(data []byte) (env.Action, issue.List) {
 	if len(found) > 0 {
 		return env.Action{}, found
 	}
+
 	if obj == nil {
 		return env.Action{}, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
+
 	if _, there := obj["action"]; !there {
 		return env.ReadAction(obj)
 	}
+
 	c := issue.Check(obj, "body")
+
 	raw := c.Dict("action", true)
 	if found := c.Found(false); len(found) > 0 {
 		return env.Action{}, found
 	}
+
 	return env.ReadAction(raw)
 }
 
@@ -143,6 +188,7 @@ func dict(data []byte) (map[string]any, issue.List) {
 			found[i].Type, found[i].Msg = "dict_type", "Input should be a valid dictionary"
 		}
 	}
+
 	return obj, found
 }
 
@@ -153,6 +199,7 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+
 	s.writeState(w, r, sess)
 }
 
@@ -163,11 +210,25 @@ const maxShown = 2 << 20
 func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
 	if !a.List {
-		did = map[string]any{"type": "call_tool", "tool_name": a.ToolName, "arguments": pyjson.Plain(arguments.Public(a.Arguments))}
+		did = map[string]any{
+			"type":      "call_tool",
+			"tool_name": a.ToolName,
+			"arguments": pyjson.Plain(arguments.Public(a.Arguments)),
+		}
 	}
+
 	if o, ok := out.Observation.(reply.CallObservation); ok && o.Result != nil && len(o.Result.Text.Quoted) > maxShown {
-		out.Observation = reply.CallObservation{ToolName: o.ToolName, Error: reply.ToolErrorOf(fault.New(fault.Exhausted, "the result is too large to be shown here: read it from /rollouts/ID/result"))}
+		out.Observation = reply.CallObservation{
+			ToolName: o.ToolName,
+			Error: reply.ToolErrorOf(
+				fault.New(
+					fault.Exhausted,
+					"the result is too large to be shown here: read it from /rollouts/ID/result",
+				),
+			),
+		}
 	}
+
 	seen, err := pyjson.Encode(out.Observation)
 	if err == nil {
 		err = s.views.Of(sess).Add(web.Entry{
@@ -175,6 +236,7 @@ func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse
 			Observation: json.RawMessage(seen), Reward: out.Reward, Done: out.Done, StepCount: sess.State().StepCount,
 		})
 	}
+
 	if err != nil {
 		s.o.Logger.Warn("step not shown", "session", sess.ID, "error", err)
 	}

@@ -20,6 +20,7 @@ func step(frame string) string { return strings.Replace(frame, `"data":`, `"acti
 
 func TestWebIsOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
+
 	r := start(t)
 	for _, path := range []string{"/", "/web", "/web/", "/web/state"} {
 		status, _, body := r.do("GET", path, "")
@@ -30,14 +31,17 @@ func TestWebIsOffUnlessAskedFor(t *testing.T) {
 
 func TestWebRoutes(t *testing.T) {
 	t.Parallel()
+
 	r := start(t, withWeb)
 	for _, c := range load[wireCase](t, "web.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			status, headers, body := r.do(c.Method, c.Path, c.Body)
 			require.Equal(t, c.Status, status, body)
+
 			for k, v := range c.Headers {
 				require.Equal(t, v, headers.Get(k), k)
 			}
+
 			if c.Want != nil {
 				requireSame(t, decode(t, c.Want), decode(t, []byte(body)), "body")
 			}
@@ -66,13 +70,32 @@ func TestWebUpdates(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	c := r.dial("/ws/ui")
-	requireSame(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"<uuid>","step_count":0,"current_observation":null,"action_logs":[],"is_reset":true}}`)),
-		decode(t, []byte(c.read())), "first")
+	requireSame(
+		t,
+		decode(
+			t,
+			[]byte(
+				`{"type":"state_update","episode_state":{"episode_id":"<uuid>","step_count":0,"current_observation":null,"action_logs":[],"is_reset":true}}`,
+			),
+		),
+		decode(t, []byte(c.read())),
+		"first",
+	)
 	r.do("POST", "/web/reset", `{"episode_id":"ep"}`)
-	requireSame(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"ep","step_count":0,"current_observation":{},"action_logs":[],"is_reset":true}}`)),
-		decode(t, []byte(c.read())), "after the reset")
+	requireSame(
+		t,
+		decode(
+			t,
+			[]byte(
+				`{"type":"state_update","episode_state":{"episode_id":"ep","step_count":0,"current_observation":{},"action_logs":[],"is_reset":true}}`,
+			),
+		),
+		decode(t, []byte(c.read())),
+		"after the reset",
+	)
 	c.send("the server ignores what a page sends")
 	r.do("POST", "/web/step", step(call("abort_rollout", map[string]any{"rollout_id": "none", "api_key": "sk-secret"})))
+
 	update := c.read()
 	require.NotContains(t, update, "sk-secret")
 	state := valueAt(t, object(t, update), "episode_state")
@@ -104,11 +127,13 @@ func TestWebUpdatesEndWithTheSession(t *testing.T) {
 	r.eventually(func() bool { return r.srv.Views() == 0 }, "the log is forgotten")
 }
 
-// The page itself is served without a token and asks for one; everything else needs it. A browser cannot set headers of a WebSocket, so
-// the page sends the token as a subprotocol.
+// The page itself is served without a token and asks for one; everything else needs it. A browser cannot
+// set headers of a WebSocket, so the page sends the token as a subprotocol.
 func TestWebWithTokens(t *testing.T) {
 	t.Parallel()
+
 	const token = "0123456789abcdef"
+
 	r := start(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(token)} })
 	for path, want := range map[string]int{
 		"/": 307, "/web": 307, "/web/": 200, "/web/app.js": 200, "/web/style.css": 200,
@@ -117,11 +142,16 @@ func TestWebWithTokens(t *testing.T) {
 		status, _, _ := r.do("GET", path, "")
 		require.Equal(t, want, status, path)
 	}
+
 	protocols := "rolloutd.ui, rolloutd.token." + base64.RawURLEncoding.EncodeToString([]byte(token))
 	c := r.dial("/ws/ui", "Sec-WebSocket-Protocol", protocols)
 	require.Equal(t, "rolloutd.ui", c.Subprotocol(), "the token is not said back")
 	require.Contains(t, c.read(), "state_update")
-	_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(r.url, "http")+"/ws/ui", http.Header{"Sec-WebSocket-Protocol": {"rolloutd.ui, rolloutd.token.bm9uZQ"}})
+
+	_, resp, err := websocket.DefaultDialer.Dial(
+		"ws"+strings.TrimPrefix(r.url, "http")+"/ws/ui",
+		http.Header{"Sec-WebSocket-Protocol": {"rolloutd.ui, rolloutd.token.bm9uZQ"}},
+	)
 	require.Error(t, err)
 	require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 }

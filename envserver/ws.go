@@ -28,17 +28,20 @@ const attachWait = 2 * time.Second
 
 // protocol is the differences between the two WebSocket routes.
 type protocol struct {
-	// refuse returns the frame with the reason why there is no session; failed returns the frame for a request that panicked.
+	// refuse returns the frame with the reason why there is no session; failed returns the frame for a
+	// request that panicked.
 	refuse func(error) any
 	failed func(message string) any
-	// handle answers one frame in a session: with a value to encode, an encoded, a deferredReply, a namedDeferredReply or a closingReply.
+	// handle answers one frame in a session: with a value to encode, an encoded, a deferredReply, a
+	// namedDeferredReply or a closingReply.
 	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
 // deferredReply is a reply that needs the engine or the store. The connection is read while it is made.
 type deferredReply func(context.Context) any
 
-// namedDeferredReply is a deferredReply that names its request, so that a client that no longer waits for it cannot take it for another answer.
+// namedDeferredReply is a deferredReply that names its request, so that a client that no longer waits for
+// it cannot take it for another answer.
 type namedDeferredReply deferredReply
 
 // closingReply is the reply that ends the connection.
@@ -55,9 +58,11 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		return
 	}
 	defer s.sockets.Done()
+
 	ws, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // the upgrader has answered
+		// the upgrader has answered
+		return
 	}
 	// After the upgrade the request's own context ends with this handler, not with the client.
 	sess, err := s.open(s.stop, access.CallerOf(r.Context()).Name, env.SessionOf(r))
@@ -65,35 +70,51 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		s.linger(r.Context(), ws, p, err)
 		return
 	}
+
 	ctx := access.WithCaller(s.traced(r), access.CallerOf(r.Context()))
-	// Release the request, its buffers and the stack on which it was read: they are larger than everything that an idle session needs.
+	// Release the request, its buffers and the stack on which it was read: they are larger than everything
+	// that an idle session needs.
 	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
 }
 
 // traced returns the context of a connection. A client can name the trace of its calls only when it connects.
 func (s *Server) traced(r *http.Request) context.Context {
-	parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header)))
+	parent := trace.SpanContextFromContext(
+		propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header)),
+	)
 	if !parent.IsValid() {
 		return s.stop
 	}
+
 	return trace.ContextWithRemoteSpanContext(s.stop, parent)
 }
 
 // converse runs a connection to its end.
 func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, sess *session.Session) {
-	defer func() { // no HTTP server would recover the panic
+	// no HTTP server would recover the panic
+	defer func() {
 		if v := recover(); v != nil {
 			s.env.LogPanic(v, debug.Stack())
 		}
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
-	defer s.env.Keep(s.stop, sess) // before it is released, so that the next client finds all of it
+	// before it is released, so that the next client finds all of it
+	defer s.env.Keep(s.stop, sess)
+
 	wsio.Run(ctx, ws, s.wsOptions(ctx, p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
 func (s *Server) wsOptions(ctx context.Context, p protocol) wsio.Options {
-	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, MessageTimeout: s.o.BodyTimeout, Memory: s.memory.Of(access.CallerOf(ctx).Name),
-		Refuse: p.refuseFrame, ErrGone: tools.ErrGone, ErrGaveUp: tools.ErrGaveUp, GiveUpAfter: s.o.GiveUp}
+	return wsio.Options{
+		PingEvery:      s.o.PingInterval,
+		MaxMessage:     s.o.MaxMessage,
+		MessageTimeout: s.o.BodyTimeout,
+		Memory:         s.memory.Of(access.CallerOf(ctx).Name),
+		Refuse:         p.refuseFrame,
+		ErrGone:        tools.ErrGone,
+		ErrGaveUp:      tools.ErrGaveUp,
+		GiveUpAfter:    s.o.GiveUp,
+	}
 }
 
 // refuseFrame answers a frame that was refused before it was read, and ends the connection.
@@ -102,10 +123,13 @@ func (p protocol) refuseFrame(err error) wsio.Answer {
 	if errors.As(err, &large) {
 		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: %v", err)))
 		a.Close = wsio.CloseTooLarge
+
 		return a
 	}
+
 	a := p.encode(p.refuse(fault.Wrap(fault.Unavailable, err, "message not read")))
 	a.Close = wsio.CloseBusy
+
 	return a
 }
 
@@ -114,10 +138,13 @@ func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, 
 	if id != "" {
 		ctx, cancel := context.WithTimeout(ctx, attachWait)
 		defer cancel()
+
 		return s.env.Sessions.Attach(ctx, owner, id)
 	}
+
 	sess, err := s.env.Sessions.Open(owner, true)
 	s.env.CountRefused(err)
+
 	return sess, err
 }
 
@@ -126,7 +153,9 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case closingReply:
 		sess.Leave()
-		s.env.Keep(s.stop, sess) // before the answer, since the client may then come again
+		// before the answer, since the client may then come again
+		s.env.Keep(s.stop, sess)
+
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case deferredReply:
 		return wsio.Answer{Later: s.encodeLater(p, reply)}
@@ -151,6 +180,7 @@ func (s *Server) guard(p protocol, work func() any) (reply any) {
 			reply = p.failed("internal error (id " + s.env.LogPanic(v, debug.Stack()) + ")")
 		}
 	}()
+
 	return work()
 }
 
@@ -158,24 +188,31 @@ func (p protocol) encode(v any) wsio.Answer {
 	if ready, ok := v.(reply.Encoded); ok {
 		return wsio.Answer{Reply: [][]byte{ready}}
 	}
+
 	out, err := reply.Encode(v)
-	if err != nil { // every reply consists of plain values
+	// every reply consists of plain values
+	if err != nil {
 		out, _ = reply.Encode(p.refuse(err))
 	}
+
 	return wsio.Answer{Reply: out.Pieces, KeepAlive: out.Text}
 }
 
-// linger sends a client the reason why it gets no session, and keeps the connection open for a while: the Python client sends its first request
-// before it reads, and would not see the reason on a closed connection.
+// linger sends a client the reason why it gets no session, and keeps the connection open for a while: the
+// Python client sends its first request before it reads, and would not see the reason on a closed
+// connection.
 func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why error) {
 	refuse, err := pyjson.Encode(p.refuse(why))
 	if err != nil || ws.WriteMessage(websocket.TextMessage, refuse) != nil {
 		_ = ws.Close()
 		return
 	}
+
 	patience, cancel := context.WithCancelCause(s.stop)
+
 	t := time.AfterFunc(s.o.Linger, func() { cancel(nil) })
 	defer t.Stop()
+
 	first := true
 	o := s.wsOptions(ctx, p)
 	o.CloseCode = wsio.CloseNormal
@@ -183,10 +220,12 @@ func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why
 		if isClose(frame) {
 			return wsio.Answer{Close: wsio.CloseNormal}
 		}
-		if first { // its answer is the frame above
+		// its answer is the frame above
+		if first {
 			first = false
 			return wsio.Answer{}
 		}
+
 		return wsio.Answer{Reply: [][]byte{refuse}}
 	})
 }

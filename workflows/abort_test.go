@@ -21,8 +21,10 @@ func (w *testEnv) stuck(t *testing.T, end func()) func() {
 		close(released)
 		return collect(ctx, in)
 	}
+
 	return func() {
 		end()
+
 		select {
 		case <-released:
 		case <-t.Context().Done():
@@ -30,13 +32,16 @@ func (w *testEnv) stuck(t *testing.T, end func()) func() {
 	}
 }
 
-// In phases other than the agent's, an abort abandons the running activity, which may hang. The artifacts are collected and the sandbox is
-// closed.
+// In phases other than the agent's, an abort abandons the running activity, which may hang. The artifacts
+// are collected and the sandbox is closed.
 func TestAbortInEachPhase(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		hang func(w *testEnv, stuck func())
-		want []string // calls up to the one that hangs
+
+		// calls up to the one that hangs
+		want []string
 	}{
 		"install": {func(w *testEnv, stuck func()) {
 			w.install = func(context.Context, activities.InstallInput) (activities.InstallResult, error) {
@@ -73,6 +78,7 @@ func TestAbortInEachPhase(t *testing.T) {
 // Any payload of an abort signal aborts the rollout. A signal that does not decode does not block the next one.
 func TestAbortByHand(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		send   func(*testEnv)
 		reason string
@@ -116,9 +122,11 @@ func TestAbortBeforeAnything(t *testing.T) {
 	require.Zero(t, count(w.calls, "InstallOpencode"))
 }
 
-// An abort during the agent's work stops the agent with AbortAgent, and RunAgent returns by itself with the agent's status.
+// An abort during the agent's work stops the agent with AbortAgent, and RunAgent returns by itself with the
+// agent's status.
 func TestAbortWhileTheAgentWorks(t *testing.T) {
 	t.Parallel()
+
 	for name, end := range map[string]func(*testEnv){
 		"by signal":       (*testEnv).abortNow,
 		"by cancellation": func(w *testEnv) { w.env.CancelWorkflow() },
@@ -131,6 +139,7 @@ func TestAbortWhileTheAgentWorks(t *testing.T) {
 			w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 				end(w)
 				require.Equal(t, in.Target, (<-stopped).Target)
+
 				return &activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
 			}
 			sum := w.run(t, spec())
@@ -214,10 +223,17 @@ func TestProgress(t *testing.T) {
 	w := newTestEnv(t)
 	w.agentTime = time.Minute
 	w.env.RegisterDelayedCallback(func() {
-		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 1, Turns: 2, SessionID: "ses", Waiting: "model endpoint: 500"})
+		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{
+			Attempt:   1,
+			Turns:     2,
+			SessionID: "ses",
+			Waiting:   "model endpoint: 500",
+		})
 		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 7, Turns: 99, SessionID: "old"})
 	}, 10*time.Second)
+
 	var seen rollout.State
+
 	w.env.RegisterDelayedCallback(func() { seen = w.state(t) }, 20*time.Second)
 	w.run(t, spec())
 	require.Equal(t, rollout.PhaseAgent, seen.Phase)

@@ -12,27 +12,43 @@ import (
 
 // attempt is one numbered try and its result.
 type attempt struct {
-	target   activities.Target
-	place    activities.Place // zero: no sandbox was made
-	hostGone bool             // its host did not take a step in time: later steps wait less for it
-	install  string           // log of the installation, for people
-	proxied  bool             // a gateway route was requested
-	agent    *activities.AgentResult
-	turns    int // model calls that were reported
-	grade    *activities.Grade
+	target activities.Target
 
-	phase    rollout.Phase // in which err occurred
+	// zero: no sandbox was made
+	place activities.Place
+
+	// its host did not take a step in time: later steps wait less for it
+	hostGone bool
+
+	// log of the installation, for people
+	install string
+
+	// a gateway route was requested
+	proxied bool
+	agent   *activities.AgentResult
+
+	// model calls that were reported
+	turns int
+	grade *activities.Grade
+
+	// in which err occurred
+	phase    rollout.Phase
 	err      error
 	decision decision
-	result   rollout.Ref // of the rollout; zero until composed
-	usage    rollout.Usage
-	started  time.Time
-	ended    time.Time
+
+	// of the rollout; zero until composed
+	result  rollout.Ref
+	usage   rollout.Usage
+	started time.Time
+	ended   time.Time
 }
 
 // attempt runs attempt n, collects its artifacts and cleans up.
 func (r *run) attempt(n int) *attempt {
-	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}, started: workflow.Now(r.ctx)}
+	a := &attempt{
+		target:  activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend},
+		started: workflow.Now(r.ctx),
+	}
 	r.current = a
 	r.score = nil
 	r.state.Attempt, r.state.Turns, r.state.SessionID, r.state.SandboxID, r.state.Host = n, 0, "", "", ""
@@ -43,19 +59,24 @@ func (r *run) attempt(n int) *attempt {
 	r.attempts = append(r.attempts, a.record())
 	r.collect(a)
 	r.closeSandbox(a)
+
 	return a
 }
 
 // work runs the steps until one fails or the rollout ends early.
 func (r *run) work(a *attempt) error {
-	for _, step := range []func(*attempt) error{r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify} {
+	for _, step := range []func(*attempt) error{
+		r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify,
+	} {
 		if r.cause.set() {
 			return nil
 		}
+
 		if err := step(a); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -78,6 +99,7 @@ func (a *attempt) reward() *float64 {
 	if a.grade == nil || !a.decision.outcome.MayCarryReward() {
 		return nil
 	}
+
 	return &a.grade.Reward
 }
 
@@ -90,15 +112,18 @@ func (a *attempt) record() rollout.Attempt {
 	}
 }
 
-// failed records the phase of err and returns err as a fault. A host that did not take the activity in time counts as lost.
+// failed records the phase of err and returns err as a fault. A host that did not take the activity in time
+// counts as lost.
 func (a *attempt) failed(phase rollout.Phase, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	a.phase = phase
 	if isScheduleToStartTimeout(err) {
 		a.hostGone = true
 		return fault.New(fault.Unavailable, "host %q did not take the step within %s", a.place.Host, hostReturn)
 	}
+
 	return asFault(err)
 }

@@ -12,32 +12,48 @@ import (
 )
 
 const (
-	composeTry     = time.Minute
-	composeTimeout = 24 * time.Hour // if the store is down for longer, the result is lost
+	composeTry = time.Minute
+
+	// if the store is down for longer, the result is lost
+	composeTimeout = 24 * time.Hour
 )
 
-// collect saves the attempt's artifacts and, if the rollout ends with it, composes the result. An attempt whose artifacts cannot be collected
-// has no reward.
+// collect saves the attempt's artifacts and, if the rollout ends with it, composes the result. An attempt
+// whose artifacts cannot be collected has no reward.
 func (r *run) collect(a *attempt) {
 	r.finished = !a.decision.retry
 	if a.place.Queue == "" {
-		return // no sandbox was created; the result is composed without a host
+		// no sandbox was created; the result is composed without a host
+		return
 	}
+
 	r.enter(rollout.PhaseCollecting)
-	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: r.finished, Head: r.head(a)}
+	in := activities.CollectInput{
+		Target:  a.target,
+		Agent:   r.spec.Agent,
+		Proxied: a.proxied,
+		Final:   r.finished,
+		Head:    r.head(a),
+	}
+
 	var out activities.CollectResult
+
 	s := step{timeout: r.spec.Limits.Collect + slack, summary: string(a.decision.outcome)}
+
 	err := workflow.ExecuteActivity(r.onHost(r.ctx, s), r.acts.CollectArtifacts, in).Get(r.ctx, &out)
 	if err == nil {
 		a.result, a.usage = out.Result, out.Usage
 		return
 	}
+
 	lost := a.lost(err)
 	r.log.Warn("artifacts not collected", "attempt", a.target.Attempt, "error", lost)
 	r.classify(a, lost)
+
 	r.attempts[len(r.attempts)-1] = a.record()
 	if a.decision.retry && r.finished {
-		r.finished, r.cause = false, r.late // another attempt follows, unless an abort arrived meanwhile
+		// another attempt follows, unless an abort arrived meanwhile
+		r.finished, r.cause = false, r.late
 	}
 }
 
@@ -47,24 +63,30 @@ func (a *attempt) lost(err error) error {
 		a.hostGone = true
 		return fault.New(fault.Unavailable, "host %q is gone", a.place.Host)
 	}
+
 	return asFault(err)
 }
 
-// closeSandbox destroys the attempt's sandboxes and route. If it fails, the lease ends the sandbox and the janitor removes the rest.
+// closeSandbox destroys the attempt's sandboxes and route. If it fails, the lease ends the sandbox and the
+// janitor removes the rest.
 func (r *run) closeSandbox(a *attempt) {
 	if a.place.Queue == "" {
 		return
 	}
+
 	r.enter(rollout.PhaseClosing)
+
 	in := activities.CloseInput{Target: a.target}
-	err := workflow.ExecuteActivity(r.onHost(r.ctx, step{timeout: closeTimeout}), r.acts.CloseSandbox, in).Get(r.ctx, nil)
+
+	err := workflow.ExecuteActivity(r.onHost(r.ctx, step{timeout: closeTimeout}), r.acts.CloseSandbox, in).
+		Get(r.ctx, nil)
 	if err != nil {
 		r.log.Warn("sandbox not closed", "sandbox", a.place.SandboxID, "error", asFault(err))
 	}
 }
 
-// compose stores a result from the workflow's data and the store, for an attempt that has no host: none was found, or it was lost. It is a
-// local activity because every host may be full or down.
+// compose stores a result from the workflow's data and the store, for an attempt that has no host: none was
+// found, or it was lost. It is a local activity because every host may be full or down.
 func (r *run) compose(a *attempt) error {
 	ctx := workflow.WithLocalActivityOptions(r.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout:    composeTry,
@@ -72,10 +94,19 @@ func (r *run) compose(a *attempt) error {
 		RetryPolicy:            composeRetries(),
 		Summary:                string(a.decision.outcome),
 	})
-	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: true, Head: r.head(a)}
+	in := activities.CollectInput{
+		Target:  a.target,
+		Agent:   r.spec.Agent,
+		Proxied: a.proxied,
+		Final:   true,
+		Head:    r.head(a),
+	}
+
 	var out activities.CollectResult
+
 	err := workflow.ExecuteLocalActivity(ctx, r.acts.ComposeResult, in).Get(ctx, &out)
 	a.result, a.usage = out.Result, out.Usage
+
 	return err
 }
 
@@ -91,6 +122,7 @@ func (r *run) head(a *attempt) activities.Head {
 	if a.agent != nil {
 		h.ExitCode, h.AgentRan, h.Malformed, h.Held = a.agent.ExitCode, true, a.agent.Malformed, a.agent.Held
 	}
+
 	return h
 }
 

@@ -10,24 +10,42 @@ import (
 
 // finding is the workflow's data about the end of an attempt.
 type finding struct {
-	cause   cause                   // an abort, or the rollout's deadline
-	phase   rollout.Phase           // of err
-	err     error                   // the error of the failed activity, as a fault
-	agent   *activities.AgentResult // nil: the agent did not run, or RunAgent failed with err
-	lost    error                   // why the attempt's artifacts could not be collected
-	another bool                    // the limits allow one more attempt
+	// an abort, or the rollout's deadline
+	cause cause
+
+	// of err
+	phase rollout.Phase
+
+	// the error of the failed activity, as a fault
+	err error
+
+	// nil: the agent did not run, or RunAgent failed with err
+	agent *activities.AgentResult
+
+	// why the attempt's artifacts could not be collected
+	lost error
+
+	// the limits allow one more attempt
+	another bool
 }
 
 // decision is the outcome of an attempt, and whether another one follows.
 type decision struct {
 	outcome rollout.Outcome
-	kind    fault.Kind // of the failure; empty without one
-	text    string     // the same, for people
-	retry   bool       // another attempt follows
+
+	// of the failure; empty without one
+	kind fault.Kind
+
+	// the same, for people
+	text string
+
+	// another attempt follows
+	retry bool
 }
 
-// decide classifies the end of an attempt. Several failures may coincide; the order of the cases is their priority: an abort, the
-// infrastructure, the task, and last the agent, because only the agent's own outcome may train a model.
+// decide classifies the end of an attempt. Several failures may coincide; the order of the cases is their
+// priority: an abort, the infrastructure, the task, and last the agent, because only the agent's own
+// outcome may train a model.
 func decide(f finding) decision {
 	switch {
 	case f.cause.aborted:
@@ -41,10 +59,12 @@ func decide(f finding) decision {
 	case f.lost != nil: // a reward without its trace is useless for training
 		return infra(f, fault.KindOf(f.lost), "collect: "+f.lost.Error())
 	}
+
 	out := decision{outcome: f.agent.Outcome, text: f.agent.Error}
 	if out.outcome == rollout.AgentFailed {
 		out.kind = fault.AgentFailed
 	}
+
 	return out
 }
 
@@ -57,10 +77,12 @@ func decideError(f finding) decision {
 	case f.phase == rollout.PhaseVerifying && ungradable(kind):
 		return decision{outcome: rollout.VerifierFailed, kind: kind, text: f.err.Error()}
 	}
+
 	return infra(f, kind, fmt.Sprintf("%s: %s", f.phase, f.err))
 }
 
-// ungradable reports whether grading failed because of the workspace or the verifier itself, so that another attempt would fail as well.
+// ungradable reports whether grading failed because of the workspace or the verifier itself, so that
+// another attempt would fail as well.
 func ungradable(k fault.Kind) bool {
 	switch k {
 	case fault.VerifierFailed, fault.OutOfMemory, fault.OutOfDisk, fault.Invalid:
@@ -70,9 +92,12 @@ func ungradable(k fault.Kind) bool {
 	}
 }
 
-// infra is a failure of the infrastructure. Another attempt follows unless it would fail in the same way: the request is impossible, the
-// model endpoint refuses it, or no host had capacity within the queue's limit.
+// infra is a failure of the infrastructure. Another attempt follows unless it would fail in the same way:
+// the request is impossible, the model endpoint refuses it, or no host had capacity within the queue's
+// limit.
 func infra(f finding, kind fault.Kind, text string) decision {
-	hopeless := kind == fault.UpstreamRefused || kind == fault.Invalid || kind == fault.Unauthorized || kind == fault.Exhausted
+	hopeless := kind == fault.UpstreamRefused || kind == fault.Invalid || kind == fault.Unauthorized ||
+		kind == fault.Exhausted
+
 	return decision{outcome: rollout.InfraFailed, kind: kind, text: text, retry: f.another && !hopeless}
 }

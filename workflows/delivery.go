@@ -14,22 +14,36 @@ import (
 // deliverTry bounds one try to deliver a group. A sink whose trainer hangs is retried.
 const deliverTry = 5 * time.Minute
 
-// DeliveryWorkflow delivers one finished group to one sink, however long the sink is unavailable, and returns the result.
+// DeliveryWorkflow delivers one finished group to one sink, however long the sink is unavailable, and
+// returns the result.
 func DeliveryWorkflow(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	if err := spec.Validate(); err != nil {
 		return rollout.Delivery{}, failure.ToTemporal(err)
 	}
+
 	return deliverGroup(ctx, spec)
 }
 
 // deliverGroup runs the activity DeliverGroup until the delivery has ended.
 func deliverGroup(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	var acts *activities.Activities // nil: only to name the methods
-	var out rollout.Delivery
+	// nil: only to name the methods
+	var (
+		acts *activities.Activities
+		out  rollout.Delivery
+	)
+
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, Summary: spec.GroupID + " to " + spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		TaskQueue:           rollout.DeliveryQueue,
+		StartToCloseTimeout: deliverTry,
+		HeartbeatTimeout:    heartbeat,
+		Summary:             spec.GroupID + " to " + spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    time.Minute,
+		},
 	})
 	err := workflow.ExecuteActivity(ctx, acts.DeliverGroup, spec).Get(ctx, &out)
+
 	return out, err
 }

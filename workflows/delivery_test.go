@@ -18,20 +18,27 @@ import (
 // A delivery is retried until its sink is available.
 func TestDeliveryWaitsForItsSink(t *testing.T) {
 	t.Parallel()
+
 	var suite testsuite.WorkflowTestSuite
+
 	env := suite.NewTestWorkflowEnvironment()
 	raiseTimeouts(env)
 	env.RegisterWorkflow(workflows.DeliveryWorkflow)
 	activities.New(activities.Options{}).RegisterDelivery(env)
+
 	tries := 0
-	env.OnActivity("DeliverGroup", mock.Anything, mock.Anything).Return(func(_ context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-		if tries++; tries < 9 {
-			return rollout.Delivery{}, failure.ToTemporal(fault.New(fault.Unavailable, "away"))
-		}
-		return rollout.Delivery{Sink: spec.Sink, GroupID: spec.GroupID, State: rollout.DeliveryDelivered}, nil
-	})
+
+	env.OnActivity("DeliverGroup", mock.Anything, mock.Anything).
+		Return(func(_ context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
+			if tries++; tries < 9 {
+				return rollout.Delivery{}, failure.ToTemporal(fault.New(fault.Unavailable, "away"))
+			}
+
+			return rollout.Delivery{Sink: spec.Sink, GroupID: spec.GroupID, State: rollout.DeliveryDelivered}, nil
+		})
 	env.ExecuteWorkflow(workflows.DeliveryWorkflow, rollout.DeliverySpec{GroupID: "g", Sink: "s"})
 	require.NoError(t, env.GetWorkflowError())
+
 	var d rollout.Delivery
 	require.NoError(t, env.GetWorkflowResult(&d))
 	require.Equal(t, rollout.Delivery{Sink: "s", GroupID: "g", State: rollout.DeliveryDelivered}, d)
@@ -40,8 +47,13 @@ func TestDeliveryWaitsForItsSink(t *testing.T) {
 
 func TestDeliveryOfNothing(t *testing.T) {
 	t.Parallel()
-	for _, spec := range []rollout.DeliverySpec{{}, {GroupID: "g"}, {GroupID: "g", Sink: "a/b"}, {GroupID: "../g", Sink: "s"}} {
+
+	for _, spec := range []rollout.DeliverySpec{{}, {GroupID: "g"}, {
+		GroupID: "g",
+		Sink:    "a/b",
+	}, {GroupID: "../g", Sink: "s"}} {
 		var suite testsuite.WorkflowTestSuite
+
 		env := suite.NewTestWorkflowEnvironment()
 		raiseTimeouts(env)
 		env.RegisterWorkflow(workflows.DeliveryWorkflow)

@@ -11,23 +11,30 @@ import (
 )
 
 const (
-	// abortTimeout bounds AbortAgent. agentEndGrace bounds the time in which RunAgent then notices and saves the transcript.
+	// abortTimeout bounds AbortAgent. agentEndGrace bounds the time in which RunAgent then notices and
+	// saves the transcript.
 	abortTimeout  = 30 * time.Second
 	agentEndGrace = 30 * time.Second
 )
 
 // cause is why the rollout ends early. The zero value is no cause.
 type cause struct {
-	aborted bool   // by a signal or a cancellation
-	overdue bool   // the rollout's deadline has passed
-	reason  string // for people
+	// by a signal or a cancellation
+	aborted bool
+
+	// the rollout's deadline has passed
+	overdue bool
+
+	// for people
+	reason string
 }
 
 func (c *cause) set() bool { return c.aborted || c.overdue }
 
-// listen receives aborts, cancellations, the deadline and progress until the workflow ends. One coroutine waits for all of them, because each
-// coroutine costs a goroutine for the whole rollout. A cancellation is an abort. Operators send signals by hand: a payload that does not decode
-// must not block the next one, and an undecodable abort is an abort.
+// listen receives aborts, cancellations, the deadline and progress until the workflow ends. One coroutine
+// waits for all of them, because each coroutine costs a goroutine for the whole rollout. A cancellation is
+// an abort. Operators send signals by hand: a payload that does not decode must not block the next one, and
+// an undecodable abort is an abort.
 func (r *run) listen(ctx, started workflow.Context) {
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 	progress := workflow.GetSignalChannel(ctx, rollout.SignalTurns)
@@ -35,11 +42,13 @@ func (r *run) listen(ctx, started workflow.Context) {
 	cancelled := func() bool { return !sawCancellation && started.Err() != nil }
 	overdue := func() bool { return !sawBound && r.bound != nil && r.bound.IsReady() }
 	changed := func() bool { return aborts.Len() > 0 || progress.Len() > 0 || cancelled() || overdue() }
-	for workflow.Await(ctx, changed) == nil { // fails only if ctx is cancelled, which never happens
+	// fails only if ctx is cancelled, which never happens
+	for workflow.Await(ctx, changed) == nil {
 		switch {
 		case aborts.Len() > 0:
 			var abort rollout.Abort
-			_ = aborts.ReceiveAsync(&abort) // false: the payload does not decode
+			// false: the payload does not decode
+			_ = aborts.ReceiveAsync(&abort)
 			r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
 		case progress.Len() > 0:
 			var p rollout.Progress
@@ -48,21 +57,28 @@ func (r *run) listen(ctx, started workflow.Context) {
 			}
 		case cancelled():
 			sawCancellation = true
+
 			r.end(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
 		default:
 			sawBound = true
-			r.end(ctx, cause{overdue: true, reason: "the rollout's bound of " + r.spec.Limits.Rollout.String() + " ran out"})
+
+			r.end(ctx, cause{
+				overdue: true,
+				reason:  "the rollout's bound of " + r.spec.Limits.Rollout.String() + " ran out",
+			})
 		}
 	}
 }
 
-// reasonBytes bounds the reason of an abort, in bytes. It is an input of several activities, and a too large payload would fail the workflow.
+// reasonBytes bounds the reason of an abort, in bytes. It is an input of several activities, and a too
+// large payload would fail the workflow.
 const reasonBytes = 4000
 
 func reasonOf(a rollout.Abort) string {
 	if a.Reason == "" {
 		return "aborted"
 	}
+
 	return cut(a.Reason, reasonBytes)
 }
 
@@ -71,6 +87,7 @@ func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
+
 	return strings.ToValidUTF8(s[:n], "")
 }
 
@@ -84,7 +101,11 @@ func (r *run) progress(p rollout.Progress) {
 // arm starts the rollout's deadline, once, with the first sandbox. It leaves the time that collecting needs.
 func (r *run) arm() {
 	if r.bound == nil {
-		r.bound = workflow.NewTimerWithOptions(r.ctx, r.spec.Limits.Rollout-r.spec.Limits.Collect, workflow.TimerOptions{Summary: "bound of the rollout"})
+		r.bound = workflow.NewTimerWithOptions(
+			r.ctx,
+			r.spec.Limits.Rollout-r.spec.Limits.Collect,
+			workflow.TimerOptions{Summary: "bound of the rollout"},
+		)
 	}
 }
 
@@ -97,25 +118,35 @@ func (r *run) end(ctx workflow.Context, c cause) {
 		r.late = c
 		return
 	}
+
 	r.cause = c
 	if r.stop == nil {
-		return // between phases; no further phase begins
+		// between phases; no further phase begins
+		return
 	}
+
 	if r.state.Phase != rollout.PhaseAgent {
 		r.stop()
 		return
 	}
-	stop := r.stop // of this phase: another one may run when AbortAgent has returned
+	// of this phase: another one may run when AbortAgent has returned
+	stop := r.stop
+
 	workflow.Go(ctx, func(ctx workflow.Context) { r.endAgent(ctx, c, stop) })
 }
 
-// endAgent stops the agent by AbortAgent: RunAgent then saves the transcript and returns by itself. Only if it does not return, its context is
-// cancelled, which loses the activity's result.
+// endAgent stops the agent by AbortAgent: RunAgent then saves the transcript and returns by itself. Only if
+// it does not return, its context is cancelled, which loses the activity's result.
 func (r *run) endAgent(ctx workflow.Context, c cause, stop workflow.CancelFunc) {
 	in := activities.AbortInput{Target: r.current.target, Agent: r.spec.Agent, Reason: c.reason}
-	err := workflow.ExecuteActivity(r.onHost(ctx, step{timeout: abortTimeout, summary: c.reason}), r.acts.AbortAgent, in).Get(ctx, nil)
+
+	err := workflow.ExecuteActivity(r.onHost(ctx, step{
+		timeout: abortTimeout,
+		summary: c.reason,
+	}), r.acts.AbortAgent, in).Get(ctx, nil)
 	if err == nil {
 		_, _ = workflow.AwaitWithTimeout(ctx, agentEndGrace, func() bool { return r.state.Phase != rollout.PhaseAgent })
 	}
+
 	stop()
 }

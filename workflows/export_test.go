@@ -22,5 +22,6 @@ func Decide(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, r
 		cause: cause{aborted: f.Aborted, overdue: f.Overdue, reason: "cause"},
 		phase: f.Phase, err: f.Err, agent: f.Agent, lost: f.Lost, another: f.Another,
 	})
+
 	return r.outcome, r.kind, r.text, r.retry
 }

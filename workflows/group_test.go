@@ -24,23 +24,29 @@ type groupTest struct {
 	mu     sync.Mutex
 	specs  []rollout.Spec
 	stored []rollout.GroupState
-	// ends has the summaries of rollouts by id. Other rollouts complete with reward 1. A rollout without an outcome runs until it is aborted.
+	// ends has the summaries of rollouts by id. Other rollouts complete with reward 1. A rollout without an
+	// outcome runs until it is aborted.
 	ends map[string]rollout.Summary
 }
 
 func newGroupTest(t *testing.T) *groupTest {
 	t.Helper()
+
 	var suite testsuite.WorkflowTestSuite
+
 	p := &groupTest{env: suite.NewTestWorkflowEnvironment(), ends: map[string]rollout.Summary{}}
 	raiseTimeouts(p.env)
 	p.env.RegisterWorkflow(workflows.GroupWorkflow)
 	p.env.RegisterWorkflowWithOptions(p.child, workflow.RegisterOptions{Name: rollout.WorkflowName})
+
 	acts := activities.New(activities.Options{})
 	acts.RegisterLocal(p.env)
-	p.env.OnActivity("StoreGroup", mock.Anything, mock.Anything).Return(func(_ context.Context, g rollout.GroupState) error {
-		p.stored = append(p.stored, g)
-		return nil
-	})
+	p.env.OnActivity("StoreGroup", mock.Anything, mock.Anything).
+		Return(func(_ context.Context, g rollout.GroupState) error {
+			p.stored = append(p.stored, g)
+			return nil
+		})
+
 	return p
 }
 
@@ -50,15 +56,19 @@ func (p *groupTest) child(ctx workflow.Context, spec rollout.Spec) (rollout.Summ
 	p.specs = append(p.specs, spec)
 	end, known := p.ends[spec.ID]
 	p.mu.Unlock()
+
 	one := 1.0
+
 	switch {
 	case !known:
 		return rollout.Summary{ID: spec.ID, Outcome: rollout.Completed, Reward: &one}, workflow.Sleep(ctx, time.Second)
 	case end.Outcome != "":
 		return end, workflow.Sleep(ctx, time.Second)
 	}
+
 	var abort rollout.Abort
 	workflow.GetSignalChannel(ctx, rollout.SignalAbort).Receive(ctx, &abort)
+
 	return rollout.Summary{ID: spec.ID, Outcome: rollout.Aborted, Error: abort.Reason}, nil
 }
 
@@ -67,20 +77,24 @@ func (p *groupTest) run(t *testing.T, g rollout.GroupSpec) rollout.GroupState {
 	p.env.ExecuteWorkflow(workflows.GroupWorkflow, g)
 	require.True(t, p.env.IsWorkflowCompleted())
 	require.NoError(t, p.env.GetWorkflowError())
+
 	var s rollout.GroupState
 	require.NoError(t, p.env.GetWorkflowResult(&s))
 	require.Equal(t, []rollout.GroupState{s}, p.stored)
 	value, err := p.env.QueryWorkflow(rollout.QueryState)
 	require.NoError(t, err)
+
 	var asked rollout.GroupState
 	require.NoError(t, value.Get(&asked))
 	require.Equal(t, s, asked)
+
 	return s
 }
 
 func groupOf(n int) rollout.GroupSpec {
 	member := spec()
 	member.ID, member.GroupID, member.Owner = "", "", "alice"
+
 	return rollout.GroupSpec{ID: "g", Size: n, MaxReplacements: 2, Member: member}
 }
 
@@ -89,6 +103,7 @@ func outcomes(g rollout.GroupState) []rollout.Outcome {
 	for _, m := range g.Members {
 		out = append(out, m.Outcome)
 	}
+
 	return out
 }
 
@@ -126,10 +141,12 @@ func TestGroupReplacesLostRollouts(t *testing.T) {
 
 func TestReplacementsAreBounded(t *testing.T) {
 	t.Parallel()
+
 	p := newGroupTest(t)
 	for _, id := range []string{"g-0", "g-0r1", "g-0r2"} {
 		p.ends[id] = lost(id)
 	}
+
 	s := p.run(t, groupOf(2))
 	require.Equal(t, rollout.GroupPartial, s.Outcome)
 	require.Equal(t, []rollout.Outcome{rollout.InfraFailed, rollout.Completed}, outcomes(s))
@@ -140,11 +157,13 @@ func TestReplacementsAreBounded(t *testing.T) {
 // A group whose task cannot be set up or graded stops, and its other members are aborted.
 func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 	t.Parallel()
+
 	for _, outcome := range []rollout.Outcome{rollout.SetupFailed, rollout.VerifierFailed} {
 		p := newGroupTest(t)
 		for _, id := range []string{"g-0", "g-1"} {
 			p.ends[id] = rollout.Summary{ID: id, Outcome: outcome, Error: "npm: not found"}
 		}
+
 		p.ends["g-2"], p.ends["g-3"] = rollout.Summary{}, rollout.Summary{}
 		s := p.run(t, groupOf(4))
 		require.Equal(t, rollout.GroupFailed, s.Outcome)
@@ -156,16 +175,23 @@ func TestGroupStopsWhenItsTaskIsBroken(t *testing.T) {
 // One successful member shows that the task is valid.
 func TestGroupWithOneGoodMemberGoesOn(t *testing.T) {
 	t.Parallel()
+
 	p := newGroupTest(t)
 	for _, id := range []string{"g-0", "g-2"} {
 		p.ends[id] = rollout.Summary{ID: id, Outcome: rollout.VerifierFailed, Error: "nan"}
 	}
+
 	s := p.run(t, groupOf(4))
-	require.Equal(t, []rollout.Outcome{rollout.VerifierFailed, rollout.Completed, rollout.VerifierFailed, rollout.Completed}, outcomes(s))
+	require.Equal(
+		t,
+		[]rollout.Outcome{rollout.VerifierFailed, rollout.Completed, rollout.VerifierFailed, rollout.Completed},
+		outcomes(s),
+	)
 }
 
 func TestGroupIsAborted(t *testing.T) {
 	t.Parallel()
+
 	for name, end := range map[string]func(*testsuite.TestWorkflowEnvironment){
 		"enough": func(e *testsuite.TestWorkflowEnvironment) {
 			e.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"})

@@ -26,9 +26,11 @@ const hostQueue = "rolloutd-host-h1"
 
 // testEnv is the SDK's test environment with fake activities. By default all succeed.
 type testEnv struct {
-	env   *testsuite.TestWorkflowEnvironment
-	mu    sync.Mutex
-	calls []string // activities in the order of their start
+	env *testsuite.TestWorkflowEnvironment
+	mu  sync.Mutex
+
+	// activities in the order of their start
+	calls []string
 
 	create  func(context.Context, activities.CreateSandboxInput) (activities.Place, error)
 	install func(context.Context, activities.InstallInput) (activities.InstallResult, error)
@@ -42,8 +44,11 @@ type testEnv struct {
 	closing func(context.Context, activities.CloseInput) error
 	abort   func(context.Context, activities.AbortInput) error
 
-	agentTime time.Duration // duration of RunAgent on the workflow's clock
-	holdTime  time.Duration // duration of HoldSandbox on the workflow's clock
+	// duration of RunAgent on the workflow's clock
+	agentTime time.Duration
+
+	// duration of HoldSandbox on the workflow's clock
+	holdTime  time.Duration
 	collected []activities.CollectInput
 	composed  []activities.CollectInput
 }
@@ -51,12 +56,14 @@ type testEnv struct {
 // newTestEnv returns an environment in which every activity succeeds and the reward is 1.
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
+
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &testEnv{env: suite.NewTestWorkflowEnvironment()}
 	raiseTimeouts(w.env)
 	w.env.RegisterWorkflow(workflows.RolloutWorkflow)
 	w.succeed(w.env.Now)
+
 	return w
 }
 
@@ -69,7 +76,11 @@ func raiseTimeouts(env *testsuite.TestWorkflowEnvironment) {
 // succeed makes every activity succeed.
 func (w *testEnv) succeed(now func() time.Time) {
 	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		return activities.Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: "h1"}, Queue: hostQueue, StartedAt: now()}, nil
+		return activities.Place{
+			Created:   rollout.Created{SandboxID: in.SandboxID(), Host: "h1"},
+			Queue:     hostQueue,
+			StartedAt: now(),
+		}, nil
 	}
 	w.install = func(context.Context, activities.InstallInput) (activities.InstallResult, error) {
 		return activities.InstallResult{Log: "opencode 1"}, nil
@@ -95,16 +106,22 @@ func stored(in activities.CollectInput) activities.CollectResult {
 	if !in.Final {
 		return activities.CollectResult{}
 	}
+
 	return activities.CollectResult{Result: rollout.Ref{Key: "rollouts/" + in.RolloutID + "/result.json"}}
 }
 
 // steps returns the activities by name. Each call is recorded and passed to the function of the same activity.
 func (w *testEnv) steps() map[string]any {
 	return map[string]any{
-		"CreateSandbox": answer(w, "CreateSandbox", &w.create), "InstallOpencode": answer(w, "InstallOpencode", &w.install),
-		"StartProxy": do(w, "StartProxy", &w.proxy), "RunSetup": do(w, "RunSetup", &w.prepare),
-		"RunAgent": answer(w, "RunAgent", &w.agent), "RunVerifier": answer(w, "RunVerifier", &w.verify),
-		"HoldSandbox": do(w, "HoldSandbox", &w.hold), "CloseSandbox": do(w, "CloseSandbox", &w.closing), "AbortAgent": do(w, "AbortAgent", &w.abort),
+		"CreateSandbox":   answer(w, "CreateSandbox", &w.create),
+		"InstallOpencode": answer(w, "InstallOpencode", &w.install),
+		"StartProxy":      do(w, "StartProxy", &w.proxy),
+		"RunSetup":        do(w, "RunSetup", &w.prepare),
+		"RunAgent":        answer(w, "RunAgent", &w.agent),
+		"RunVerifier":     answer(w, "RunVerifier", &w.verify),
+		"HoldSandbox":     do(w, "HoldSandbox", &w.hold),
+		"CloseSandbox":    do(w, "CloseSandbox", &w.closing),
+		"AbortAgent":      do(w, "AbortAgent", &w.abort),
 		"CollectArtifacts": func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 			w.note(func() { w.collected = append(w.collected, in) })
 			return answer(w, "CollectArtifacts", &w.collect)(ctx, in)
@@ -125,14 +142,17 @@ func (w *testEnv) mock() {
 	acts.RegisterCreate(w.env)
 	acts.RegisterLocal(w.env)
 	acts.RegisterHost(w.env)
+
 	for name, step := range w.steps() {
 		call := w.env.OnActivity(name, mock.Anything, mock.Anything)
 		if name == "RunAgent" {
 			call = call.After(w.agentTime)
 		}
+
 		if name == "HoldSandbox" {
 			call = call.After(w.holdTime)
 		}
+
 		call.Return(step)
 	}
 }
@@ -147,13 +167,20 @@ func (w *testEnv) register(r worker.ActivityRegistry) {
 func (w *testEnv) note(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	f()
 }
 
-func answer[In, Out any](w *testEnv, name string, f *func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+func answer[In, Out any](
+	w *testEnv,
+	name string,
+	f *func(context.Context, In) (Out, error),
+) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (Out, error) {
 		w.note(func() { w.calls = append(w.calls, name) })
+
 		out, err := (*f)(ctx, in)
+
 		return out, failure.ToTemporal(err)
 	}
 }
@@ -187,17 +214,22 @@ func (w *testEnv) run(t *testing.T, s rollout.Spec) rollout.Summary {
 	w.env.ExecuteWorkflow(workflows.RolloutWorkflow, s)
 	require.True(t, w.env.IsWorkflowCompleted())
 	require.NoError(t, w.env.GetWorkflowError())
+
 	var sum rollout.Summary
 	require.NoError(t, w.env.GetWorkflowResult(&sum))
+
 	return sum
 }
 
 func (w *testEnv) state(t *testing.T) rollout.State {
 	t.Helper()
+
 	value, err := w.env.QueryWorkflow(rollout.QueryState)
 	require.NoError(t, err)
+
 	var s rollout.State
 	require.NoError(t, value.Get(&s))
+
 	return s
 }
 
@@ -211,9 +243,19 @@ func fail[In any](n int, kind fault.Kind, then func(context.Context, In) error) 
 		if n--; n >= 0 {
 			return fault.New(kind, "broken")
 		}
+
 		return then(ctx, in)
 	}
 }
 
 // happy has the activities of an attempt without failures in order.
-var happy = []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox"}
+var happy = []string{
+	"CreateSandbox",
+	"InstallOpencode",
+	"StartProxy",
+	"RunSetup",
+	"RunAgent",
+	"RunVerifier",
+	"CollectArtifacts",
+	"CloseSandbox",
+}

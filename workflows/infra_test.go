@@ -18,6 +18,7 @@ import (
 // A lost attempt is kept in the result, and another one follows, up to the maximum number of attempts.
 func TestInfrastructureRetries(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		losses   int
 		outcome  rollout.Outcome
@@ -34,17 +35,20 @@ func TestInfrastructureRetries(t *testing.T) {
 				if left--; left >= 0 {
 					return nil, fault.New(fault.SandboxLost, "sandbox %s is gone", in.SandboxID())
 				}
+
 				return agent(ctx, in)
 			}
 			sum := w.run(t, spec())
 			require.Equal(t, c.outcome, sum.Outcome)
 			require.Equal(t, c.outcome == rollout.Completed, sum.Reward != nil)
 			require.Len(t, w.collected, c.attempts)
+
 			for i, in := range w.collected {
 				require.Equal(t, i+1, in.Attempt)
 				require.Equal(t, i+1 == c.attempts, in.Final)
 				require.Len(t, in.Head.Attempts, i+1)
 			}
+
 			first := w.collected[0].Head.Attempts[0]
 			require.Equal(t, rollout.InfraFailed, first.Outcome)
 			require.Equal(t, string(fault.SandboxLost), first.ErrorKind)
@@ -55,16 +59,19 @@ func TestInfrastructureRetries(t *testing.T) {
 
 func count(calls []string, name string) int {
 	n := 0
+
 	for _, call := range calls {
 		if call == name {
 			n++
 		}
 	}
+
 	return n
 }
 
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	t.Parallel()
+
 	for _, kind := range []fault.Kind{fault.UpstreamRefused, fault.Invalid} {
 		w := newTestEnv(t)
 		w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
@@ -87,7 +94,8 @@ func TestTransientErrorsAreRetriedInPlace(t *testing.T) {
 	require.Len(t, w.collected, 1)
 }
 
-// If a host goes away, the attempt is lost and the next one uses another host. Later activities do not wait for the lost host again.
+// If a host goes away, the attempt is lost and the next one uses another host. Later activities do not wait
+// for the lost host again.
 func TestHostGone(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
@@ -97,18 +105,21 @@ func TestHostGone(t *testing.T) {
 		if in.Attempt == 1 {
 			return nil, gone
 		}
+
 		return agent(ctx, in)
 	}
 	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 		if in.Attempt == 1 {
 			return activities.CollectResult{}, gone
 		}
+
 		return collect(ctx, in)
 	}
 	w.closing = func(ctx context.Context, in activities.CloseInput) error {
 		if in.Attempt == 1 {
 			return gone
 		}
+
 		return closing(ctx, in)
 	}
 	sum := w.run(t, spec())
@@ -118,7 +129,8 @@ func TestHostGone(t *testing.T) {
 	require.Contains(t, w.collected[1].Head.Attempts[0].Error, `host "h1"`)
 }
 
-// A reward without its artifacts does not count: the attempt is lost, and another one follows if the maximum permits it.
+// A reward without its artifacts does not count: the attempt is lost, and another one follows if the
+// maximum permits it.
 func TestArtifactsLost(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
@@ -164,7 +176,9 @@ func TestNoRoomForTooLong(t *testing.T) {
 func TestNoRoomOnAHostForTooLong(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
+
 	var queue time.Duration
+
 	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		queue = in.Queue
 		return activities.Place{}, failure.Final(fault.New(fault.Exhausted, "sandbox r.1 asks for much"))

@@ -18,6 +18,7 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 	r.enter(p)
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	r.stop = cancel
+
 	return ctx
 }
 
@@ -26,15 +27,19 @@ func (r *run) enter(p rollout.Phase) {
 	r.stop, r.state.Waiting = nil, ""
 	r.startPhase(p, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, r.details())
+
 	if r.labelled && p == rollout.PhaseQueued && r.state.Attempt == 1 {
-		return // the attributes of the start have this phase
+		// the attributes of the start have this phase
+		return
 	}
+
 	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
 	if p == rollout.PhaseDone {
 		updates = append(updates, r.outcomeAttributes()...)
 	} else if r.state.SandboxID != "" {
 		updates = append(updates, r.keys.Sandbox.ValueSet(searchattr.Keyword(r.state.SandboxID)))
 	}
+
 	r.upsert(updates...)
 }
 
@@ -43,20 +48,23 @@ func (r *run) startPhase(p rollout.Phase, at time.Time) {
 	if n := len(r.state.Phases); n > 0 {
 		r.state.Phases[n-1].End = &at
 	}
+
 	r.state.Phase = p
 	if p != rollout.PhaseDone {
 		r.state.Phases = append(r.state.Phases, rollout.PhaseTiming{Phase: p, Attempt: r.state.Attempt, Start: at})
 	}
 }
 
-// placed records where the attempt runs, and splits the phase into the wait for capacity and the creation of the sandbox. The host's clock may
-// differ from Temporal's, so its time is used only if it is plausible.
+// placed records where the attempt runs, and splits the phase into the wait for capacity and the creation
+// of the sandbox. The host's clock may differ from Temporal's, so its time is used only if it is plausible.
 func (r *run) placed(p activities.Place) {
 	r.state.SandboxID, r.state.Host = p.SandboxID, p.Host
+
 	at, now := p.StartedAt, workflow.Now(r.ctx)
 	if queued := r.state.Phases[len(r.state.Phases)-1].Start; at.Before(queued) || at.After(now) {
 		at = now
 	}
+
 	r.startPhase(rollout.PhaseCreating, at)
 }
 
@@ -70,11 +78,13 @@ func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
 	if r.state.Reward != nil {
 		updates = append(updates, r.keys.Reward.ValueSet(*r.state.Reward))
 	}
+
 	n, used := len(r.attempts), r.current.usage
 	numbers := searchattr.Numbers{
 		Attempts: &n, Turns: &r.current.turns, Calls: &used.Turns,
 		Prompt: &used.PromptTokens, CachedPrompt: used.CachedPromptTokens, Completion: &used.CompletionTokens,
 	}
+
 	return append(updates, r.keys.Numbers.ValueSet(numbers.Text()))
 }
 

@@ -17,24 +17,33 @@ const (
 	lookTry    = 2 * time.Minute
 )
 
-// PoolWorkflow scales a pool until it is down: every Spec.Every, and at once when an operator changes the spec. A failed step changes
-// nothing; the next one observes again.
+// PoolWorkflow scales a pool until it is down: every Spec.Every, and at once when an operator changes the
+// spec. A failed step changes nothing; the next one observes again.
 func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
-	if err := workflow.SetQueryHandler(ctx, pool.QueryStatus, func() (pool.Status, error) { return in.Last, nil }); err != nil {
+	if err := workflow.SetQueryHandler(
+		ctx,
+		pool.QueryStatus,
+		func() (pool.Status, error) { return in.Last, nil },
+	); err != nil {
 		return in.Last, err
 	}
+
 	specs := workflow.GetSignalChannel(ctx, pool.SignalSpec)
 	for range looksOfRun {
 		latestSpec(specs, &in)
 		look(ctx, &in)
+
 		if in.Last.Done {
 			return in.Last, endPool(ctx, in.Spec)
 		}
+
 		if err := awaitLook(ctx, specs, &in); err != nil {
 			return in.Last, err
 		}
 	}
+
 	latestSpec(specs, &in)
+
 	return in.Last, workflow.NewContinueAsNewError(ctx, pool.WorkflowName, in)
 }
 
@@ -45,17 +54,20 @@ func latestSpec(specs workflow.ReceiveChannel, in *pool.Input) {
 		if !specs.ReceiveAsync(&s) {
 			return
 		}
+
 		in.Spec = s
 	}
 }
 
 func look(ctx workflow.Context, in *pool.Input) {
 	var now pool.Status
+
 	err := workflow.ExecuteActivity(onPool(ctx, 1), pool.ActivityScale, *in).Get(ctx, &now)
 	if err != nil {
 		in.Last.Error = failure.FromTemporal(err).Error()
 		return
 	}
+
 	in.Last = now
 }
 
@@ -63,6 +75,7 @@ func look(ctx workflow.Context, in *pool.Input) {
 func awaitLook(ctx workflow.Context, specs workflow.ReceiveChannel, in *pool.Input) error {
 	timed, stop := workflow.WithCancel(ctx)
 	defer stop()
+
 	workflow.NewSelector(ctx).
 		AddFuture(workflow.NewTimer(timed, in.Spec.Pause()), func(workflow.Future) {}).
 		AddReceive(specs, func(c workflow.ReceiveChannel, _ bool) {
@@ -70,6 +83,7 @@ func awaitLook(ctx workflow.Context, specs workflow.ReceiveChannel, in *pool.Inp
 			c.Receive(ctx, &s)
 			in.Spec = s
 		}).Select(ctx)
+
 	return ctx.Err()
 }
 
@@ -81,11 +95,15 @@ func endPool(ctx workflow.Context, s pool.Spec) error {
 // onPool is the context of an activity with at most tries tries; 0: no limit.
 func onPool(ctx workflow.Context, tries int32) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: lookTry, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: tries, MaximumInterval: time.Minute},
+		StartToCloseTimeout: lookTry,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: tries, MaximumInterval: time.Minute},
 	})
 }
 
 // RegisterPool registers PoolWorkflow, which has its own queue.
 func RegisterPool(w worker.WorkflowRegistry) {
-	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{Name: pool.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
+	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{
+		Name:               pool.WorkflowName,
+		VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
 }

@@ -20,27 +20,43 @@ import (
 // pooled returns a Temporal test environment in which look replaces the activity that scales the pool.
 func pooled(t *testing.T, look func(pool.Input) (pool.Status, error)) (*testsuite.TestWorkflowEnvironment, *int) {
 	t.Helper()
+
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
-	env.RegisterActivityWithOptions(func(_ context.Context, in pool.Input) (pool.Status, error) { return look(in) }, activity.RegisterOptions{Name: pool.ActivityScale})
+	env.RegisterActivityWithOptions(
+		func(_ context.Context, in pool.Input) (pool.Status, error) { return look(in) },
+		activity.RegisterOptions{Name: pool.ActivityScale},
+	)
+
 	ended := 0
-	env.RegisterActivityWithOptions(func(context.Context, pool.Spec) error { return nil }, activity.RegisterOptions{Name: pool.ActivityEnd})
+
+	env.RegisterActivityWithOptions(
+		func(context.Context, pool.Spec) error { return nil },
+		activity.RegisterOptions{Name: pool.ActivityEnd},
+	)
 	env.OnActivity(pool.ActivityEnd, mock.Anything, mock.Anything).Return(func(context.Context, pool.Spec) error {
 		if ended++; ended == 1 {
 			return failure.ToTemporal(fault.New(fault.Unavailable, "connection refused"))
 		}
+
 		return nil
 	})
+
 	return env, &ended
 }
 
-// A failed scaling activity keeps the known status and adds the error. A changed spec is applied at once. The workflow ends with its pool.
+// A failed scaling activity keeps the known status and adds the error. A changed spec is applied at once.
+// The workflow ends with its pool.
 func TestPool(t *testing.T) {
 	t.Parallel()
+
 	looks := 0
+
 	var targets []int
+
 	env, ended := pooled(t, func(in pool.Input) (pool.Status, error) {
 		looks++
+
 		targets = append(targets, in.Last.Target)
 		switch {
 		case looks == 2:
@@ -48,17 +64,25 @@ func TestPool(t *testing.T) {
 		case in.Spec.Down != "":
 			return pool.Status{Done: true}, nil
 		}
+
 		return pool.Status{Target: looks}, nil
 	})
 	status := func() (s pool.Status) {
 		value, err := env.QueryWorkflow(pool.QueryStatus)
 		require.NoError(t, err)
 		require.NoError(t, value.Get(&s))
+
 		return s
 	}
 	spec := pool.Spec{Every: 600}.WithDefaults("p")
+
 	env.RegisterDelayedCallback(func() { require.Equal(t, pool.Status{Target: 1}, status()) }, time.Minute)
-	env.RegisterDelayedCallback(func() { require.Equal(t, pool.Status{Target: 1, Error: "no cluster leader"}, status()) }, 11*time.Minute)
+	env.RegisterDelayedCallback(func() {
+		require.Equal(t, pool.Status{
+			Target: 1,
+			Error:  "no cluster leader",
+		}, status())
+	}, 11*time.Minute)
 	begun := env.Now()
 	env.RegisterDelayedCallback(func() {
 		spec.Down = pool.DownDrained
@@ -74,9 +98,11 @@ func TestPool(t *testing.T) {
 // The history stays small: after a number of activities, a new run continues with the known status.
 func TestPoolContinues(t *testing.T) {
 	t.Parallel()
+
 	looks := 0
 	env, _ := pooled(t, func(pool.Input) (pool.Status, error) { looks++; return pool.Status{Target: looks}, nil })
 	env.ExecuteWorkflow(workflows.PoolWorkflow, pool.Input{Spec: pool.Spec{}.WithDefaults("p")})
+
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
 	require.Equal(t, 100, looks)

@@ -31,24 +31,29 @@ var record = flag.String("record", "", "address of a Temporal server to record h
 
 // recording runs the fake activities on a real server.
 type recording struct {
-	w       *testEnv
-	client  client.Client
-	key     seal.Key
-	reached chan string // hanging activities send their name when they begin
+	w      *testEnv
+	client client.Client
+	key    seal.Key
+
+	// hanging activities send their name when they begin
+	reached chan string
 }
 
 // recorder connects to the server of -record. Without this flag, the test is skipped.
 func recorder(t *testing.T) (client.Client, seal.Key) {
 	t.Helper()
+
 	if *record == "" {
 		t.Skip("makes histories only when -record names a server")
 	}
+
 	key, err := seal.ParseKey(strings.Repeat("7", 64))
 	require.NoError(t, err)
 	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), c, "default"))
+
 	return c, key
 }
 
@@ -60,9 +65,11 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// scenario is one course of a rollout: arrange changes the activities, and happens runs after an activity has sent its name to reached.
+// scenario is one course of a rollout: arrange changes the activities, and happens runs after an activity
+// has sent its name to reached.
 type scenario struct {
-	spec    func(*rollout.Spec) // nil: unchanged
+	// nil: unchanged
+	spec    func(*rollout.Spec)
 	arrange func(*recording)
 	happens func(ctx context.Context, c client.Client, workflowID string) error
 }
@@ -74,13 +81,19 @@ func scenarios() map[string]scenario {
 	cancel := func(ctx context.Context, c client.Client, id string) error { return c.CancelWorkflow(ctx, id, "") }
 	score := func(ctx context.Context, c client.Client, id string) error {
 		_, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID: id, UpdateName: rollout.UpdateScore, Args: []any{rollout.Score{Score: 0.5}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID:   id,
+			UpdateName:   rollout.UpdateScore,
+			Args:         []any{rollout.Score{Score: 0.5}},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
 		})
+
 		return err
 	}
+
 	return map[string]scenario{
-		"happy":            {arrange: func(*recording) {}},
-		"labelled":         {arrange: func(*recording) {}}, // like happy, which was recorded with a build whose workflow set the first attributes
+		"happy": {arrange: func(*recording) {}},
+		// like happy, which was recorded with a build whose workflow set the first attributes
+		"labelled":         {arrange: func(*recording) {}},
 		"no_proxy":         {arrange: (*recording).agentOnHost},
 		"setup_fails":      {arrange: func(s *recording) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*recording).failVerifier},
@@ -106,19 +119,24 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 	s.workers(t)
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
 
 	in := spec()
+
 	in.ID = name
 	if sc.spec != nil {
 		sc.spec(&in)
 	}
+
 	_, err = rollouts.New(c, rollout.TaskQueue, st, temporalx.DataConverter(key), nil).Start(t.Context(), in)
 	require.NoError(t, err)
+
 	if sc.happens != nil {
 		<-s.reached
 		require.NoError(t, sc.happens(t.Context(), c, rollout.WorkflowID(name)))
 	}
+
 	var sum rollout.Summary
 	require.NoError(t, c.GetWorkflow(t.Context(), rollout.WorkflowID(name), "").Get(t.Context(), &sum))
 	t.Logf("%s: %s after %v", name, sum.Outcome, s.w.calls)
@@ -132,11 +150,14 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 // workers runs the workflow and the activities until the test ends.
 func (s *recording) workers(t *testing.T) {
 	t.Helper()
+
 	shared := worker.New(s.client, rollout.TaskQueue, worker.Options{})
 	workflows.Register(shared)
+
 	host := worker.New(s.client, hostQueue, worker.Options{DisableWorkflowWorker: true})
 	s.w.register(shared)
 	s.w.register(host)
+
 	for _, w := range []worker.Worker{shared, host} {
 		require.NoError(t, w.Start())
 		t.Cleanup(w.Stop)
@@ -148,6 +169,7 @@ func (s *recording) hangAgent() {
 	stopped := make(chan struct{})
 	s.w.agent = func(ctx context.Context, _ *activities.AgentInput) (*activities.AgentResult, error) {
 		s.reached <- "RunAgent"
+
 		select {
 		case <-stopped:
 			return &activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
@@ -162,7 +184,9 @@ func (s *recording) hangAgent() {
 func (s *recording) holdSandbox() {
 	s.w.hold = func(ctx context.Context, _ activities.HoldInput) error {
 		s.reached <- "HoldSandbox"
+
 		<-ctx.Done()
+
 		return ctx.Err()
 	}
 }
@@ -173,6 +197,7 @@ func (s *recording) agentOnHost() {
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := create(ctx, in)
 		place.NoInstall, place.NoProxy = true, true
+
 		return place, err
 	}
 }
@@ -194,7 +219,9 @@ func interactive(s *rollout.Spec) {
 func (s *recording) hangSetup() {
 	s.w.prepare = func(ctx context.Context, _ activities.SetupInput) error {
 		s.reached <- "RunSetup"
+
 		<-ctx.Done()
+
 		return ctx.Err()
 	}
 }
@@ -204,9 +231,11 @@ func (s *recording) slowCreate() {
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		s.reached <- "CreateSandbox"
+
 		for !s.asked(ctx, in.RolloutID) && ctx.Err() == nil {
 			time.Sleep(50 * time.Millisecond)
 		}
+
 		return create(ctx, in)
 	}
 }
@@ -231,6 +260,7 @@ func (s *recording) loseFirst() {
 		if in.Attempt == 1 {
 			return nil, fault.New(fault.SandboxLost, "gone")
 		}
+
 		return agent(ctx, in)
 	}
 }

@@ -26,9 +26,12 @@ func TestRecordGroups(t *testing.T) {
 	for name, sc := range map[string]scenario{
 		"group_replaces": {arrange: (*recording).loseMember},
 		"group_hopeless": {arrange: func(s *recording) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
-		"group_aborted": {arrange: (*recording).hangSetup, happens: func(ctx context.Context, c client.Client, id string) error {
-			return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
-		}},
+		"group_aborted": {
+			arrange: (*recording).hangSetup,
+			happens: func(ctx context.Context, c client.Client, id string) error {
+				return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { recordGroup(t, c, key, name, sc) })
 	}
@@ -36,23 +39,28 @@ func TestRecordGroups(t *testing.T) {
 
 func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc scenario) {
 	const size = 3
+
 	s := &recording{w: &testEnv{}, client: c, key: key, reached: make(chan string, size)}
 	s.w.succeed(time.Now)
 	sc.arrange(s)
 	s.workers(t)
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
 
 	g := groupOf(size)
 	g.ID, g.Deadline, g.Member.Limits.Attempts = name, time.Hour, 1
 	_, err = rollouts.New(c, rollout.TaskQueue, st, temporalx.DataConverter(key), nil).StartGroup(t.Context(), g)
 	require.NoError(t, err)
+
 	id := rollout.GroupWorkflowID(name)
+
 	if sc.happens != nil {
 		<-s.reached
 		require.NoError(t, sc.happens(t.Context(), c, id))
 	}
+
 	var end rollout.GroupState
 	require.NoError(t, c.GetWorkflow(t.Context(), id, "").Get(t.Context(), &end))
 	t.Logf("%s: %s, %v", name, end.Outcome, outcomes(end))
@@ -70,6 +78,7 @@ func (s *recording) loseMember() {
 		if strings.HasSuffix(in.RolloutID, "-1") {
 			return nil, fault.New(fault.SandboxLost, "gone")
 		}
+
 		return agent(ctx, in)
 	}
 }

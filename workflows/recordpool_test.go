@@ -19,18 +19,22 @@ import (
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
-// TestRecordPool records both runs of a pool, as TestRecord does for rollouts. In the first run an activity fails and the workflow continues
-// as new. The second run is changed by a signal and ends.
+// TestRecordPool records both runs of a pool, as TestRecord does for rollouts. In the first run an activity
+// fails and the workflow continues as new. The second run is changed by a signal and ends.
 func TestRecordPool(t *testing.T) {
 	c, key := recorder(t)
 	spec := pool.Spec{Driver: pool.DriverRawExec, Every: 0.01}.WithDefaults("recorded")
 	w := worker.New(c, pool.Queue(spec.Name), worker.Options{})
 	workflows.RegisterPool(w)
+
 	var mu sync.Mutex
+
 	looks, second := 0, make(chan struct{})
+
 	w.RegisterActivityWithOptions(func(_ context.Context, in pool.Input) (pool.Status, error) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		looks++
 		switch looks {
 		case 2:
@@ -38,20 +42,33 @@ func TestRecordPool(t *testing.T) {
 		case 102:
 			close(second)
 		}
+
 		return pool.Status{Target: 1, Done: in.Spec.Down != ""}, nil
 	}, activity.RegisterOptions{Name: pool.ActivityScale})
-	w.RegisterActivityWithOptions(func(context.Context, pool.Spec) error { return nil }, activity.RegisterOptions{Name: pool.ActivityEnd})
+	w.RegisterActivityWithOptions(
+		func(context.Context, pool.Spec) error { return nil },
+		activity.RegisterOptions{Name: pool.ActivityEnd},
+	)
+
 	require.NoError(t, w.Start())
 	defer w.Stop()
-	first, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "pool-recorded", TaskQueue: pool.Queue(spec.Name)}, pool.WorkflowName, pool.Input{Spec: spec})
+
+	first, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID:        "pool-recorded",
+		TaskQueue: pool.Queue(spec.Name),
+	}, pool.WorkflowName, pool.Input{Spec: spec})
 	require.NoError(t, err)
-	firstRun := first.GetRunID() // Get follows later runs
+	// Get follows later runs
+	firstRun := first.GetRunID()
+
 	<-second
+
 	spec.Down = pool.DownDrained
 	require.NoError(t, c.SignalWorkflow(t.Context(), "pool-recorded", "", pool.SignalSpec, spec))
 	require.NoError(t, first.Get(t.Context(), nil))
 	last, err := c.DescribeWorkflowExecution(t.Context(), "pool-recorded", "")
 	require.NoError(t, err)
+
 	for name, run := range map[string]string{
 		"pool_continued_first": firstRun, "pool_continued": last.GetWorkflowExecutionInfo().GetExecution().GetRunId(),
 	} {

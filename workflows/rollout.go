@@ -22,81 +22,128 @@ const retryPause = 2 * time.Second
 // Register registers all workflows.
 func Register(w worker.WorkflowRegistry) {
 	pinned := workflow.VersioningBehaviorPinned
-	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName, VersioningBehavior: pinned})
-	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName, VersioningBehavior: pinned})
-	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName, VersioningBehavior: pinned})
+	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{
+		Name:               rollout.WorkflowName,
+		VersioningBehavior: pinned,
+	})
+	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{
+		Name:               rollout.GroupWorkflowName,
+		VersioningBehavior: pinned,
+	})
+	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{
+		Name:               rollout.DeliveryWorkflowName,
+		VersioningBehavior: pinned,
+	})
 	producer.Register(w)
 	RegisterPool(w)
 }
 
-// RolloutWorkflow runs one rollout to its end and returns the reference of its result. It fails only if the spec is Invalid or no result could
-// be stored; every other failure is an outcome.
+// RolloutWorkflow runs one rollout to its end and returns the reference of its result. It fails only if the
+// spec is Invalid or no result could be stored; every other failure is an outcome.
 func RolloutWorkflow(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
 	r, err := setup(ctx, spec)
 	if err != nil {
 		return rollout.Summary{}, failure.ToTemporal(err)
 	}
+
 	return r.run()
 }
 
 // run is one rollout.
 type run struct {
-	spec  rollout.Spec
-	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
-	log   log.Logger
-	keys  searchattr.Keys
-	acts  *activities.Activities // nil: only to name the methods
+	spec rollout.Spec
+
+	// of all work: outlives a cancellation of the workflow
+	ctx  workflow.Context
+	log  log.Logger
+	keys searchattr.Keys
+
+	// nil: only to name the methods
+	acts  *activities.Activities
 	state rollout.State
 
 	current  *attempt
 	attempts []rollout.Attempt
-	cause    cause               // why the rollout ends early
-	late     cause               // a cause that arrived while the result was being collected
-	stop     workflow.CancelFunc // ends the current phase; nil between phases
-	bound    workflow.Future     // timer of the rollout's deadline; nil: not running
-	labelled bool                // it was started with its search attributes; clients of earlier builds leave them to the workflow
-	score    *rollout.Score      // from a client, for an external verifier; nil: none yet
-	finished bool                // the last attempt is being collected: an abort has no effect
+
+	// why the rollout ends early
+	cause cause
+
+	// a cause that arrived while the result was being collected
+	late cause
+
+	// ends the current phase; nil between phases
+	stop workflow.CancelFunc
+
+	// timer of the rollout's deadline; nil: not running
+	bound workflow.Future
+
+	// it was started with its search attributes; clients of earlier builds leave them to the workflow
+	labelled bool
+
+	// from a client, for an external verifier; nil: none yet
+	score *rollout.Score
+
+	// the last attempt is being collected: an abort has no effect
+	finished bool
 }
 
 // setup validates the specification, begins to receive signals and sets the search attributes.
 func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
-	spec.Limits = spec.Limits.Filled() // a client in another language may send only some of them
+	// a client in another language may send only some of them
+	spec.Limits = spec.Limits.Filled()
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+
 	work, _ := workflow.NewDisconnectedContext(ctx)
 	r := &run{
 		spec: spec, ctx: work, keys: searchattr.Typed(),
 		log: log.With(workflow.GetLogger(ctx), "rollout", spec.ID),
 		state: rollout.State{
-			ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: workflow.Now(ctx),
+			ID:        spec.ID,
+			TaskID:    spec.Task.ID,
+			GroupID:   spec.GroupID,
+			Owner:     spec.Owner,
+			Phase:     rollout.PhaseQueued,
+			StartedAt: workflow.Now(ctx),
 		},
 	}
-	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.State, error) { return r.state, nil },
-		workflow.QueryHandlerOptions{Description: "Where the rollout stands"})
+
+	err := workflow.SetQueryHandlerWithOptions(
+		ctx,
+		rollout.QueryState,
+		func() (rollout.State, error) { return r.state, nil },
+		workflow.QueryHandlerOptions{Description: "Where the rollout stands"},
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := r.acceptScores(ctx); err != nil {
 		return nil, err
 	}
+
 	if _, r.labelled = workflow.GetTypedSearchAttributes(ctx).GetKeyword(r.keys.Phase); !r.labelled {
 		r.label()
 	}
+
 	workflow.Go(work, func(work workflow.Context) { r.listen(work, ctx) })
+
 	return r, nil
 }
 
 // run runs attempts until one ends the rollout.
 func (r *run) run() (rollout.Summary, error) {
 	r.log.Info("rollout started", "task", r.spec.Task.ID, "model", r.spec.Model.Name, "agent", r.spec.Agent)
+
 	for n := 1; ; n++ {
 		a := r.attempt(n)
 		if !a.decision.retry {
 			return r.finish(a)
 		}
+
 		r.log.Warn("attempt lost to infrastructure", "attempt", n, "error", a.decision.text)
+
 		if r.pause(n); r.cause.set() {
 			return r.finish(r.reclassify(a))
 		}
@@ -105,7 +152,8 @@ func (r *run) run() (rollout.Summary, error) {
 
 // pause waits before the next attempt, unless the rollout ends early.
 func (r *run) pause(n int) {
-	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set) // fails only if r.ctx is cancelled, which never happens
+	// fails only if r.ctx is cancelled, which never happens
+	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set)
 }
 
 // finish records the final outcome and the result's reference.
@@ -115,10 +163,22 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 			return rollout.Summary{}, err
 		}
 	}
+
 	now := workflow.Now(r.ctx)
 	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, a.reward(), a.decision.text, &now
 	r.enter(rollout.PhaseDone)
-	r.log.Info("rollout ended", "outcome", a.decision.outcome, "reward", rewardText(a.reward()), "attempts", a.target.Attempt, "error", a.decision.text)
+	r.log.Info(
+		"rollout ended",
+		"outcome",
+		a.decision.outcome,
+		"reward",
+		rewardText(a.reward()),
+		"attempts",
+		a.target.Attempt,
+		"error",
+		a.decision.text,
+	)
+
 	return rollout.Summary{
 		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, Result: a.result,
 	}, nil
@@ -129,16 +189,19 @@ func rewardText(reward *float64) string {
 	if reward == nil {
 		return "none"
 	}
+
 	return strconv.FormatFloat(*reward, 'g', -1, 64)
 }
 
-// tries is how often an activity may fail within its deadline. It bounds retries of failures that are a bug of rolloutd.
+// tries is how often an activity may fail within its deadline. It bounds retries of failures that are a bug
+// of rolloutd.
 const tries = 20
 
 // retryPolicy is the retry policy of every activity except CreateSandbox.
 func retryPolicy() *temporal.RetryPolicy {
 	p := uncounted()
 	p.MaximumAttempts = tries
+
 	return p
 }
 

@@ -39,9 +39,11 @@ func TestHappyPath(t *testing.T) {
 		rollout.PhaseQueued, rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup,
 		rollout.PhaseAgent, rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing,
 	}, phases(s))
+
 	for _, p := range s.Phases {
 		require.NotNil(t, p.End, p.Phase)
 	}
+
 	head := w.collected[0].Head
 	require.True(t, w.collected[0].Final)
 	require.Equal(t, "opencode 1", head.InstallLog)
@@ -57,6 +59,7 @@ func (w *testEnv) changePlace(change func(*activities.Place)) {
 	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := made(ctx, in)
 		change(&place)
+
 		return place, err
 	}
 }
@@ -68,7 +71,11 @@ func TestAgentWithoutInstallation(t *testing.T) {
 	w.changePlace(func(p *activities.Place) { p.NoInstall = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
-	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "InstallOpencode" }), w.calls)
+	require.Equal(
+		t,
+		slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "InstallOpencode" }),
+		w.calls,
+	)
 	require.NotContains(t, phases(w.state(t)), rollout.PhaseInstalling)
 }
 
@@ -79,7 +86,11 @@ func TestAgentThatNeedsNoChannel(t *testing.T) {
 	w.changePlace(func(p *activities.Place) { p.NoProxy = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
-	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "StartProxy" }), w.calls)
+	require.Equal(
+		t,
+		slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "StartProxy" }),
+		w.calls,
+	)
 	require.NotContains(t, phases(w.state(t)), rollout.PhaseProxy)
 	require.True(t, w.collected[0].Proxied)
 }
@@ -100,6 +111,7 @@ func phases(s rollout.State) []rollout.Phase {
 	for _, p := range s.Phases {
 		out = append(out, p.Phase)
 	}
+
 	return out
 }
 
@@ -108,18 +120,26 @@ func TestSearchAttributes(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
 	keys, seen := searchattr.Typed(), map[string]any{}
+
 	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 		attrs := args.Get(0).(temporal.SearchAttributes)
 		for key, value := range attrs.GetUntypedValues() {
 			seen[key.GetName()] = value
 		}
 	}).Return(nil)
+
 	s := spec()
-	s.Task.ID += "\x00" // PostgreSQL cannot store this character
+	// PostgreSQL cannot store this character
+	s.Task.ID += "\x00"
 	w.run(t, s)
 	require.Equal(t, map[string]any{
-		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
-		keys.Phase.GetName(): "done", keys.Outcome.GetName(): "completed", keys.Reward.GetName(): 1.0, keys.Sandbox.GetName(): "r1.1",
+		keys.Task.GetName():    "task-1",
+		keys.Group.GetName():   "g1",
+		keys.Model.GetName():   "m",
+		keys.Phase.GetName():   "done",
+		keys.Outcome.GetName(): "completed",
+		keys.Reward.GetName():  1.0,
+		keys.Sandbox.GetName(): "r1.1",
 		keys.Numbers.GetName(): `{"attempts":1,"turns":3,"calls":0,"prompt_tokens":0,"completion_tokens":0}`,
 	}, seen)
 }
@@ -130,15 +150,31 @@ func TestAttributesFromTheStart(t *testing.T) {
 	w := newTestEnv(t)
 	s, keys := spec(), searchattr.Typed()
 	require.NoError(t, w.env.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(keys.AtStart(s)...)))
+
 	var seen []string
+
 	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 		attrs := args.Get(0).(temporal.SearchAttributes)
 		phase, _ := attrs.GetKeyword(keys.Phase)
 		seen = append(seen, phase)
+
 		require.False(t, attrs.ContainsKey(keys.Model))
 	}).Return(nil)
 	w.run(t, s)
-	require.Equal(t, []string{"installing_agent", "starting_proxy", "setup", "running_agent", "verifying", "collecting", "closing_sandbox", "done"}, seen)
+	require.Equal(
+		t,
+		[]string{
+			"installing_agent",
+			"starting_proxy",
+			"setup",
+			"running_agent",
+			"verifying",
+			"collecting",
+			"closing_sandbox",
+			"done",
+		},
+		seen,
+	)
 }
 
 func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {
@@ -147,7 +183,11 @@ func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {
 	s := spec()
 	s.Task.Setup, s.Task.Verifier = nil, rollout.Verifier{}
 	sum := w.run(t, s)
-	require.Equal(t, []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunAgent", "CollectArtifacts", "CloseSandbox"}, w.calls)
+	require.Equal(
+		t,
+		[]string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunAgent", "CollectArtifacts", "CloseSandbox"},
+		w.calls,
+	)
 	require.Equal(t, rollout.Completed, sum.Outcome)
 	require.Nil(t, sum.Reward)
 }
@@ -166,6 +206,7 @@ func TestInvalidSpecFailsTheWorkflow(t *testing.T) {
 // After any outcome of the agent, the attempt is collected and closed. Only outcomes that may carry a reward have one.
 func TestOutcomesOfTheAgent(t *testing.T) {
 	t.Parallel()
+
 	for _, outcome := range []rollout.Outcome{rollout.Completed, rollout.AgentFailed, rollout.AgentTimeout, rollout.BudgetExhausted, rollout.Aborted} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +232,11 @@ func TestSetupFails(t *testing.T) {
 	require.Equal(t, rollout.SetupFailed, sum.Outcome)
 	require.Nil(t, sum.Reward)
 	require.Contains(t, sum.Error, "broken")
-	require.Equal(t, []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunSetup", "CollectArtifacts", "CloseSandbox"}, w.calls)
+	require.Equal(
+		t,
+		[]string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunSetup", "CollectArtifacts", "CloseSandbox"},
+		w.calls,
+	)
 	require.Equal(t, -1, w.collected[0].Head.ExitCode)
 }
 
@@ -210,16 +255,20 @@ func TestVerifierFails(t *testing.T) {
 // RunAgent ends by its own time limits. Its deadline exceeds their sum.
 func TestDeadlineOfTheAgent(t *testing.T) {
 	t.Parallel()
+
 	for _, limits := range []rollout.Limits{
 		rollout.DefaultLimits(),
 		{Agent: 2 * time.Hour, Call: time.Hour, Rollout: 24 * time.Hour},
 		{Agent: 10 * time.Second, Call: time.Second},
 	} {
 		w := newTestEnv(t)
+
 		var took time.Duration
+
 		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 			info := activity.GetInfo(ctx)
 			took = info.Deadline.Sub(info.StartedTime)
+
 			return &activities.AgentResult{Outcome: rollout.Completed}, nil
 		}
 		s := spec()
@@ -229,14 +278,18 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 	}
 }
 
-// RunVerifier also saves and restores the workspace, and may run twice. Its deadline therefore exceeds the verifier's time limit.
+// RunVerifier also saves and restores the workspace, and may run twice. Its deadline therefore exceeds the
+// verifier's time limit.
 func TestDeadlineOfTheVerifier(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
+
 	var took time.Duration
+
 	w.verify = func(ctx context.Context, _ activities.VerifyInput) (activities.Grade, error) {
 		info := activity.GetInfo(ctx)
 		took = info.Deadline.Sub(info.StartedTime)
+
 		return activities.Grade{Reward: 1}, nil
 	}
 	s := spec()
@@ -247,9 +300,16 @@ func TestDeadlineOfTheVerifier(t *testing.T) {
 // Only the oracle agent gets the solution.
 func TestSolutionGoesToTheOracleOnly(t *testing.T) {
 	t.Parallel()
-	for agent, want := range map[string][]string{rollout.AgentOracle: {"solve"}, rollout.AgentOpencode: nil, rollout.AgentNop: nil} {
+
+	for agent, want := range map[string][]string{
+		rollout.AgentOracle:   {"solve"},
+		rollout.AgentOpencode: nil,
+		rollout.AgentNop:      nil,
+	} {
 		w := newTestEnv(t)
+
 		var got *activities.AgentInput
+
 		ends := w.agent
 		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 			got = in

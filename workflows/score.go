@@ -10,14 +10,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// acceptScores accepts a client's score while the rollout waits for one. The same score is accepted again, so that a client may retry.
+// acceptScores accepts a client's score while the rollout waits for one. The same score is accepted again,
+// so that a client may retry.
 func (r *run) acceptScores(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, rollout.UpdateScore, func(_ workflow.Context, s rollout.Score) error {
-		if r.score == nil {
-			r.score = &s
-		}
-		return nil
-	}, workflow.UpdateHandlerOptions{Validator: r.checkScore, Description: "Grade a rollout whose verifier is external"})
+	return workflow.SetUpdateHandlerWithOptions(
+		ctx,
+		rollout.UpdateScore,
+		func(_ workflow.Context, s rollout.Score) error {
+			if r.score == nil {
+				r.score = &s
+			}
+
+			return nil
+		},
+		workflow.UpdateHandlerOptions{
+			Validator:   r.checkScore,
+			Description: "Grade a rollout whose verifier is external",
+		},
+	)
 }
 
 func (r *run) checkScore(s rollout.Score) error {
@@ -30,22 +40,30 @@ func (r *run) checkScore(s rollout.Score) error {
 	case r.state.Phase != rollout.PhaseScoring:
 		err = fault.New(fault.Conflict, "the rollout does not wait for a score: it is in phase %s", r.state.Phase)
 	}
+
 	return failure.ToTemporal(err)
 }
 
-// awaitScore keeps the sandbox open until a client has graded the work. Without a score in time the outcome is verifier_failed.
+// awaitScore keeps the sandbox open until a client has graded the work. Without a score in time the outcome
+// is verifier_failed.
 func (r *run) awaitScore(a *attempt) error {
 	ctx := r.begin(rollout.PhaseScoring)
 	bound := r.spec.Limits.Verifier
 	in := activities.HoldInput{Target: a.target, Proxied: a.proxied, Mode: r.spec.Mode}
 	holding, release := workflow.WithCancel(ctx)
-	held := workflow.ExecuteActivity(r.onHost(holding, step{timeout: bound + slack, summary: "at most " + bound.String()}), r.acts.HoldSandbox, in)
+	held := workflow.ExecuteActivity(r.onHost(holding, step{
+		timeout: bound + slack,
+		summary: "at most " + bound.String(),
+	}), r.acts.HoldSandbox, in)
 	_, err := workflow.AwaitWithTimeout(ctx, bound, func() bool { return r.score != nil || held.IsReady() })
+
 	scored := r.score != nil
 	if held.IsReady() && !scored {
 		err = held.Get(ctx, nil)
 	}
+
 	release()
+
 	switch {
 	case scored:
 		a.grade = &activities.Grade{Reward: r.score.Score}
@@ -55,5 +73,6 @@ func (r *run) awaitScore(a *attempt) error {
 	case temporal.IsCanceledError(err):
 		err = fault.Wrap(fault.Aborted, err, "wait for a score")
 	}
+
 	return a.failed(rollout.PhaseVerifying, err)
 }

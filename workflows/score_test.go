@@ -27,9 +27,11 @@ func (u *update) Complete(_ any, err error) { u.done, u.err = true, err }
 // scoreAt sends a score after the given time on the workflow's clock.
 func (w *testEnv) scoreAt(after time.Duration, score float64) *update {
 	u := &update{}
+
 	w.env.RegisterDelayedCallback(func() {
 		w.env.UpdateWorkflow(rollout.UpdateScore, fmt.Sprint(after), u, rollout.Score{Score: score})
 	}, after)
+
 	return u
 }
 
@@ -40,6 +42,7 @@ func scored(t *testing.T) (*testEnv, rollout.Spec) {
 	external(&s)
 	s.Limits.Verifier = time.Hour
 	w.agentTime, w.holdTime = 10*time.Minute, 2*time.Hour
+
 	return w, s
 }
 
@@ -101,6 +104,7 @@ func TestEpisodeHasOneAttempt(t *testing.T) {
 	t.Parallel()
 	w, s := newTestEnv(t), spec()
 	interactive(&s)
+
 	agents := 0
 	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 		agents++

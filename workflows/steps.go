@@ -12,31 +12,37 @@ import (
 )
 
 const (
-	// hostReturn is the schedule-to-start timeout of a host's activities, after which the host counts as lost. It is longer than a worker's
-	// restart and shorter than the lease of a sandbox. goneReturn is the same for a host that counts as lost.
+	// hostReturn is the schedule-to-start timeout of a host's activities, after which the host counts as
+	// lost. It is longer than a worker's restart and shorter than the lease of a sandbox. goneReturn is the
+	// same for a host that counts as lost.
 	hostReturn = 2 * time.Minute
 	goneReturn = 10 * time.Second
 	// heartbeat is the heartbeat timeout, after which an activity is retried.
 	heartbeat = 20 * time.Second
-	// createHeartbeat is the heartbeat timeout of CreateSandbox. It is shorter, because takeover does not cover a CreateSandbox whose sandbox
-	// does not exist yet.
+	// createHeartbeat is the heartbeat timeout of CreateSandbox. It is shorter, because takeover does not
+	// cover a CreateSandbox whose sandbox does not exist yet.
 	createHeartbeat = 10 * time.Second
 
-	createTries    = 10 * time.Minute
-	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
+	createTries = 10 * time.Minute
+
+	// the first one of a host downloads the agent
+	installTimeout = 10 * time.Minute
 	proxyTimeout   = time.Minute
 	// slack is the time for launching, staging and saving, in addition to the task's limit.
 	slack = 2 * time.Minute
-	// gradingSlack is the same for grading, which saves the workspace, restores it in another sandbox, and may run the verifier again without
-	// it. A slow disk or store must not fail a grading.
+	// gradingSlack is the same for grading, which saves the workspace, restores it in another sandbox, and
+	// may run the verifier again without it. A slow disk or store must not fail a grading.
 	gradingSlack = 10 * time.Minute
 	closeTimeout = 2 * time.Minute
 )
 
 // step has the options of an activity on a host.
 type step struct {
-	timeout time.Duration // of all its tries, without the wait for the host
-	summary string        // for people, in the Temporal UI
+	// of all its tries, without the wait for the host
+	timeout time.Duration
+
+	// for people, in the Temporal UI
+	summary string
 }
 
 // onHost is the context of an activity on the host of the current attempt.
@@ -45,6 +51,7 @@ func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 	if r.current.hostGone {
 		wait = goneReturn
 	}
+
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              r.current.place.Queue,
 		ScheduleToStartTimeout: wait,
@@ -61,7 +68,8 @@ func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
 }
 
-// create waits for a host with capacity and for a model endpoint that can take another rollout, and creates the sandbox.
+// create waits for a host with capacity and for a model endpoint that can take another rollout, and creates
+// the sandbox.
 func (r *run) create(a *attempt) error {
 	l := r.spec.Limits
 	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
@@ -70,27 +78,32 @@ func (r *run) create(a *attempt) error {
 		ScheduleToCloseTimeout: l.Queue + createTries,
 		HeartbeatTimeout:       createHeartbeat,
 		RetryPolicy:            uncounted(), // the activity returns often while the model endpoint is paused
-		WaitForCancellation:    true,        // the sandbox may be created despite the cancellation, and must then be closed
-		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
+		// the sandbox may be created despite the cancellation, and must then be closed
+		WaitForCancellation: true,
+		Summary:             fmt.Sprintf("attempt %d", a.target.Attempt),
 	})
 	in := activities.CreateSandboxInput{
 		Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries,
 		Agent: r.spec.Agent, ObeyProject: r.spec.Task.ObeyProject, MaxOutput: max(r.spec.Model.MaxTokensCap, 0),
 		Owner: r.spec.Owner, Queue: l.Queue,
 	}
+
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if isScheduleToStartTimeout(err) {
 		a.phase = rollout.PhaseQueued
 		return fault.New(fault.Exhausted, "no host had capacity within %s", l.Queue)
 	}
-	if err := a.failed(rollout.PhaseCreating, err); fault.Is(err, fault.Exhausted) { // a host took the step, but had no room
+	// a host took the step, but had no room
+	if err := a.failed(rollout.PhaseCreating, err); fault.Is(err, fault.Exhausted) {
 		a.phase = rollout.PhaseQueued
 		return fault.Wrap(fault.Exhausted, err, "no host had capacity within %s", l.Queue)
 	} else if err != nil {
 		return err
 	}
+
 	r.placed(a.place)
 	r.arm()
+
 	return nil
 }
 
@@ -98,10 +111,17 @@ func (r *run) installAgent(a *attempt) error {
 	if a.place.NoInstall {
 		return nil
 	}
+
 	in := activities.InstallInput{Target: a.target, Agent: r.spec.Agent}
+
 	var out activities.InstallResult
-	err := r.do(a, rollout.PhaseInstalling, step{timeout: installTimeout, summary: r.spec.Agent}, r.acts.InstallOpencode, in, &out)
+
+	err := r.do(a, rollout.PhaseInstalling, step{
+		timeout: installTimeout,
+		summary: r.spec.Agent,
+	}, r.acts.InstallOpencode, in, &out)
 	a.install = out.Log
+
 	return err
 }
 
@@ -109,9 +129,20 @@ func (r *run) openProxy(a *attempt) error {
 	if a.place.NoProxy {
 		return nil
 	}
-	a.proxied = true // even after an error a route may exist
-	in := activities.ProxyInput{Target: a.target, Agent: r.spec.Agent, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
-	return r.do(a, rollout.PhaseProxy, step{timeout: proxyTimeout, summary: r.spec.Model.Name}, r.acts.StartProxy, in, nil)
+	// even after an error a route may exist
+	a.proxied = true
+	in := activities.ProxyInput{
+		Target: a.target,
+		Agent:  r.spec.Agent,
+		Mode:   r.spec.Mode,
+		Model:  r.spec.Model,
+		Limits: r.spec.Limits,
+	}
+
+	return r.do(a, rollout.PhaseProxy, step{
+		timeout: proxyTimeout,
+		summary: r.spec.Model.Name,
+	}, r.acts.StartProxy, in, nil)
 }
 
 // prepare runs the task's setup, if it has one.
@@ -120,37 +151,61 @@ func (r *run) prepare(a *attempt) error {
 	if len(t.Files) == 0 && t.FilesRef == nil && len(t.Setup) == 0 {
 		return nil
 	}
+
 	files, _ := t.Split()
-	in := activities.SetupInput{Target: a.target, Files: files, FilesRef: t.FilesRef, Commands: t.Setup, Timeout: r.spec.Limits.Setup, Network: r.spec.Sandbox.Network}
+	in := activities.SetupInput{
+		Target:   a.target,
+		Files:    files,
+		FilesRef: t.FilesRef,
+		Commands: t.Setup,
+		Timeout:  r.spec.Limits.Setup,
+		Network:  r.spec.Sandbox.Network,
+	}
+
 	summary := fmt.Sprintf("%d commands", len(t.Setup))
 	if t.FilesRef != nil {
 		summary += fmt.Sprintf(", %d KiB of files", t.FilesRef.Size>>10)
 	}
+
 	return r.do(a, rollout.PhaseSetup, step{timeout: in.Timeout + slack, summary: summary}, r.acts.RunSetup, in, nil)
 }
 
 func (r *run) runAgent(a *attempt) error {
 	a.proxied = true
 	in, out := r.agentInput(a), &activities.AgentResult{}
+
 	s := step{timeout: in.MaxTime() + slack, summary: "at most " + in.Limits.Agent.String()}
 	if err := r.do(a, rollout.PhaseAgent, s, r.acts.RunAgent, in, out); err != nil {
 		return err
 	}
+
 	a.agent = out
 	r.progress(rollout.Progress{Attempt: a.target.Attempt, Turns: out.Turns, SessionID: out.SessionID})
+
 	return nil
 }
 
-// agentInput is the input of RunAgent. A separate function keeps its 2 KiB off the stack that waits for RunAgent in each running rollout.
+// agentInput is the input of RunAgent. A separate function keeps its 2 KiB off the stack that waits for
+// RunAgent in each running rollout.
 func (r *run) agentInput(a *attempt) *activities.AgentInput {
 	s := &r.spec
 	in := &activities.AgentInput{
-		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
-		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
+		Target:      a.target,
+		Agent:       s.Agent,
+		Instruction: s.Task.Instruction,
+		ObeyProject: s.Task.ObeyProject,
+		React:       s.React,
+		Episode:     s.Episode,
+		Mode:        s.Mode,
+		Model:       s.Model,
+		Limits:      s.Limits,
+		Network:     s.Sandbox.Network,
 	}
-	if s.Agent == rollout.AgentOracle { // no other agent may see the solution
+	// no other agent may see the solution
+	if s.Agent == rollout.AgentOracle {
 		in.Solution = s.Task.Solution
 	}
+
 	return in
 }
 
@@ -160,15 +215,29 @@ func (r *run) verify(a *attempt) error {
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
 		return nil
 	}
+
 	if v.External {
 		return r.awaitScore(a)
 	}
-	in := activities.VerifyInput{Target: a.target, Sandbox: r.spec.Sandbox, Verifier: v, Timeout: r.spec.Limits.Verifier}
+
+	in := activities.VerifyInput{
+		Target:   a.target,
+		Sandbox:  r.spec.Sandbox,
+		Verifier: v,
+		Timeout:  r.spec.Limits.Verifier,
+	}
+
 	var out activities.Grade
-	err := r.do(a, rollout.PhaseVerifying, step{timeout: in.Timeout + gradingSlack, summary: "at most " + in.Timeout.String()}, r.acts.RunVerifier, in, &out)
+
+	err := r.do(a, rollout.PhaseVerifying, step{
+		timeout: in.Timeout + gradingSlack,
+		summary: "at most " + in.Timeout.String(),
+	}, r.acts.RunVerifier, in, &out)
 	if err != nil {
 		return err
 	}
+
 	a.grade = &out
+
 	return nil
 }

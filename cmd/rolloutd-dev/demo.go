@@ -18,8 +18,11 @@ import (
 
 // demoTier runs one rollout after begin. The process keeps running after it.
 type demoTier struct {
-	task  *taskset.Task // nil: none
-	agent string        // instead of the task's; "": the task's
+	// nil: none
+	task *taskset.Task
+
+	// instead of the task's; "": the task's
+	agent string
 	d     *daemon.Daemon
 	out   io.Writer
 	ready chan struct{}
@@ -34,16 +37,20 @@ func (t *demoTier) begin() { close(t.ready) }
 
 func (t *demoTier) tier() tier.Tier {
 	return tier.Tier{Name: "demo", Start: func(context.Context) (tier.Running, error) {
-		ctx, cancel := context.WithCancelCause(context.Background()) // canceled by Stop
+		// canceled by Stop
+		ctx, cancel := context.WithCancelCause(context.Background())
+
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
+
 			select {
 			case <-t.ready:
 				t.run(ctx)
 			case <-ctx.Done():
 			}
 		}()
+
 		return tier.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-ended; return nil }}, nil
 	}}
 }
@@ -52,15 +59,19 @@ func (t *demoTier) run(ctx context.Context) {
 	if t.task == nil {
 		return
 	}
+
 	args := t.task.Arguments()
+
 	args["endpoint"] = "scripted"
 	if t.agent != "" {
 		args["agent"] = t.agent
 	}
+
 	c := &client.Client{URL: "http://" + t.d.Addresses().Serve, HTTP: &http.Client{}}
 	if tokens := t.d.Tokens(); len(tokens) > 0 {
 		c.Token = tokens[0]
 	}
+
 	r, _, err := cli.Run(ctx, c, args, t.out)
 	switch {
 	case ctx.Err() != nil:
@@ -72,22 +83,28 @@ func (t *demoTier) run(ctx context.Context) {
 		cli.Table(t.out, r)
 		fmt.Fprintln(t.out, sequences(r.ProxyTurns))
 	}
+
 	fmt.Fprintf(t.out, "\nrun another, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
 		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
 }
 
-// sequences describes the training sequences of the agent's turns: a new one begins where a prompt does not continue the turn before it.
+// sequences describes the training sequences of the agent's turns: a new one begins where a prompt does not
+// continue the turn before it.
 func sequences(turns []rollout.CompactTurn) string {
 	count, trained, sampled := 0, 0, 0
+
 	for _, turn := range turns {
 		if !turn.Train {
 			continue
 		}
+
 		if trained == 0 || turn.PrefixBreak != nil {
 			count++
 		}
+
 		trained++
 		sampled += len(turn.CompletionTokenIDs)
 	}
+
 	return fmt.Sprintf("trajectory %d sequence(s) of %d turns, %d sampled tokens", count, trained, sampled)
 }

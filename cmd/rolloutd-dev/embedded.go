@@ -22,39 +22,55 @@ const (
 // embedded is the Temporal server and UI of this process, set when their tiers have started.
 type embedded struct {
 	server *devserver.Server
-	front  *net.TCPListener // of the UI; nil: left out
-	ui     *devserver.UI    // nil: disabled
+
+	// of the UI; nil: left out
+	front *net.TCPListener
+
+	// nil: disabled
+	ui *devserver.UI
 }
 
 // serverTier starts first: its lock protects the data folder.
 func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(address string)) tier.Tier {
-	return tier.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (tier.Running, error) {
-		var err error
-		e.server, err = devserver.Start(ctx, devserver.Options{
-			Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: retention,
-			SearchAttributes: searchattr.Types(), Log: log,
-		})
-		if err != nil {
-			return tier.Running{}, err
-		}
-		up(e.server.Address())
-		return tier.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
-	}}
+	return tier.Tier{
+		Name:   "Temporal server",
+		Budget: 20 * time.Second,
+		Start: func(ctx context.Context) (tier.Running, error) {
+			var err error
+
+			e.server, err = devserver.Start(ctx, devserver.Options{
+				Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: retention,
+				SearchAttributes: searchattr.Types(), Log: log,
+			})
+			if err != nil {
+				return tier.Running{}, err
+			}
+
+			up(e.server.Address())
+
+			return tier.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
+		},
+	}
 }
 
-// uiPortTier opens the UI's port before the server that decrypts for the UI starts, since that server must know the UI's origin.
+// uiPortTier opens the UI's port before the server that decrypts for the UI starts, since that server must
+// know the UI's origin.
 func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
 	return tier.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (tier.Running, error) {
 		var err error
 		if e.front, err = devserver.ListenUI(int(f.uiPort)); err != nil {
 			return tier.Running{}, err
 		}
+
 		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
 		at("http://127.0.0.1:"+port, "http://localhost:"+port)
+
 		return tier.Running{Stop: func(context.Context) error {
-			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) { // the UI has closed it
+			// the UI has closed it
+			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) {
 				return err
 			}
+
 			return nil
 		}}, nil
 	}}
@@ -64,12 +80,14 @@ func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
 func (e *embedded) uiTier(codec func() string) tier.Tier {
 	return tier.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (tier.Running, error) {
 		var err error
+
 		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
 			Listener: e.front, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
 		})
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		return tier.Running{Stop: func(context.Context) error { e.ui.Stop(); return nil }}, nil
 	}}
 }

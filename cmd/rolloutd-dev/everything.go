@@ -22,89 +22,121 @@ func everything(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
+
 	cfg, err := f.load()
 	if err != nil {
 		return err
 	}
+
 	log, err := openLogs(f, cfg.Data)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	begin := time.Now()
 	d := daemon.New(daemon.Options{
 		Config: cfg, Log: log.own, Roles: daemon.Roles{Serve: true, Worker: true, Gateway: true, Model: true},
 	})
+
 	var e embedded
+
 	show := newDemoTier(demo, f.demoAgent, d, f.s.out)
-	tiers := []tier.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
+
+	tiers := []tier.Tier{
+		e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) }),
+	}
 	if f.noUI {
 		d.UseUI()
 	} else {
 		tiers = append(tiers, e.uiPortTier(f, d.UseUI))
 	}
+
 	tiers = append(tiers, d.Tiers()...)
 	if !f.noUI {
 		tiers = append(tiers, e.uiTier(func() string { return "http://" + d.Addresses().Serve + "/codec" }))
 	}
+
 	tiers = append(tiers, show.tier())
 	err = tier.Run(ctx, log.own, tiers, func() {
 		d.Ready()
 		banner(f.s.out, places(d.Addresses(), cfg.Serve.Web, e.ui), cfg.Data, log.where, time.Since(begin))
 		show.begin()
 	})
+
 	return explain(err, log.where)
 }
 
 // temporalAlone runs the embedded server and its UI until ctx ends.
 func temporalAlone(ctx context.Context, f *flags) error {
 	if u, err := url.Parse(f.codec); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--codec-endpoint: must be http://HOST:PORT/codec or https://HOST:PORT/codec, got %q", f.codec)
+		return fmt.Errorf(
+			"--codec-endpoint: must be http://HOST:PORT/codec or https://HOST:PORT/codec, got %q",
+			f.codec,
+		)
 	}
+
 	cfg, err := f.load()
 	if err != nil {
 		return err
 	}
+
 	log, err := openLogs(f, cfg.Data)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	begin := time.Now()
+
 	var e embedded
+
 	tiers := []tier.Tier{e.serverTier(f, cfg.Data, log.temporal, func(string) {})}
 	if !f.noUI {
 		tiers = append(tiers, e.uiPortTier(f, func(...string) {}), e.uiTier(func() string { return f.codec }))
 	}
+
 	err = tier.Run(ctx, log.own, tiers, func() {
-		banner(f.s.out, append([]place{{"Temporal", e.server.Address(), ""}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))
+		banner(f.s.out, append([]place{{
+			"Temporal", e.server.Address(), "",
+		}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))
 	})
+
 	return explain(err, log.where)
 }
 
-// explain adds the path of the log, except to errors that say what to do. To the error of a port in use it adds the flag that moves all ports.
+// explain adds the path of the log, except to errors that say what to do. To the error of a port in use it
+// adds the flag that moves all ports.
 func explain(err error, log string) error {
-	var inUse *devserver.InUseError
-	var schema *devserver.SchemaError
-	var held *filelock.HeldError
-	var port *listen.Error
+	var (
+		inUse  *devserver.InUseError
+		schema *devserver.SchemaError
+		held   *filelock.HeldError
+		port   *listen.Error
+	)
 	if errors.As(err, &port) && errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; to start a second rolloutd-dev, move all of its ports with --port-offset", err)
 	}
-	if err == nil || log == "" || errors.As(err, &inUse) || errors.As(err, &schema) || errors.As(err, &held) || errors.As(err, &port) {
+
+	if err == nil || log == "" || errors.As(err, &inUse) || errors.As(err, &schema) || errors.As(err, &held) ||
+		errors.As(err, &port) {
 		return err
 	}
+
 	return fmt.Errorf("%w\n  (see %s)", err, log)
 }
 
 // readDemo reads the task of --demo.
 func readDemo(path string) (*taskset.Task, error) {
 	if path == "" {
-		return nil, nil // no demo, no error
+		// no demo, no error
+		return nil, nil
 	}
+
 	task, err := taskset.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
+
 	return &task, nil
 }

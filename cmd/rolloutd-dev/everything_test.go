@@ -28,12 +28,14 @@ type screen struct {
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.text.Write(p)
 }
 
 func (s *screen) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.text.String()
 }
 
@@ -51,9 +53,12 @@ func launch(t *testing.T, data string, args ...string) *process {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	p := &process{out: &screen{}, data: data, stop: cancel, done: make(chan error, 1)}
 	cmd := command(std{p.out, p.out, environ()})
+
 	cmd.SetArgs(append(args, "--config", anyPorts(t), "--data", data, "--temporal-port", "0", "--ui-port", "0"))
 	go func() { p.done <- cmd.ExecuteContext(ctx) }()
+
 	t.Cleanup(func() { cancel() })
+
 	return p
 }
 
@@ -71,24 +76,29 @@ gateway: {listen: "127.0.0.1:0", trainer_listen: "127.0.0.1:0"}
 model: {listen: "127.0.0.1:0"}
 telemetry: {listen: "127.0.0.1:0"}
 `), 0o600))
+
 	return path
 }
 
 // address waits for the banner and returns the address with the name.
 func (p *process) address(t *testing.T, name string) string {
 	t.Helper()
+
 	line := regexp.MustCompile(`(?m)^  ` + name + ` +(\S+)`)
 	require.Eventually(t, func() bool {
 		select {
 		case err := <-p.done:
 			t.Errorf("ended early: %v\n%s", err, p.out)
+
 			p.done <- err
+
 			return true
 		default:
 			return line.MatchString(p.out.String())
 		}
 	}, 5*time.Minute, 20*time.Millisecond, "no %s in the banner", name)
 	require.Regexp(t, line, p.out.String())
+
 	return line.FindStringSubmatch(p.out.String())[1]
 }
 
@@ -96,6 +106,7 @@ func (p *process) address(t *testing.T, name string) string {
 func (p *process) end(t *testing.T) error {
 	t.Helper()
 	p.stop()
+
 	select {
 	case err := <-p.done:
 		return err
@@ -105,8 +116,8 @@ func (p *process) end(t *testing.T) error {
 	}
 }
 
-// Every address in the banner answers. A second process cannot use the data folder. The first process stops without an error and releases the
-// folder.
+// Every address in the banner answers. A second process cannot use the data folder. The first process stops
+// without an error and releases the folder.
 func TestEverythingAnswersAfterTheBannerAndStopsCleanly(t *testing.T) {
 	t.Parallel()
 	p := launch(t, filepath.Join(t.TempDir(), "data"))
@@ -139,6 +150,7 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	server, ui := p.address(t, "OpenEnv server"), p.address(t, "Temporal UI")
 	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"start_rollout",
 		"arguments":{"instruction":"a secret plan","rollout_id":"r1","endpoint":"scripted"}}}`)
+
 	var history struct {
 		History struct {
 			Events []struct {
@@ -146,6 +158,7 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 			}
 		}
 	}
+
 	text := get(t, ui+"/api/v1/namespaces/default/workflows/rollout-r1/history")
 	require.NotContains(t, text, "a secret plan")
 	require.NoError(t, json.Unmarshal([]byte(text), &history))
@@ -155,8 +168,16 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	// Only pages of the UI may read decrypted payloads, whatever the UI's port is.
 	require.Equal(t, http.StatusOK, decodeFor(t, ui, server, string(input)))
 	require.Equal(t, http.StatusForbidden, decodeFor(t, "http://127.0.0.1:8233", server, string(input)))
-	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`)
-	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"finalize_rollout","arguments":{"rollout_id":"r1"}}}`)
+	post(
+		t,
+		server+"/mcp",
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`,
+	)
+	post(
+		t,
+		server+"/mcp",
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"finalize_rollout","arguments":{"rollout_id":"r1"}}}`,
+	)
 	require.NoError(t, p.end(t))
 }
 
@@ -183,26 +204,35 @@ func TestDemoFileIsReadBeforeAnythingStarts(t *testing.T) {
 // plain returns the decoded data of all payloads.
 func plain(t *testing.T, payloads []byte) string {
 	t.Helper()
+
 	var all struct{ Payloads []struct{ Data []byte } }
 	require.NoError(t, json.Unmarshal(payloads, &all))
 	require.NotEmpty(t, all.Payloads)
+
 	var out strings.Builder
 	for _, p := range all.Payloads {
 		out.Write(p.Data)
 	}
+
 	return out.String()
 }
 
 // decodeFor requests decrypted payloads as a page of an origin does, and returns the status.
 func decodeFor(t *testing.T, origin, server, payloads string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/codec/decode", strings.NewReader(payloads))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPost,
+		server+"/codec/decode",
+		strings.NewReader(payloads),
+	)
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Origin", origin)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
+
 	return resp.StatusCode
 }
 
@@ -223,9 +253,12 @@ func do(t *testing.T, method, url, body string) []byte {
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	out, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", url, out)
+
 	return out
 }

@@ -28,7 +28,9 @@ type flags struct {
 	demoAgent    string
 	codec        string
 	s            std
-	changed      func(name string) bool // whether a flag is set
+
+	// whether a flag is set
+	changed func(name string) bool
 }
 
 func (f *flags) registerCommon(cmd *cobra.Command) {
@@ -37,16 +39,21 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
 	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
-	cmd.Flags().Uint16Var(&f.portOffset, "port-offset", 0, "add this to every port, for another rolloutd-dev on this machine")
+	cmd.Flags().
+		Uint16Var(&f.portOffset, "port-offset", 0, "add this to every port, for another rolloutd-dev on this machine")
 	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "do not start the Temporal UI")
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, at debug level")
+	cmd.Flags().
+		BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, at debug level")
 }
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
-	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server") // default: the configuration
-	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
+	// default: the configuration
+	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server")
+	cmd.Flags().
+		StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demoAgent, "demo-agent", "", "with --demo: the agent, instead of the task's")
-	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model after the start, and keep running")
+	cmd.Flags().
+		StringVar(&f.demo, "demo", "", "run this task file with the scripted model after the start, and keep running")
 }
 
 // load reads the configuration, applies the flags and validates it.
@@ -55,44 +62,59 @@ func (f *flags) load() (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
+
 	if f.data != "" {
 		c.Data = f.data
 	}
+
 	if f.changed("port") {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
 	}
+
 	if err := f.shiftPorts(&c); err != nil {
 		return config.Config{}, err
 	}
-	c.Gateway.AllowHosts = append(c.Gateway.AllowHosts, "127.0.0.0/8", "::1", "localhost") // the models of a laptop
+	// the models of a laptop
+	c.Gateway.AllowHosts = append(c.Gateway.AllowHosts, "127.0.0.0/8", "::1", "localhost")
 	if f.mode != "" {
 		c.Serve.Mode = f.mode
 	}
+
 	if err := c.Validate(); err != nil {
 		return config.Config{}, fmt.Errorf("configuration:\n%w", err)
 	}
+
 	return c, os.MkdirAll(c.Data, 0o700)
 }
 
 // shiftPorts adds the offset to each port that this process listens on.
 func (f *flags) shiftPorts(c *config.Config) error {
 	addresses := []*string{
-		&c.Serve.Listen, &c.Gateway.Listen, &c.Gateway.TrainerListen, &c.Worker.Listen, &c.Worker.ToolsListen, &c.Model.Listen, &c.Telemetry.Listen,
+		&c.Serve.Listen, &c.Gateway.Listen, &c.Gateway.TrainerListen, &c.Worker.Listen, &c.Worker.ToolsListen,
+		&c.Model.Listen, &c.Telemetry.Listen,
 	}
+
 	var errs []error
+
 	for _, a := range addresses {
 		host, port, err := net.SplitHostPort(*a)
+
 		n, bad := strconv.ParseUint(port, 10, 16)
 		if err != nil || bad != nil {
-			continue // Validate reports it
+			// Validate reports it
+			continue
 		}
+
 		shifted, err := shift(uint16(n), f.portOffset)
 		errs = append(errs, err)
 		*a = net.JoinHostPort(host, strconv.Itoa(int(shifted)))
 	}
+
 	var temporal, ui error
+
 	f.temporalPort, temporal = shift(f.temporalPort, f.portOffset)
 	f.uiPort, ui = shift(f.uiPort, f.portOffset)
+
 	return errors.Join(append(errs, temporal, ui)...)
 }
 
@@ -101,8 +123,10 @@ func shift(port, offset uint16) (uint16, error) {
 	if port == 0 {
 		return 0, nil
 	}
+
 	if int(port)+int(offset) > math.MaxUint16 {
 		return 0, fmt.Errorf("--port-offset: port %d plus %d is above %d", port, offset, math.MaxUint16)
 	}
+
 	return port + offset, nil
 }

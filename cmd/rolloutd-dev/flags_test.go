@@ -14,6 +14,7 @@ import (
 // Wrong arguments cause an error that names the correct form, before anything starts.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		args []string
 		want string
@@ -33,22 +34,30 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		cmd.SetArgs(tc.args)
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), tc.want)
 	}
+
 	cmd := command(std{io.Discard, io.Discard, config.Environ{"ROLLOUTD_LISTN": "127.0.0.1:0"}})
 	cmd.SetArgs([]string{})
-	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: unknown variable; did you mean ROLLOUTD_LISTEN?")
+	require.ErrorContains(
+		t,
+		cmd.ExecuteContext(t.Context()),
+		"ROLLOUTD_LISTN: unknown variable; did you mean ROLLOUTD_LISTEN?",
+	)
 }
 
 // --port-offset moves every fixed port. Ports that the kernel chooses do not change.
 func TestPortOffset(t *testing.T) {
 	t.Parallel()
+
 	load := func(args ...string) (config.Config, *flags) {
 		f := &flags{s: std{io.Discard, io.Discard, config.Environ{}}}
 		cmd := &cobra.Command{}
 		f.registerCommon(cmd)
 		f.registerDaemon(cmd)
 		require.NoError(t, cmd.ParseFlags(append(args, "--data", t.TempDir())))
+
 		c, err := f.load()
 		require.NoError(t, err)
+
 		return c, f
 	}
 	c, f := load("--port-offset", "100")
@@ -67,9 +76,12 @@ func TestPortOffset(t *testing.T) {
 
 func TestTakenPortNamesTheOffset(t *testing.T) {
 	t.Parallel()
+
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer held.Close()
+
 	_, port, err := net.SplitHostPort(held.Addr().String())
 	require.NoError(t, err)
 	p := launch(t, t.TempDir(), "--port", port)

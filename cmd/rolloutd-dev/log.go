@@ -11,8 +11,10 @@ import (
 // logs are the loggers of the process and of the embedded server.
 type logs struct {
 	own, temporal *slog.Logger
-	where         string // path of the log file; empty: stderr
-	file          io.Closer
+
+	// path of the log file; empty: stderr
+	where string
+	file  io.Closer
 }
 
 // openLogs logs to a file in the data folder, or to stderr with --verbose.
@@ -20,11 +22,14 @@ func openLogs(f *flags, data string) (*logs, error) {
 	if f.verbose {
 		return newLogs(f.s.err, slog.LevelDebug, nil, ""), nil
 	}
+
 	path := filepath.Join(data, "rolloutd-dev.log")
+
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
+
 	return newLogs(file, slog.LevelInfo, file, path), nil
 }
 
@@ -32,7 +37,13 @@ func newLogs(w io.Writer, level slog.Level, file io.Closer, where string) *logs 
 	handler := func(level slog.Level) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 	}
-	return &logs{own: handler(level), temporal: handler(slog.LevelWarn).With("from", "temporal server"), where: where, file: file}
+
+	return &logs{
+		own:      handler(level),
+		temporal: handler(slog.LevelWarn).With("from", "temporal server"),
+		where:    where,
+		file:     file,
+	}
 }
 
 // Close closes the file, if there is one.
@@ -40,5 +51,6 @@ func (l *logs) Close() error {
 	if l.file == nil {
 		return nil
 	}
+
 	return l.file.Close()
 }

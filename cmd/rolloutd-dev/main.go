@@ -20,8 +20,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "\nstopping … (press Ctrl-C again to force)")
-		stop() // the second signal ends the process at once
+		// the second signal ends the process at once
+		stop()
 	})
+
 	root := command(std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())})
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "rolloutd-dev:", err)
@@ -50,6 +52,7 @@ func command(s std) *cobra.Command {
 	f.registerCommon(root)
 	f.registerDaemon(root)
 	root.AddCommand(temporalCommand(s))
+
 	return root
 }
 
@@ -62,6 +65,8 @@ func temporalCommand(s std) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)
-	cmd.Flags().StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "URL of the codec endpoint that decrypts payloads for the UI: /codec of rolloutd serve, whose serve.codec_origins must have the UI's address unless that is on port 8233")
+	cmd.Flags().
+		StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "URL of the codec endpoint that decrypts payloads for the UI: /codec of rolloutd serve, whose serve.codec_origins must have the UI's address unless that is on port 8233")
+
 	return cmd
 }

@@ -16,8 +16,10 @@ func TestMain(m *testing.M) {
 	code, err := withSandboxd(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+
 		code = 1
 	}
+
 	os.Exit(code)
 }
 
@@ -27,15 +29,20 @@ func withSandboxd(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
+
 	path := filepath.Join(dir, "sandboxd")
 	build := exec.Command("go", "build", "-o", path, "./cmd/sandboxd")
-	build.Dir = filepath.Join("..", "..") // the module of sandboxd: only its go.mod lists the dependencies of sandboxd
+	// the module of sandboxd: only its go.mod lists the dependencies of sandboxd
+	build.Dir = filepath.Join("..", "..")
+
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build sandboxd: %w\n%s", err, out)
 	}
+
 	if err := os.Setenv(sandboxdEnv, path); err != nil {
 		return 0, err
 	}
+
 	return m.Run(), nil
 }

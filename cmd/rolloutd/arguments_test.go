@@ -12,6 +12,7 @@ import (
 // Wrong arguments are refused with the correct form before a request to a server.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	task := taskFile(t, "instruction: x\n")
 	for _, tc := range []struct {
 		args []string
@@ -50,7 +51,10 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"show", "r1", "--wait", "--timeout", "-1s"}, "--timeout: must not be negative"},
 		{[]string{"trace", "r1", "-o", t.TempDir()}, "--output: must be a file"},
 	} {
-		code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": "http://127.0.0.1:1"}, tc.args...)
+		code, out, errText := rolloutd(
+			t.Context(),
+			map[string]string{"ROLLOUTD_SERVER": "http://127.0.0.1:1"},
+			tc.args...)
 		require.Equal(t, 1, code, tc.args)
 		require.Empty(t, out, tc.args)
 		require.Contains(t, errText, tc.want)
@@ -61,21 +65,25 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 // The error for a refused token differs from the error for a missing server and names where to set the token.
 func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
+
 	status, body := http.StatusUnauthorized, `{"detail":"Not authenticated"}`
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body))
 	}))
 	t.Cleanup(srv.Close)
+
 	for _, args := range [][]string{{"ls"}, {"show", "r1"}, {"abort", "r1"}, {"trace", "r1"}, {"run", taskFile(t, "instruction: x\n")}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
 		require.Equal(t, 1, code)
 		require.Contains(t, errText, "requires a valid bearer token\n  set the token in ROLLOUTD_TOKEN", args)
 		require.NotContains(t, errText, "start one with")
 	}
+
 	status, body = http.StatusForbidden, `{"detail":"the token of an operator is needed to list rollouts"}`
 	_, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
 	require.Contains(t, errText, "the token of an operator is needed to list rollouts\n  set the token")
+
 	status, body = http.StatusServiceUnavailable, `{"detail":"list rollouts: Temporal is away","kind":"Unavailable"}`
 	_, _, errText = rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
 	require.Contains(t, errText, "503 Service Unavailable: list rollouts: Temporal is away")
@@ -85,19 +93,28 @@ func TestRefusedTokens(t *testing.T) {
 // A password in the server's address is never shown. A token may end with a line break, as files do.
 func TestSecretsInTheAddressAndTheToken(t *testing.T) {
 	t.Parallel()
+
 	for _, url := range []string{"http://me:hunter2@127.0.0.1:1", "me:hunter2@127.0.0.1:1", "http://me:hunter2%@127.0.0.1:1", "http://me:hunter2@"} {
 		for _, args := range [][]string{{"ls"}, {"show", "r1"}, {"abort", "r1"}, {"trace", "r1"}, {"ls", "--help"}} {
 			_, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, args...)
 			require.NotContains(t, out+errText, "hunter2", "%s %s", url, args)
 		}
 	}
+
 	asked := make(chan *http.Request, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r
+
 		_, _ = w.Write([]byte(`{"rollouts":[]}`))
 	}))
 	t.Cleanup(srv.Close)
-	code, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_TOKEN": "secret\n"}, "ls", "--server", srv.URL)
+	code, _, errText := rolloutd(
+		t.Context(),
+		map[string]string{"ROLLOUTD_TOKEN": "secret\n"},
+		"ls",
+		"--server",
+		srv.URL,
+	)
 	require.Zero(t, code, errText)
 	require.Equal(t, "Bearer secret", (<-asked).Header.Get("Authorization"))
 }
@@ -105,22 +122,33 @@ func TestSecretsInTheAddressAndTheToken(t *testing.T) {
 // Without a gateway the message has the address and the setting that changes it.
 func TestUpstreamWithoutAGateway(t *testing.T) {
 	t.Parallel()
-	vars := map[string]string{"ROLLOUTD_TRAINER_URL": "http://127.0.0.1:1", "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+
+	vars := map[string]string{
+		"ROLLOUTD_TRAINER_URL":    "http://127.0.0.1:1",
+		"ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64),
+	}
 	code, _, errText := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, "connection refused\n  tried: http://127.0.0.1:1; set another with ROLLOUTD_TRAINER_URL")
+	require.Contains(
+		t,
+		errText,
+		"connection refused\n  tried: http://127.0.0.1:1; set another with ROLLOUTD_TRAINER_URL",
+	)
 }
 
 // The server checks the limit, so every value reaches it.
 func TestLsSendsEveryLimit(t *testing.T) {
 	t.Parallel()
+
 	asked := make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Query().Get("limit")
+
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = w.Write([]byte(`{"detail":"limit: must be more","kind":"Invalid"}`))
 	}))
 	t.Cleanup(srv.Close)
+
 	for _, limit := range []string{"-1", "0", "5000"} {
 		code, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL, "--limit", limit)
 		require.Equal(t, 1, code)

@@ -17,10 +17,14 @@ import (
 
 func deliverCommand(s std) *cobra.Command {
 	var spec rollout.DeliverySpec
+
 	detach := false
 	cmd := &cobra.Command{
-		Use: "deliver GROUP_ID --sink NAME", Short: "Deliver a finished group to a sink", Args: cli.Arguments("GROUP_ID"), GroupID: groupTraining,
-		Long: "Deliver records the delivery and waits until the sink has acknowledged the group. The server continues without the\ncommand until the sink answers; rolloutd deliveries lists undelivered groups.",
+		Use:     "deliver GROUP_ID --sink NAME",
+		Short:   "Deliver a finished group to a sink",
+		Args:    cli.Arguments("GROUP_ID"),
+		GroupID: groupTraining,
+		Long:    "Deliver records the delivery and waits until the sink has acknowledged the group. The server continues without the\ncommand until the sink answers; rolloutd deliveries lists undelivered groups.",
 	}
 	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
 	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
@@ -30,49 +34,71 @@ func deliverCommand(s std) *cobra.Command {
 		if spec.Sink == "" {
 			return errors.New("--sink: must be the name of a sink")
 		}
+
 		c := connect()
+
 		d, err := deliver(cmd.Context(), c, spec, detach, s.err)
 		if err != nil {
 			return hint(err, c)
 		}
+
 		if err := json.NewEncoder(s.out).Encode(d); err != nil {
 			return err
 		}
+
 		if d.State == rollout.DeliveryRefused || d.State == rollout.DeliverySkipped {
 			return exitError(cli.ExitError)
 		}
+
 		return nil
 	}
+
 	return cmd
 }
 
 // deliver submits the delivery and, unless detached, requests its state until it has ended.
-func deliver(ctx context.Context, c *client.Client, spec rollout.DeliverySpec, detach bool, progress io.Writer) (rollout.Delivery, error) {
+func deliver(
+	ctx context.Context,
+	c *client.Client,
+	spec rollout.DeliverySpec,
+	detach bool,
+	progress io.Writer,
+) (rollout.Delivery, error) {
 	d, err := c.Deliver(ctx, spec)
 	shown := ""
+
 	for {
 		if err != nil || d.Done() || detach {
 			return d, err
 		}
+
 		if d.Reason != shown {
 			shown = d.Reason
 			fmt.Fprintf(progress, "not delivered yet: %s\n", shown)
 		}
+
 		select {
 		case <-ctx.Done():
 			return d, exitError(cli.ExitDetached)
 		case <-time.After(time.Second):
 		}
+
 		d, err = c.Delivery(ctx, spec)
 	}
 }
 
 func deliveriesCommand(s std) *cobra.Command {
-	var f rollout.DeliveryFilter
-	var state string
+	var (
+		f     rollout.DeliveryFilter
+		state string
+	)
+
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "deliveries", Short: "List deliveries of groups, those that have not ended first", Args: cli.Arguments(), GroupID: groupTraining,
+		Use:     "deliveries",
+		Short:   "List deliveries of groups, those that have not ended first",
+		Args:    cli.Arguments(),
+		GroupID: groupTraining,
 	}
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "only deliveries to this sink")
 	cmd.Flags().StringVar(&state, "state", "", "only pending, delivered, refused or skipped deliveries")
@@ -83,18 +109,24 @@ func deliveriesCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.State = rollout.DeliveryState(state)
 		c := connect()
+
 		page, err := c.Deliveries(cmd.Context(), f)
 		if err != nil {
 			return hint(err, c)
 		}
+
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(page)
 		}
+
 		cli.Deliveries(s.out, page.Deliveries)
+
 		if page.Next != "" {
 			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
 		}
+
 		return nil
 	}
+
 	return cmd
 }

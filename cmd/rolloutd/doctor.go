@@ -45,14 +45,23 @@ func doctorCommand(s std) *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		var checks []doctor.Check
+
 		for _, name := range cfg.Sandbox.BackendNames() {
 			if open, ok := checkers[name]; ok {
-				checks = append(checks, doctor.Sandboxes(cfg.Sandbox.AllowWeak && name == rollout.DefaultBackend, func() (driver.Checker, func(), error) {
-					return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
-				}))
+				checks = append(
+					checks,
+					doctor.Sandboxes(
+						cfg.Sandbox.AllowWeak && name == rollout.DefaultBackend,
+						func() (driver.Checker, func(), error) {
+							return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
+						},
+					),
+				)
 			}
 		}
+
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
@@ -63,6 +72,7 @@ func doctorCommand(s std) *cobra.Command {
 				for _, m := range all {
 					missing = append(missing, fmt.Errorf("%s: %w", m.Image, m.Why))
 				}
+
 				return looked, missing
 			}),
 			doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
@@ -74,8 +84,10 @@ func doctorCommand(s std) *cobra.Command {
 		if !doctor.Print(s.out, findings) {
 			return exitError(cli.ExitError)
 		}
+
 		return nil
 	}
+
 	return cmd
 }
 
@@ -85,11 +97,13 @@ func inTemporary(open func(dir string) (driver.Checker, error)) (d driver.Checke
 	if err != nil {
 		return nil, nil, err
 	}
-	remove = func() { _ = os.RemoveAll(dir) } // an error leaves a small folder
+	// an error leaves a small folder
+	remove = func() { _ = os.RemoveAll(dir) }
 	if d, err = open(dir); err != nil {
 		remove()
 		return nil, nil, err
 	}
+
 	return d, remove, nil
 }
 
@@ -98,8 +112,10 @@ func localChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o.Dir, o.AgentsDir = dir, ""
 	o.Images, o.BridgeDir = emptyImage{dir}, filepath.Join(dir, ".bridge")
+
 	return checker(local.New(o))
 }
 
@@ -108,7 +124,9 @@ func dockerChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o.Dir, o.BridgeDir = dir, filepath.Join(dir, ".bridge")
+
 	return checker(docker.New(o))
 }
 
@@ -117,7 +135,9 @@ func e2bChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o.Dir = dir
+
 	return checker(e2b.New(o))
 }
 
@@ -126,6 +146,7 @@ func checker[D driver.Checker](d D, err error) (driver.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return d, nil
 }
 
@@ -138,7 +159,9 @@ func (e emptyImage) Use(context.Context, string) (*image.Use, error) {
 	if err := os.MkdirAll(layer, 0o755); err != nil {
 		return nil, err
 	}
+
 	held, err := os.Open(layer)
+
 	return &image.Use{Layers: []string{layer}, Lock: held}, err
 }
 
@@ -155,10 +178,16 @@ func ports(cfg config.Config) []doctor.Port {
 }
 
 func reachTemporal(ctx context.Context, cfg config.Config) error {
-	c, err := temporalx.Dial(ctx, temporalx.Options{Env: cfg.Temporal.Env, Address: cfg.TemporalAddress(), Namespace: cfg.Temporal.Namespace})
+	c, err := temporalx.Dial(ctx, temporalx.Options{
+		Env:       cfg.Temporal.Env,
+		Address:   cfg.TemporalAddress(),
+		Namespace: cfg.Temporal.Namespace,
+	})
 	if err != nil {
 		return err
 	}
+
 	c.Close()
+
 	return nil
 }

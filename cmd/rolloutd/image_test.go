@@ -11,9 +11,23 @@ import (
 func TestImageBuildForE2B(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, out, errText := rolloutd(t.Context(), nil, "image", "build", "--e2b", "--from", "python:3.12-slim", dir, "myapp")
+	code, out, errText := rolloutd(
+		t.Context(),
+		nil,
+		"image",
+		"build",
+		"--e2b",
+		"--from",
+		"python:3.12-slim",
+		dir,
+		"myapp",
+	)
 	require.Zero(t, code, errText)
-	require.Contains(t, out, `e2b template create myapp --path "`+dir+`" --dockerfile e2b.Dockerfile --cpu-count 2 --memory-mb 2048`)
+	require.Contains(
+		t,
+		out,
+		`e2b template create myapp --path "`+dir+`" --dockerfile e2b.Dockerfile --cpu-count 2 --memory-mb 2048`,
+	)
 	text, err := os.ReadFile(filepath.Join(dir, "e2b.Dockerfile"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "FROM python:3.12-slim\n")

@@ -12,12 +12,18 @@ import (
 )
 
 func lsCommand(s std) *cobra.Command {
-	var f rollout.Filter
-	var outcome string
+	var (
+		f       rollout.Filter
+		outcome string
+	)
+
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List rollouts, running ones first", Args: cli.Arguments(), GroupID: groupRollouts,
-		Long: "Ls lists the rollouts in Temporal: running ones, then the others, latest end first. With tokens it shows those\nof the token's owner, and all rollouts to an operator.",
+		Use:     "ls",
+		Short:   "List rollouts, running ones first",
+		Args:    cli.Arguments(),
+		GroupID: groupRollouts,
+		Long:    "Ls lists the rollouts in Temporal: running ones, then the others, latest end first. With tokens it shows those\nof the token's owner, and all rollouts to an operator.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "only rollouts of this task id")
@@ -30,18 +36,25 @@ func lsCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.Outcome, f.Detail = rollout.Outcome(outcome), f.Limit <= rollout.MaxDetail
 		c := connect()
+
 		page, err := c.List(cmd.Context(), f)
 		if err != nil {
 			return hint(err, c)
 		}
+
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(page)
 		}
+
 		cli.List(s.out, page.Rollouts, time.Now())
+
 		if page.Next != "" {
-			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next) // the cursor is valid with the same filters only
+			// the cursor is valid with the same filters only
+			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
 		}
+
 		return nil
 	}
+
 	return cmd
 }

@@ -11,15 +11,22 @@ import (
 
 func TestLsListsRollouts(t *testing.T) {
 	t.Parallel()
+
 	asked := make(chan *http.Request, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r
-		_, _ = w.Write([]byte(`{"rollouts":[{"rollout_id":"r1","task_id":"t","phase":"done","outcome":"completed","reward":0.5}],"next":"abc"}`))
+
+		_, _ = w.Write(
+			[]byte(
+				`{"rollouts":[{"rollout_id":"r1","task_id":"t","phase":"done","outcome":"completed","reward":0.5}],"next":"abc"}`,
+			),
+		)
 	}))
 	t.Cleanup(srv.Close)
 	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_TOKEN": "secret"},
 		"ls", "--server", srv.URL, "--status", "done", "--task", "t", "--outcome", "completed")
 	require.Zero(t, code, errText)
+
 	r := <-asked
 	require.Equal(t, "/rollouts?detail=true&limit=20&outcome=completed&status=done&task_id=t", r.URL.String())
 	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))

@@ -19,7 +19,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	// the second signal ends the process at once
+	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())}))
 }
 
@@ -40,6 +41,7 @@ func run(ctx context.Context, args []string, s std) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	err := root.ExecuteContext(ctx)
+
 	var code exitError
 	switch {
 	case err == nil:
@@ -66,10 +68,20 @@ func command(s std) *cobra.Command {
 		&cobra.Group{ID: groupTraining, Title: "Training:"}, &cobra.Group{ID: groupHosts, Title: "Hosts:"},
 	)
 	root.AddCommand(roles(s)...)
-	root.AddCommand(runCommand(s), tasksCommand(s), lsCommand(s), showCommand(s), tailCommand(s), traceCommand(s), trajectoryCommand(s), abortCommand(s))
+	root.AddCommand(
+		runCommand(s),
+		tasksCommand(s),
+		lsCommand(s),
+		showCommand(s),
+		tailCommand(s),
+		traceCommand(s),
+		trajectoryCommand(s),
+		abortCommand(s),
+	)
 	root.AddCommand(produceCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s))
 	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), doctorCommand(s))
 	root.AddCommand(versionCommand(s))
+
 	return root
 }
 
@@ -81,8 +93,13 @@ const (
 )
 
 func versionCommand(s std) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cli.Arguments(), RunE: func(*cobra.Command, []string) error {
-		fmt.Fprintln(s.out, daemon.Version)
-		return nil
-	}}
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cli.Arguments(),
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(s.out, daemon.Version)
+			return nil
+		},
+	}
 }

@@ -23,32 +23,40 @@ type tools struct {
 
 func serveTools(t *testing.T, texts map[string]string) *tools {
 	t.Helper()
+
 	ts := &tools{texts: texts, asked: make(chan map[string]any, 100)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			ts.events(w, r)
 			return
 		}
+
 		if strings.HasPrefix(r.URL.Path, "/groups/") {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"detail":"no group","kind":"NotFound"}`)
+
 			return
 		}
+
 		var req struct {
 			Params struct {
 				Name      string
 				Arguments map[string]any
 			}
 		}
-		_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+		// an empty name has no text
+		_ = json.NewDecoder(r.Body).Decode(&req)
+
 		req.Params.Arguments["tool"] = req.Params.Name
 		ts.asked <- req.Params.Arguments
+
 		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{
 			"content": []any{map[string]any{"type": "text", "text": ts.texts[req.Params.Name]}},
 		}})
 	}))
 	t.Cleanup(srv.Close)
 	ts.url = srv.URL
+
 	return ts
 }
 
@@ -58,8 +66,11 @@ func (ts *tools) events(w http.ResponseWriter, r *http.Request) {
 		writeDone(w)
 		return
 	}
+
 	ts.asked <- map[string]any{"tool": "events"}
-	_ = http.NewResponseController(w).Flush() // if it fails, the client sees a broken connection
+	// if it fails, the client sees a broken connection
+	_ = http.NewResponseController(w).Flush()
+
 	<-r.Context().Done()
 }
 
@@ -68,7 +79,9 @@ func writeDone(w io.Writer) { _, _ = io.WriteString(w, "id: 1\nevent: done\ndata
 // rolloutd runs the command with vars as its whole environment.
 func rolloutd(ctx context.Context, vars map[string]string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
+
 	code = run(ctx, args, std{&out, &err, vars})
+
 	return code, out.String(), err.String()
 }
 
@@ -76,6 +89,7 @@ func taskFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "task.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+
 	return path
 }
 
@@ -89,6 +103,7 @@ func done(outcome, reward string) map[string]string {
 
 func TestRunExitsWithTheOutcome(t *testing.T) {
 	t.Parallel()
+
 	task := taskFile(t, "instruction: x\n")
 	for outcome, want := range map[string]int{"completed": 0, "agent_timeout": 11, "infra_failed": 32} {
 		ts := serveTools(t, done(outcome, "null"))
@@ -103,21 +118,51 @@ func TestRunExitsWithTheOutcome(t *testing.T) {
 func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
 	t.Parallel()
 	ts := serveTools(t, done("completed", "1"))
-	code, out, errText := rolloutd(t.Context(), map[string]string{"MY_KEY": "sk-1", "ROLLOUTD_SERVER": ts.url},
-		"run", taskFile(t, "id: t\ninstruction: x\n"), "--base-url", "http://gpu/v1", "--model", "m", "--api-key-env", "MY_KEY",
-		"--rollout-id", "r1", "--purpose", "eval", "--sampling", `{"temperature":0}`, "--json")
+	code, out, errText := rolloutd(
+		t.Context(),
+		map[string]string{"MY_KEY": "sk-1", "ROLLOUTD_SERVER": ts.url},
+		"run",
+		taskFile(t, "id: t\ninstruction: x\n"),
+		"--base-url",
+		"http://gpu/v1",
+		"--model",
+		"m",
+		"--api-key-env",
+		"MY_KEY",
+		"--rollout-id",
+		"r1",
+		"--purpose",
+		"eval",
+		"--sampling",
+		`{"temperature":0}`,
+		"--json",
+	)
 	require.Equal(t, 0, code, errText)
 	require.JSONEq(t, `{"rollout_id":"r1","outcome":"completed","reward":1}`, out)
 	require.Equal(t, map[string]any{
-		"tool": "start_rollout", "task_id": "t", "instruction": "x", "base_url": "http://gpu/v1", "model": "m", "api_key": "sk-1", "rollout_id": "r1",
-		"purpose": "eval", "eval_sampling": map[string]any{"temperature": 0.0},
+		"tool":          "start_rollout",
+		"task_id":       "t",
+		"instruction":   "x",
+		"base_url":      "http://gpu/v1",
+		"model":         "m",
+		"api_key":       "sk-1",
+		"rollout_id":    "r1",
+		"purpose":       "eval",
+		"eval_sampling": map[string]any{"temperature": 0.0},
 	}, <-ts.asked)
 	require.NotContains(t, errText, "sk-1")
 }
 
 func TestRunRefusesWithoutARequest(t *testing.T) {
 	t.Parallel()
-	code, _, errText := rolloutd(t.Context(), nil, "run", taskFile(t, "instruction: x\nverfy: [a]\n"), "--server", "http://127.0.0.1:1")
+	code, _, errText := rolloutd(
+		t.Context(),
+		nil,
+		"run",
+		taskFile(t, "instruction: x\nverfy: [a]\n"),
+		"--server",
+		"http://127.0.0.1:1",
+	)
 	require.Equal(t, 1, code)
 	require.Contains(t, errText, "line 2: field verfy")
 	code, _, errText = rolloutd(t.Context(), nil, "run", taskFile(t, "instruction: x\n"), "--api-key-env", "NONE")
@@ -127,6 +172,7 @@ func TestRunRefusesWithoutARequest(t *testing.T) {
 
 func TestWithoutAServerTheErrorSaysHowToStartOne(t *testing.T) {
 	t.Parallel()
+
 	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"tail", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", "http://127.0.0.1:1")...)
 		require.Equal(t, 1, code)
@@ -137,10 +183,12 @@ func TestWithoutAServerTheErrorSaysHowToStartOne(t *testing.T) {
 // An error of a running server has no advice to start one.
 func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 	t.Parallel()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
 	}))
 	t.Cleanup(srv.Close)
+
 	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"tail", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
 		require.Equal(t, 1, code)
@@ -151,6 +199,7 @@ func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 // A command that stops waiting prints how to return to the rollout. Each reason has its own exit code for scripts.
 func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	t.Parallel()
+
 	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`}
 	ts := serveTools(t, texts)
 	task := taskFile(t, "instruction: x\n")
@@ -160,11 +209,15 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ts = serveTools(t, texts)
-	go func() { // ends with the second call
-		<-ts.asked // start_rollout
-		<-ts.asked // its events
+	// ends with the second call
+	go func() {
+		// start_rollout
+		<-ts.asked
+		// its events
+		<-ts.asked
 		cancel()
 	}()
+
 	code, _, errText = rolloutd(ctx, nil, "run", task, "--server", ts.url)
 	require.Equal(t, 130, code)
 	require.Contains(t, errText, "rolloutd abort r1")
@@ -189,6 +242,7 @@ func TestDetachedRun(t *testing.T) {
 	require.Zero(t, code, errText)
 	require.Equal(t, "r1\nr1\n", out)
 	require.Len(t, ts.asked, 4)
+
 	for _, want := range []string{"x", "x", "x", "y"} {
 		require.Equal(t, want, (<-ts.asked)["instruction"])
 	}
@@ -200,7 +254,9 @@ func TestDetachedRun(t *testing.T) {
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	ts := serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"running","phase":"running_agent","attempt":1,"proxy_turns_so_far":3}`})
+	ts := serveTools(t, map[string]string{
+		"get_state": `{"rollout_id":"r1","status":"running","phase":"running_agent","attempt":1,"proxy_turns_so_far":3}`,
+	})
 	code, out, _ := rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
 	require.Equal(t, 0, code)
 	require.Contains(t, out, "running_agent, attempt 1, 3 model calls")
@@ -228,7 +284,10 @@ func TestAbort(t *testing.T) {
 	code, out, _ := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 0, code)
 	require.Contains(t, out, "aborting rollout r1")
-	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"already done"}`})
+	ts = serveTools(
+		t,
+		map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"already done"}`},
+	)
 	code, _, errText := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
 	require.Contains(t, errText, "not aborted: already done")
@@ -240,8 +299,12 @@ func TestAbort(t *testing.T) {
 
 func TestRolesRefuseABadConfiguration(t *testing.T) {
 	t.Parallel()
+
 	for _, role := range []string{"serve", "worker", "gateway", "model"} {
-		code, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_LISTEN": "0.0.0.0:8000", "OPENENV_SERVER_MODE": "x"}, role, "--data", t.TempDir())
+		code, _, errText := rolloutd(t.Context(), map[string]string{
+			"ROLLOUTD_LISTEN":     "0.0.0.0:8000",
+			"OPENENV_SERVER_MODE": "x",
+		}, role, "--data", t.TempDir())
 		require.Equal(t, 1, code)
 		require.Contains(t, errText, "serve.mode", role)
 		require.Contains(t, errText, "serve.tokens", role)
@@ -251,6 +314,7 @@ func TestRolesRefuseABadConfiguration(t *testing.T) {
 // A misspelled variable is refused, because it would be ignored silently.
 func TestMisspeltVariablesAreRefused(t *testing.T) {
 	t.Parallel()
+
 	vars := map[string]string{"ROLLOUTD_DTAA": "/nowhere", "ROLLOUTD_SERVR": "http://127.0.0.1:1"}
 	for _, args := range [][]string{
 		{"serve"}, {"worker"}, {"gateway"}, {"model"}, {"doctor"}, {"upstream", "show", "vllm"},
@@ -262,6 +326,7 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 		require.Contains(t, errText, "ROLLOUTD_DTAA: unknown variable; did you mean ROLLOUTD_DATA?", args)
 		require.Contains(t, errText, "ROLLOUTD_SERVR: unknown variable; did you mean ROLLOUTD_SERVER?", args)
 	}
+
 	code, _, _ := rolloutd(t.Context(), vars, "version")
 	require.Zero(t, code, "version reads no variable")
 }
@@ -269,9 +334,14 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 // The flag overrides the environment.
 func TestServeModeByFlag(t *testing.T) {
 	t.Parallel()
+
 	serve := func(env, flag string) string {
-		_, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_LISTEN": "0.0.0.0:8000", "OPENENV_SERVER_MODE": env}, "serve", "--mode", flag, "--data", t.TempDir())
+		_, _, errText := rolloutd(t.Context(), map[string]string{
+			"ROLLOUTD_LISTEN":     "0.0.0.0:8000",
+			"OPENENV_SERVER_MODE": env,
+		}, "serve", "--mode", flag, "--data", t.TempDir())
 		require.Contains(t, errText, "serve.tokens", "serve does not start without tokens")
+
 		return errText
 	}
 	require.Contains(t, serve("production", "x"), `serve.mode: must be simulation or production, got "x"`)
@@ -287,7 +357,13 @@ func TestVersion(t *testing.T) {
 
 func TestDoctorFailsWhereSandboxesCannotRun(t *testing.T) {
 	t.Parallel()
-	code, out, _ := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"}, "doctor", "--data", t.TempDir())
+	code, out, _ := rolloutd(
+		t.Context(),
+		map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"},
+		"doctor",
+		"--data",
+		t.TempDir(),
+	)
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "FAIL  sandboxes")
 }
@@ -297,6 +373,14 @@ func TestDoctorChecksTheConfiguredBackends(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("sandbox: {backends: {docker: {}}}"), 0o600))
-	_, out, _ := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"}, "doctor", "--config", file, "--data", t.TempDir())
+	_, out, _ := rolloutd(
+		t.Context(),
+		map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"},
+		"doctor",
+		"--config",
+		file,
+		"--data",
+		t.TempDir(),
+	)
 	require.Equal(t, 1, strings.Count(out, "FAIL  sandboxes"), out)
 }

@@ -17,7 +17,8 @@ import (
 
 // produceFlags are the flags of produce.
 type produceFlags struct {
-	run                                            runFlags // of each rollout
+	// of each rollout
+	run                                            runFlags
 	tasks, sink, id                                string
 	evalSet                                        string
 	groupSize, steps, epochs, batch                int
@@ -26,13 +27,19 @@ type produceFlags struct {
 	keepEqual, skipBroken, evalInstead, detach, js bool
 	markStale, oneVersion                          bool
 	sel                                            selectFlags
-	local                                          map[string]string // files to upload first: paths by digest
+
+	// files to upload first: paths by digest
+	local map[string]string
 }
 
 func produceCommand(s std) *cobra.Command {
 	var f produceFlags
+
 	cmd := &cobra.Command{
-		Use: "produce", Short: "Produce groups of a task set for a trainer", Args: cli.Arguments(), GroupID: groupTraining,
+		Use:     "produce",
+		Short:   "Produce groups of a task set for a trainer",
+		Args:    cli.Arguments(),
+		GroupID: groupTraining,
 		Long: "Produce keeps as many groups of a task set in flight as the trainer behind a sink can take, delivers those that end, and\n" +
 			"follows the producer to its end. The producer runs on the server: Ctrl-C and --detach leave it running.",
 		Example: "  rolloutd produce --tasks examples --group-size 4 --endpoint scripted --sink disk\n  rolloutd produce show ID",
@@ -44,31 +51,64 @@ func produceCommand(s std) *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		return f.start(cmd, s, connect(), args)
 	}
 	cmd.AddCommand(produceLs(s), produceShow(s))
+
 	for _, c := range producerChanges() {
 		cmd.AddCommand(produceChange(s, c))
 	}
+
 	return cmd
 }
 
 func (f *produceFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.tasks, "tasks", "", "task set: a folder, a file of JSON lines, or the name of a set in the server's configuration")
+	fl.StringVar(
+		&f.tasks,
+		"tasks",
+		"",
+		"task set: a folder, a file of JSON lines, or the name of a set in the server's configuration",
+	)
 	fl.StringVar(&f.sink, "sink", "", "sink by its name in the server's configuration")
 	fl.IntVar(&f.groupSize, "group-size", 0, "rollouts of each task")
-	fl.StringVar(&f.id, "producer-id", "", "id of the producer; an existing producer with this id is shown, no other is started")
+	fl.StringVar(
+		&f.id,
+		"producer-id",
+		"",
+		"id of the producer; an existing producer with this id is shown, no other is started",
+	)
 	fl.IntVar(&f.run.concurrency, "concurrency", 32, "rollouts at once")
-	fl.IntVar(&f.offpolicy, "max-batches-offpolicy", 3, "batches that may be produced ahead of the trainer; 0: no bound")
+	fl.IntVar(
+		&f.offpolicy,
+		"max-batches-offpolicy",
+		3,
+		"batches that may be produced ahead of the trainer; 0: no bound",
+	)
 	fl.IntVar(&f.steps, "total-steps", 0, "training steps after which the producer ends")
 	fl.IntVar(&f.epochs, "epochs", 1, "passes over the tasks; 0: no bound (the default with --total-steps)")
 	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step if the sink does not give the number")
 	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
 	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
-	fl.IntVar(&f.versionLag, "max-version-lag", 0, "do not deliver groups of weights more than this many versions before the trainer's step (default no bound)")
-	fl.BoolVar(&f.oneVersion, "one-version", false, "do not deliver groups that more than one version of the weights sampled")
-	fl.BoolVar(&f.markStale, "mark-stale", false, "deliver groups beyond --max-version-lag nevertheless, with their lag")
+	fl.IntVar(
+		&f.versionLag,
+		"max-version-lag",
+		0,
+		"do not deliver groups of weights more than this many versions before the trainer's step (default no bound)",
+	)
+	fl.BoolVar(
+		&f.oneVersion,
+		"one-version",
+		false,
+		"do not deliver groups that more than one version of the weights sampled",
+	)
+	fl.BoolVar(
+		&f.markStale,
+		"mark-stale",
+		false,
+		"deliver groups beyond --max-version-lag nevertheless, with their lag",
+	)
 	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
 	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
 	fl.IntVar(&f.evalEvery, "eval-every", 10, "training steps between two evaluations")
@@ -83,8 +123,10 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.detach, "detach", false, "print the producer's id and exit; the producer runs on the server")
 	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")
 	f.sel.register(cmd)
+
 	for _, name := range []string{"tasks", "sink", "group-size"} {
-		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
+		// fails only for an unknown flag
+		_ = cmd.MarkFlagRequired(name)
 	}
 }
 
@@ -94,30 +136,48 @@ func (f *produceFlags) arguments(cmd *cobra.Command, s std) (map[string]any, err
 	if err != nil {
 		return nil, err
 	}
+
 	filter := map[string]any{"equal_scores": !f.keepEqual, "max_tokens": f.maxTokens}
 	if cmd.Flags().Changed("max-version-lag") {
 		filter["max_version_lag"] = f.versionLag
 	}
+
 	if f.oneVersion {
 		filter["one_version"] = true
 	}
+
 	if f.markStale {
 		filter["mark_stale"] = true
 	}
+
 	args := map[string]any{
-		"sink": f.sink, "group_size": f.groupSize, "concurrency": f.run.concurrency, "max_batches_offpolicy": f.offpolicy, "rollout": member,
-		"filter": filter, "skip_broken": f.skipBroken,
-		"total_steps": f.steps, "batch_size": f.batch,
+		"sink":                  f.sink,
+		"group_size":            f.groupSize,
+		"concurrency":           f.run.concurrency,
+		"max_batches_offpolicy": f.offpolicy,
+		"rollout":               member,
+		"filter":                filter,
+		"skip_broken":           f.skipBroken,
+		"total_steps":           f.steps,
+		"batch_size":            f.batch,
 	}
 	if f.id != "" {
 		args["producer_id"] = f.id
 	}
+
 	if cmd.Flags().Changed("epochs") || f.steps == 0 {
 		args["epochs"] = f.epochs
 	}
+
 	if f.evalSet != "" {
-		args["eval"] = map[string]any{"task_set": f.evalSet, "every": f.evalEvery, "group_size": f.evalSize, "instead": f.evalInstead}
+		args["eval"] = map[string]any{
+			"task_set":   f.evalSet,
+			"every":      f.evalEvery,
+			"group_size": f.evalSize,
+			"instead":    f.evalInstead,
+		}
 	}
+
 	return args, f.addTasks(args)
 }
 
@@ -127,41 +187,60 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 	if err != nil {
 		return err
 	}
+
 	if sel.Shuffle != nil {
 		seed, err := strconv.ParseInt(f.sel.shuffle, 10, 64)
 		if err != nil {
 			return fmt.Errorf("--shuffle: must be a whole number from 0 to 2^63-1, got %q", f.sel.shuffle)
 		}
+
 		args["shuffle"], sel.Shuffle = seed, nil
 	}
+
 	if !isSet(f.tasks) && !isTaskFile(f.tasks) {
 		args["task_set"] = f.tasks
-		args["select"] = map[string]any{"tasks": sel.Tasks, "exclude": sel.Exclude, "shard": sel.Shard, "shards": sel.Shards, "limit": sel.Limit}
+		args["select"] = map[string]any{
+			"tasks":   sel.Tasks,
+			"exclude": sel.Exclude,
+			"shard":   sel.Shard,
+			"shards":  sel.Shards,
+			"limit":   sel.Limit,
+		}
+
 		return nil
 	}
+
 	set, err := taskset.Open(f.tasks)
 	if err != nil {
 		return err
 	}
 	defer set.Close()
+
 	chosen, err := set.Select(sel)
 	if err != nil {
 		return err
 	}
+
 	tasks := []any{}
 	f.local = map[string]string{}
+
 	for _, i := range chosen {
 		t, err := set.Task(i)
 		if err != nil && f.skipBroken {
-			continue // rolloutd tasks check reports it
+			// rolloutd tasks check reports it
+			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		maps.Copy(f.local, t.Local)
 		tasks = append(tasks, t.Arguments())
 	}
+
 	args["tasks"] = tasks
+
 	return nil
 }
 
@@ -169,24 +248,31 @@ func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args m
 	if err := c.UploadAll(cmd.Context(), f.local); err != nil {
 		return hint(err, c)
 	}
+
 	p, err := c.StartProducer(cmd.Context(), args)
 	if err != nil {
 		return hint(err, c)
 	}
+
 	for _, why := range p.Broken {
 		fmt.Fprintln(s.err, "left out:", why)
 	}
+
 	if f.detach {
 		fmt.Fprintln(s.out, p.ID)
 		return nil
 	}
+
 	fmt.Fprintf(s.err, "producer %s\n", p.ID)
+
 	ctx, cancel := f.run.waitContext(cmd.Context())
 	defer cancel()
+
 	p, err = cli.FollowProducer(ctx, c, p.ID, s.err)
 	if err = waitError(hint(err, c)); err != nil {
 		return err
 	}
+
 	return showProducer(s, p, f.js)
 }
 
@@ -199,12 +285,14 @@ func showProducer(s std, p client.Producer, asJSON bool) error {
 	} else {
 		cli.ProducerTable(s.out, p.State)
 	}
+
 	switch p.Outcome {
 	case producer.Aborted:
 		return exitError(cli.ExitCode(rollout.Aborted))
 	case producer.Failed:
 		return exitError(cli.ExitError)
 	}
+
 	return nil
 }
 
@@ -214,12 +302,15 @@ func produceLs(s std) *cobra.Command {
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := connect()
+
 		page, err := c.Producers(cmd.Context(), *limit)
 		if err == nil {
 			cli.Producers(s.out, page.Producers)
 		}
+
 		return hint(err, c)
 	}
+
 	return cmd
 }
 
@@ -229,12 +320,15 @@ func produceShow(s std) *cobra.Command {
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
+
 		p, err := c.Producer(cmd.Context(), args[0])
 		if err != nil {
 			return hint(err, c)
 		}
+
 		return showProducer(s, p, *asJSON)
 	}
+
 	return cmd
 }
 
@@ -242,38 +336,70 @@ func produceShow(s std) *cobra.Command {
 type producerChange struct {
 	name, short, path string
 	args              map[string]any
-	bounds            bool // the command has the flags of bounds
+
+	// the command has the flags of bounds
+	bounds bool
 }
 
 func producerChanges() []producerChange {
 	return []producerChange{
-		{name: "pause", short: "Start no further groups; those that run go on", path: "change", args: map[string]any{"paused": true}},
-		{name: "resume", short: "Start groups again, also with other bounds", path: "change", args: map[string]any{"paused": false}, bounds: true},
-		{name: "stop", short: "End the producer when its running groups are delivered", path: "change", args: map[string]any{"stop": true}},
-		{name: "abort", short: "End the producer and its groups now", path: "abort", args: map[string]any{"reason": "asked by rolloutd produce abort"}},
+		{
+			name:  "pause",
+			short: "Start no further groups; those that run go on",
+			path:  "change",
+			args:  map[string]any{"paused": true},
+		},
+		{
+			name:   "resume",
+			short:  "Start groups again, also with other bounds",
+			path:   "change",
+			args:   map[string]any{"paused": false},
+			bounds: true,
+		},
+		{
+			name:  "stop",
+			short: "End the producer when its running groups are delivered",
+			path:  "change",
+			args:  map[string]any{"stop": true},
+		},
+		{
+			name:  "abort",
+			short: "End the producer and its groups now",
+			path:  "abort",
+			args:  map[string]any{"reason": "asked by rolloutd produce abort"},
+		},
 	}
 }
 
 func produceChange(s std, c producerChange) *cobra.Command {
 	cmd := &cobra.Command{Use: c.name + " ID", Short: c.short, Args: rolloutID}
+
 	bounds := map[string]*int{}
 	if c.bounds {
-		for flag, field := range map[string]string{"concurrency": "concurrency", "max-batches-offpolicy": "max_batches_offpolicy", "total-steps": "total_steps"} {
+		for flag, field := range map[string]string{
+			"concurrency":           "concurrency",
+			"max-batches-offpolicy": "max_batches_offpolicy",
+			"total-steps":           "total_steps",
+		} {
 			bounds[field] = cmd.Flags().Int(flag, -1, "new value (default: as it is)")
 		}
 	}
+
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{}
 		for name, v := range c.args {
 			body[name] = v
 		}
+
 		for field, v := range bounds {
 			if *v >= 0 {
 				body[field] = *v
 			}
 		}
+
 		server := connect()
+
 		done, err := server.ChangeProducer(cmd.Context(), args[0], c.path, body)
 		switch {
 		case err != nil:
@@ -281,7 +407,9 @@ func produceChange(s std, c producerChange) *cobra.Command {
 		case done:
 			return fmt.Errorf("producer %s has ended", args[0])
 		}
+
 		return nil
 	}
+
 	return cmd
 }

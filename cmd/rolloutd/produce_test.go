@@ -13,22 +13,35 @@ import (
 
 // producers is a server with one producer, which is done at the second request.
 type producers struct {
-	mu    sync.Mutex
-	asked map[string]map[string]any // by path
+	mu sync.Mutex
+
+	// by path
+	asked map[string]map[string]any
 	looks int
-	end   string // outcome
+
+	// outcome
+	end string
 }
 
 func (p *producers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	body := map[string]any{}
-	_ = json.NewDecoder(r.Body).Decode(&body) // a GET has no body
+	// a GET has no body
+	_ = json.NewDecoder(r.Body).Decode(&body)
 	p.asked[r.Method+" "+r.URL.Path] = body
-	answer := map[string]any{"producer_id": "p", "phase": "running", "done": false, "counts": map[string]any{"started": 3, "delivered": p.looks}}
+	answer := map[string]any{
+		"producer_id": "p",
+		"phase":       "running",
+		"done":        false,
+		"counts":      map[string]any{"started": 3, "delivered": p.looks},
+	}
+
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == "/producers":
 		answer["broken"] = []string{"c.yaml: broken"}
+
 		w.WriteHeader(http.StatusAccepted)
 	case r.URL.Path == "/producers":
 		answer = map[string]any{"producers": []any{answer}}
@@ -38,24 +51,46 @@ func (p *producers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer["evaluated"] = []any{map[string]any{"step": 5, "rollouts": 4, "sum": 2, "passed": 1}}
 		}
 	}
+
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func serveProducers(t *testing.T, end string) (*producers, map[string]string) {
 	t.Helper()
+
 	p := &producers{asked: map[string]map[string]any{}, end: end}
 	srv := httptest.NewServer(p)
 	t.Cleanup(srv.Close)
+
 	return p, map[string]string{"ROLLOUTD_SERVER": srv.URL}
 }
 
 func TestProduce(t *testing.T) {
 	t.Parallel()
+
 	dir := taskFolder(t, map[string]string{"a.yaml": "instruction: a\n", "b.yaml": "instruction: b\n"})
 	for end, want := range map[string]int{"completed": 0, "stopped": 0, "aborted": 20, "failed": 1} {
 		p, env := serveProducers(t, end)
-		code, out, errText := rolloutd(t.Context(), env, "produce", "--tasks", dir, "--task", "b", "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--shuffle", "9", "--keep-equal")
+		code, out, errText := rolloutd(
+			t.Context(),
+			env,
+			"produce",
+			"--tasks",
+			dir,
+			"--task",
+			"b",
+			"--group-size",
+			"4",
+			"--sink",
+			"s",
+			"--endpoint",
+			"scripted",
+			"--shuffle",
+			"9",
+			"--keep-equal",
+		)
 		require.Equal(t, want, code, errText)
+
 		body := p.asked["POST /producers"]
 		require.Equal(t, []any{map[string]any{"instruction": "b", "task_id": "b"}}, body["tasks"])
 		require.Equal(t, map[string]any{"endpoint": "scripted"}, body["rollout"])
@@ -72,9 +107,27 @@ func TestProduce(t *testing.T) {
 func TestProduceByName(t *testing.T) {
 	t.Parallel()
 	p, env := serveProducers(t, "completed")
-	code, out, errText := rolloutd(t.Context(), env, "produce", "--tasks", "math", "--shard", "1/4", "--group-size", "4", "--sink", "s", "--total-steps", "100", "--eval", "held-out", "--detach")
+	code, out, errText := rolloutd(
+		t.Context(),
+		env,
+		"produce",
+		"--tasks",
+		"math",
+		"--shard",
+		"1/4",
+		"--group-size",
+		"4",
+		"--sink",
+		"s",
+		"--total-steps",
+		"100",
+		"--eval",
+		"held-out",
+		"--detach",
+	)
 	require.Zero(t, code, errText)
 	require.Equal(t, "p\n", out)
+
 	body := p.asked["POST /producers"]
 	require.Equal(t, "math", body["task_set"])
 	require.InDelta(t, 4, body["select"].(map[string]any)["shards"], 0)
@@ -84,16 +137,21 @@ func TestProduceByName(t *testing.T) {
 
 func TestChangeAProducer(t *testing.T) {
 	t.Parallel()
+
 	p, env := serveProducers(t, "completed")
 	for command, want := range map[string]string{
-		"pause p": `{"paused":true}`, "resume p --concurrency 8": `{"paused":false,"concurrency":8}`, "stop p": `{"stop":true}`,
+		"pause p":                  `{"paused":true}`,
+		"resume p --concurrency 8": `{"paused":false,"concurrency":8}`,
+		"stop p":                   `{"stop":true}`,
 	} {
 		code, _, errText := rolloutd(t.Context(), env, append([]string{"produce"}, strings.Fields(command)...)...)
 		require.Zero(t, code, errText)
+
 		text, err := json.Marshal(p.asked["POST /producers/p/change"])
 		require.NoError(t, err)
 		require.JSONEq(t, want, string(text))
 	}
+
 	code, _, errText := rolloutd(t.Context(), env, "produce", "abort", "p")
 	require.Zero(t, code, errText)
 	require.NotEmpty(t, p.asked["POST /producers/p/abort"])

@@ -26,7 +26,12 @@ func TestReferenceOfCommands(t *testing.T) {
 
 	written, err := os.ReadFile(referencePage)
 	require.NoError(t, err)
-	require.Equal(t, string(written), page, "UPDATE=1 go test ./cmd/rolloutd -run TestReferenceOfCommands writes the page")
+	require.Equal(
+		t,
+		string(written),
+		page,
+		"UPDATE=1 go test ./cmd/rolloutd -run TestReferenceOfCommands writes the page",
+	)
 }
 
 func referenceOfCommands() string {
@@ -68,7 +73,12 @@ func describe(page *strings.Builder, cmd *cobra.Command) {
 	}
 
 	if cmd.Runnable() {
-		fmt.Fprintf(page, "\n### rolloutd %s\n\n%s.\n", strings.TrimPrefix(cmd.CommandPath(), "rolloutd "), strings.TrimSuffix(cmd.Short, "."))
+		fmt.Fprintf(
+			page,
+			"\n### rolloutd %s\n\n%s.\n",
+			strings.TrimPrefix(cmd.CommandPath(), "rolloutd "),
+			strings.TrimSuffix(cmd.Short, "."),
+		)
 		fmt.Fprintf(page, "\n```\n%s\n```\n", cmd.UseLine())
 
 		if cmd.Long != "" {

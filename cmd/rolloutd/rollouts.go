@@ -19,6 +19,7 @@ func rolloutID(cmd *cobra.Command, args []string) error {
 	if err := cli.Arguments("ID")(cmd, args); err != nil {
 		return err
 	}
+
 	return rollout.CheckID(args[0])
 }
 
@@ -41,20 +42,26 @@ func showCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
+
 		c := connect()
+
 		st, err := c.State(ctx, args[0])
 		if err != nil {
 			return hint(err, c)
 		}
+
 		switch {
 		case st.Unknown():
 			return f.showGroup(ctx, s, c, args[0], wait, state)
 		case state || !st.Done() && !wait:
 			return printState(s, st, func() { cli.State(s.out, st) }, state || f.json)
 		}
+
 		r, raw, err := cli.Follow(ctx, c, args[0], s.err)
+
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
+
 	return cmd
 }
 
@@ -67,7 +74,9 @@ func (f *runFlags) showGroup(ctx context.Context, s std, c *client.Client, id st
 	case state || !g.Done() && !wait:
 		return printState(s, g, func() { cli.GroupState(s.out, g) }, state || f.json)
 	}
+
 	g, err = cli.FollowGroup(ctx, c, g, s.err)
+
 	return f.finishGroup(s.out, g, hint(err, c))
 }
 
@@ -76,6 +85,7 @@ func noRolloutOrGroup(c *client.Client, id string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "%s has no rollout or group %q", c.Address(), id)
 	}
+
 	return err
 }
 
@@ -84,6 +94,7 @@ func needsRollout(err error, id string) error {
 	if fault.Is(err, fault.NotFound) {
 		return fmt.Errorf("%w; if that is a group, list its rollouts:  rolloutd ls --group %s", err, id)
 	}
+
 	return err
 }
 
@@ -92,33 +103,44 @@ func printState(s std, state any, text func(), asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(s.out)
 		enc.SetIndent("", "  ")
+
 		return enc.Encode(state)
 	}
+
 	text()
+
 	return nil
 }
 
 func abortCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "abort ID", Short: "End a rollout or a group; the results so far are kept", Args: rolloutID, GroupID: groupRollouts,
+		Use:     "abort ID",
+		Short:   "End a rollout or a group; the results so far are kept",
+		Args:    rolloutID,
+		GroupID: groupRollouts,
 	}
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, kind := connect(), "rollout"
+
 		a, err := c.Abort(cmd.Context(), args[0])
 		if err == nil && a.Unknown() {
 			kind = "group"
 			a, err = c.AbortGroup(cmd.Context(), args[0])
 			err = noRolloutOrGroup(c, args[0], err)
 		}
+
 		switch {
 		case err != nil:
 			return hint(err, c)
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}
+
 		fmt.Fprintf(s.out, "aborting %s %s; show its result:  rolloutd show %[2]s\n", kind, args[0])
+
 		return nil
 	}
+
 	return cmd
 }

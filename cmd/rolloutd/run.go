@@ -27,12 +27,17 @@ type runFlags struct {
 	json, detach, noVerify                      bool
 	groupSize                                   int
 	timeout                                     time.Duration
-	tasks                                       selectFlags // of a set
-	concurrency                                 int         // rollouts of a set at once
+
+	// of a set
+	tasks selectFlags
+
+	// rollouts of a set at once
+	concurrency int
 }
 
 func runCommand(s std) *cobra.Command {
 	var f runFlags
+
 	cmd := &cobra.Command{
 		Use:     "run TASK.yaml|SET...",
 		Short:   "Run a rollout of a task, or of each task of several, and show its progress",
@@ -48,32 +53,42 @@ func runCommand(s std) *cobra.Command {
 		if len(args) > 1 || isSet(args[0]) {
 			return f.runSet(cmd, s, connect(), args)
 		}
+
 		if err := refuseFlags(cmd, args[0], append([]string{"concurrency"}, selectionFlags...)...); err != nil {
 			return err
 		}
+
 		task, err := taskset.OpenFile(args[0])
 		if err != nil {
 			return err
 		}
+
 		arguments, err := f.apply(task.Arguments(), s)
 		if err != nil {
 			return err
 		}
+
 		c := connect()
 		if err := c.UploadAll(cmd.Context(), task.Local); err != nil {
 			return hint(err, c)
 		}
+
 		if f.detach {
 			return hint(f.submit(cmd.Context(), s.out, c, arguments), c)
 		}
+
 		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
+
 		if f.groupSize > 0 {
 			return f.runGroup(ctx, s, c, arguments)
 		}
+
 		r, raw, err := cli.Run(ctx, c, arguments, s.err)
+
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
+
 	return cmd
 }
 
@@ -84,12 +99,32 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
-	fl.StringVar(&f.translate, "translate", "", "chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is")
+	fl.StringVar(
+		&f.translate,
+		"translate",
+		"",
+		"chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is",
+	)
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
-	fl.StringVar(&f.agent, "agent", "", "agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
+	fl.StringVar(
+		&f.agent,
+		"agent",
+		"",
+		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …",
+	)
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
-	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
-	fl.BoolVar(&f.detach, "detach", false, "print the id of the rollout, or of the group, and exit; it runs on the server")
+	fl.StringVar(
+		&f.id,
+		"rollout-id",
+		"",
+		"id of the rollout; an existing rollout with this id is shown, no other is started",
+	)
+	fl.BoolVar(
+		&f.detach,
+		"detach",
+		false,
+		"print the id of the rollout, or of the group, and exit; it runs on the server",
+	)
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of the task at the same time, as a group")
@@ -101,25 +136,36 @@ func (f *runFlags) register(cmd *cobra.Command) {
 // apply sets the flags in the task's arguments.
 func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 	for name, v := range map[string]string{
-		"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "agent": f.agent, "rollout_id": f.id, "purpose": f.purpose, "translate": f.translate,
+		"endpoint":   f.endpoint,
+		"base_url":   f.baseURL,
+		"model":      f.model,
+		"agent":      f.agent,
+		"rollout_id": f.id,
+		"purpose":    f.purpose,
+		"translate":  f.translate,
 	} {
 		if v != "" {
 			args[name] = v
 		}
 	}
+
 	if f.noVerify {
 		args["no_verify"] = true
 	}
+
 	if err := f.pin(args); err != nil {
 		return nil, err
 	}
+
 	if f.keyEnv != "" {
 		key := s.env[f.keyEnv]
 		if key == "" {
 			return nil, fmt.Errorf("--api-key-env: %s is not set", f.keyEnv)
 		}
+
 		args["api_key"] = key
 	}
+
 	return args, nil
 }
 
@@ -128,20 +174,25 @@ func (f *runFlags) pin(args map[string]any) error {
 	if f.sampling == "" {
 		return nil
 	}
+
 	pinned := map[string]any{}
 	if err := json.Unmarshal([]byte(f.sampling), &pinned); err != nil {
 		return fmt.Errorf("--sampling: must be a JSON object such as {\"temperature\":0.7}: %w", err)
 	}
+
 	name := "sampling"
 	if args["purpose"] == string(rollout.PurposeEval) {
 		name = "eval_sampling"
 	}
+
 	all, _ := args[name].(map[string]any)
 	if all = maps.Clone(all); all == nil {
 		all = map[string]any{}
 	}
+
 	maps.Copy(all, pinned)
 	args[name] = all
+
 	return nil
 }
 
@@ -149,10 +200,13 @@ func (f *runFlags) pin(args map[string]any) error {
 func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(cli.ErrDetached) })
+
 	if f.timeout <= 0 {
 		return detached, func() { stop(); cancel(nil) }
 	}
+
 	timed, cancelTimeout := context.WithTimeoutCause(detached, f.timeout, errTimeout)
+
 	return timed, func() { cancelTimeout(); stop(); cancel(nil) }
 }
 
@@ -160,16 +214,20 @@ func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.Ca
 func (f *runFlags) submit(ctx context.Context, out io.Writer, c *client.Client, args map[string]any) error {
 	if f.groupSize > 0 {
 		args["group_size"] = f.groupSize
+
 		g, err := c.StartGroup(ctx, args)
 		if err != nil {
 			return err
 		}
+
 		return f.printStarted(out, g, g.ID)
 	}
+
 	started, err := c.Start(ctx, args)
 	if err != nil {
 		return err
 	}
+
 	return f.printStarted(out, started, started.ID)
 }
 
@@ -177,7 +235,9 @@ func (f *runFlags) printStarted(out io.Writer, answer any, id string) error {
 	if f.json {
 		return json.NewEncoder(out).Encode(answer)
 	}
+
 	_, err := fmt.Fprintln(out, id)
+
 	return err
 }
 
@@ -185,6 +245,7 @@ func (f *runFlags) printStarted(out io.Writer, answer any, id string) error {
 func (f *runFlags) runGroup(ctx context.Context, s std, c *client.Client, args map[string]any) error {
 	args["group_size"] = f.groupSize
 	g, err := cli.RunGroup(ctx, c, args, s.err)
+
 	return f.finishGroup(s.out, g, hint(err, c))
 }
 
@@ -193,15 +254,18 @@ func (f *runFlags) finishGroup(out io.Writer, g client.Group, err error) error {
 	if err = waitError(err); err != nil {
 		return err
 	}
+
 	if f.json {
 		err = json.NewEncoder(out).Encode(g)
 	} else {
 		fmt.Fprintln(out)
 		cli.GroupTable(out, g)
 	}
+
 	if code := cli.GroupExitCode(g.GroupState); err == nil && code != cli.ExitOK {
 		return exitError(code)
 	}
+
 	return err
 }
 
@@ -213,6 +277,7 @@ func waitError(err error) error {
 	case errors.Is(err, errTimeout):
 		return exitError(cli.ExitTimeout)
 	}
+
 	return err
 }
 
@@ -221,14 +286,17 @@ func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error
 	if err := waitError(err); err != nil {
 		return err
 	}
+
 	if f.json {
 		fmt.Fprintf(out, "%s\n", raw)
 	} else {
 		fmt.Fprintln(out)
 		cli.Table(out, r)
 	}
+
 	if code := cli.ExitCode(r.Outcome); code != cli.ExitOK {
 		return exitError(code)
 	}
+
 	return nil
 }

@@ -21,6 +21,7 @@ func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
 			return fmt.Errorf("--%s does not go with %s", name, what)
 		}
 	}
+
 	return nil
 }
 
@@ -29,35 +30,46 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 	if err := refuseFlags(cmd, "several tasks", "rollout-id", "group-size"); err != nil {
 		return err
 	}
+
 	if f.concurrency < 1 {
 		return fmt.Errorf("--concurrency: must be at least 1, got %d", f.concurrency)
 	}
+
 	tasks, err := f.readSets(cmd, paths)
 	if err != nil {
 		return err
 	}
+
 	if f.detach {
 		return hint(f.submitAll(cmd, s, c, tasks), c)
 	}
+
 	ctx, cancel := f.waitContext(cmd.Context())
 	defer cancel()
+
 	arguments := func(t taskset.Task) (map[string]any, error) { return f.apply(t.Arguments(), s) }
+
 	results, err := cli.RunTasks(ctx, c, tasks, f.concurrency, arguments, func(r cli.TaskResult) {
 		if f.json && r.Err == nil {
-			_ = json.NewEncoder(s.out).Encode(r.Result) // a closed pipe ends the command by its signal
+			// a closed pipe ends the command by its signal
+			_ = json.NewEncoder(s.out).Encode(r.Result)
 		}
+
 		cli.TaskLine(s.err, r)
 	})
 	if err = waitError(hint(err, c)); err != nil {
 		return err
 	}
+
 	if !f.json {
 		fmt.Fprintln(s.out)
 		cli.SetTable(s.out, results)
 	}
+
 	if code := cli.SetExitCode(results); code != cli.ExitOK {
 		return exitError(code)
 	}
+
 	return nil
 }
 
@@ -68,13 +80,16 @@ func (f *runFlags) submitAll(cmd *cobra.Command, s std, c *client.Client, tasks 
 		if err == nil {
 			err = c.UploadAll(cmd.Context(), t.Local)
 		}
+
 		if err == nil {
 			err = f.submit(cmd.Context(), s.out, c, arguments)
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -85,14 +100,18 @@ func (f *runFlags) readSets(cmd *cobra.Command, paths []string) ([]taskset.Task,
 			return nil, err
 		}
 	}
+
 	var tasks []taskset.Task
+
 	for _, path := range paths {
 		more, err := f.readSet(path)
 		if err != nil {
 			return nil, err
 		}
+
 		tasks = append(tasks, more...)
 	}
+
 	return tasks, nil
 }
 
@@ -102,22 +121,27 @@ func (f *runFlags) readSet(path string) ([]taskset.Task, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	set, err := taskset.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer set.Close()
+
 	chosen, err := set.Select(sel)
 	if err != nil {
 		return nil, err
 	}
+
 	tasks := make([]taskset.Task, 0, len(chosen))
 	for _, i := range chosen {
 		t, err := set.Task(i)
 		if err != nil {
 			return nil, err
 		}
+
 		tasks = append(tasks, t)
 	}
+
 	return tasks, nil
 }

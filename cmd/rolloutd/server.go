@@ -16,18 +16,23 @@ import (
 // defaultServer is the default address of rolloutd-dev and rolloutd serve.
 const defaultServer = "http://127.0.0.1:8000"
 
-// serverFlag adds --server to a command and returns a function that creates the client. The command refuses unknown ROLLOUTD_
-// variables.
+// serverFlag adds --server to a command and returns a function that creates the client. The command refuses
+// unknown ROLLOUTD_ variables.
 func serverFlag(cmd *cobra.Command, s std) func() *client.Client {
 	fallback := &client.Client{URL: defaultServer}
 	if url := s.env[config.ServerVariable]; url != "" {
 		fallback.URL = url
 	}
-	url := cmd.Flags().String("server", fallback.URL, "URL of the server (or "+config.ServerVariable+"; set a bearer token in "+config.TokenVariable+")")
-	cmd.Flags().Lookup("server").DefValue = fallback.Address() // for --help
+
+	url := cmd.Flags().
+		String("server", fallback.URL, "URL of the server (or "+config.ServerVariable+"; set a bearer token in "+config.TokenVariable+")")
+	// for --help
+	cmd.Flags().Lookup("server").DefValue = fallback.Address()
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
+
 	return func() *client.Client {
-		token := strings.TrimSpace(s.env[config.TokenVariable]) // a token read from a file may end with a line break
+		// a token read from a file may end with a line break
+		token := strings.TrimSpace(s.env[config.TokenVariable])
 		return &client.Client{URL: *url, Token: token, HTTP: &http.Client{}}
 	}
 }
@@ -41,6 +46,7 @@ func hint(err error, c *client.Client) error {
 	case !errors.As(err, &none):
 		return err
 	}
+
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+
 		"  or as roles:     rolloutd serve | worker | gateway, with a Temporal cluster\n"+
 		"  or use another:  --server URL          (tried: %s)", err, c.Address())

@@ -29,15 +29,19 @@ func (f *settings) load(change func(*config.Config)) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
+
 	if f.data != "" {
 		c.Data = f.data
 	}
+
 	if change != nil {
 		change(&c)
 	}
+
 	if err := c.Validate(); err != nil {
 		return config.Config{}, fmt.Errorf("configuration:\n%w", err)
 	}
+
 	return c, nil
 }
 
@@ -46,5 +50,6 @@ func (f *settings) log() *slog.Logger {
 	if f.verbose {
 		level = slog.LevelDebug
 	}
+
 	return slog.New(slog.NewTextHandler(f.s.err, &slog.HandlerOptions{Level: level}))
 }

@@ -14,21 +14,28 @@ const tailPause = time.Second
 
 func tailCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tail ID", Short: "Print what happens in a rollout, as it happens", Args: rolloutID, GroupID: groupRollouts,
-		Long: "Tail prints the events of a rollout from its beginning until it is done: phases, texts and tool calls of the agent, model\ncalls and the verifier's commands. Ctrl-C stops it; the rollout continues.",
+		Use:     "tail ID",
+		Short:   "Print what happens in a rollout, as it happens",
+		Args:    rolloutID,
+		GroupID: groupRollouts,
+		Long:    "Tail prints the events of a rollout from its beginning until it is done: phases, texts and tool calls of the agent, model\ncalls and the verifier's commands. Ctrl-C stops it; the rollout continues.",
 	}
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
-		st, err := c.State(cmd.Context(), args[0]) // Follow would wait for a server that does not answer
+		// Follow would wait for a server that does not answer
+		st, err := c.State(cmd.Context(), args[0])
 		switch {
 		case err != nil:
 			return hint(err, c)
 		case st.Unknown():
 			return needsRollout(fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0]), args[0])
 		}
+
 		f := &cli.Follower{Server: c, Out: s.out, Pause: tailPause, Verbose: true}
+
 		return hint(f.Follow(cmd.Context(), args[0]), c)
 	}
+
 	return cmd
 }

@@ -23,6 +23,7 @@ import (
 func tasksCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "List and check the tasks of a set", GroupID: groupRollouts}
 	cmd.AddCommand(tasksLsCommand(s), tasksCheckCommand(s))
+
 	return cmd
 }
 
@@ -30,9 +31,16 @@ const aboutSets = "A set is a folder of task files or Harbor tasks, a file of JS
 
 func tasksLsCommand(s std) *cobra.Command {
 	f := settings{s: s}
+
 	var sel selectFlags
+
 	asJSON := false
-	cmd := &cobra.Command{Use: "ls SET", Short: "List the tasks of a set, with their digests", Long: aboutSets, Args: cli.Arguments("SET")}
+	cmd := &cobra.Command{
+		Use:   "ls SET",
+		Short: "List the tasks of a set, with their digests",
+		Long:  aboutSets,
+		Args:  cli.Arguments("SET"),
+	}
 	f.register(cmd)
 	sel.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
@@ -42,13 +50,16 @@ func tasksLsCommand(s std) *cobra.Command {
 			return err
 		}
 		defer set.Close()
+
 		for _, i := range chosen {
 			if err := listTask(s.out, set, i, asJSON); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	return cmd
 }
 
@@ -61,60 +72,78 @@ func listTask(w io.Writer, set *taskset.Set, i int, asJSON bool) error {
 		Instruction string `json:"instruction,omitempty"`
 		Error       string `json:"error,omitempty"`
 	}{Name: set.Name(i), Source: set.Source(i)}
+
 	t, err := set.Task(i)
 	if err == nil {
 		line.Instruction = t.Instruction
 		line.Digest, err = t.Digest()
 	}
+
 	if err != nil {
 		line.Error = err.Error()
 	}
+
 	if asJSON {
 		return json.NewEncoder(w).Encode(line)
 	}
+
 	first, _, _ := strings.Cut(strings.TrimSpace(line.Instruction), "\n")
 	if line.Error != "" {
 		first = "broken: " + line.Error
 	}
+
 	_, err = fmt.Fprintf(w, "%-28s %-12.12s %.100s\n", line.Name, line.Digest, first)
+
 	return err
 }
 
 func tasksCheckCommand(s std) *cobra.Command {
 	f := settings{s: s}
-	var sel selectFlags
-	var oracle, nop bool
+
+	var (
+		sel         selectFlags
+		oracle, nop bool
+	)
+
 	concurrency := 4
 	cmd := &cobra.Command{
-		Use: "check SET", Short: "Check each task of a set; with a server, that it can be solved and is not free", Args: cli.Arguments("SET"),
+		Use:     "check SET",
+		Short:   "Check each task of a set; with a server, that it can be solved and is not free",
+		Args:    cli.Arguments("SET"),
 		Long:    aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one.",
 		Example: "  rolloutd tasks check examples/small\n  rolloutd tasks check examples/small --oracle --nop",
 	}
 	f.register(cmd)
 	sel.register(cmd)
 	cmd.Flags().BoolVar(&oracle, "oracle", false, "run the solution of each task: it must earn the full reward")
-	cmd.Flags().BoolVar(&nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
+	cmd.Flags().
+		BoolVar(&nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "rollouts at once")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if concurrency < 1 {
 			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
 		}
+
 		set, chosen, cfg, err := f.openSet(args[0], sel)
 		if err != nil {
 			return err
 		}
 		defer set.Close()
+
 		check, err := taskCheck(cfg)
 		if err != nil {
 			return err
 		}
+
 		sound, broken := checkTasks(s.out, set, chosen, check)
 		c := connect()
+
 		for _, trial := range trials(oracle, nop) {
 			bad := func(r cli.TaskResult) {
 				if why := trial.judge(r); why != "" {
 					broken++
+
 					fmt.Fprintf(s.out, "broken  %-28s %s: %s\n", r.Task.Name, r.Task.Source, why)
 				}
 			}
@@ -122,12 +151,16 @@ func tasksCheckCommand(s std) *cobra.Command {
 				return hint(err, c)
 			}
 		}
+
 		fmt.Fprintf(s.out, "tasks: %d, problems: %d\n", len(chosen), broken)
+
 		if broken > 0 {
 			return exitError(cli.ExitError)
 		}
+
 		return nil
 	}
+
 	return cmd
 }
 
@@ -142,9 +175,11 @@ func trials(oracle, nop bool) []trial {
 	if oracle {
 		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem})
 	}
+
 	if nop {
 		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem})
 	}
+
 	return all
 }
 
@@ -152,9 +187,11 @@ func (t trial) arguments(task taskset.Task) (map[string]any, error) {
 	args := task.Arguments()
 	args["agent"] = t.agent
 	delete(args, "react")
+
 	if t.agent == rollout.AgentOracle && len(task.Solution) == 0 {
 		return nil, errors.New("the task has no solution")
 	}
+
 	return args, nil
 }
 
@@ -164,11 +201,17 @@ func taskCheck(c config.Config) (envserver.TaskCheck, error) {
 	if err != nil {
 		return envserver.TaskCheck{}, err
 	}
+
 	return envserver.NewTaskCheck(agents.Names(), c.Sandbox.BackendNames())
 }
 
 // checkTasks reads and checks tasks, names the broken ones and returns the others.
-func checkTasks(w io.Writer, set *taskset.Set, chosen []int, check envserver.TaskCheck) (sound []taskset.Task, broken int) {
+func checkTasks(
+	w io.Writer,
+	set *taskset.Set,
+	chosen []int,
+	check envserver.TaskCheck,
+) (sound []taskset.Task, broken int) {
 	for _, i := range chosen {
 		t, err := set.Task(i)
 		if err == nil {
@@ -176,13 +219,18 @@ func checkTasks(w io.Writer, set *taskset.Set, chosen []int, check envserver.Tas
 				err = fmt.Errorf("%s: %w", t.Source, err)
 			}
 		}
+
 		if err != nil {
 			broken++
+
 			fmt.Fprintf(w, "broken  %-28s %v\n", set.Name(i), err)
+
 			continue
 		}
+
 		sound = append(sound, t)
 	}
+
 	return sound, broken
 }
 
@@ -209,13 +257,16 @@ func (f *selectFlags) selection() (taskset.Selection, error) {
 		if err != nil {
 			return sel, fmt.Errorf("--shuffle: must be a whole number of at least 0, got %q", f.shuffle)
 		}
+
 		sel.Shuffle = &seed
 	}
+
 	if f.shard != "" {
 		if n, err := fmt.Sscanf(f.shard, "%d/%d", &sel.Shard, &sel.Shards); err != nil || n != 2 || sel.Shards < 1 {
 			return sel, fmt.Errorf("--shard: must be i/n with 0 ≤ i < n, got %q", f.shard)
 		}
 	}
+
 	return sel, sel.Validate()
 }
 
@@ -225,18 +276,22 @@ func (f *settings) openSet(name string, flags selectFlags) (*taskset.Set, []int,
 	if err != nil {
 		return nil, nil, cfg, err
 	}
+
 	sel, err := flags.selection()
 	if err != nil {
 		return nil, nil, cfg, err
 	}
+
 	set, err := taskset.Open(setPath(cfg, name))
 	if err != nil {
 		return nil, nil, cfg, err
 	}
+
 	chosen, err := set.Select(sel)
 	if err != nil {
 		return nil, nil, cfg, errors.Join(err, set.Close())
 	}
+
 	return set, chosen, cfg, nil
 }
 
@@ -245,6 +300,7 @@ func setPath(cfg config.Config, name string) string {
 	if named, ok := cfg.TaskSets[name]; ok {
 		return named.Path
 	}
+
 	return name
 }
 

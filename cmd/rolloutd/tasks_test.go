@@ -18,27 +18,51 @@ import (
 
 func taskFolder(t *testing.T, files map[string]string) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, text := range files {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+
 	return dir
 }
 
 func TestTasksLs(t *testing.T) {
 	t.Parallel()
-	dir := taskFolder(t, map[string]string{"a.yaml": "instruction: first thing\n", "b.yaml": "instruction: x\nverfy: [a]\n", "c.yaml": "instruction: third\n"})
-	config := filepath.Join(taskFolder(t, map[string]string{"c.yaml": "task_sets: {mine: {path: " + dir + "}}"}), "c.yaml")
+	dir := taskFolder(t, map[string]string{
+		"a.yaml": "instruction: first thing\n",
+		"b.yaml": "instruction: x\nverfy: [a]\n",
+		"c.yaml": "instruction: third\n",
+	})
+	config := filepath.Join(
+		taskFolder(t, map[string]string{"c.yaml": "task_sets: {mine: {path: " + dir + "}}"}),
+		"c.yaml",
+	)
 	code, out, errText := rolloutd(t.Context(), nil, "tasks", "ls", "mine", "--config", config)
 	require.Zero(t, code, errText)
+
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
 	require.Regexp(t, `^a +[0-9a-f]{12} first thing$`, lines[0])
 	require.Contains(t, lines[1], "broken: "+dir+"/b.yaml: line 2: field verfy")
 
-	code, out, errText = rolloutd(t.Context(), nil, "tasks", "ls", dir, "--task", "[ac]", "--shuffle", "3", "--shard", "0/2", "--json")
+	code, out, errText = rolloutd(
+		t.Context(),
+		nil,
+		"tasks",
+		"ls",
+		dir,
+		"--task",
+		"[ac]",
+		"--shuffle",
+		"3",
+		"--shard",
+		"0/2",
+		"--json",
+	)
 	require.Zero(t, code, errText)
+
 	var line struct{ Name, Digest string }
 	require.NoError(t, json.Unmarshal([]byte(out), &line))
 	require.Contains(t, []string{"a", "c"}, line.Name)
@@ -53,7 +77,9 @@ func TestTasksLs(t *testing.T) {
 func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 	t.Parallel()
 	dir := taskFolder(t, map[string]string{
-		"a.yaml": "instruction: x\nverify: ['true']\n", "b.yaml": "instruction: x\nlimits: {turn: 5}\n", "c.yaml": "instruction: ''\n",
+		"a.yaml": "instruction: x\nverify: ['true']\n",
+		"b.yaml": "instruction: x\nlimits: {turn: 5}\n",
+		"c.yaml": "instruction: ''\n",
 	})
 	code, out, errText := rolloutd(t.Context(), nil, "tasks", "check", dir)
 	require.Equal(t, 1, code, errText)
@@ -70,70 +96,124 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 // The agents of a task file are those of the server.
 func TestTasksCheckKnowsEveryAgent(t *testing.T) {
 	t.Parallel()
+
 	agents, err := daemon.Agents(config.Defaults(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+
 	files := map[string]string{}
 	for _, name := range agents.Names() {
 		files[name+".yaml"] = "instruction: x\nverify: ['true']\nsolution: ['true']\nagent: " + name + "\n"
 	}
+
 	code, out, errText := rolloutd(t.Context(), nil, "tasks", "check", taskFolder(t, files))
 	require.Zero(t, code, out+errText)
 }
 
-// serveTrials starts a server whose rollouts end at once with the reward of the task and agent. A reward of 2 stands for none.
+// serveTrials starts a server whose rollouts end at once with the reward of the task and agent. A reward of
+// 2 stands for none.
 func serveTrials(t *testing.T, rewards map[string]float64) string {
 	t.Helper()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			writeDone(w)
 			return
 		}
+
 		var req struct {
 			Params struct {
 				Name      string
 				Arguments map[string]any
 			}
 		}
-		_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+		// an empty name has no text
+		_ = json.NewDecoder(r.Body).Decode(&req)
+
 		id, _ := req.Params.Arguments["rollout_id"].(string)
 		if req.Params.Name == "start_rollout" {
 			agent, _ := req.Params.Arguments["agent"].(string)
 			id = req.Params.Arguments["task_id"].(string) + "-" + agent
 		}
-		answer := map[string]any{"rollout_id": id, "status": "done", "phase": "done", "outcome": "completed", "reward": rewards[id]}
+
+		answer := map[string]any{
+			"rollout_id": id,
+			"status":     "done",
+			"phase":      "done",
+			"outcome":    "completed",
+			"reward":     rewards[id],
+		}
 		if rewards[id] == 2 {
 			answer["outcome"], answer["reward"], answer["error"] = "setup_failed", nil, "no such command"
 		}
+
 		text, _ := json.Marshal(answer)
-		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}}})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"jsonrpc": "2.0",
+			"id":      1,
+			"result":  map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}},
+		})
 	}))
 	t.Cleanup(srv.Close)
+
 	return srv.URL
 }
 
 func TestTasksCheckRunsSolutions(t *testing.T) {
 	t.Parallel()
+
 	task := func(extra string) string { return "instruction: x\nverify: ['true']\n" + extra }
 	dir := taskFolder(t, map[string]string{
-		"good.yaml": task("solution: [a]\n"), "unsolved.yaml": task("solution: [a]\n"), "free.yaml": task("solution: [a]\n"),
-		"without.yaml": task(""), "fails.yaml": task("solution: [a]\n"), "wide.yaml": task("solution: [a]\nreward_range: [0, 3]\n"),
+		"good.yaml":     task("solution: [a]\n"),
+		"unsolved.yaml": task("solution: [a]\n"),
+		"free.yaml":     task("solution: [a]\n"),
+		"without.yaml":  task(""),
+		"fails.yaml":    task("solution: [a]\n"),
+		"wide.yaml":     task("solution: [a]\nreward_range: [0, 3]\n"),
 	})
-	url := serveTrials(t, map[string]float64{"good-oracle": 1, "unsolved-oracle": 0.5, "free-oracle": 1, "free-nop": 1, "fails-oracle": 2, "fails-nop": 0, "wide-oracle": 1})
-	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, "tasks", "check", dir, "--oracle", "--nop", "--concurrency", "2")
+	url := serveTrials(t, map[string]float64{
+		"good-oracle":     1,
+		"unsolved-oracle": 0.5,
+		"free-oracle":     1,
+		"free-nop":        1,
+		"fails-oracle":    2,
+		"fails-nop":       0,
+		"wide-oracle":     1,
+	})
+	code, out, errText := rolloutd(
+		t.Context(),
+		map[string]string{"ROLLOUTD_SERVER": url},
+		"tasks",
+		"check",
+		dir,
+		"--oracle",
+		"--nop",
+		"--concurrency",
+		"2",
+	)
 	require.Equal(t, 1, code, errText)
+
 	for _, want := range []string{
 		"unsolved.yaml: oracle: the solution earns 0.5 of 1", "without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
 		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 6, problems: 5",
 	} {
 		require.Contains(t, out, want)
 	}
+
 	require.NotContains(t, out, "good.yaml")
 }
 
 func TestRunASet(t *testing.T) {
 	t.Parallel()
-	dir := taskFolder(t, map[string]string{"a.yaml": "instruction: x\n", "b.yaml": "instruction: x\n", "c.yaml": "instruction: x\n"})
-	env := map[string]string{"ROLLOUTD_SERVER": serveTrials(t, map[string]float64{"a-nop": 1, "b-nop": 0.5, "c-nop": 2})}
+	dir := taskFolder(t, map[string]string{
+		"a.yaml": "instruction: x\n",
+		"b.yaml": "instruction: x\n",
+		"c.yaml": "instruction: x\n",
+	})
+	env := map[string]string{"ROLLOUTD_SERVER": serveTrials(t, map[string]float64{
+		"a-nop": 1,
+		"b-nop": 0.5,
+		"c-nop": 2,
+	})}
 	code, out, errText := rolloutd(t.Context(), env, "run", dir, "--task", "a,b", "--agent", "nop")
 	require.Zero(t, code, errText)
 	require.Contains(t, out, "mean      0.75 ± 0.25")
@@ -144,6 +224,7 @@ func TestRunASet(t *testing.T) {
 	code, out, errText = rolloutd(t.Context(), env, "run", dir+"/a.yaml", dir+"/b.yaml", "--agent", "nop")
 	require.Zero(t, code, errText)
 	require.Contains(t, out, "tasks     2, 2 with a reward")
+
 	for _, args := range [][]string{{dir, "--rollout-id", "x"}, {dir + "/a.yaml", "--limit", "1"}, {dir, "--concurrency", "0"}} {
 		code, _, errText = rolloutd(t.Context(), env, append([]string{"run"}, args...)...)
 		require.Equal(t, 1, code)

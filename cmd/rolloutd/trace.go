@@ -12,21 +12,29 @@ import (
 
 func traceCommand(s std) *cobra.Command {
 	var format, path string
+
 	cmd := &cobra.Command{
-		Use: "trace ID", Short: "Write the trace of a rollout that is done", Args: rolloutID, GroupID: groupRollouts,
-		Long: "Trace writes all model calls of a rollout that is done: as JSON lines with every field, or as arrays for numpy.",
+		Use:     "trace ID",
+		Short:   "Write the trace of a rollout that is done",
+		Args:    rolloutID,
+		GroupID: groupRollouts,
+		Long:    "Trace writes all model calls of a rollout that is done: as JSON lines with every field, or as arrays for numpy.",
 	}
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or npz")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
+
 		if format == "npz" && path == "" && terminal(s.out) {
 			return fault.New(fault.Invalid, "--output: must be set for npz, which is binary; or redirect the output")
 		}
+
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
+
 		return hint(needsRollout(writeTo(s.out, path, fetch), args[0]), c)
 	}
+
 	return cmd
 }
 
@@ -36,7 +44,9 @@ func terminal(w io.Writer) bool {
 	if !ok {
 		return false
 	}
+
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+
 	return err == nil
 }
 
@@ -45,6 +55,7 @@ func writeTo(out io.Writer, path string, write func(io.Writer) error) error {
 	if path == "" {
 		return write(out)
 	}
+
 	return writeWhole(path, write)
 }
 
@@ -53,17 +64,22 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fault.New(fault.Invalid, "--output: must be a file, got the folder %s", path)
 	}
+
 	tmp, err := os.Create(path + ".part")
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "--output")
 	}
-	defer os.Remove(tmp.Name()) // fails after the rename
+	// fails after the rename
+	defer os.Remove(tmp.Name())
+
 	err = write(tmp)
 	if closed := tmp.Close(); err == nil {
 		err = closed
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return os.Rename(tmp.Name(), path)
 }

@@ -13,12 +13,14 @@ import (
 
 func TestTraceGoesToOutputOrAFile(t *testing.T) {
 	t.Parallel()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer secret":
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/rollouts/cut/trace":
 			_, _ = w.Write([]byte("half"))
+
 			panic(http.ErrAbortHandler)
 		case r.URL.Query().Get("format") == "parquet":
 			w.WriteHeader(http.StatusUnprocessableEntity)
@@ -38,6 +40,7 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 	code, out, errText = rolloutd(t.Context(), env, "trace", "r1", "--format", "npz", "-o", file)
 	require.Zero(t, code, errText)
 	require.Empty(t, out)
+
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "/rollouts/r1/trace?format=npz", string(text))
@@ -46,11 +49,14 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 		code, _, errText = rolloutd(t.Context(), env, append([]string{"trace", "-o", file}, args...)...)
 		require.NotZero(t, code, args)
 		require.NotEmpty(t, errText)
+
 		after, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Equal(t, text, after, "a trace that did not come whole replaces none")
 	}
+
 	require.Contains(t, errText, "rolloutd-dev")
+
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
@@ -59,10 +65,16 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 // Binary output is not written to a terminal. The command fails before it sends a request: there is no server.
 func TestNpzIsNotWrittenToATerminal(t *testing.T) {
 	t.Parallel()
+
 	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pty.Close() })
+
 	var errText bytes.Buffer
-	require.Equal(t, 1, run(t.Context(), []string{"trace", "r1", "--format", "npz"}, std{pty, &errText, map[string]string{}}))
+	require.Equal(
+		t,
+		1,
+		run(t.Context(), []string{"trace", "r1", "--format", "npz"}, std{pty, &errText, map[string]string{}}),
+	)
 	require.Contains(t, errText.String(), "--output: must be set for npz")
 }

@@ -11,31 +11,43 @@ import (
 )
 
 func trajectoryCommand(s std) *cobra.Command {
-	var o client.Sequences
-	var path string
-	var group bool
+	var (
+		o     client.Sequences
+		path  string
+		group bool
+	)
+
 	cmd := &cobra.Command{
-		Use: "trajectory ID", Short: "Write the training sequences of a rollout or a group that is done", Args: rolloutID, GroupID: groupRollouts,
-		Long: "Trajectory writes token ids, loss mask and logprobs: as JSON lines, one per sequence; as a scored group of Atropos'\ntrainer API; or as the lists that a rollout_func of TRL returns.",
+		Use:     "trajectory ID",
+		Short:   "Write the training sequences of a rollout or a group that is done",
+		Args:    rolloutID,
+		GroupID: groupRollouts,
+		Long:    "Trajectory writes token ids, loss mask and logprobs: as JSON lines, one per sequence; as a scored group of Atropos'\ntrainer API; or as the lists that a rollout_func of TRL returns.",
 	}
 	cmd.Flags().StringVar(&o.Format, "format", "jsonl", "jsonl, atropos or trl")
-	cmd.Flags().StringVar(&o.Each, "sequences", "", "all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
+	cmd.Flags().
+		StringVar(&o.Each, "sequences", "", "all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
 	cmd.Flags().StringVar(&o.Subagents, "subagents", "drop", "drop, or separate for sequences of subagents' turns, too")
 	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
+
 		of := "rollouts"
 		if group {
 			of = "groups"
 		}
+
 		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], o, w) }
+
 		err := writeTo(s.out, path, fetch)
 		if !group && fault.Is(err, fault.NotFound) {
 			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, args[0])
 		}
+
 		return hint(err, c)
 	}
+
 	return cmd
 }

@@ -26,30 +26,59 @@ func upstreamCommand(s std) *cobra.Command {
 			"The commands ask the gateway's trainer API at ROLLOUTD_TRAINER_URL (default http://127.0.0.1:7071), no server, and need\n" +
 			"the deployment's key: --data names the gateway's data folder, or ROLLOUTD_ENCRYPTION_KEY has it.",
 	}
-	var hold, wait time.Duration
-	var abort bool
-	var version string
+
+	var (
+		hold, wait time.Duration
+		abort      bool
+		version    string
+	)
+
 	show := upstreamAction(s, "show", "Print the endpoint's state", (*gatewayapi.Trainer).Upstream)
-	resume := upstreamAction(s, "resume", "End a pause", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
-		return c.Resume(ctx, name, version)
-	})
-	resume.Flags().StringVar(&version, "version", "", "name of the weights that the endpoint has from now on, such as step-12")
-	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
-		return c.Pause(ctx, name, hold)
-	})
-	drain := upstreamAction(s, "drain", "Let no call begin, and wait until no call is in flight", func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
-		return c.Drain(ctx, name, hold, wait, abort)
-	})
+	resume := upstreamAction(
+		s,
+		"resume",
+		"End a pause",
+		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
+			return c.Resume(ctx, name, version)
+		},
+	)
+	resume.Flags().
+		StringVar(&version, "version", "", "name of the weights that the endpoint has from now on, such as step-12")
+
+	pause := upstreamAction(
+		s,
+		"pause",
+		"Let no call begin; calls in flight continue",
+		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
+			return c.Pause(ctx, name, hold)
+		},
+	)
+
+	drain := upstreamAction(
+		s,
+		"drain",
+		"Let no call begin, and wait until no call is in flight",
+		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
+			return c.Drain(ctx, name, hold, wait, abort)
+		},
+	)
 	for _, c := range []*cobra.Command{pause, drain} {
 		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "how long the pause lasts")
 	}
-	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
+
+	drain.Flags().
+		DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
 	drain.Flags().BoolVar(&abort, "abort", false, "cancel calls that take longer; they are repeated after the pause")
 	cmd.AddCommand(show, pause, drain, resume)
+
 	return cmd
 }
 
-func upstreamAction(s std, name, short string, do func(*gatewayapi.Trainer, context.Context, string) (gatewayapi.UpstreamStatus, error)) *cobra.Command {
+func upstreamAction(
+	s std,
+	name, short string,
+	do func(*gatewayapi.Trainer, context.Context, string) (gatewayapi.UpstreamStatus, error),
+) *cobra.Command {
 	f := settings{s: s}
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	f.register(cmd)
@@ -58,31 +87,43 @@ func upstreamAction(s std, name, short string, do func(*gatewayapi.Trainer, cont
 		if err != nil {
 			return err
 		}
+
 		c, err := daemon.Trainer(cfg)
 		if err != nil {
 			return err
 		}
+
 		st, err := do(c, cmd.Context(), args[0])
 		switch {
 		case fault.Is(err, fault.Unauthorized):
-			return fmt.Errorf("%w: the gateway has another key than %s: set its data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
+			return fmt.Errorf(
+				"%w: the gateway has another key than %s: set its data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY",
+				err,
+				cfg.Data,
+			)
 		case fault.Is(err, fault.Unavailable):
 			return fmt.Errorf("%w\n  tried: %s; set another with ROLLOUTD_TRAINER_URL", err, cfg.TrainerURL())
 		case err != nil:
 			return err
 		}
+
 		state := "open"
 		if st.Paused {
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
 		}
+
 		if st.Version != "" {
 			state += ", weights " + st.Version
 		}
+
 		fmt.Fprintf(s.out, "%s: %s, %d calls in flight, %d waiting\n", args[0], state, st.InFlight, st.Queued)
+
 		if st.Busy != "" && !st.Paused {
 			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
 		}
+
 		return nil
 	}
+
 	return cmd
 }

@@ -22,8 +22,10 @@ func TestUpstream(t *testing.T) {
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
 	require.NoError(t, err)
+
 	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)
+
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": data}
 	for _, tc := range []struct {
 		args []string
@@ -57,6 +59,7 @@ func TestUpstreamWithoutTheKeyFails(t *testing.T) {
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: key})
 	require.NoError(t, err)
+
 	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)
 	elsewhere := filepath.Join(t.TempDir(), "data")
@@ -75,6 +78,7 @@ func TestUpstreamWithoutTheKeyFails(t *testing.T) {
 // The reason for which new rollouts wait is shown.
 func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 	t.Parallel()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"paused":false,"in_flight":1,"queued":0,"busy":"its last 7 answers were no use"}`))
 	}))
@@ -82,5 +86,9 @@ func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
 	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Zero(t, code, said)
-	require.Equal(t, "vllm: open, 1 calls in flight, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n", out)
+	require.Equal(
+		t,
+		"vllm: open, 1 calls in flight, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n",
+		out,
+	)
 }

@@ -1,5 +1,5 @@
-// Command sandboxd is the first process of every sandbox; see package sandboxd. It is static and small, so that it runs in
-// whatever root file system the sandbox has.
+// Command sandboxd is the first process of every sandbox; see package sandboxd. It is static and small, so
+// that it runs in whatever root file system the sandbox has.
 //
 //	sandboxd serve --control-fd N | --control-path PATH [flags]
 //	sandboxd probe HOST:PORT    checks that forbidden operations fail, prints the findings as JSON
@@ -44,10 +44,12 @@ func main() {
 	case runas.IsShim(name):
 		os.Exit(runas.Dispatch(os.Args))
 	}
+
 	err := run(context.Background(), os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxd:", err)
 	}
+
 	switch {
 	case errors.Is(err, attach.ErrGone):
 		os.Exit(attach.GoneStatus)
@@ -60,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("needs a command: serve, probe, stage or version")
 	}
+
 	switch args[0] {
 	case "serve":
 		return serve(ctx, args[1:])
@@ -67,6 +70,7 @@ func run(ctx context.Context, args []string) error {
 		if len(args) != 2 {
 			return fmt.Errorf("probe: needs one address, got %d arguments", len(args)-1)
 		}
+
 		return json.NewEncoder(os.Stdout).Encode(isolationprobe.Run(ctx, args[1]))
 	case launcher.Command:
 		return launcher.Run()
@@ -79,6 +83,7 @@ func run(ctx context.Context, args []string) error {
 		if len(args) != 2 {
 			return fmt.Errorf("file: needs one tool, got %d arguments", len(args)-1)
 		}
+
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case attach.Command:
 		return attach.Run(args[1:])

@@ -49,6 +49,7 @@ type serveFlags struct {
 
 func parseServe(args []string) (serveFlags, error) {
 	var f serveFlags
+
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	fs.IntVar(&f.controlFD, "control-fd", -1, "inherited descriptor of the listening control socket")
 	fs.StringVar(&f.controlPath, "control-path", "", "path to listen on for control, instead of a descriptor")
@@ -57,25 +58,53 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit")
-	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
-	fs.Func("cgroup-folder-fd", "inherited descriptor of the cgroup of version 2 that started processes are forked into, instead; 0: none", f.openCgroup)
-	fs.Func("reclaim-fd", "inherited descriptor of the file through which memory of started processes is swapped out; 0: none", f.openReclaim)
+	fs.Func(
+		"cgroup-fds",
+		"inherited descriptors of files through which started processes enter their cgroups",
+		f.openCgroups,
+	)
+	fs.Func(
+		"cgroup-folder-fd",
+		"inherited descriptor of the cgroup of version 2 that started processes are forked into, instead; 0: none",
+		f.openCgroup,
+	)
+	fs.Func(
+		"reclaim-fd",
+		"inherited descriptor of the file through which memory of started processes is swapped out; 0: none",
+		f.openReclaim,
+	)
 	fs.Func("usage", "where what the sandbox used is read, as JSON: usage.Sources", f.setUsage)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
-	fs.Func("filter", "the system call filter of a verifier's sandbox, in base64, to set when the place of the work exists; "+
-		"default: not a verifier's", f.setFilter)
-	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
+	fs.Func(
+		"filter",
+		"the system call filter of a verifier's sandbox, in base64, to set when the place of the work exists; "+
+			"default: not a verifier's",
+		f.setFilter,
+	)
+	fs.BoolVar(
+		&f.folders,
+		"make-folders",
+		false,
+		"make the folders of the agent and the verifier, which the driver could not",
+	)
 	fs.Func("fill", "folders to fill before anything runs, as JSON: copy → folder", f.setFill)
 	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
-	fs.Func("agent", "the user of the image that the agent is where users are separate, as uid:gid:groups; default: one of the sandbox", f.setAgent)
+	fs.Func(
+		"agent",
+		"the user of the image that the agent is where users are separate, as uid:gid:groups; default: one of the sandbox",
+		f.setAgent,
+	)
 	fs.BoolVar(&f.agent.Bare, "bare", false, "an agent that is user 0 has no capabilities")
 	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
+
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
+
 	if (f.controlFD < 0) == (f.controlPath == "") {
 		return f, fmt.Errorf("serve: needs exactly one of --control-fd and --control-path")
 	}
+
 	return f, nil
 }
 
@@ -84,12 +113,15 @@ func (f *serveFlags) openCgroups(list string) error {
 		if digits == "" {
 			continue
 		}
+
 		fd, err := strconv.Atoi(digits)
 		if err != nil {
 			return err
 		}
+
 		f.cgroups = append(f.cgroups, os.NewFile(uintptr(fd), "cgroup"))
 	}
+
 	return nil
 }
 
@@ -98,6 +130,7 @@ func (f *serveFlags) openCgroup(digits string) error {
 	if fd != 0 {
 		f.cgroup = os.NewFile(uintptr(fd), "cgroup")
 	}
+
 	return err
 }
 
@@ -106,6 +139,7 @@ func (f *serveFlags) openReclaim(digits string) error {
 	if fd != 0 {
 		f.reclaim = os.NewFile(uintptr(fd), "reclaim")
 	}
+
 	return err
 }
 
@@ -113,8 +147,10 @@ func (f *serveFlags) setAgent(name string) error {
 	if name == "" {
 		return nil
 	}
+
 	account, err := wire.ParseAccount(name)
 	f.agent.Image = &account
+
 	return err
 }
 
@@ -122,6 +158,7 @@ func (f *serveFlags) setFilter(text string) (err error) {
 	if text != "" {
 		f.filter, err = base64.StdEncoding.DecodeString(text)
 	}
+
 	return err
 }
 
@@ -136,8 +173,10 @@ func (f *serveFlags) readEnv(digits string) error {
 	if err != nil {
 		return err
 	}
+
 	file := os.NewFile(uintptr(fd), "env")
 	defer file.Close()
+
 	return json.NewDecoder(file).Decode(&f.env)
 }
 
@@ -146,12 +185,16 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	tuneRuntime()
+
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+
 	place, err := f.prepare()
 	if err != nil {
 		return err
 	}
+
 	server := sandboxd.New(sandboxd.Options{
 		SandboxID:     f.id,
 		Version:       version,
@@ -168,23 +211,29 @@ func serve(ctx context.Context, args []string) error {
 		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")
-			os.Exit(expiredStatus) // the end of pid 1 ends every process of the sandbox
+			// the end of pid 1 ends every process of the sandbox
+			os.Exit(expiredStatus)
 		},
 	})
+
 	if err := sandboxd.Guard(); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}
+
 	if err := sandboxd.LimitProcesses(f.processes); err != nil {
 		return err
 	}
+
 	control, err := f.listen()
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
+
 	model, err := net.Listen("tcp", f.modelAddr)
 	if err != nil {
 		return fmt.Errorf("model address: %w", err)
 	}
+
 	return server.Run(ctx, control, model)
 }
 
@@ -195,11 +244,13 @@ func (f serveFlags) prepare() (*sandboxd.Place, error) {
 			return nil, fmt.Errorf("fill %s: %w", to, err)
 		}
 	}
+
 	if f.folders {
 		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
 			return nil, fmt.Errorf("make folders: %w", err)
 		}
 	}
+
 	if !f.separate {
 		return nil, nil //nolint:nilnil // users that are not separate have no place of the work
 	}
@@ -210,18 +261,23 @@ func (f serveFlags) prepare() (*sandboxd.Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("separate users: %w", err)
 	}
+
 	return place, nil
 }
 
 func (f serveFlags) listen() (net.Listener, error) {
 	if f.controlPath != "" {
-		if err := os.Remove(f.controlPath); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a sandbox that ended
+		// left by a sandbox that ended
+		if err := os.Remove(f.controlPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+
 		return net.Listen("unix", f.controlPath)
 	}
+
 	file := os.NewFile(uintptr(f.controlFD), "control")
 	defer file.Close()
+
 	return net.FileListener(file)
 }
 

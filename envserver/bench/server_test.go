@@ -23,15 +23,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A process of this test binary serves if serveVariable is set, at the address in addressVariable. The values of serveVariable select
-// the server.
+// A process of this test binary serves if serveVariable is set, at the address in addressVariable. The
+// values of serveVariable select the server.
 const (
 	serveVariable   = "ROLLOUTD_BENCH_SERVE"
 	addressVariable = "ROLLOUTD_BENCH_ADDRESS"
 	serveEdge       = "edge"
-	serveDropped    = "dropped" // the edge with pings, so that it finds half-open connections
-	serveEcho       = "echo"
-	insidesPath     = "/insides"
+
+	// the edge with pings, so that it finds half-open connections
+	serveDropped = "dropped"
+	serveEcho    = "echo"
+	insidesPath  = "/insides"
 )
 
 func TestMain(m *testing.M) {
@@ -40,14 +42,18 @@ func TestMain(m *testing.M) {
 			slog.Error("serve", "error", err)
 			os.Exit(1)
 		}
+
 		return
 	}
+
 	os.Exit(m.Run())
 }
 
 func serve(what, address string) error {
 	mux := http.NewServeMux()
+
 	var err error
+
 	switch what {
 	case serveEcho:
 		mux.HandleFunc("/ws", echo)
@@ -56,9 +62,11 @@ func serve(what, address string) error {
 	default:
 		err = edge(mux, time.Hour)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -74,6 +82,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.Close()
+
 	for {
 		kind, frame, err := c.ReadMessage()
 		if err != nil || c.WriteMessage(kind, frame) != nil {
@@ -84,6 +93,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 func edge(mux *http.ServeMux, pings time.Duration) error {
 	registry := prometheus.NewRegistry()
+
 	srv, err := envserver.New(envserver.Options{
 		Registerer: registry,
 		Rollouts:   none{}, MaxSessions: 20_000, PingInterval: pings,
@@ -92,25 +102,31 @@ func edge(mux *http.ServeMux, pings time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	mux.Handle("/", srv)
 	mux.HandleFunc(insidesPath, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(look(registry))
 	})
+
 	return nil
 }
 
 func look(registry *prometheus.Registry) insides {
 	in := insides{Sessions: -1, Goroutines: runtime.NumGoroutine()}
-	families, _ := registry.Gather() // missing values stay -1
+	// missing values stay -1
+	families, _ := registry.Gather()
 	for _, f := range families {
 		if f.GetName() == "rolloutd_envserver_sessions" {
 			in.Sessions = int(f.GetMetric()[0].GetGauge().GetValue())
 		}
 	}
+
 	runtime.GC()
+
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	in.Heap, in.Stacks = int64(m.HeapAlloc), int64(m.StackInuse)
+
 	return in
 }
 

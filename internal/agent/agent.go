@@ -1,7 +1,7 @@
 // Package agent is the plug-in point for agents.
 //
-// An Agent installs and opens one kind of agent; a Run is one running agent. An Agent keeps no state that a later Open needs, so that
-// another worker of the host can take over after a crash.
+// An Agent installs and opens one kind of agent; a Run is one running agent. An Agent keeps no state that a
+// later Open needs, so that another worker of the host can take over after a crash.
 package agent
 
 import (
@@ -44,20 +44,30 @@ var _ Model = (*gatewayapi.Model)(nil)
 // Job is the work of an agent in one sandbox.
 type Job struct {
 	Instruction string
-	ObeyProject bool // the task repository's own agent configuration counts
+
+	// the task repository's own agent configuration counts
+	ObeyProject bool
 	Model       rollout.Model
-	MaxOutput   int              // tokens the agent may ask for per call; 0: no bound
-	Solution    []string         // bash commands that solve the task; for the agent oracle only
-	React       *rollout.React   // of the agent "react"; nil: its defaults
-	Episode     *rollout.Episode // of the agent "interactive"; nil: its defaults
+
+	// tokens the agent may ask for per call; 0: no bound
+	MaxOutput int
+
+	// bash commands that solve the task; for the agent oracle only
+	Solution []string
+
+	// of the agent "react"; nil: its defaults
+	React *rollout.React
+
+	// of the agent "interactive"; nil: its defaults
+	Episode *rollout.Episode
 	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
 }
 
 // Agent is one kind of agent. It is safe for concurrent use.
 type Agent interface {
-	// Open starts the agent on the job, or attaches to the launch that exists. It does not wait until the agent is ready:
-	// Run.Next does. A sandbox that is gone is a fault.SandboxLost.
+	// Open starts the agent on the job, or attaches to the launch that exists. It does not wait until the
+	// agent is ready: Run.Next does. A sandbox that is gone is a fault.SandboxLost.
 	Open(ctx context.Context, env Env, job Job) (Run, error)
 	// Attach attaches to the newest launch; fault.NotFound when the agent was never started in this sandbox.
 	Attach(ctx context.Context, env Env, job Job) (Run, error)
@@ -65,20 +75,23 @@ type Agent interface {
 
 // Installer is implemented by agents that need more in a sandbox than each sandbox has.
 type Installer interface {
-	// Install makes the verified, pinned agent available in the sandbox. It does nothing if the agent is there. It returns a line or two
-	// for people.
+	// Install makes the verified, pinned agent available in the sandbox. It does nothing if the agent is
+	// there. It returns a line or two for people.
 	Install(ctx context.Context, env Env) (string, error)
 }
 
-// Run is one running agent. Next may be called concurrently with the other methods; the others are not called concurrently.
+// Run is one running agent. Next may be called concurrently with the other methods; the others are not
+// called concurrently.
 type Run interface {
 	// Launch returns the launch that this Run belongs to.
 	Launch() Launch
-	// Next starts the agent's work on the job if needed, and returns its status. The first call returns as soon as there is a status; later
-	// calls return at a relevant change, after about ten seconds at the latest, and at once when the agent is done. A lost sandbox is a
-	// fault.SandboxLost; an agent whose process died is a Status with Done and Error.
+	// Next starts the agent's work on the job if needed, and returns its status. The first call returns as
+	// soon as there is a status; later calls return at a relevant change, after about ten seconds at the
+	// latest, and at once when the agent is done. A lost sandbox is a fault.SandboxLost; an agent whose
+	// process died is a Status with Done and Error.
 	Next(ctx context.Context) (Status, error)
-	// Transcript returns the session so far, in the agent's own form, bounded in bytes and messages; fault.NotFound if there is none.
+	// Transcript returns the session so far, in the agent's own form, bounded in bytes and messages;
+	// fault.NotFound if there is none.
 	Transcript(ctx context.Context) (rollout.Transcript, error)
 	// Output returns the end of the output streams of all launches, at most limit bytes of each stream.
 	Output(ctx context.Context, limit int) ([]byte, error)
@@ -90,18 +103,29 @@ type Run interface {
 
 // Launch is one start of the agent in a sandbox.
 type Launch struct {
-	Number int       // from 1
-	Began  time.Time // this launch, by this process's clock
-	First  time.Time // the first launch, by this process's clock
+	// from 1
+	Number int
+
+	// this launch, by this process's clock
+	Began time.Time
+
+	// the first launch, by this process's clock
+	First time.Time
 }
 
 // Status is the state of a Run.
 type Status struct {
 	SessionID string
-	Ready     bool // the agent has taken the instruction
-	Done      bool
-	ExitCode  int    // meaningful when Done: 0 when the agent ended by itself with an answer
-	Error     string // why the agent failed, as it reports it; else empty
+
+	// the agent has taken the instruction
+	Ready bool
+	Done  bool
+
+	// meaningful when Done: 0 when the agent ended by itself with an answer
+	ExitCode int
+
+	// why the agent failed, as it reports it; else empty
+	Error string
 	// Malformed counts the policy's tool calls that could not be parsed; 0 for an agent that does not count them.
 	Malformed int
 	// Left: the agent ended because its client went away. Error has the details.

@@ -33,6 +33,7 @@ func (s script) Open(ctx context.Context, env Env, job Job) (Run, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return s.run(env, launch), nil
 }
 
@@ -42,6 +43,7 @@ func (s script) Attach(ctx context.Context, env Env, _ Job) (Run, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return s.run(env, launch), nil
 }
 
@@ -50,7 +52,8 @@ func (s script) run(env Env, l Launch) Run {
 	return NewProcessRun(ProcessRunOptions{Name: s.name, Sandbox: env.Sandbox, AlwaysAlive: true}, l)
 }
 
-// solver runs the commands from its stdin, each in its own shell, until one fails. Arguments would be limited to 128 KiB each.
+// solver runs the commands from its stdin, each in its own shell, until one fails. Arguments would be
+// limited to 128 KiB each.
 const solver = `n=0
 while IFS= read -r -d '' command; do
   n=$((n + 1))
@@ -63,8 +66,10 @@ func solve(job Job) (wire.Process, error) {
 	if len(job.Solution) == 0 {
 		return wire.Process{}, fault.Field("solution", "the task has no solution to run")
 	}
+
 	p := bash(solver)
 	p.Stdin = []byte(strings.Join(job.Solution, "\x00") + "\x00")
+
 	return p, nil
 }
 

@@ -24,6 +24,7 @@ func newBackend(t *testing.T) *sandbox.Backend {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
+
 	return sandbox.New(d, sandbox.Options{})
 }
 
@@ -31,6 +32,7 @@ func solution(commands ...string) agent.Job { return agent.Job{Solution: command
 
 func TestOraclePassesTheSuite(t *testing.T) {
 	t.Parallel()
+
 	endless, loud := solution("sleep infinity"), solution("yes loud | head -c 5000000")
 	agenttest.Run(t, agenttest.Harness{
 		Backend: newBackend, Agent: func(*testing.T) agent.Agent { return agent.NewOracle() },
@@ -40,11 +42,15 @@ func TestOraclePassesTheSuite(t *testing.T) {
 
 func TestNopPassesTheSuite(t *testing.T) {
 	t.Parallel()
-	agenttest.Run(t, agenttest.Harness{Backend: newBackend, Agent: func(*testing.T) agent.Agent { return agent.NewNop() }})
+	agenttest.Run(t, agenttest.Harness{
+		Backend: newBackend,
+		Agent:   func(*testing.T) agent.Agent { return agent.NewNop() },
+	})
 }
 
 func TestKindsNeedNoModel(t *testing.T) {
 	t.Parallel()
+
 	for _, k := range []agent.Kind{agent.NewOracle(), agent.NewNop()} {
 		require.True(t, k.NoModel)
 		require.False(t, rollout.NeedsModel(k.Name))

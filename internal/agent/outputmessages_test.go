@@ -11,6 +11,7 @@ import (
 
 func TestOutputMessages(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		out  string
 		want []string
@@ -26,15 +27,19 @@ func TestOutputMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var got []string
 			for _, m := range agent.OutputMessages([]byte(c.out)) {
 				got = append(got, string(m))
 			}
+
 			require.Len(t, got, len(c.want))
+
 			for i := range got {
 				require.JSONEq(t, c.want[i], got[i])
 			}
 		})
 	}
+
 	require.Len(t, agent.OutputMessages([]byte(strings.Repeat("{}\n", 50_000))), 20_000)
 }

@@ -24,10 +24,13 @@ func (b slowSandbox) Status(_ context.Context, name string) (wire.Status, error)
 	if !ok {
 		return wire.Status{}, fault.New(fault.NotFound, "no process %q", name)
 	}
+
 	st := wire.Status{Age: time.Since(start)}
+
 	if name == agent.ProcessName(1) {
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	return st, nil
 }
 
@@ -58,7 +61,10 @@ func TestLaunchesAreInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		b := slowSandbox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
+		b := slowSandbox{starts: map[string]time.Time{
+			agent.ProcessName(1): now.Add(-2 * time.Millisecond),
+			agent.ProcessName(2): now,
+		}}
 		l, err := agent.AttachProcess(t.Context(), b)
 		require.NoError(t, err)
 		require.Equal(t, 2, l.Number)

@@ -17,14 +17,19 @@ const waitTime = 10 * time.Second
 type ProcessRun struct {
 	ProcessRunOptions
 	launch Launch
-	begun  bool // Next was called
-	last   Status
-	size   int64 // bytes that the process had written at the latest status
+
+	// Next was called
+	begun bool
+	last  Status
+
+	// bytes that the process had written at the latest status
+	size int64
 }
 
 // ProcessRunOptions configure a ProcessRun.
 type ProcessRunOptions struct {
-	Name    string // of the agent, for messages
+	// of the agent, for messages
+	Name    string
 	Sandbox Sandbox
 	// AlwaysAlive counts a running process as a sign of life. Without it only output counts.
 	AlwaysAlive bool
@@ -51,23 +56,28 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 	if r.last.Done {
 		return r.last, nil
 	}
+
 	wait := waitTime
 	if !r.begun {
 		wait = 0
 	}
+
 	st, err := r.Sandbox.Wait(ctx, r.process(), wait)
 	if err != nil {
 		return r.last, err
 	}
+
 	r.begun = true
 	if !st.Running {
 		r.last, err = r.ended(ctx, st)
 		return r.last, err
 	}
+
 	r.last.Ready = true
 	if size := st.StdoutSize + st.StderrSize; r.AlwaysAlive || size != r.size {
 		r.last.LastSign, r.size = time.Now(), size
 	}
+
 	return r.last, nil
 }
 
@@ -76,17 +86,21 @@ func (r *ProcessRun) ended(ctx context.Context, st wire.Status) (Status, error) 
 	if st.ExitCode != 0 || st.Signal != "" {
 		return Died(ctx, r.Sandbox, r.Name, st)
 	}
+
 	done := Status{Ready: true, Done: true, Ended: endOf(st)}
 	if r.Check == nil {
 		return done, nil
 	}
+
 	why, err := r.Check(ctx, st)
 	if err != nil {
 		return Status{}, err
 	}
+
 	if why != "" {
 		done.ExitCode, done.Error = 1, why
 	}
+
 	return done, nil
 }
 
@@ -99,17 +113,22 @@ func (r *ProcessRun) Transcript(ctx context.Context) (rollout.Transcript, error)
 			if err != nil {
 				return nil, err
 			}
+
 			out, err := r.Sandbox.Tail(ctx, st, "stdout", maxTranscript)
+
 			return OutputMessages(out), err
 		}
 	}
+
 	messages, err := read(ctx, r.launch.Number)
 	if err != nil {
 		return rollout.Transcript{}, err
 	}
+
 	if len(messages) == 0 {
 		return rollout.Transcript{}, fault.New(fault.NotFound, "%s has written nothing yet", r.Name)
 	}
+
 	return rollout.Transcript{Messages: messages}, nil
 }
 
@@ -124,6 +143,7 @@ func (r *ProcessRun) Stop(ctx context.Context) error {
 	if err != nil || !st.Running {
 		return err
 	}
+
 	return r.Sandbox.Kill(ctx, r.process())
 }
 

@@ -17,7 +17,8 @@ type Kind struct {
 	Agent
 	// OutputBlob is the name of the attempt's blob with the agent's own output; "" is store.AgentOutput.
 	OutputBlob string
-	// LogPath is the path of the transcript's log in the sandbox while the agent runs; "" is NAME.jsonl in rollout.AgentLogDir.
+	// LogPath is the path of the transcript's log in the sandbox while the agent runs; "" is NAME.jsonl in
+	// rollout.AgentLogDir.
 	LogPath string
 	// Log renders a transcript as a log, one JSON event a line; nil: one message a line.
 	Log func(rollout.Transcript) []byte
@@ -51,17 +52,22 @@ func NewRegistry(kinds ...Kind) (*Registry, error) {
 		if _, err := r.Get(k.Name); err == nil {
 			return nil, fault.New(fault.Invalid, "agents: %q is defined twice", k.Name)
 		}
+
 		if k.LogPath == "" {
 			k.LogPath = rollout.AgentLogDir + "/" + k.Name + ".jsonl"
 		}
+
 		if k.OutputBlob == "" {
 			k.OutputBlob = store.AgentOutput
 		}
+
 		if k.Log == nil {
 			k.Log = messageLines
 		}
+
 		r.kinds = append(r.kinds, k)
 	}
+
 	return r, nil
 }
 
@@ -71,6 +77,7 @@ func (r *Registry) Names() []string {
 	for _, k := range r.kinds {
 		names = append(names, k.Name)
 	}
+
 	return names
 }
 
@@ -80,17 +87,21 @@ func (r *Registry) Get(name string) (Kind, error) {
 	if i < 0 {
 		return Kind{}, fault.Field("agent", "unknown agent %q: must be one of %s", name, strings.Join(r.Names(), ", "))
 	}
+
 	return r.kinds[i], nil
 }
 
 // messageLines is the log of an agent without a format of its own: its messages, one a line.
 func messageLines(t rollout.Transcript) []byte {
 	var out []byte
+
 	for _, m := range t.Messages {
 		var line bytes.Buffer
-		if json.Compact(&line, m) == nil { // it was validated when it was received
+		// it was validated when it was received
+		if json.Compact(&line, m) == nil {
 			out = append(append(out, line.Bytes()...), '\n')
 		}
 	}
+
 	return out
 }

@@ -14,8 +14,9 @@ import (
 // maxEventText bounds a text in an event, in bytes.
 const maxEventText = 16 << 10
 
-// Reporter writes an agent's texts and tool calls to the rollout's event log. Events of the same key are logged once, because a Run that
-// attaches to a running agent reports its whole session again. A nil *Reporter reports nothing. It is safe for concurrent use.
+// Reporter writes an agent's texts and tool calls to the rollout's event log. Events of the same key are
+// logged once, because a Run that attaches to a running agent reports its whole session again. A nil
+// *Reporter reports nothing. It is safe for concurrent use.
 type Reporter struct{ log *eventlog.Log }
 
 // NewReporter reports to a log, which may be nil.
@@ -26,10 +27,12 @@ func (r *Reporter) Text(kind rollout.EventKind, key, session, text string) {
 	if r == nil || text == "" {
 		return
 	}
+
 	e := rollout.TextEvent{Stamp: r.log.Stamp(), SessionID: session, Text: text}
 	if len(text) > maxEventText {
 		e.Text, e.Bytes = strings.ToValidUTF8(text[:maxEventText], ""), len(text)
 	}
+
 	r.log.Append(kind, string(kind)+"/"+key, e)
 }
 
@@ -38,10 +41,12 @@ func (r *Reporter) ToolStart(key string, call rollout.ToolEvent, input json.RawM
 	if r == nil {
 		return
 	}
+
 	call.Stamp, call.Input = r.log.Stamp(), input
 	if !wellFormed(input) {
 		call.Input, call.Bytes = json.RawMessage("{}"), len(input)
 	}
+
 	r.log.Append(rollout.EventToolStart, "start/"+key, call)
 }
 
@@ -50,6 +55,7 @@ func (r *Reporter) ToolOutput(call rollout.ToolEvent, output string) {
 	if r == nil || output == "" {
 		return
 	}
+
 	call.Stamp = r.log.Stamp()
 	call.Output, call.Bytes = headTail(output)
 	r.log.Append(rollout.EventToolOutput, "", call)
@@ -60,6 +66,7 @@ func (r *Reporter) ToolEnd(key string, call rollout.ToolEvent, output, errText s
 	if r == nil {
 		return
 	}
+
 	call.Stamp = r.log.Stamp()
 	call.Output, call.Bytes = headTail(output)
 	call.Error, _ = headTail(errText)
@@ -71,7 +78,9 @@ func headTail(s string) (short string, size int) {
 	if len(s) <= maxEventText {
 		return s, 0
 	}
+
 	const half = maxEventText / 2
+
 	return strings.ToValidUTF8(s[:half], "") + "\n[…]\n" + strings.ToValidUTF8(s[len(s)-half:], ""), len(s)
 }
 
@@ -80,6 +89,11 @@ func wellFormed(input json.RawMessage) bool {
 	if len(input) > maxEventText || !json.Valid(input) {
 		return false
 	}
-	_, err := io.Copy(io.Discard, jsoninput.NewReader(bytes.NewReader(input), jsoninput.Limits{Elements: 5_000, Depth: 32}))
+
+	_, err := io.Copy(io.Discard, jsoninput.NewReader(bytes.NewReader(input), jsoninput.Limits{
+		Elements: 5_000,
+		Depth:    32,
+	}))
+
 	return err == nil
 }

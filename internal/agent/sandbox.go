@@ -16,7 +16,13 @@ type Sandbox interface {
 	Start(ctx context.Context, name string, p wire.Process) (wire.Status, error)
 	Status(ctx context.Context, name string) (wire.Status, error)
 	Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error)
-	WaitLog(ctx context.Context, name, stream string, offset int64, limit int, atMost time.Duration) (sandbox.Chunk, error)
+	WaitLog(
+		ctx context.Context,
+		name, stream string,
+		offset int64,
+		limit int,
+		atMost time.Duration,
+	) (sandbox.Chunk, error)
 	Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error)
 	Kill(ctx context.Context, name string) error
 	WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error

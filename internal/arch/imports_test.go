@@ -41,8 +41,14 @@ var rules = []rule{
 	{
 		pkg: "internal/rollout",
 		deny: append([]string{
-			"internal/agent/...", "internal/sandbox/...", "internal/driver/...", "internal/gateway/...", "internal/store/...",
-			"internal/seal", "internal/temporalx/...", "envserver/...",
+			"internal/agent/...",
+			"internal/sandbox/...",
+			"internal/driver/...",
+			"internal/gateway/...",
+			"internal/store/...",
+			"internal/seal",
+			"internal/temporalx/...",
+			"envserver/...",
 		}, noEngine...),
 		why: "the types of a rollout are shared by all parts, so they depend on none",
 	},
@@ -110,9 +116,11 @@ var rules = []rule{
 		why:  "facts of the machine are read before anything starts",
 	},
 	{
-		pkg:  "internal/pool",
-		deny: append([]string{"go.temporal.io/...", "internal/store/...", "internal/hostapi", "envserver/..."}, noEngine...),
-		why:  "the next size of a pool is a function of what was observed",
+		pkg: "internal/pool",
+		deny: append(
+			[]string{"go.temporal.io/...", "internal/store/...", "internal/hostapi", "envserver/..."},
+			noEngine...),
+		why: "the next size of a pool is a function of what was observed",
 	},
 	{
 		pkg:  "internal/pool/nomad",
@@ -157,9 +165,14 @@ var rules = []rule{
 		why: "sandboxd starts for every sandbox, beside code that is not trusted: it must stay small",
 	},
 	{
-		pkg:  "cmd/sandboxd",
-		deny: []string{"internal/rollout", "go.temporal.io/...", "go.opentelemetry.io/...", "github.com/prometheus/..."},
-		why:  "sandboxd starts for every sandbox, beside code that is not trusted: it must stay small",
+		pkg: "cmd/sandboxd",
+		deny: []string{
+			"internal/rollout",
+			"go.temporal.io/...",
+			"go.opentelemetry.io/...",
+			"github.com/prometheus/...",
+		},
+		why: "sandboxd starts for every sandbox, beside code that is not trusted: it must stay small",
 	},
 	{
 		pkg:  "internal/sandboxd/filetool",
@@ -278,11 +291,19 @@ func TestDirectionOfImports(t *testing.T) {
 			if !matches(pkg, rule.pkg) {
 				continue
 			}
+
 			matched = true
 
 			for _, dep := range deps {
 				for _, deny := range rule.deny {
-					require.Falsef(t, matches(dep, deny) && !matches(dep, rule.pkg), "%s imports %s: %s", pkg, dep, rule.why)
+					require.Falsef(
+						t,
+						matches(dep, deny) && !matches(dep, rule.pkg),
+						"%s imports %s: %s",
+						pkg,
+						dep,
+						rule.why,
+					)
 				}
 			}
 		}
@@ -295,7 +316,8 @@ func TestDirectionOfImports(t *testing.T) {
 func TestWorkflowsImportNoIO(t *testing.T) {
 	t.Parallel()
 
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+"workflows").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+"workflows").
+		Output()
 	require.NoError(t, err)
 
 	denied := []string{
@@ -314,6 +336,7 @@ func packages(t *testing.T) map[string][]string {
 	require.NoError(t, err)
 
 	all := map[string][]string{}
+
 	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
 		var p struct {
 			ImportPath string
@@ -322,6 +345,7 @@ func packages(t *testing.T) map[string][]string {
 		require.NoError(t, dec.Decode(&p))
 		all[p.ImportPath] = p.Deps
 	}
+
 	require.NotEmpty(t, all)
 
 	return all

@@ -49,6 +49,7 @@ func TestPlacesInPagesExist(t *testing.T) {
 		if page == "CHANGELOG.md" {
 			continue
 		}
+
 		text := read(t, page)
 
 		for _, found := range link.FindAllStringSubmatch(text, -1) {

@@ -27,6 +27,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 	case r.Endpoint == "" && r.BaseURL == "":
 		return asked{}, fault.Field("endpoint", "must be one of %s, unless base_url or model_key is set", names())
 	}
+
 	a := asked{
 		baseURL: argument{"base_url", r.BaseURL},
 		apiKey:  argument{"api_key", r.APIKey},
@@ -34,7 +35,9 @@ func (c *Catalog) read(r Request) (asked, error) {
 		disable: r.DisableThinking,
 		images:  r.Images,
 	}
+
 	var ok bool
+
 	switch {
 	case r.Endpoint != "":
 		a.ep, ok = c.endpoint(r.Endpoint)
@@ -43,9 +46,11 @@ func (c *Catalog) read(r Request) (asked, error) {
 	default:
 		a.ep, ok = direct(), true
 	}
+
 	if !ok {
 		return asked{}, fault.Field("endpoint", "must be one of %s; got %q", names(), r.Endpoint)
 	}
+
 	return a, nil
 }
 
@@ -53,6 +58,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 func (c *Catalog) readKey(r Request) (asked, error) {
 	scheme, name, ok := strings.Cut(r.ModelKey, "://")
 	a := asked{think: r.Thinking, disable: r.DisableThinking, images: r.Images}
+
 	switch {
 	case ok && scheme == "vllm" && name != "":
 		a.ep, _ = c.endpoint(vllmName)
@@ -63,12 +69,25 @@ func (c *Catalog) readKey(r Request) (asked, error) {
 		a.baseURL = argument{"base_url", r.BaseURL}
 		a.apiKey = argument{"hf_token", first(r.APIKey, r.HFToken)}
 	default:
-		return asked{}, fault.Field("model_key", "must be vllm://<repo> or hf-router://<repo>:<provider>, got %q", r.ModelKey)
+		return asked{}, fault.Field(
+			"model_key",
+			"must be vllm://<repo> or hf-router://<repo>:<provider>, got %q",
+			r.ModelKey,
+		)
 	}
+
 	if r.Endpoint != "" && r.Endpoint != a.ep.name {
-		return asked{}, fault.Field("model_key", "%q is on endpoint %s, but endpoint says %q: give one of the two", r.ModelKey, a.ep.name, r.Endpoint)
+		return asked{}, fault.Field(
+			"model_key",
+			"%q is on endpoint %s, but endpoint says %q: give one of the two",
+			r.ModelKey,
+			a.ep.name,
+			r.Endpoint,
+		)
 	}
+
 	a.model = argument{"model", first(r.Model, name)}
+
 	return a, nil
 }
 
@@ -83,6 +102,7 @@ func first(values ...string) string {
 			return v
 		}
 	}
+
 	return ""
 }
 
@@ -94,8 +114,17 @@ func missing(what string, a asked, arg, env string) error {
 	if a.ep.name != "" {
 		where = "endpoint " + a.ep.name
 	}
+
 	if env == "" {
 		return fault.Field(arg, "%s has no %s: give the argument %s", where, what, arg)
 	}
-	return fault.Field(arg, "%s has no %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
+
+	return fault.Field(
+		arg,
+		"%s has no %s: give the argument %s, or set %s in the server's environment",
+		where,
+		what,
+		arg,
+		env,
+	)
 }

@@ -11,7 +11,8 @@ import (
 // Request has a client's model arguments; a zero field was not given.
 type Request struct {
 	// Generation 1.
-	ModelKey string // "vllm://<repo>" or "hf-router://<repo>:<provider>"
+	// "vllm://<repo>" or "hf-router://<repo>:<provider>"
+	ModelKey string
 	VLLMURL  string
 	HFToken  string
 	Thinking bool
@@ -22,11 +23,16 @@ type Request struct {
 	APIKey          string
 	Model           string
 	DisableThinking *bool
-	Images          *bool // whether the model sees images; nil: as the endpoint's variable says
+
+	// whether the model sees images; nil: as the endpoint's variable says
+	Images *bool
 
 	// Both.
-	MaxTokensCap int // ≤ 0: none
-	TopLogprobs  int // asked of endpoints that give logprobs
+	// ≤ 0: none
+	MaxTokensCap int
+
+	// asked of endpoints that give logprobs
+	TopLogprobs int
 }
 
 // Catalog knows the endpoints by name.
@@ -36,8 +42,9 @@ type Catalog struct {
 	endpoints []endpoint
 }
 
-// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value counts at once. URLs that clients
-// name must pass the policy; those of the environment are the operator's and need not.
+// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value
+// counts at once. URLs that clients name must pass the policy; those of the environment are the operator's
+// and need not.
 func New(getenv func(string) string, policy egress.Policy) *Catalog {
 	return &Catalog{getenv: getenv, egress: policy, endpoints: known()}
 }
@@ -45,35 +52,43 @@ func New(getenv func(string) string, policy egress.Policy) *Catalog {
 // Names are those of the endpoints.
 func Names() []string {
 	all := known()
+
 	names := make([]string, len(all))
 	for i, e := range all {
 		names[i] = e.name
 	}
+
 	return names
 }
 
-// Resolve returns the model and, separately, the plain API key, which the caller must seal. The error is a fault.Invalid that names the
-// argument and the variable for the missing value.
+// Resolve returns the model and, separately, the plain API key, which the caller must seal. The error is a
+// fault.Invalid that names the argument and the variable for the missing value.
 func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	if r.TopLogprobs < 0 {
 		return rollout.Model{}, "", fault.Field("top_logprobs", "must not be negative, got %d", r.TopLogprobs)
 	}
+
 	ask, err := c.read(r)
 	if err != nil {
 		return rollout.Model{}, "", err
 	}
+
 	m, err := c.model(ask)
 	if err != nil {
 		return rollout.Model{}, "", err
 	}
+
 	key, err := c.key(ask, m.BaseURL)
 	if err != nil {
 		return rollout.Model{}, "", err
 	}
+
 	if !sendable(key) {
 		return rollout.Model{}, "", unsendable(ask)
 	}
+
 	m.MaxTokensCap, m.TopLogprobs = max(r.MaxTokensCap, 0), r.TopLogprobs
+
 	return m, key, nil
 }
 
@@ -82,24 +97,29 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	if err != nil {
 		return rollout.Model{}, err
 	}
+
 	url, err := normalizeAll(raw)
 	if err != nil {
 		return rollout.Model{}, err
 	}
+
 	home := onSameServers(url, c.ownURL(a))
 	if !home {
 		if err := c.mayCall(a.baseURL.name, url); err != nil {
 			return rollout.Model{}, err
 		}
 	}
+
 	name, err := c.field("model", a, a.model, a.ep.model)
 	if err != nil {
 		return rollout.Model{}, err
 	}
+
 	images, err := c.images(a)
 	if err != nil {
 		return rollout.Model{}, err
 	}
+
 	return rollout.Model{
 		Endpoint: a.ep.name,
 		BaseURL:  url,
@@ -117,10 +137,17 @@ func (c *Catalog) images(a asked) (*bool, error) {
 	if a.images != nil || a.ep.images == "" || c.getenv(a.ep.images) == "" {
 		return a.images, nil
 	}
+
 	sees, err := strconv.ParseBool(c.getenv(a.ep.images))
 	if err != nil {
-		return nil, fault.Field("endpoint", "%s in the server's environment must be true or false, got %q", a.ep.images, c.getenv(a.ep.images))
+		return nil, fault.Field(
+			"endpoint",
+			"%s in the server's environment must be true or false, got %q",
+			a.ep.images,
+			c.getenv(a.ep.images),
+		)
 	}
+
 	return &sees, nil
 }
 
@@ -129,13 +156,16 @@ func (c *Catalog) field(what string, a asked, arg argument, s source) (string, e
 	if arg.value != "" {
 		return arg.value, nil
 	}
+
 	if s.env != "" {
 		if v := c.getenv(s.env); v != "" {
 			return v, nil
 		}
 	}
+
 	if s.fallback == "" {
 		return "", missing(what, a, arg.name, s.env)
 	}
+
 	return s.fallback, nil
 }

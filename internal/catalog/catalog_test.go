@@ -16,6 +16,7 @@ func env(pairs ...string) func(string) string {
 	for i := 0; i < len(pairs); i += 2 {
 		m[pairs[i]] = pairs[i+1]
 	}
+
 	return func(name string) string { return m[name] }
 }
 
@@ -23,6 +24,7 @@ func flag(b bool) *bool { return &b }
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name string
 		env  func(string) string
@@ -148,18 +150,25 @@ func TestResolve(t *testing.T) {
 			key:  "hf",
 		},
 		{
-			name: "disable_thinking false leaves the model's own way", env: env("VLLM_URL", "http://gpu"), ask: catalog.Request{Endpoint: "vllm", DisableThinking: flag(false)},
+			name: "disable_thinking false leaves the model's own way", env: env("VLLM_URL", "http://gpu"), ask: catalog.Request{
+				Endpoint:        "vllm",
+				DisableThinking: flag(false),
+			},
 			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true},
 			key:  "intercepted",
 		},
 		{
-			name: "disable_thinking true is sent anywhere", env: env("HF_ROUTER_API_KEY", "hf"), ask: catalog.Request{Endpoint: "hf_router", DisableThinking: flag(true)},
+			name: "disable_thinking true is sent anywhere", env: env("HF_ROUTER_API_KEY", "hf"), ask: catalog.Request{
+				Endpoint:        "hf_router",
+				DisableThinking: flag(true),
+			},
 			want: rollout.Model{Endpoint: "hf_router", BaseURL: "https://router.huggingface.co/v1", Name: "Qwen/Qwen3-4B-Instruct-2507:nscale", Logprobs: true, Thinking: flag(false)},
 			key:  "hf",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			got, key, err := catalog.New(tc.env, egress.Policy{}).Resolve(tc.ask)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
@@ -171,6 +180,7 @@ func TestResolve(t *testing.T) {
 // Every refusal names the argument, and the environment variable that could supply it.
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name  string
 		ask   catalog.Request
@@ -193,15 +203,21 @@ func TestResolveRefuses(t *testing.T) {
 		{"the server's own loopback", catalog.Request{BaseURL: "http://127.0.0.1:7233", Model: "m"}, "base_url", []string{"loopback", "ROLLOUTD_ALLOW_HOSTS"}},
 		{"a metadata service", catalog.Request{ModelKey: "vllm://m", VLLMURL: "http://169.254.169.254/latest"}, "vllm_url", []string{"link-local"}},
 		{"one of several engines", catalog.Request{BaseURL: "http://a.test/v1,http://10.0.0.1/v1", Model: "m"}, "base_url", []string{"10.0.0.1 is a private address"}},
-		{"negative top_logprobs", catalog.Request{Endpoint: "scripted", TopLogprobs: -1}, "top_logprobs", []string{"-1"}},
+		{"negative top_logprobs", catalog.Request{
+			Endpoint:    "scripted",
+			TopLogprobs: -1,
+		}, "top_logprobs", []string{"-1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			_, _, err := catalog.New(env(), egress.Policy{}).Resolve(tc.ask)
+
 			var f *fault.Error
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, fault.Invalid, f.Kind)
 			require.Equal(t, tc.field, f.Field)
+
 			for _, s := range tc.says {
 				require.ErrorContains(t, err, s)
 			}
@@ -209,9 +225,11 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// A key that is read from a file often ends with a line break. The error names the source of the key and does not contain the key.
+// A key that is read from a file often ends with a line break. The error names the source of the key and
+// does not contain the key.
 func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 	t.Parallel()
+
 	ours := env("VLLM_URL", "http://gpu:8000", "VLLM_API_KEY", "sk-ours\n")
 	for _, tc := range []struct {
 		ask         catalog.Request
@@ -223,6 +241,7 @@ func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 		{catalog.Request{Endpoint: "vllm"}, "api_key", "VLLM_API_KEY in the server's environment"},
 	} {
 		_, _, err := catalog.New(ours, egress.Policy{}).Resolve(tc.ask)
+
 		var f *fault.Error
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, fault.Invalid, f.Kind)
@@ -235,7 +254,12 @@ func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 // A key of the server's environment never goes to a URL that the client chose.
 func TestResolveSendsTheServersKeyToItsOwnURLsOnly(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"), egress.Policy{})
+
+	c := catalog.New(
+		env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"),
+		egress.Policy{},
+	)
+
 	for _, tc := range []struct {
 		name  string
 		ask   catalog.Request
@@ -251,7 +275,9 @@ func TestResolveSendsTheServersKeyToItsOwnURLsOnly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			_, key, err := c.Resolve(tc.ask)
+
 			var f *fault.Error
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, fault.Invalid, f.Kind)

@@ -2,13 +2,19 @@ package catalog
 
 // endpoint is one row of the catalogue.
 type endpoint struct {
-	name     string
-	baseURL  source
-	apiKey   source
-	model    source
-	images   string // the variable that says whether the model sees images; "": none
-	logprobs bool   // supports logprobs and top_logprobs
-	tokenIDs bool   // supports vLLM's return_token_ids
+	name    string
+	baseURL source
+	apiKey  source
+	model   source
+
+	// the variable that says whether the model sees images; "": none
+	images string
+
+	// supports logprobs and top_logprobs
+	logprobs bool
+
+	// supports vLLM's return_token_ids
+	tokenIDs bool
 	// quiet switches thinking off unless the client asks for it.
 	quiet bool
 }
@@ -73,6 +79,7 @@ func (c *Catalog) endpoint(name string) (endpoint, bool) {
 			return e, true
 		}
 	}
+
 	return endpoint{}, false
 }
 

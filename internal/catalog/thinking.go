@@ -4,10 +4,11 @@ import "strings"
 
 // thinking is what is sent as chat_template_kwargs.enable_thinking; nil sends nothing.
 //
-// Generation 2's disable_thinking decides when given. Generation 1's thinking asks for it, and counts only for models that
-// can. Else the catalogue's default counts: off, or whatever the model does by itself.
+// Generation 2's disable_thinking decides when given. Generation 1's thinking asks for it, and counts only
+// for models that can. Else the catalogue's default counts: off, or whatever the model does by itself.
 func (a asked) thinking(model string) *bool {
 	on, off := true, false
+
 	switch {
 	case a.disable != nil && *a.disable:
 		return &off
@@ -22,17 +23,19 @@ func (a asked) thinking(model string) *bool {
 	}
 }
 
-// canThink reports whether the model's chat template has Qwen's enable_thinking switch: the hybrid Qwen 3 line, without its instruct-only
-// and coder releases.
+// canThink reports whether the model's chat template has Qwen's enable_thinking switch: the hybrid Qwen 3
+// line, without its instruct-only and coder releases.
 func canThink(model string) bool {
 	name := strings.ToLower(model)
 	if !strings.Contains(name, "qwen3") {
 		return false
 	}
+
 	for _, fixed := range []string{"instruct", "coder", "embedding", "reranker"} {
 		if strings.Contains(name, fixed) {
 			return false
 		}
 	}
+
 	return true
 }

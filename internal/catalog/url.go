@@ -17,23 +17,27 @@ func normalizeAll(raw string) (string, error) {
 			return "", err
 		}
 	}
+
 	return strings.Join(urls, ","), nil
 }
 
-// normalize checks a base URL and adds the /v1 of OpenAI-compatible servers. It refuses credentials in a URL, since URLs are shown to
-// people.
+// normalize checks a base URL and adds the /v1 of OpenAI-compatible servers. It refuses credentials in a
+// URL, since URLs are shown to people.
 func normalize(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", fault.Field("base_url", "must be http(s)://host[:port][/path], got %q", raw)
 	}
+
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", fault.Field("base_url", "must carry no credentials, query or fragment; the key goes into api_key")
 	}
+
 	s := strings.TrimRight(u.String(), "/")
 	if !strings.HasSuffix(s, "/v1") {
 		s += "/v1"
 	}
+
 	return s, nil
 }
 
@@ -44,10 +48,12 @@ func (c *Catalog) mayCall(argument, urls string) error {
 		if err == nil {
 			err = c.egress.CheckURL(u)
 		}
+
 		if err != nil {
 			return fault.Field(argument, "%v", err)
 		}
 	}
+
 	return nil
 }
 
@@ -58,6 +64,7 @@ func onSameServers(urls, own string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -65,13 +72,16 @@ func onSameServers(urls, own string) bool {
 func sameOrigin(a, b string) bool {
 	x, errX := url.Parse(strings.TrimSpace(a))
 	y, errY := url.Parse(strings.TrimSpace(b))
-	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Hostname(), y.Hostname()) && port(x) == port(y)
+
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Hostname(), y.Hostname()) &&
+		port(x) == port(y)
 }
 
 func port(u *url.URL) string {
 	if p := u.Port(); p != "" || u.Scheme != "https" {
 		return first(p, "80")
 	}
+
 	return "443"
 }
 
@@ -80,5 +90,6 @@ func hostOf(raw string) string {
 	if err != nil {
 		return ""
 	}
+
 	return strings.ToLower(u.Hostname())
 }

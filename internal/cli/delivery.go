@@ -13,8 +13,19 @@ import (
 func Deliveries(w io.Writer, all []rollout.Delivery) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SINK\tGROUP\tSTATE\tTRIES\tQUEUED\tREASON")
+
 	for _, d := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", d.Sink, d.GroupID, d.State, d.Tries, d.QueuedAt.Local().Format(time.DateTime), plain(d.Reason))
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%d\t%s\t%s\n",
+			d.Sink,
+			d.GroupID,
+			d.State,
+			d.Tries,
+			d.QueuedAt.Local().Format(time.DateTime),
+			plain(d.Reason),
+		)
 	}
-	_ = t.Flush() // fails only if the output is closed
+	// fails only if the output is closed
+	_ = t.Flush()
 }

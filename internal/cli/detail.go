@@ -30,15 +30,32 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventToolOutput, rollout.EventToolEnd:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {
-			f.line(t.At, joined(": ", fmt.Sprintf("  %s %s", plain(t.Tool), plain(cmp.Or(t.Status, "writes"))), block(short(cmp.Or(t.Error, t.Output), maxDetail), indent)))
+			f.line(
+				t.At,
+				joined(
+					": ",
+					fmt.Sprintf("  %s %s", plain(t.Tool), plain(cmp.Or(t.Status, "writes"))),
+					block(short(cmp.Or(t.Error, t.Output), maxDetail), indent),
+				),
+			)
 		}
 	case rollout.EventCommand:
 		if c, ok := decodeEvent[rollout.CommandEvent](e); ok && c.Result != nil {
-			f.line(c.At, fmt.Sprintf("  %s command %d exited with %d: %s", plain(c.Stage), c.Number, c.Result.ExitCode, plain(short(c.Command, maxDetail))))
+			f.line(
+				c.At,
+				fmt.Sprintf(
+					"  %s command %d exited with %d: %s",
+					plain(c.Stage),
+					c.Number,
+					c.Result.ExitCode,
+					plain(short(c.Command, maxDetail)),
+				),
+			)
 		}
 	case rollout.EventAttempt:
 		if a, ok := decodeEvent[rollout.AttemptEvent](e); ok {
 			f.line(a.At, joined(": ", fmt.Sprintf("  attempt %d: %s", a.Attempt, a.Outcome), plain(a.Error)))
+
 			for _, c := range a.ResourceCauses {
 				f.line(a.At, fmt.Sprintf("  attempt %d, %s: %s", a.Attempt, plain(string(c.Phase)), plain(c.String())))
 			}
@@ -51,5 +68,6 @@ func joined(separator, first, second string) string {
 	if second == "" {
 		return first
 	}
+
 	return first + separator + second
 }

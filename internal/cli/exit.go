@@ -4,10 +4,16 @@ import "github.com/rolloutd/rolloutd/internal/rollout"
 
 // Exit codes of commands that wait for a rollout. Scripts depend on them: they are never renumbered.
 const (
-	ExitOK       = 0
-	ExitError    = 1   // no rollout: bad task, no server, refused
-	ExitTimeout  = 124 // --timeout ran out; the rollout continues
-	ExitDetached = 130 // interrupted; the rollout continues
+	ExitOK = 0
+
+	// no rollout: bad task, no server, refused
+	ExitError = 1
+
+	// --timeout ran out; the rollout continues
+	ExitTimeout = 124
+
+	// interrupted; the rollout continues
+	ExitDetached = 130
 )
 
 // ExitCode is the exit code of an outcome.

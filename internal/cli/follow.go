@@ -18,25 +18,44 @@ type Server interface {
 
 // Follower prints what happens in a rollout, as it happens.
 type Follower struct {
-	Server  Server
-	Out     io.Writer
-	Pause   time.Duration // between two requests to a server that does not answer
-	Verbose bool          // print texts and tool calls of the agent, too
+	Server Server
+	Out    io.Writer
 
-	after   int64                       // id of the last event
-	phases  map[rollout.PhaseEvent]bool // that were printed
-	began   time.Time
-	latest  time.Time // of what was printed
-	turns   int       // model calls of this attempt
-	attempt int       // printed last
-	waiting bool      // the reason for waiting was printed
-	reason  string    // for waiting, printed last since the last phase and model call
-	away    bool      // the outage of the server was printed
-	done    bool
+	// between two requests to a server that does not answer
+	Pause time.Duration
+
+	// print texts and tool calls of the agent, too
+	Verbose bool
+
+	// id of the last event
+	after int64
+
+	// that were printed
+	phases map[rollout.PhaseEvent]bool
+	began  time.Time
+
+	// of what was printed
+	latest time.Time
+
+	// model calls of this attempt
+	turns int
+
+	// printed last
+	attempt int
+
+	// the reason for waiting was printed
+	waiting bool
+
+	// for waiting, printed last since the last phase and model call
+	reason string
+
+	// the outage of the server was printed
+	away bool
+	done bool
 }
 
-// Follow prints the events of a rollout until it is done. It waits while the server is unreachable, since the rollout does not need the
-// server.
+// Follow prints the events of a rollout until it is done. It waits while the server is unreachable, since
+// the rollout does not need the server.
 func (f *Follower) Follow(ctx context.Context, id string) error {
 	for {
 		err := f.Server.Events(ctx, id, f.after, f.handle)
@@ -48,14 +67,17 @@ func (f *Follower) Follow(ctx context.Context, id string) error {
 		case err != nil && !fault.Is(err, fault.Unavailable):
 			return err
 		}
+
 		if err != nil {
 			f.reportOutage()
 		}
+
 		timer := time.NewTimer(f.Pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
+
 		timer.Stop()
 	}
 }
@@ -77,9 +99,20 @@ func (f *Follower) handle(e rollout.Event) {
 			f.phase(p)
 		}
 	case rollout.EventTurn:
-		if t, ok := decodeEvent[rollout.TurnEvent](e); ok && t.Broken == "" && (t.TurnKind == rollout.KindAgent || t.TurnKind == rollout.KindSubagent) {
+		if t, ok := decodeEvent[rollout.TurnEvent](
+			e,
+		); ok && t.Broken == "" &&
+			(t.TurnKind == rollout.KindAgent || t.TurnKind == rollout.KindSubagent) {
 			f.turns, f.reason = f.turns+1, ""
-			f.line(t.At, fmt.Sprintf("  %s (%d prompt + %d completion tokens)", count(f.turns, "model call"), t.PromptTokens, t.CompletionTokens))
+			f.line(
+				t.At,
+				fmt.Sprintf(
+					"  %s (%d prompt + %d completion tokens)",
+					count(f.turns, "model call"),
+					t.PromptTokens,
+					t.CompletionTokens,
+				),
+			)
 		}
 	case rollout.EventWaiting:
 		if w, ok := decodeEvent[rollout.WaitingEvent](e); ok {
@@ -87,6 +120,7 @@ func (f *Follower) handle(e rollout.Event) {
 				f.line(w.At, "  "+plain(w.Waiting))
 				f.reason = w.Waiting
 			}
+
 			f.waiting = w.Waiting != ""
 		}
 	case rollout.EventDone:
@@ -107,23 +141,29 @@ func decodeEvent[T any](e rollout.Event) (data T, ok bool) {
 
 // phase prints a phase once. A phase that was sent while the host did not answer is sent again with the log.
 func (f *Follower) phase(p rollout.PhaseEvent) {
-	once := rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt} // the clocks of a host and of the workflow differ
+	// the clocks of a host and of the workflow differ
+	once := rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt}
 	if f.phases[once] {
 		return
 	}
+
 	if f.phases == nil {
 		f.phases = map[rollout.PhaseEvent]bool{}
 	}
+
 	f.phases[once] = true
 	if f.began.IsZero() {
 		f.began = p.Start
 	}
+
 	if p.Attempt != f.attempt {
 		if p.Attempt > 1 {
 			fmt.Fprintf(f.Out, "          attempt %d\n", p.Attempt)
 		}
+
 		f.attempt, f.turns, f.waiting = p.Attempt, 0, false
 	}
+
 	f.reason = ""
 	f.line(p.Start, phaseName(p.Phase))
 }
@@ -132,9 +172,11 @@ func (f *Follower) line(at time.Time, text string) {
 	if f.began.IsZero() {
 		f.began = at
 	}
-	if at.Before(f.latest) { // the end of a rollout is the end of its last attempt, before its sandboxes are closed
+	// the end of a rollout is the end of its last attempt, before its sandboxes are closed
+	if at.Before(f.latest) {
 		at = f.latest
 	}
+
 	f.latest = at
 	fmt.Fprintf(f.Out, "%7.1f s  %s\n", max(0, at.Sub(f.began).Seconds()), text)
 }

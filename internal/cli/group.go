@@ -19,25 +19,37 @@ func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progre
 	if err != nil {
 		return g, err
 	}
+
 	return FollowGroup(ctx, c, g, progress)
 }
 
 // FollowGroup follows a group to its end. It waits while the server is unreachable, since the group does not need it.
 func FollowGroup(ctx context.Context, c *client.Client, g client.Group, progress io.Writer) (client.Group, error) {
 	fmt.Fprintf(progress, "group %s of %d rollouts\n", g.ID, g.Size)
+
 	f := followMembers(ctx, c)
 	defer f.stop()
+
 	shown := map[string]bool{}
 	for id := g.ID; ; {
 		showEnded(progress, g, shown)
+
 		if g.Done() {
 			return g, nil
 		}
+
 		f.follow(g.Members)
+
 		if err := f.wait(ctx, g.Members); err != nil {
-			fmt.Fprintf(progress, "the group continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n", id)
+			fmt.Fprintf(
+				progress,
+				"the group continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n",
+				id,
+			)
+
 			return g, err
 		}
+
 		next, err := c.Group(ctx, id)
 		switch {
 		case err == nil:
@@ -61,11 +73,13 @@ func showEnded(w io.Writer, g client.Group, shown map[string]bool) {
 // GroupState writes the state of a running group.
 func GroupState(w io.Writer, g client.Group) {
 	fmt.Fprintf(w, "group %s is running: %d of %d rollouts have ended\n", g.ID, g.Finished(), g.Size)
+
 	for _, m := range g.Members {
 		if m.Outcome == "" {
 			fmt.Fprintf(w, "  %s  running\n", m.RolloutID)
 		}
 	}
+
 	showEnded(w, g, map[string]bool{})
 }
 
@@ -73,6 +87,7 @@ func rewardOf(r *float64) string {
 	if r == nil {
 		return "none"
 	}
+
 	return fmt.Sprintf("%.4g", *r)
 }
 
@@ -84,13 +99,16 @@ func GroupTable(w io.Writer, g client.Group) {
 	row("group", "%s", g.ID)
 	row("outcome", "%s", g.Outcome)
 	row("rewards", "%s", rewards(g.Members))
+
 	if g.Statistics.N > 0 {
 		row("mean", "%.4g ± %.4g", g.Statistics.Mean, g.Statistics.Std)
 		row("pass@k", "%s", passAtK(g.PassAtK))
 	}
+
 	if g.Replaced > 0 {
 		row("replaced", "%d rollouts that infrastructure lost", g.Replaced)
 	}
+
 	if g.Error != "" {
 		row("error", "%s", g.Error)
 	}
@@ -101,6 +119,7 @@ func rewards(members []rollout.Member) string {
 	for _, m := range members {
 		all = append(all, rewardOf(m.Reward))
 	}
+
 	return strings.Join(all, "  ")
 }
 
@@ -109,6 +128,7 @@ func passAtK(estimates map[int]float64) string {
 	for _, k := range slices.Sorted(maps.Keys(estimates)) {
 		all = append(all, fmt.Sprintf("%d: %.4g", k, estimates[k]))
 	}
+
 	return strings.Join(all, "  ")
 }
 
@@ -119,5 +139,6 @@ func GroupExitCode(g rollout.GroupState) int {
 			return code
 		}
 	}
+
 	return ExitOK
 }

@@ -11,16 +11,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in them are escaped.
+// List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in
+// them are escaped.
 func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tATTEMPT\tTURNS\tREWARD\tTOOK\tSTARTED")
+
 	for _, s := range rollouts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s),
-			number(s.Attempt), number(s.Turns), formatReward(s.Reward),
-			duration(s, now), s.StartedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			plain(s.ID),
+			orDash(short(plain(s.TaskID), maxName)),
+			outcomeOrPhase(s),
+			number(s.Attempt),
+			number(s.Turns),
+			formatReward(s.Reward),
+			duration(s, now),
+			s.StartedAt.Local().Format(time.DateTime),
+		)
 	}
-	_ = t.Flush() // fails only if the output is closed
+	// fails only if the output is closed
+	_ = t.Flush()
 }
 
 // maxName bounds a name in the table, in characters: a long name widens its column in every line.
@@ -31,6 +43,7 @@ func short(text string, n int) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
 	}
+
 	return string([]rune(text)[:n-1]) + "…"
 }
 
@@ -39,6 +52,7 @@ func outcomeOrPhase(s rollout.Listed) string {
 	if s.Outcome != "" {
 		return string(s.Outcome)
 	}
+
 	return orDash(string(s.Phase))
 }
 
@@ -46,6 +60,7 @@ func formatReward(reward *float64) string {
 	if reward == nil {
 		return "-"
 	}
+
 	return fmt.Sprintf("%.4g", *reward)
 }
 
@@ -54,6 +69,7 @@ func number(n *int) string {
 	if n == nil {
 		return "-"
 	}
+
 	return strconv.Itoa(*n)
 }
 
@@ -63,6 +79,7 @@ func duration(s rollout.Listed, now time.Time) string {
 	if s.FinishedAt != nil {
 		end = *s.FinishedAt
 	}
+
 	return max(0, end.Sub(s.StartedAt)).Round(time.Second).String()
 }
 
@@ -70,5 +87,6 @@ func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}
+
 	return s
 }

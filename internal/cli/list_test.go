@@ -13,19 +13,48 @@ import (
 
 func TestList(t *testing.T) {
 	t.Parallel()
+
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	over, zero := began.Add(95*time.Second), 0.0
 	attempt, turns := 2, 17
+
 	var b strings.Builder
 	cli.List(&b, []rollout.Listed{
-		{ID: "r2", TaskID: "fizz\x1b[2Jbuzz", Phase: rollout.PhaseAgent, StartedAt: began, Attempt: &attempt, Turns: &turns},
-		{ID: "r1", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &zero, StartedAt: began, FinishedAt: &over},
+		{
+			ID:        "r2",
+			TaskID:    "fizz\x1b[2Jbuzz",
+			Phase:     rollout.PhaseAgent,
+			StartedAt: began,
+			Attempt:   &attempt,
+			Turns:     &turns,
+		},
+		{
+			ID:         "r1",
+			Phase:      rollout.PhaseDone,
+			Outcome:    rollout.Completed,
+			Reward:     &zero,
+			StartedAt:  began,
+			FinishedAt: &over,
+		},
 		{ID: "r0", TaskID: strings.Repeat("ä", 41), Phase: rollout.PhaseQueued, StartedAt: began},
 	}, began.Add(30*time.Second))
 	lines := strings.Split(b.String(), "\n")
-	require.Equal(t, []string{"ROLLOUT", "TASK", "STATE", "ATTEMPT", "TURNS", "REWARD", "TOOK", "STARTED"}, strings.Fields(lines[0]))
+	require.Equal(
+		t,
+		[]string{"ROLLOUT", "TASK", "STATE", "ATTEMPT", "TURNS", "REWARD", "TOOK", "STARTED"},
+		strings.Fields(lines[0]),
+	)
 	require.NotContains(t, lines[1], "\x1b", "a task's name must not control the terminal")
-	require.Equal(t, []string{string(rollout.PhaseAgent), "2", "17", "-", "30s", "2026-03-01", "12:00:00"}, strings.Fields(lines[1])[2:], "a missing reward is not shown as 0")
-	require.Equal(t, []string{"r1", "-", "completed", "-", "-", "0", "1m35s", "2026-03-01", "12:00:00"}, strings.Fields(lines[2]))
+	require.Equal(
+		t,
+		[]string{string(rollout.PhaseAgent), "2", "17", "-", "30s", "2026-03-01", "12:00:00"},
+		strings.Fields(lines[1])[2:],
+		"a missing reward is not shown as 0",
+	)
+	require.Equal(
+		t,
+		[]string{"r1", "-", "completed", "-", "-", "0", "1m35s", "2026-03-01", "12:00:00"},
+		strings.Fields(lines[2]),
+	)
 	require.Equal(t, strings.Repeat("ä", 39)+"…", strings.Fields(lines[3])[1], "a long name is cut")
 }

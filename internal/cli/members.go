@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// pollInterval is the time between two requests for the state of a group that is about to change, and before a broken stream is opened again.
+	// pollInterval is the time between two requests for the state of a group that is about to change, and
+	// before a broken stream is opened again.
 	pollInterval = time.Second
 	// calmInterval is the same for a group whose running rollouts are all followed.
 	calmInterval = 30 * time.Second
@@ -19,16 +20,23 @@ const (
 	maxFollowed = 64
 )
 
-// members follows the events of the running rollouts of a group, so that the group's state is requested when one of them has ended.
+// members follows the events of the running rollouts of a group, so that the group's state is requested
+// when one of them has ended.
 type members struct {
-	client  *client.Client
-	ctx     context.Context // of the streams
+	client *client.Client
+
+	// of the streams
+	ctx     context.Context
 	cancel  context.CancelFunc
 	streams sync.WaitGroup
-	ended   chan struct{} // has a value after a rollout has ended
 
-	mu   sync.Mutex
-	done map[string]bool // followed rollouts; true: it has ended
+	// has a value after a rollout has ended
+	ended chan struct{}
+
+	mu sync.Mutex
+
+	// followed rollouts; true: it has ended
+	done map[string]bool
 }
 
 // followMembers returns a follower without rollouts. The caller calls stop.
@@ -47,18 +55,23 @@ func (f *members) stop() {
 func (f *members) follow(all []rollout.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	open := 0
+
 	for _, done := range f.done {
 		if !done {
 			open++
 		}
 	}
+
 	for _, m := range all {
 		if _, known := f.done[m.RolloutID]; known || m.Outcome != "" || open == maxFollowed {
 			continue
 		}
+
 		f.done[m.RolloutID] = false
 		open++
+
 		f.streams.Go(func() { f.watch(m.RolloutID) })
 	}
 }
@@ -67,16 +80,19 @@ func (f *members) follow(all []rollout.Member) {
 func (f *members) watch(id string) {
 	after, done := int64(0), false
 	for !done {
-		_ = f.client.Events(f.ctx, id, after, func(e rollout.Event) { // a server that does not answer may come back
+		// a server that does not answer may come back
+		_ = f.client.Events(f.ctx, id, after, func(e rollout.Event) {
 			after, done = max(after, e.ID), done || e.Kind == rollout.EventDone
 		})
 		if !done && clock.Sleep(f.ctx, pollInterval) != nil {
 			return
 		}
 	}
+
 	f.mu.Lock()
 	f.done[id] = true
 	f.mu.Unlock()
+
 	select {
 	case f.ended <- struct{}{}:
 	default:
@@ -89,31 +105,39 @@ func (f *members) wait(ctx context.Context, all []rollout.Member) error {
 	if f.due(all) {
 		pause = pollInterval
 	}
+
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-f.ended:
 	case <-timer.C:
 	}
+
 	return nil
 }
 
-// due says whether the group changes without an event: a rollout has ended and the group does not have it yet, or all have ended, or one is
-// not followed.
+// due says whether the group changes without an event: a rollout has ended and the group does not have it
+// yet, or all have ended, or one is not followed.
 func (f *members) due(all []rollout.Member) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	open := 0
+
 	for _, m := range all {
 		if m.Outcome != "" {
 			continue
 		}
+
 		open++
+
 		if done, followed := f.done[m.RolloutID]; done || !followed {
 			return true
 		}
 	}
+
 	return open == 0
 }

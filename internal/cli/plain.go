@@ -6,10 +6,11 @@ import (
 	"unicode"
 )
 
-// plain escapes control characters, as Go quotes them. Names and messages quote agents and tasks, which must not control the
-// terminal.
+// plain escapes control characters, as Go quotes them. Names and messages quote agents and tasks, which
+// must not control the terminal.
 func plain(text string) string {
 	var b strings.Builder
+
 	for _, r := range text {
 		if unicode.IsPrint(r) {
 			b.WriteRune(r)
@@ -17,6 +18,7 @@ func plain(text string) string {
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		}
 	}
+
 	return b.String()
 }
 
@@ -26,5 +28,6 @@ func block(text, indent string) string {
 	for i, line := range lines {
 		lines[i] = plain(strings.ReplaceAll(line, "\t", "    "))
 	}
+
 	return strings.Join(lines, "\n"+indent)
 }

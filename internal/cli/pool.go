@@ -14,28 +14,56 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 	if s.At.IsZero() {
 		fmt.Fprintf(w, "pool %s: not checked yet\n", spec.Name)
 	} else {
-		fmt.Fprintf(w, "pool %s (%s): %d of %d to %d hosts wanted, %d rollouts wait for a slot, the first for %s; seen %s ago\n", spec.Name, spec.JobID,
-			s.Target, spec.Min, spec.Max, s.Backlog.Count, s.Backlog.Age.Round(time.Second), max(0, now.Sub(s.At)).Round(time.Second))
+		fmt.Fprintf(
+			w,
+			"pool %s (%s): %d of %d to %d hosts wanted, %d rollouts wait for a slot, the first for %s; seen %s ago\n",
+			spec.Name,
+			spec.JobID,
+			s.Target,
+			spec.Min,
+			spec.Max,
+			s.Backlog.Count,
+			s.Backlog.Age.Round(time.Second),
+			max(0, now.Sub(s.At)).Round(time.Second),
+		)
 	}
-	for _, line := range []struct{ label, text string }{{"mode", mode(spec)}, {"last change", s.Did}, {"problem", s.Error}} {
+
+	for _, line := range []struct{ label, text string }{
+		{"mode", mode(spec)}, {"last change", s.Did}, {"problem", s.Error},
+	} {
 		if line.text != "" {
 			fmt.Fprintf(w, "%s: %s\n", line.label, plain(line.text))
 		}
 	}
+
 	if len(s.Hosts) == 0 {
 		return
 	}
+
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GROUP\tHOST\tSTATE\tSLOTS\tNODE\tNOMAD\tPROBLEM")
+
 	for _, h := range s.Hosts {
 		state := string(h.State)
 		if h.Outdated {
 			state += " (old settings)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", plain(h.Group), orDash(plain(h.Host)), orDash(state), h.Used, h.Slots, orDash(plain(h.Node)), orDash(plain(h.Nomad)),
-			orDash(plain(h.Why)))
+
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n",
+			plain(h.Group),
+			orDash(plain(h.Host)),
+			orDash(state),
+			h.Used,
+			h.Slots,
+			orDash(plain(h.Node)),
+			orDash(plain(h.Nomad)),
+			orDash(plain(h.Why)),
+		)
 	}
-	_ = t.Flush() // fails only if the output is closed
+	// fails only if the output is closed
+	_ = t.Flush()
 }
 
 func mode(s pool.Spec) string {

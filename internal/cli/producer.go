@@ -19,17 +19,24 @@ import (
 // producerPoll is the interval between two requests for a producer's state.
 const producerPoll = time.Second
 
-// FollowProducer prints a line whenever the sums of a producer change, until it has ended. It waits while the server is unreachable, since the
-// producer does not need it.
+// FollowProducer prints a line whenever the sums of a producer change, until it has ended. It waits while
+// the server is unreachable, since the producer does not need it.
 func FollowProducer(ctx context.Context, c *client.Client, id string, progress io.Writer) (client.Producer, error) {
 	tick := time.NewTicker(producerPoll)
 	defer tick.Stop()
+
 	last := ""
+
 	for {
 		p, err := c.Producer(ctx, id)
 		switch {
 		case ctx.Err() != nil:
-			fmt.Fprintf(progress, "the producer continues; show it:  rolloutd produce show %[1]s   end it:  rolloutd produce stop %[1]s\n", id)
+			fmt.Fprintf(
+				progress,
+				"the producer continues; show it:  rolloutd produce show %[1]s   end it:  rolloutd produce stop %[1]s\n",
+				id,
+			)
+
 			return p, context.Cause(ctx)
 		case err != nil && !fault.Is(err, fault.Unavailable):
 			return p, err
@@ -38,10 +45,12 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 				last = line
 				fmt.Fprintln(progress, line)
 			}
+
 			if p.Done() {
 				return p, nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -52,6 +61,7 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 // producerLine summarizes a producer in one line.
 func producerLine(s producer.State) string {
 	c := s.Counts
+
 	return fmt.Sprintf("  %-8s step %d   groups: %d started, %d running, %d delivered, %d not   rollouts in flight: %d",
 		s.Phase, s.Step, c.Started, len(s.Running), c.Delivered, notDelivered(c), s.InFlight())
 }
@@ -62,6 +72,7 @@ func notDelivered(c producer.Counts) int64 {
 	for _, filtered := range c.Filtered {
 		n += int64(filtered)
 	}
+
 	return n
 }
 
@@ -75,22 +86,42 @@ func ProducerTable(w io.Writer, s producer.State) {
 	row("sink", "%s", s.Sink)
 	row("step", "%d", s.Step)
 	c := s.Counts
-	row("groups", "%d started, %d delivered, %d running, %d in the outbox", c.Started, c.Delivered, len(s.Running), len(s.Outbox))
+	row(
+		"groups",
+		"%d started, %d delivered, %d running, %d in the outbox",
+		c.Started,
+		c.Delivered,
+		len(s.Running),
+		len(s.Outbox),
+	)
 	row("not", "%s", reasons(c))
+
 	if c.Marked > 0 {
 		row("stale", "%d delivered with a mark", c.Marked)
 	}
-	row("rollouts", "%d delivered, %d replaced, %d in flight of %d", c.Rollouts, c.Replaced, s.InFlight(), s.Bounds.Concurrency)
+
+	row(
+		"rollouts",
+		"%d delivered, %d replaced, %d in flight of %d",
+		c.Rollouts,
+		c.Replaced,
+		s.InFlight(),
+		s.Bounds.Concurrency,
+	)
+
 	for _, e := range s.Evaluated {
 		row("eval", "step %d: mean %.4g of %d rollouts, %d passed", e.Step, e.Mean(), e.Rollouts, e.Passed)
 	}
+
 	if s.Waiting != "" {
 		name := "waiting"
 		if s.Done() {
 			name = "reason"
 		}
+
 		row(name, "%s", plain(s.Waiting))
 	}
+
 	if s.Error != "" {
 		row("error", "%s", plain(s.Error))
 	}
@@ -102,6 +133,7 @@ func reasons(c producer.Counts) string {
 	for _, why := range slices.Sorted(maps.Keys(c.Filtered)) {
 		text += fmt.Sprintf(", %d %s", c.Filtered[why], why)
 	}
+
 	return text
 }
 
@@ -109,8 +141,17 @@ func reasons(c producer.Counts) string {
 func Producers(w io.Writer, all []producer.Listed) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PRODUCER\tSTATE\tTASKS\tSTARTED")
+
 	for _, s := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", plain(s.ID), cmp.Or(string(s.Outcome), string(s.Phase)), orDash(short(plain(s.Name), maxName)), s.StartedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%s\n",
+			plain(s.ID),
+			cmp.Or(string(s.Outcome), string(s.Phase)),
+			orDash(short(plain(s.Name), maxName)),
+			s.StartedAt.Local().Format(time.DateTime),
+		)
 	}
-	_ = t.Flush() // fails only if the output is closed
+	// fails only if the output is closed
+	_ = t.Flush()
 }

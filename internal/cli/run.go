@@ -19,16 +19,28 @@ var ErrDetached = errors.New("detached")
 const pause = time.Second
 
 // Run submits a rollout and follows it to its end. It returns the decoded result and the server's JSON.
-func Run(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (rollout.Result, []byte, error) {
+func Run(
+	ctx context.Context,
+	c *client.Client,
+	args map[string]any,
+	progress io.Writer,
+) (rollout.Result, []byte, error) {
 	started, err := c.Start(ctx, args)
 	if err != nil {
 		return rollout.Result{}, nil, err
 	}
+
 	fmt.Fprintf(progress, "rollout %s\n", started.ID)
+
 	r, raw, err := Follow(ctx, c, started.ID, progress)
 	if ctx.Err() != nil {
-		fmt.Fprintf(progress, "the rollout continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n", started.ID)
+		fmt.Fprintf(
+			progress,
+			"the rollout continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n",
+			started.ID,
+		)
 	}
+
 	return r, raw, err
 }
 
@@ -38,9 +50,12 @@ func Follow(ctx context.Context, c *client.Client, id string, progress io.Writer
 	if err := f.Follow(ctx, id); err != nil {
 		return rollout.Result{}, nil, err
 	}
+
 	r, raw, err := c.Result(ctx, id)
 	if err == nil && r.Outcome == "" && r.Error != nil {
-		err = fault.New(fault.Unavailable, "%s", *r.Error) // the server had no result in time; Error is the reason
+		// the server had no result in time; Error is the reason
+		err = fault.New(fault.Unavailable, "%s", *r.Error)
 	}
+
 	return r, raw, err
 }

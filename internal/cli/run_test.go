@@ -19,20 +19,24 @@ import (
 // serveTools answers tool calls with fixed texts.
 func serveTools(t *testing.T, texts map[string]string) *client.Client {
 	t.Helper()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			_, _ = io.WriteString(w, texts["events"])
 			return
 		}
+
 		var req struct {
 			Params struct{ Name string }
 		}
-		_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+		// an empty name has no text
+		_ = json.NewDecoder(r.Body).Decode(&req)
 		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{
 			"content": []any{map[string]any{"type": "text", "text": texts[req.Params.Name]}},
 		}})
 	}))
 	t.Cleanup(srv.Close)
+
 	return &client.Client{URL: srv.URL, HTTP: srv.Client()}
 }
 
@@ -43,7 +47,9 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 		"events":           ": events follow\n\nid: 1\nevent: done\ndata: {\"phase\":\"done\",\"finished_at\":\"2027-01-15T08:00:01Z\"}\n\n",
 		"finalize_rollout": `{"rollout_id":"r1","outcome":"completed","reward":0.5,"of_the_future":1}`,
 	})
+
 	var out strings.Builder
+
 	r, raw, err := cli.Run(t.Context(), c, map[string]any{"instruction": "x"}, &out)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, r.Outcome)
@@ -58,7 +64,9 @@ func TestDetachedRunSaysHowToReturn(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "events": ": events follow\n\n"})
+
 	var out detachAt
+
 	out.cancel = func() { cancel(cli.ErrDetached) }
 	_, _, err := cli.Run(ctx, c, nil, &out)
 	require.ErrorIs(t, err, cli.ErrDetached)
@@ -81,7 +89,8 @@ func (d *detachAt) Write(p []byte) (int, error) {
 func TestResultWithoutOutcomeIsAnError(t *testing.T) {
 	t.Parallel()
 	c := serveTools(t, map[string]string{
-		"events": "event: done\ndata: {}\n\n", "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
+		"events":           "event: done\ndata: {}\n\n",
+		"finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
 	})
 	_, _, err := cli.Follow(t.Context(), c, "r1", &strings.Builder{})
 	require.ErrorContains(t, err, "timeout waiting")

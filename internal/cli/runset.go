@@ -17,39 +17,61 @@ import (
 type TaskResult struct {
 	Task   taskset.Task
 	Result rollout.Result
-	Err    error // there is no result
+
+	// there is no result
+	Err error
 }
 
-// RunTasks runs one rollout of each task, at most concurrency at once, and calls each at the end of each rollout. It returns the results in the
-// order of the tasks. args makes the arguments of a task. If ctx ends, RunTasks returns its error; rollouts that have started continue.
-func RunTasks(ctx context.Context, c *client.Client, tasks []taskset.Task, concurrency int, args func(taskset.Task) (map[string]any, error), each func(TaskResult)) ([]TaskResult, error) {
+// RunTasks runs one rollout of each task, at most concurrency at once, and calls each at the end of each
+// rollout. It returns the results in the order of the tasks. args makes the arguments of a task. If ctx
+// ends, RunTasks returns its error; rollouts that have started continue.
+func RunTasks(
+	ctx context.Context,
+	c *client.Client,
+	tasks []taskset.Task,
+	concurrency int,
+	args func(taskset.Task) (map[string]any, error),
+	each func(TaskResult),
+) ([]TaskResult, error) {
 	results := make([]TaskResult, len(tasks))
-	var mu sync.Mutex // each is called by one goroutine at a time
-	var g errgroup.Group
+	// each is called by one goroutine at a time
+	var (
+		mu sync.Mutex
+		g  errgroup.Group
+	)
 	g.SetLimit(concurrency)
+
 	for i, t := range tasks {
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
+
 			r := TaskResult{Task: t}
+
 			var a map[string]any
 			if a, r.Err = args(t); r.Err == nil {
 				r.Err = c.UploadAll(ctx, t.Local)
 			}
+
 			if r.Err == nil {
 				r.Result, _, r.Err = Run(ctx, c, a, io.Discard)
 			}
+
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			results[i] = r
 			each(r)
+
 			return nil
 		})
 	}
+
 	return results, g.Wait()
 }
 
@@ -59,17 +81,27 @@ func TaskLine(w io.Writer, r TaskResult) {
 		fmt.Fprintf(w, "  %-28s error: %v\n", r.Task.Name, r.Err)
 		return
 	}
-	fmt.Fprintf(w, "  %-28s %s, reward %s, rollout %s\n", r.Task.Name, r.Result.Outcome, rewardOf(r.Result.Reward), r.Result.ID)
+
+	fmt.Fprintf(
+		w,
+		"  %-28s %s, reward %s, rollout %s\n",
+		r.Task.Name,
+		r.Result.Outcome,
+		rewardOf(r.Result.Reward),
+		r.Result.ID,
+	)
 }
 
 // SetTable writes the statistics of the results of a set.
 func SetTable(w io.Writer, results []TaskResult) {
 	var rewards []float64
+
 	for _, r := range results {
 		if r.Err == nil && r.Result.Reward != nil {
 			rewards = append(rewards, *r.Result.Reward)
 		}
 	}
+
 	s := rollout.StatisticsOf(rewards)
 	fmt.Fprintf(w, "  %-9s %d, %d with a reward\n", "tasks", len(results), s.N)
 	fmt.Fprintf(w, "  %-9s %.4g ± %.4g\n", "mean", s.Mean, s.Std)
@@ -82,10 +114,12 @@ func SetExitCode(results []TaskResult) int {
 		if r.Err != nil {
 			return ExitError
 		}
+
 		if code := ExitCode(r.Result.Outcome); code != ExitOK {
 			return code
 		}
 	}
+
 	return ExitOK
 }
 
@@ -101,6 +135,7 @@ func (r TaskResult) OracleProblem() string {
 	case *r.Result.Reward < most:
 		return fmt.Sprintf("oracle: the solution earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
 	}
+
 	return ""
 }
 
@@ -114,6 +149,7 @@ func (r TaskResult) NopProblem() string {
 	case r.Result.Reward != nil && *r.Result.Reward >= most:
 		return fmt.Sprintf("nop: doing nothing earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
 	}
+
 	return ""
 }
 
@@ -125,5 +161,6 @@ func textOf(s *string) string {
 	if s == nil {
 		return ""
 	}
+
 	return *s
 }

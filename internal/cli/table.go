@@ -15,7 +15,9 @@ const maxFiles = 8
 
 // Table writes a result as a small table for people.
 func Table(w io.Writer, r rollout.Result) {
-	const column = "            " // indents the later lines of a value
+	// indents the later lines of a value
+	const column = "            "
+
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-9s %s\n", name, block(fmt.Sprintf(format, args...), column))
 	}
@@ -23,19 +25,25 @@ func Table(w io.Writer, r rollout.Result) {
 	row("outcome", "%s", r.Outcome)
 	row("reward", "%s", reward(r))
 	row("turns", "%s", turns(r.Usage))
+
 	if v := verifier(r); v != "" {
 		row("verifier", "%s", v)
 	}
+
 	if f := files(r); f != "" {
 		row("files", "%s", f)
 	}
+
 	if n := len(r.Attempts); n > 1 {
 		row("attempts", "%d (earlier ones: %s)", n, earlier(r.Attempts[:n-1]))
 	}
+
 	row("wall", "%.1f s", r.WallS)
+
 	for _, c := range r.ResourceCauses {
 		row("bound", "attempt %d, %s: %s", c.Attempt, c.Phase, c)
 	}
+
 	if r.Error != nil && *r.Error != "" {
 		row("error", "%s", *r.Error)
 	}
@@ -46,6 +54,7 @@ func turns(u rollout.Usage) string {
 	if u.Turns == 0 {
 		return "0"
 	}
+
 	return fmt.Sprintf("%d (%d prompt + %d completion tokens)", u.Turns, u.PromptTokens, u.CompletionTokens)
 }
 
@@ -65,11 +74,13 @@ func verifier(r rollout.Result) string {
 	switch {
 	case len(r.VerifyResults) > 0:
 		passed := 0
+
 		for _, v := range r.VerifyResults {
 			if v.ExitCode == 0 {
 				passed++
 			}
 		}
+
 		return fmt.Sprintf("%d of %s passed", passed, count(len(r.VerifyResults), "command")) + failed(r.VerifyResults)
 	case r.TestExitCode != nil:
 		return fmt.Sprintf("test script exited with %d", *r.TestExitCode)
@@ -84,19 +95,23 @@ func files(r rollout.Result) string {
 	if len(all) == 0 {
 		all = r.WorkdirFiles
 	}
+
 	names := slices.Sorted(maps.Keys(all))
 	for i, name := range names {
 		names[i] = plain(strings.TrimPrefix(name, rollout.Workdir+"/"))
 	}
+
 	more := len(names) + len(r.FilesExtra) - maxFiles
 	if len(names) > maxFiles {
 		names = names[:maxFiles]
 	} else {
 		more = len(r.FilesExtra)
 	}
+
 	if more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
+
 	return strings.Join(names, ", ")
 }
 
@@ -105,5 +120,6 @@ func earlier(attempts []rollout.Attempt) string {
 	for _, a := range attempts {
 		out = append(out, string(a.Outcome))
 	}
+
 	return strings.Join(out, ", ")
 }

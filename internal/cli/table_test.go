@@ -15,17 +15,26 @@ import (
 func table(r rollout.Result) string {
 	var b strings.Builder
 	cli.Table(&b, r)
+
 	return b.String()
 }
 
 func TestTable(t *testing.T) {
 	t.Parallel()
+
 	one := 1.0
 	got := table(rollout.Result{
 		ID: "r1", Outcome: rollout.Completed, Reward: &one, WallS: 8.25,
 		Usage: rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
 		VerifyResults: []rollout.CommandResult{
-			{Cmd: "true", Stderr: "a warning"}, {ExitCode: 2, Cmd: "python3 a.py\nls", Stderr: "Traceback:\n  no \x1b[2J such file\n\n"}, {ExitCode: 1, Cmd: "false"},
+			{
+				Cmd:    "true",
+				Stderr: "a warning",
+			}, {
+				ExitCode: 2,
+				Cmd:      "python3 a.py\nls",
+				Stderr:   "Traceback:\n  no \x1b[2J such file\n\n",
+			}, {ExitCode: 1, Cmd: "false"},
 		},
 		Files:      map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
 		FilesExtra: []string{"big.bin"},
@@ -46,6 +55,7 @@ func TestTable(t *testing.T) {
 // Long commands and outputs are cut; only the first failures are shown.
 func TestTableShowsTheFirstFailures(t *testing.T) {
 	t.Parallel()
+
 	bad := rollout.CommandResult{ExitCode: 1, Cmd: strings.Repeat("x", 300), Stdout: strings.Repeat("y", 300)}
 	got := table(rollout.Result{VerifyResults: []rollout.CommandResult{bad, bad, bad, bad}})
 	require.Contains(t, got, "  turns     0\n")
@@ -56,6 +66,7 @@ func TestTableShowsTheFirstFailures(t *testing.T) {
 // A missing reward is never shown as 0, and its reason is always shown.
 func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 	t.Parallel()
+
 	why := "host gone"
 	got := table(rollout.Result{
 		Outcome: rollout.InfraFailed, Error: &why,
@@ -69,16 +80,22 @@ func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 
 func TestTableNamesTheFirstFiles(t *testing.T) {
 	t.Parallel()
+
 	files := map[string]string{}
 	for _, c := range "abcdefghij" {
 		files[rollout.Workdir+"/"+string(c)] = ""
 	}
-	require.Contains(t, table(rollout.Result{WorkdirFiles: files, FilesExtra: []string{"x"}}), "files     a, b, c, d, e, f, g, h, and 3 more\n")
+
+	require.Contains(t, table(rollout.Result{
+		WorkdirFiles: files,
+		FilesExtra:   []string{"x"},
+	}), "files     a, b, c, d, e, f, g, h, and 3 more\n")
 }
 
 // Scripts rely on the exit codes, so the codes must not change.
 func TestExitCodesDifferByOutcome(t *testing.T) {
 	t.Parallel()
+
 	want := map[rollout.Outcome]int{
 		rollout.Completed: 0, rollout.AgentFailed: 10, rollout.AgentTimeout: 11, rollout.BudgetExhausted: 12,
 		rollout.Aborted: 20, rollout.SetupFailed: 30, rollout.VerifierFailed: 31, rollout.InfraFailed: 32, "": 1,
@@ -92,6 +109,7 @@ func TestExitCodesDifferByOutcome(t *testing.T) {
 // Text of an agent or a task cannot send commands to the terminal or imitate a row of the table.
 func TestTableIsPlainText(t *testing.T) {
 	t.Parallel()
+
 	why := "setup: exit code 3: \x1b[2Jboo\r\n\tline two\nline three\u202e\n"
 	got := table(rollout.Result{
 		ID: "r1", Outcome: rollout.SetupFailed, Error: &why,
@@ -107,11 +125,18 @@ func TestTableIsPlainText(t *testing.T) {
 // The slots of a host with several backends are listed by backend.
 func TestHostsShowSlotsByBackend(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now()
+
 	var out strings.Builder
 	cli.Hosts(&out, []fleet.Host{
 		{Name: "one", State: fleet.Running, SeenAt: now, Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3}}},
-		{Name: "two", State: fleet.Running, SeenAt: now, Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3}, "docker": {Slots: 5, Used: 5}}},
+		{
+			Name:     "two",
+			State:    fleet.Running,
+			SeenAt:   now,
+			Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3}, "docker": {Slots: 5, Used: 5}},
+		},
 	}, now)
 	require.Regexp(t, `one +running +3/8 `, out.String())
 	require.Regexp(t, `two +running +docker 5/5, local 3/8 `, out.String())

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about flags for people.
+// Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about
+// flags for people.
 func Strict(root *cobra.Command) {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkValues(cmd.Flags()) }
@@ -18,11 +19,18 @@ func Strict(root *cobra.Command) {
 
 // flagError rewords errors of flags that do not parse, which name Go functions.
 func flagError(cmd *cobra.Command, err error) error {
-	var value *pflag.InvalidValueError
-	var none *pflag.NotExistError
+	var (
+		value *pflag.InvalidValueError
+		none  *pflag.NotExistError
+	)
 	switch {
 	case errors.As(err, &value):
-		return fmt.Errorf("--%s: must be %s, got %q", value.GetFlag().Name, describeType(value.GetFlag().Value.Type()), value.GetValue())
+		return fmt.Errorf(
+			"--%s: must be %s, got %q",
+			value.GetFlag().Name,
+			describeType(value.GetFlag().Value.Type()),
+			value.GetValue(),
+		)
 	case errors.As(err, &none):
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	default:
@@ -43,10 +51,11 @@ func describeType(kind string) string {
 	}
 }
 
-// checkValues refuses empty texts, which mostly come from an unset variable of a script, and negative durations. Both would act like
-// an absent flag.
+// checkValues refuses empty texts, which mostly come from an unset variable of a script, and negative
+// durations. Both would act like an absent flag.
 func checkValues(flags *pflag.FlagSet) error {
 	var errs []error
+
 	flags.Visit(func(f *pflag.Flag) {
 		d, err := time.ParseDuration(f.Value.String())
 		switch {
@@ -56,6 +65,7 @@ func checkValues(flags *pflag.FlagSet) error {
 			errs = append(errs, fmt.Errorf("--%s: must not be negative, got %s", f.Name, d))
 		}
 	})
+
 	return errors.Join(errs...)
 }
 
@@ -67,13 +77,16 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			if len(names) > 0 {
 				takes = strings.Join(names, " ")
 			}
+
 			return fmt.Errorf("%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
 		}
+
 		for i, arg := range args {
 			if err := filled(cmd, names[i], arg); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	}
 }
@@ -84,11 +97,13 @@ func OneOrMore(name string) cobra.PositionalArgs {
 		if len(args) == 0 {
 			return fmt.Errorf("%s takes one %s or more, got none", cmd.CommandPath(), name)
 		}
+
 		for _, arg := range args {
 			if err := filled(cmd, name, arg); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	}
 }
@@ -97,6 +112,7 @@ func filled(cmd *cobra.Command, name, arg string) error {
 	if strings.TrimSpace(arg) == "" {
 		return fmt.Errorf("%s: %s must not be empty", cmd.CommandPath(), name)
 	}
+
 	return nil
 }
 
@@ -104,6 +120,7 @@ func quoted(args []string) string {
 	if len(args) == 0 {
 		return "none"
 	}
+
 	return fmt.Sprintf("%q", args)
 }
 
@@ -112,10 +129,13 @@ func Subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2 // cobra's own value for the root command
+	// cobra's own value for the root command
+	cmd.SuggestionsMinimumDistance = 2
+
 	hint := "see " + cmd.CommandPath() + " --help"
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
+
 	return fmt.Errorf("%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
 }

@@ -13,11 +13,14 @@ const (
 	minSuspension = 5 * time.Second
 )
 
-// SuspendMonitor measures how long the process was suspended: stopped by a signal, or with its host. It reads the wall clock, because the
-// monotonic clock stops with the host. The zero value is ready for use; a nil *SuspendMonitor measures nothing. It is safe for concurrent use.
+// SuspendMonitor measures how long the process was suspended: stopped by a signal, or with its host. It
+// reads the wall clock, because the monotonic clock stops with the host. The zero value is ready for use; a
+// nil *SuspendMonitor measures nothing. It is safe for concurrent use.
 type SuspendMonitor struct {
-	mu    sync.Mutex
-	last  time.Time // of the latest reading
+	mu sync.Mutex
+
+	// of the latest reading
+	last  time.Time
 	total time.Duration
 }
 
@@ -25,25 +28,30 @@ type SuspendMonitor struct {
 func (s *SuspendMonitor) Run(ctx context.Context) error {
 	for {
 		s.Read()
+
 		if err := Sleep(ctx, suspendInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// Read returns the current time and the total length of the suspensions until then. The two are consistent: a suspension is either in this
-// total or after this time.
+// Read returns the current time and the total length of the suspensions until then. The two are consistent:
+// a suspension is either in this total or after this time.
 func (s *SuspendMonitor) Read() (now time.Time, total time.Duration) {
 	if s == nil {
 		return time.Now(), 0
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	now = time.Now()
 	if !s.last.IsZero() {
 		s.total += suspendedBetween(s.last, now)
 	}
+
 	s.last = now
+
 	return now, s.total
 }
 
@@ -53,5 +61,6 @@ func suspendedBetween(last, now time.Time) time.Duration {
 	if d < minSuspension {
 		return 0
 	}
+
 	return d
 }

@@ -20,6 +20,7 @@ type Agent struct {
 // validateAgents checks the settings that can be checked without the agents.
 func (c Config) validateAgents(p *problems) {
 	seen := map[string]bool{}
+
 	for i, a := range c.Agents {
 		path := fmt.Sprintf("agents[%d]", i)
 		p.check(a.Name != "", path+".name", "must be the name by which rollouts ask for the agent")

@@ -11,6 +11,7 @@ import (
 
 func TestAgents(t *testing.T) {
 	t.Parallel()
+
 	c, err := config.Load(strings.NewReader(`
 agents:
   - name: mine
@@ -27,9 +28,16 @@ agents:
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	require.Equal(t, []config.Agent{{
-		Name: "mine", Package: "p@1.2.3", Integrity: map[string]string{"any": "sha512-x"}, Check: []string{"node", "--version"},
-		Command: []string{"node", "{dir}/x.js"}, Env: map[string]string{"A": "b"}, Files: map[string]string{"/tmp/x": "text"},
-		Output: "/tmp/out", Failure: "error", Result: "done",
+		Name:      "mine",
+		Package:   "p@1.2.3",
+		Integrity: map[string]string{"any": "sha512-x"},
+		Check:     []string{"node", "--version"},
+		Command:   []string{"node", "{dir}/x.js"},
+		Env:       map[string]string{"A": "b"},
+		Files:     map[string]string{"/tmp/x": "text"},
+		Output:    "/tmp/out",
+		Failure:   "error",
+		Result:    "done",
 	}}, c.Agents)
 
 	c.Agents = []config.Agent{{Name: "a", Command: []string{"x"}}, {Name: "a"}, {Command: []string{"x"}}}

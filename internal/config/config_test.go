@@ -15,6 +15,7 @@ import (
 
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
+
 	c, err := config.Load(nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, config.Defaults().Serve, c.Serve)
@@ -27,10 +28,19 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestEnvironmentOverridesTheFile(t *testing.T) {
 	t.Parallel()
-	file := strings.NewReader("serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n")
+
+	file := strings.NewReader(
+		"serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n",
+	)
 	c, err := config.Load(file, config.Environ{
-		"MAX_CONCURRENT_ENVS": "7", "OPENENV_SERVER_MODE": "production", "ENABLE_WEB_INTERFACE": "Yes", "ROLLOUTD_TOKENS": "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
-		"VLLM_URL": "http://b", "TEMPORAL_API_KEY": "k", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "true", "ROLLOUTD_DATA": "",
+		"MAX_CONCURRENT_ENVS":         "7",
+		"OPENENV_SERVER_MODE":         "production",
+		"ENABLE_WEB_INTERFACE":        "Yes",
+		"ROLLOUTD_TOKENS":             "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
+		"VLLM_URL":                    "http://b",
+		"TEMPORAL_API_KEY":            "k",
+		"ROLLOUTD_ALLOW_WEAK_SANDBOX": "true",
+		"ROLLOUTD_DATA":               "",
 	})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
@@ -48,12 +58,15 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 
 func TestLoadReportsReadErrors(t *testing.T) {
 	t.Parallel()
+
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen: no such field of the configuration; did you mean listen?")
+
 	for _, second := range []string{"data: y\n", "---\ndata: y\n", "a: [\n"} {
 		_, err = config.Load(strings.NewReader("data: x\n---\n"+second), nil)
 		require.ErrorContains(t, err, "second document")
 	}
+
 	c, err := config.Load(strings.NewReader("---\ndata: x\n--- # the end\n---\n"), nil)
 	require.NoError(t, err)
 	require.Equal(t, "x", c.Data)
@@ -72,10 +85,24 @@ func TestLoadReportsReadErrors(t *testing.T) {
 // The error for a value that does not parse does not show the value, which may be a misplaced secret.
 func TestRefusalsKeepSecrets(t *testing.T) {
 	t.Parallel()
-	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)
-	require.ErrorContains(t, err, "line 2: serve.tokens must be a list of strings, got a string; line 3: field lisen: no such field of the configuration; did you mean listen?; line 4: model_env must be a mapping of strings to strings, got a string")
+
+	_, err := config.Load(
+		strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"),
+		nil,
+	)
+	require.ErrorContains(
+		t,
+		err,
+		"line 2: serve.tokens must be a list of strings, got a string; line 3: field lisen: no such field of the configuration; did you mean listen?; line 4: model_env must be a mapping of strings to strings, got a string",
+	)
 	require.NotContains(t, err.Error(), "hunter2")
-	for given, shown := range map[string]string{"me:hunter2@gpu:8000": "gpu:8000", "gpu/v1?key=hunter2@x": "gpu/v1", "gpu:8000/v1": "gpu:8000/v1", "hunter2@": ""} {
+
+	for given, shown := range map[string]string{
+		"me:hunter2@gpu:8000":  "gpu:8000",
+		"gpu/v1?key=hunter2@x": "gpu/v1",
+		"gpu:8000/v1":          "gpu:8000/v1",
+		"hunter2@":             "",
+	} {
 		c := config.Defaults()
 		c.ModelEnv = map[string]string{"VLLM_URL": given}
 		require.EqualError(t, c.Validate(), `model_env.VLLM_URL: must be an http:// or https:// URL, got "`+shown+`"`)
@@ -94,12 +121,14 @@ func TestLoadFileNamesTheFile(t *testing.T) {
 	c, err := config.LoadFile(path, nil)
 	require.NoError(t, err)
 	require.Equal(t, "/var/lib/rolloutd/key", c.KeyFile())
+
 	_, err = config.LoadFile("", nil)
 	require.NoError(t, err)
 }
 
 func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 	t.Parallel()
+
 	for path, breakIt := range map[string]func(*config.Config){
 		"data":                      func(c *config.Config) { c.Data = "" },
 		"serve.listen":              func(c *config.Config) { c.Serve.Listen = "8000" },
@@ -153,6 +182,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	t.Parallel()
+
 	for lease, good := range map[time.Duration]bool{
 		30*time.Second - 1: false, 30 * time.Second: true, 168 * time.Hour: true, 168*time.Hour + 1: false,
 	} {
@@ -164,11 +194,13 @@ func TestLease(t *testing.T) {
 
 func TestListeningOnANetworkNeedsAToken(t *testing.T) {
 	t.Parallel()
+
 	c := config.Defaults()
 	c.Serve.Listen = ":8000"
 	require.ErrorContains(t, c.Validate(), "ROLLOUTD_TOKENS")
 	c.Serve.Tokens = []string{"0123456789abcdef"}
 	require.NoError(t, c.Validate())
+
 	for _, local := range []string{"127.0.0.1:0", "localhost:8000", "[::1]:8000"} {
 		c = config.Defaults()
 		c.Serve.Listen = local
@@ -179,20 +211,34 @@ func TestListeningOnANetworkNeedsAToken(t *testing.T) {
 // An endpoint has its own bound or the default one.
 func TestBoundsOfAnEndpoint(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), config.Environ{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"})
+
+	c, err := config.Load(
+		strings.NewReader("gateway: {rate: {openai: 2.5}}\n"),
+		config.Environ{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"},
+	)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	g := c.Gateway
-	require.Equal(t, []float64{64, 8, 2.5, 0}, []float64{g.Of(g.Calls, "vllm"), g.Of(g.Calls, "openai"), g.Of(g.Rate, "openai"), g.Of(g.Rate, "vllm")})
+	require.Equal(
+		t,
+		[]float64{64, 8, 2.5, 0},
+		[]float64{g.Of(g.Calls, "vllm"), g.Of(g.Calls, "openai"), g.Of(g.Rate, "openai"), g.Of(g.Rate, "vllm")},
+	)
 }
 
 func TestPrices(t *testing.T) {
 	t.Parallel()
+
 	c, err := config.Load(nil, config.Environ{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6/0.075, org/model:fast=1/2"})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
+
 	cached := 0.075
-	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6, CachedPrompt: &cached}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
+	require.Equal(t, map[string]rollout.Price{
+		"gpt-4o-mini":    {Prompt: 0.15, Completion: 0.6, CachedPrompt: &cached},
+		"org/model:fast": {Prompt: 1, Completion: 2},
+	}, c.Prices)
+
 	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,", "m=1/2/", "m=1/2/3/4"} {
 		_, err := config.Load(nil, config.Environ{"ROLLOUTD_PRICES": bad})
 		require.ErrorContains(t, err, "ROLLOUTD_PRICES", bad)
@@ -201,6 +247,7 @@ func TestPrices(t *testing.T) {
 
 func TestLimitsOverlay(t *testing.T) {
 	t.Parallel()
+
 	base := rollout.Limits{Agent: time.Minute, Call: time.Second, Attempts: 3}
 	got := config.Limits{Setup: time.Hour, Attempts: 1}.Over(base)
 	require.Equal(t, rollout.Limits{Agent: time.Minute, Setup: time.Hour, Call: time.Second, Attempts: 1}, got)
@@ -209,6 +256,7 @@ func TestLimitsOverlay(t *testing.T) {
 
 func TestVariablesNameDifferentSettings(t *testing.T) {
 	t.Parallel()
+
 	seen := map[string]bool{}
 	for _, v := range config.Variables() {
 		require.False(t, seen[v.Name], v.Name)
@@ -222,7 +270,8 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := config.Load(strings.NewReader(text), nil)
 		if err == nil {
-			_ = c.Validate() // must not panic
+			// must not panic
+			_ = c.Validate()
 		}
 	})
 }
@@ -230,6 +279,7 @@ func FuzzLoad(f *testing.F) {
 // A value of a wrong type is reported together with all other problems of the file and of the environment.
 func TestWrongTypesWithAllOtherProblems(t *testing.T) {
 	t.Parallel()
+
 	_, err := config.Load(strings.NewReader("worker: {capacity: many}\nserve: {max_sessions: -1}\n"), config.Environ{
 		"ROLLOUTD_STEP_TIMEOUT": "soon",
 	})

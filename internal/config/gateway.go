@@ -17,18 +17,27 @@ import (
 
 // Gateway has the settings of the gateway role.
 type Gateway struct {
-	Listen string `yaml:"listen"` // admin API
-	URL    string `yaml:"url"`    // for this host's worker; empty: http:// and Listen
+	// admin API
+	Listen string `yaml:"listen"`
 
-	TrainerListen string   `yaml:"trainer_listen"` // trainer API
-	TrainerURL    string   `yaml:"trainer_url"`    // for "rolloutd upstream"; empty: http:// and TrainerListen
-	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers without the deployment's key
+	// for this host's worker; empty: http:// and Listen
+	URL string `yaml:"url"`
 
-	// AllowHosts are the special hosts (loopback, private, link-local) that URLs of clients may name; see package egress for the
-	// patterns. The server checks them at submit, the gateway again when it dials.
+	// trainer API
+	TrainerListen string `yaml:"trainer_listen"`
+
+	// for "rolloutd upstream"; empty: http:// and TrainerListen
+	TrainerURL string `yaml:"trainer_url"`
+
+	// for trainers without the deployment's key
+	TrainerTokens []string `yaml:"trainer_tokens"`
+
+	// AllowHosts are the special hosts (loopback, private, link-local) that URLs of clients may name; see
+	// package egress for the patterns. The server checks them at submit, the gateway again when it dials.
 	AllowHosts []string `yaml:"allow_hosts"`
 
-	// Reply is when a stream is forwarded: ReplyComplete, after it is complete and recorded, or ReplyPassThrough, while it arrives.
+	// Reply is when a stream is forwarded: ReplyComplete, after it is complete and recorded, or
+	// ReplyPassThrough, while it arrives.
 	Reply string `yaml:"reply"`
 	// RawLogprobs allows training on turns whose log probabilities are those before the temperature.
 	RawLogprobs bool `yaml:"raw_logprobs"`
@@ -38,14 +47,19 @@ type Gateway struct {
 	// EmptyReplies is the number of replies without any token after which a call has failed.
 	EmptyReplies int `yaml:"empty_replies"`
 
-	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; DefaultUpstream applies to all others. 0: no
-	// bound.
-	Calls map[string]float64 `yaml:"calls"` // requests at once
-	Rate  map[string]float64 `yaml:"rate"`  // requests a second
-	Burst map[string]float64 `yaml:"burst"` // requests at once under a rate; 0: those of one second
+	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; DefaultUpstream
+	// applies to all others. 0: no bound. requests at once
+	Calls map[string]float64 `yaml:"calls"`
+
+	// requests a second
+	Rate map[string]float64 `yaml:"rate"`
+
+	// requests at once under a rate; 0: those of one second
+	Burst map[string]float64 `yaml:"burst"`
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
-	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's memory, at least 1 GiB.
+	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's
+	// memory, at least 1 GiB.
 	ReplyMemoryMiB int `yaml:"reply_memory_mib"`
 }
 
@@ -66,30 +80,56 @@ func (g Gateway) Of(m map[string]float64, name string) float64 {
 	if v, ok := m[name]; ok {
 		return v
 	}
+
 	return m[DefaultUpstream]
 }
 
 func (g Gateway) validate(p *problems) {
 	p.address("gateway.listen", g.Listen)
+
 	if g.URL != "" {
 		p.httpURL("gateway.url", g.URL)
 	}
+
 	p.address("gateway.trainer_listen", g.TrainerListen)
+
 	if g.TrainerURL != "" {
 		p.httpURL("gateway.trainer_url", g.TrainerURL)
 	}
+
 	for i, t := range g.TrainerTokens {
-		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "must have at least %d characters", minToken)
+		p.check(
+			len(t) >= minToken,
+			fmt.Sprintf("gateway.trainer_tokens[%d]", i),
+			"must have at least %d characters",
+			minToken,
+		)
 	}
+
 	for i, host := range g.AllowHosts {
 		_, err := egress.Parse([]string{host})
 		p.check(err == nil, fmt.Sprintf("gateway.allow_hosts[%d]", i), "%v", err)
 	}
-	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "must be %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
+
+	p.check(
+		g.Reply == ReplyComplete || g.Reply == ReplyPassThrough,
+		"gateway.reply",
+		"must be %s or %s, got %q",
+		ReplyComplete,
+		ReplyPassThrough,
+		g.Reply,
+	)
 	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
 	p.check(g.EmptyReplies >= 1, "gateway.empty_replies", "must be at least 1, got %d", g.EmptyReplies)
 	p.check(g.Queue >= 0, "gateway.queue", "must be 0 (no bound) or more, got %d", g.Queue)
-	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib", "must be 0 (a quarter of the machine's memory) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
+	p.check(
+		g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory,
+		"gateway.reply_memory_mib",
+		"must be 0 (a quarter of the machine's memory) or at least %d, got %d",
+		minReplyMemory,
+		g.ReplyMemoryMiB,
+	)
+
 	for _, m := range []struct {
 		path  string
 		of    map[string]float64
@@ -99,39 +139,60 @@ func (g Gateway) validate(p *problems) {
 	} {
 		for _, name := range slices.Sorted(maps.Keys(m.of)) {
 			v := m.of[name]
-			p.check(v >= 0 && !math.IsInf(v, 0), m.path+"."+name, "must be 0 (no bound) or a finite number above, got %g", v)
+			p.check(
+				v >= 0 && !math.IsInf(v, 0),
+				m.path+"."+name,
+				"must be 0 (no bound) or a finite number above, got %g",
+				v,
+			)
 			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
 			p.endpoint(m.path, name)
 		}
 	}
 }
 
-// endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit, or extends an endpoint's
-// name with a hyphen may be the host of a URL.
+// endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit,
+// or extends an endpoint's name with a hyphen may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
-	p.check(!strings.Contains(name, "/"), path+"."+name, "must be an endpoint's name, or host:port of an endpoint given only by URL")
+	p.check(
+		!strings.Contains(name, "/"),
+		path+"."+name,
+		"must be an endpoint's name, or host:port of an endpoint given only by URL",
+	)
+
 	names := append(catalog.Names(), DefaultUpstream)
 	near := yamlinput.NearestName(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
-	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name, "there is no such endpoint; did you mean %s?", near)
+	p.check(
+		near == "" || slices.Contains(names, name) || host,
+		path+"."+name,
+		"there is no such endpoint; did you mean %s?",
+		near,
+	)
 }
 
 // named parses "vllm=64,default=8".
 func named(at func(*Config) *map[string]float64) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		out := map[string]float64{}
+
 		for item := range strings.SplitSeq(v, ",") {
 			name, text, ok := strings.Cut(strings.TrimSpace(item), "=")
+
 			n, err := strconv.ParseFloat(text, 64)
 			if !ok || name == "" || err != nil {
 				return errors.New(`must be pairs NAME=NUMBER such as "vllm=64,default=8"`)
 			}
+
 			if _, twice := out[name]; twice {
 				return fmt.Errorf("%s occurs twice", name)
 			}
+
 			out[name] = n
 		}
+
 		*at(c) = out
+
 		return nil
 	}
 }

@@ -9,12 +9,16 @@ import (
 
 // Images are the OCI images of the local driver.
 type Images struct {
-	Dir    string `yaml:"dir"`     // folder of the unpacked layers; empty: images in Data
-	MaxGiB int    `yaml:"max_gib"` // bound of all layers; 0: none
-	// Registries are those from which tasks may pull images: docker.io, ghcr.io, 127.0.0.1:5000. Empty: tasks may only name images that are
-	// on the host already.
+	// folder of the unpacked layers; empty: images in Data
+	Dir string `yaml:"dir"`
+
+	// bound of all layers; 0: none
+	MaxGiB int `yaml:"max_gib"`
+	// Registries are those from which tasks may pull images: docker.io, ghcr.io, 127.0.0.1:5000. Empty:
+	// tasks may only name images that are on the host already.
 	Registries []string `yaml:"registries"`
-	// Mirrors are tried before a registry, by its name. Insecure registries are reached without a check of the certificate, or by HTTP.
+	// Mirrors are tried before a registry, by its name. Insecure registries are reached without a check of
+	// the certificate, or by HTTP.
 	Mirrors  map[string][]string `yaml:"mirrors"`
 	Insecure []string            `yaml:"insecure"`
 }
@@ -24,19 +28,24 @@ func (c Config) ImagesDir() string {
 	if c.Sandbox.Images.Dir != "" {
 		return c.Sandbox.Images.Dir
 	}
+
 	return filepath.Join(c.Data, "images")
 }
 
 func (i Images) validate(p *problems) {
 	p.check(i.MaxGiB >= 0, "sandbox.images.max_gib", "must be 0 (no bound) or more, got %d", i.MaxGiB)
+
 	for n, host := range i.Registries {
 		checkRegistry(p, fmt.Sprintf("sandbox.images.registries[%d]", n), host)
 	}
+
 	for n, host := range i.Insecure {
 		checkRegistry(p, fmt.Sprintf("sandbox.images.insecure[%d]", n), host)
 	}
+
 	for host, mirrors := range i.Mirrors {
 		checkRegistry(p, "sandbox.images.mirrors", host)
+
 		for _, mirror := range mirrors {
 			checkRegistry(p, "sandbox.images.mirrors."+host, mirror)
 		}
@@ -46,5 +55,10 @@ func (i Images) validate(p *problems) {
 // checkRegistry refuses a name of a registry with a scheme or a path.
 func checkRegistry(p *problems, path, host string) {
 	got, err := image.Registry(host + "/x/y:1")
-	p.check(err == nil && got == host, path, "must be the name of a registry like docker.io or 10.0.0.5:5000, got %q", host)
+	p.check(
+		err == nil && got == host,
+		path,
+		"must be the name of a registry like docker.io or 10.0.0.5:5000, got %q",
+		host,
+	)
 }

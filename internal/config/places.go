@@ -34,6 +34,7 @@ func (c Config) AgentsDir() string {
 	if c.Sandbox.AgentsDir != "" {
 		return c.Sandbox.AgentsDir
 	}
+
 	return filepath.Join(c.Data, "agents")
 }
 
@@ -45,6 +46,7 @@ func (c Config) StoreURL() string {
 	if c.Store.URL != "" {
 		return c.Store.URL
 	}
+
 	return filepath.Join(c.Data, "store")
 }
 
@@ -53,6 +55,7 @@ func (c Config) GatewayURL() string {
 	if c.Gateway.URL != "" {
 		return c.Gateway.URL
 	}
+
 	return "http://" + c.Gateway.Listen
 }
 
@@ -61,6 +64,7 @@ func (c Config) TrainerURL() string {
 	if c.Gateway.TrainerURL != "" {
 		return c.Gateway.TrainerURL
 	}
+
 	return "http://" + c.Gateway.TrainerListen
 }
 
@@ -69,15 +73,17 @@ func (c Config) TemporalAddress() string {
 	if c.Temporal.Address != "" || c.Temporal.Env["TEMPORAL_CONFIG_FILE"] != "" {
 		return c.Temporal.Address
 	}
+
 	return "127.0.0.1:7233"
 }
 
-// ModelLookup returns a variable of the model catalog, or "". SCRIPTED_URL defaults to the address of this configuration's scripted
-// model.
+// ModelLookup returns a variable of the model catalog, or "". SCRIPTED_URL defaults to the address of this
+// configuration's scripted model.
 func (c Config) ModelLookup(name string) string {
 	if v := c.ModelEnv[name]; v != "" || name != "SCRIPTED_URL" {
 		return v
 	}
+
 	return "http://" + c.Model.Listen + "/v1"
 }
 
@@ -85,11 +91,15 @@ func (c Config) ModelLookup(name string) string {
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return true // Validate reports the address
+		// Validate reports the address
+		return true
 	}
+
 	if host == "localhost" {
 		return true
 	}
+
 	ip := net.ParseIP(host)
+
 	return ip != nil && ip.IsLoopback()
 }

@@ -12,6 +12,7 @@ import (
 // All fields that AgentEnv has for its pool are accepted by their names, and problems have the path of their setting.
 func TestPools(t *testing.T) {
 	t.Parallel()
+
 	c, err := config.Load(strings.NewReader(`
 pools:
   train:

@@ -10,24 +10,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// prices parses "gpt-4o-mini=0.15/0.6,…": US dollars per million prompt and completion tokens and, optionally, per million cached prompt
-// tokens. A model's name may contain "=".
+// prices parses "gpt-4o-mini=0.15/0.6,…": US dollars per million prompt and completion tokens and,
+// optionally, per million cached prompt tokens. A model's name may contain "=".
 func prices(c *Config, v string) error {
 	c.Prices = map[string]rollout.Price{}
+
 	for item := range strings.SplitSeq(v, ",") {
 		item = strings.TrimSpace(item)
 		at := max(strings.LastIndex(item, "="), 0)
+
 		price, ok := priceOf(item[min(at+1, len(item)):])
 		if at == 0 || !ok {
-			return errors.New(`must be MODEL=PROMPT/COMPLETION or MODEL=PROMPT/COMPLETION/CACHED_PROMPT, in dollars per million tokens, such as "gpt-4o-mini=0.15/0.6/0.075"`)
+			return errors.New(
+				`must be MODEL=PROMPT/COMPLETION or MODEL=PROMPT/COMPLETION/CACHED_PROMPT, in dollars per million tokens, such as "gpt-4o-mini=0.15/0.6/0.075"`,
+			)
 		}
+
 		c.Prices[item[:at]] = price
 	}
+
 	return nil
 }
 
 func priceOf(v string) (rollout.Price, bool) {
 	parts := strings.Split(v, "/")
+
 	dollars := make([]float64, len(parts))
 	for i, part := range parts {
 		var err error
@@ -35,6 +42,7 @@ func priceOf(v string) (rollout.Price, bool) {
 			return rollout.Price{}, false
 		}
 	}
+
 	switch len(dollars) {
 	case 2:
 		return rollout.Price{Prompt: dollars[0], Completion: dollars[1]}, true

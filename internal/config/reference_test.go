@@ -32,7 +32,12 @@ func TestReferenceOfSettings(t *testing.T) {
 
 	written, err := os.ReadFile(referencePage)
 	require.NoError(t, err)
-	require.Equal(t, string(written), page, "UPDATE=1 go test ./internal/config -run TestReferenceOfSettings writes the page")
+	require.Equal(
+		t,
+		string(written),
+		page,
+		"UPDATE=1 go test ./internal/config -run TestReferenceOfSettings writes the page",
+	)
 }
 
 func referenceOfSettings(t *testing.T) string {

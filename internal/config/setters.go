@@ -19,6 +19,7 @@ func number(at func(*Config) *int) func(*Config, string) error {
 		if *at(c), err = strconv.Atoi(v); err != nil {
 			return errors.New("must be a whole number")
 		}
+
 		return nil
 	}
 }
@@ -28,6 +29,7 @@ func decimal(at func(*Config) *float64) func(*Config, string) error {
 		if *at(c), err = strconv.ParseFloat(v, 64); err != nil {
 			return errors.New("must be a number")
 		}
+
 		return nil
 	}
 }
@@ -37,6 +39,7 @@ func span(at func(*Config) *time.Duration) func(*Config, string) error {
 		if *at(c), err = time.ParseDuration(v); err != nil {
 			return errors.New(`must be a duration such as "55s" or "5m"`)
 		}
+
 		return nil
 	}
 }
@@ -49,9 +52,11 @@ func boolean(at func(*Config) *bool) func(*Config, string) error {
 		case "no":
 			v = "false"
 		}
+
 		if *at(c), err = strconv.ParseBool(strings.ToLower(v)); err != nil {
 			return errors.New("must be true or false")
 		}
+
 		return nil
 	}
 }
@@ -59,11 +64,13 @@ func boolean(at func(*Config) *bool) func(*Config, string) error {
 func list(at func(*Config) *[]string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		*at(c) = nil
+
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item != "" {
 				*at(c) = append(*at(c), item)
 			}
 		}
+
 		return nil
 	}
 }

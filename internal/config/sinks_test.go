@@ -11,7 +11,11 @@ import (
 
 func TestSinks(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(strings.NewReader("sinks: {disk: {kind: files, path: /data, shard_groups: 8, shard_age: 1m}}\n"), nil)
+
+	c, err := config.Load(
+		strings.NewReader("sinks: {disk: {kind: files, path: /data, shard_groups: 8, shard_age: 1m}}\n"),
+		nil,
+	)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	require.Equal(t, 8, c.Sinks["disk"].ShardGroups)
@@ -23,6 +27,7 @@ func TestSinks(t *testing.T) {
 		"far":  {Kind: "atropos", URL: "http://trainer:8000", GroupSize: 8},
 		"disk": {Kind: "files", Format: "csv", ShardGroups: -1, Sequences: "two", Subagents: "keep"},
 	}
+
 	err = c.Validate()
 	for _, text := range []string{
 		"sinks.a/b: sink: must be 1 to 40 letters", "sinks.none.kind: must be ", "sinks.disk.path: must be the path of a folder", `sinks.disk.format: must be jsonl or parquet, got "csv"`,
@@ -36,6 +41,7 @@ func TestSinks(t *testing.T) {
 // The token of a sink comes from the environment. An unset variable is an error only for the worker.
 func TestTokensOfSinks(t *testing.T) {
 	t.Parallel()
+
 	file := `sinks:
   a: {kind: pull, url: "http://t:1", token_env: A}
   b: {kind: pull, url: "http://t:1", token_env: B}

@@ -11,6 +11,7 @@ import (
 
 func TestTaskSets(t *testing.T) {
 	t.Parallel()
+
 	c, err := config.Load(strings.NewReader("task_sets: {math: {path: /data/math.jsonl}}"), nil)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
@@ -22,10 +23,11 @@ func TestTaskSets(t *testing.T) {
 	require.ErrorContains(t, err, "task_sets.c.path: must be the path of a folder or a file")
 }
 
-// A server with task sets allows more sessions, because their clients keep more rollouts in flight. The operator's setting has
-// precedence.
+// A server with task sets allows more sessions, because their clients keep more rollouts in flight. The
+// operator's setting has precedence.
 func TestSessionsOfTaskSets(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string][2]int{
 		"{}":                           {64, 1024},
 		"task_sets: {math: {path: x}}": {1024, 2048},
@@ -42,7 +44,13 @@ func TestSessionsOfTaskSets(t *testing.T) {
 
 func TestHarborEnvironment(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(strings.NewReader("task_sets: {math: {path: x}}\nenvironments: {harbor: {task_set: math, arguments: {endpoint: openai}}}"), nil)
+
+	c, err := config.Load(
+		strings.NewReader(
+			"task_sets: {math: {path: x}}\nenvironments: {harbor: {task_set: math, arguments: {endpoint: openai}}}",
+		),
+		nil,
+	)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	require.NotContains(t, c.Episodes(), config.HarborEnvironment, "it has no episodes")

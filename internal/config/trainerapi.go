@@ -7,9 +7,13 @@ import (
 
 // TrainerAPI serves scored groups to trainers in the protocol of Atropos.
 type TrainerAPI struct {
-	Listen string   `yaml:"listen"` // empty: serve has none, and trainer-api listens on DefaultTrainerAPI
-	Tokens []string `yaml:"tokens"` // bearer tokens; required for a listener beyond loopback
-	// Hosts are names, beside localhost, by which clients reach an API without tokens; requests for other names are refused.
+	// empty: serve has none, and trainer-api listens on DefaultTrainerAPI
+	Listen string `yaml:"listen"`
+
+	// bearer tokens; required for a listener beyond loopback
+	Tokens []string `yaml:"tokens"`
+	// Hosts are names, beside localhost, by which clients reach an API without tokens; requests for other
+	// names are refused.
 	Hosts []string `yaml:"hosts"`
 }
 
@@ -23,10 +27,21 @@ func (t TrainerAPI) validate(p *problems) {
 	if t.Listen == "" {
 		return
 	}
+
 	p.address("trainer_api.listen", t.Listen)
-	p.check(len(t.Tokens) > 0 || Loopback(t.Listen), "trainer_api.tokens",
-		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TRAINER_API_TOKENS), or listen on 127.0.0.1", t.Listen)
+	p.check(
+		len(t.Tokens) > 0 || Loopback(t.Listen),
+		"trainer_api.tokens",
+		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TRAINER_API_TOKENS), or listen on 127.0.0.1",
+		t.Listen,
+	)
+
 	for i, token := range t.Tokens {
-		p.check(len(token) >= minToken, fmt.Sprintf("trainer_api.tokens[%d]", i), "must have at least %d characters", minToken)
+		p.check(
+			len(token) >= minToken,
+			fmt.Sprintf("trainer_api.tokens[%d]", i),
+			"must have at least %d characters",
+			minToken,
+		)
 	}
 }

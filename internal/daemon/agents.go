@@ -20,32 +20,42 @@ func Agents(c config.Config, log *slog.Logger) (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := []agent.Kind{opencode.Kind(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: dir, Logger: log}), Logger: log}), reactKind(), interactive.Kind(), agent.NewOracle(), agent.NewNop()}
+
+	kinds := []agent.Kind{
+		opencode.Kind(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: dir, Logger: log}), Logger: log}),
+		reactKind(), interactive.Kind(), agent.NewOracle(), agent.NewNop(),
+	}
 	for _, spec := range commandAgents(c) {
 		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: log})
 		if err != nil {
 			return nil, err
 		}
+
 		kinds = append(kinds, kind)
 	}
+
 	return agent.NewRegistry(kinds...)
 }
 
-// checkAgentFolders refuses agents whose folder is not on this host, before a rollout needs it. Only workers read the folders.
+// checkAgentFolders refuses agents whose folder is not on this host, before a rollout needs it. Only
+// workers read the folders.
 func checkAgentFolders(c config.Config) error {
 	dir, err := filepath.Abs(c.AgentsDir())
 	if err != nil {
 		return err
 	}
+
 	for _, spec := range commandAgents(c) {
 		a, err := command.New(spec, command.Options{AgentsDir: dir})
 		if err != nil {
 			return err
 		}
+
 		if err := a.CheckFolder(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -55,9 +65,11 @@ func commandAgents(c config.Config) []command.Spec {
 	for _, a := range c.Agents {
 		own = append(own, command.Spec(a))
 	}
+
 	presets := slices.DeleteFunc(command.Presets(), func(p command.Spec) bool {
 		return slices.ContainsFunc(own, func(s command.Spec) bool { return s.Name == p.Name })
 	})
+
 	return append(presets, own...)
 }
 
@@ -65,5 +77,6 @@ func commandAgents(c config.Config) []command.Spec {
 func reactKind() agent.Kind {
 	k := react.Kind()
 	k.Log = opencode.AgentLog
+
 	return k
 }

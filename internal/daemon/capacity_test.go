@@ -14,6 +14,7 @@ import (
 // The number of sandboxes and their total memory determine each other if one is not configured.
 func TestCapacityOf(t *testing.T) {
 	t.Parallel()
+
 	each := rollout.Resources{CPU: 2, MemoryMiB: 2048, DiskMiB: 1024}
 	for name, c := range map[string]struct {
 		capacity      int
@@ -32,6 +33,7 @@ func TestCapacityOf(t *testing.T) {
 		require.Equal(t, c.slots, o.Slots, name)
 		require.Equal(t, c.total2, o.Total.MemoryMiB, name)
 	}
+
 	o, err := daemon.CapacityOf(config.Defaults(), "local", each)
 	require.NoError(t, err)
 	require.Positive(t, o.Slots)
@@ -46,14 +48,18 @@ func TestCapacityOf(t *testing.T) {
 // The backends on one machine share its memory, unless the operator has divided it among them.
 func TestAccountOfTheMachine(t *testing.T) {
 	t.Parallel()
+
 	each := rollout.Resources{MemoryMiB: 2048}
 	options := func(cfg config.Config, names ...string) map[string]host.CapacityOptions {
 		all := map[string]host.CapacityOptions{}
+
 		for _, name := range names {
 			o, err := daemon.CapacityOf(cfg, name, each)
 			require.NoError(t, err)
+
 			all[name] = o
 		}
+
 		return all
 	}
 	shared := config.Defaults()
@@ -64,11 +70,13 @@ func TestAccountOfTheMachine(t *testing.T) {
 	remote := shared
 	remote.Sandbox.Docker.Remote = true
 	require.Nil(t, daemon.AccountOf(remote, options(remote, "local", "docker")))
+
 	remote = shared
 	for _, address := range []string{"tcp://10.0.0.1:2376", "ssh://user@docker"} {
 		remote.Sandbox.Docker.Host = address
 		require.Nil(t, daemon.AccountOf(remote, options(remote, "local", "docker")), address)
 	}
+
 	remote.Sandbox.Docker.Host = "tcp://127.0.0.1:2375"
 	require.NotNil(t, daemon.AccountOf(remote, options(remote, "local", "docker")))
 

@@ -19,14 +19,16 @@ import (
 )
 
 // Version is this build's version; the linker sets it.
-var Version = "dev" // the linker sets variables only
+// the linker sets variables only
+var Version = "dev"
 
 // Roles selects the roles of a process.
 type Roles struct{ Serve, Worker, Gateway, Model, ToolServer, TrainerAPI bool }
 
 // Options of a Daemon.
 type Options struct {
-	Config config.Config // validated
+	// validated
+	Config config.Config
 	Roles  Roles
 	Log    *slog.Logger
 }
@@ -37,21 +39,35 @@ type Daemon struct {
 	roles Roles
 	log   *slog.Logger
 
-	health    *health
-	tel       *telemetry.Telemetry
-	key       seal.Key
-	store     *store.Store
-	room      *storeWatch // whether the store is full
-	temporal  client.Client
-	backends  host.Backends
-	starts    *host.Starts         // bounds the heavy starts of this host
-	suspended clock.SuspendMonitor // of this process, while it has a worker
-	namespace string               // of Temporal
-	embedded  bool                 // the Temporal server is in this process
-	host      string               // this host's id
-	drain     *host.Drain          // whether this host takes new sandboxes
-	sinks     *delivery.Deliverer
-	at        Addresses
+	health *health
+	tel    *telemetry.Telemetry
+	key    seal.Key
+	store  *store.Store
+
+	// whether the store is full
+	room     *storeWatch
+	temporal client.Client
+	backends host.Backends
+
+	// bounds the heavy starts of this host
+	starts *host.Starts
+
+	// of this process, while it has a worker
+	suspended clock.SuspendMonitor
+
+	// of Temporal
+	namespace string
+
+	// the Temporal server is in this process
+	embedded bool
+
+	// this host's id
+	host string
+
+	// whether this host takes new sandboxes
+	drain *host.Drain
+	sinks *delivery.Deliverer
+	at    Addresses
 }
 
 // Addresses are the addresses of the roles; empty for roles that the process does not have.
@@ -65,15 +81,18 @@ func New(o Options) *Daemon {
 // Tiers returns the tiers in the order of their start.
 func (d *Daemon) Tiers() []tier.Tier {
 	tiers := []tier.Tier{d.telemetryTier(), d.timersTier()}
-	if d.roles != (Roles{ToolServer: true}) { // it has no files
+	// it has no files
+	if d.roles != (Roles{ToolServer: true}) {
 		tiers = append(tiers, d.dataTier())
 	}
+
 	add := func(when bool, t func() tier.Tier) {
 		if when {
 			tiers = append(tiers, t())
 		}
 	}
-	add(!d.roles.Serve || !d.roles.Worker, memoryTier) // a process with both has Temporal, too, which is never at rest
+	// a process with both has Temporal, too, which is never at rest
+	add(!d.roles.Serve || !d.roles.Worker, memoryTier)
 	add(d.roles.Serve || d.roles.Worker, d.temporalTier)
 	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
 	add(d.roles.Gateway, d.gatewayTier)
@@ -85,6 +104,7 @@ func (d *Daemon) Tiers() []tier.Tier {
 	add(d.roles.Worker, d.workerTier)
 	add(d.roles.Serve && len(d.cfg.Pools) > 0, d.poolsTier)
 	add(d.roles.Serve, d.serveTier)
+
 	return append(tiers, d.readinessTier())
 }
 
@@ -92,8 +112,10 @@ func (d *Daemon) Tiers() []tier.Tier {
 func (d *Daemon) timersTier() tier.Tier {
 	return tier.Tier{Name: "timers", Start: func(context.Context) (tier.Running, error) {
 		if err := timerslack.Set(timerslack.Daemon); err != nil {
-			d.log.Debug("timers keep the system's slack", "error", err) // the only cost is some CPU time
+			// the only cost is some CPU time
+			d.log.Debug("timers keep the system's slack", "error", err)
 		}
+
 		return tier.Running{Stop: func(context.Context) error { return nil }}, nil
 	}}
 }
@@ -108,15 +130,18 @@ func (d *Daemon) readinessTier() tier.Tier {
 // Ready records that all tiers have started.
 func (d *Daemon) Ready() {
 	d.health.set("ready")
+
 	var at []any
 	for _, a := range []struct{ part, address string }{
-		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"trainer", d.at.Trainer}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
-		{"tool server", d.at.ToolServer}, {"trainer_api", d.at.TrainerAPI},
+		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"trainer", d.at.Trainer}, {"model", d.at.Model},
+		{"metrics", d.at.Metrics}, {"temporal", d.at.Temporal}, {"tool server", d.at.ToolServer},
+		{"trainer_api", d.at.TrainerAPI},
 	} {
 		if a.address != "" {
 			at = append(at, slog.String(a.part, a.address))
 		}
 	}
+
 	d.log.Info("ready", at...)
 }
 
@@ -126,17 +151,18 @@ func (d *Daemon) Addresses() Addresses { return d.at }
 // Tokens returns the bearer tokens of the OpenEnv server; without any, the server is open.
 func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
 
-// UseUI lets a Temporal UI at the given origins decrypt payloads. The origins replace the default ones and are added to configured ones.
-// Call it before the serve tier starts.
+// UseUI lets a Temporal UI at the given origins decrypt payloads. The origins replace the default ones and
+// are added to configured ones. Call it before the serve tier starts.
 func (d *Daemon) UseUI(origins ...string) {
 	if slices.Equal(d.cfg.Serve.CodecOrigins, config.Defaults().Serve.CodecOrigins) {
 		d.cfg.Serve.CodecOrigins = nil
 	}
+
 	d.cfg.Serve.CodecOrigins = append(slices.Clone(d.cfg.Serve.CodecOrigins), origins...)
 }
 
-// UseTemporal sets the address of an embedded Temporal server, which overrides the configuration. Call it before the temporal tier
-// starts.
+// UseTemporal sets the address of an embedded Temporal server, which overrides the configuration. Call it
+// before the temporal tier starts.
 func (d *Daemon) UseTemporal(address, namespace string) {
 	d.cfg.Temporal = config.Temporal{Address: address, Namespace: namespace}
 	d.embedded = true

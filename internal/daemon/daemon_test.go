@@ -18,31 +18,42 @@ import (
 
 func modelConfig(t *testing.T) config.Config {
 	t.Helper()
+
 	c := config.Defaults()
 	c.Data = t.TempDir()
 	c.Model.Listen = "127.0.0.1:0"
 	c.Telemetry.Listen = "127.0.0.1:0"
+
 	return c
 }
 
-// The model role, which needs no other role, shows the states of a process: starting, ready, and stopping while its tiers still answer.
+// The model role, which needs no other role, shows the states of a process: starting, ready, and stopping
+// while its tiers still answer.
 func TestHealthFollowsTheProcess(t *testing.T) {
 	t.Parallel()
 	d := daemon.New(daemon.Options{Config: modelConfig(t), Roles: daemon.Roles{Model: true}, Log: quiet()})
 	ctx, cancel := context.WithCancel(t.Context())
 	health := func() (int, string) {
-		resp, err := http.Get("http://" + d.Addresses().Metrics + "/healthz") // the endpoint answers at once
+		// the endpoint answers at once
+		resp, err := http.Get("http://" + d.Addresses().Metrics + "/healthz")
 		require.NoError(t, err)
+
 		defer resp.Body.Close()
+
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
+
 		return resp.StatusCode, string(body)
 	}
+
 	var during, after string
+
 	last := tier.Tier{Name: "last", Start: func(context.Context) (tier.Running, error) {
 		code, text := health()
 		require.Equal(t, http.StatusServiceUnavailable, code)
+
 		during = text
+
 		return tier.Running{}, nil
 	}}
 	tiers := d.Tiers()
@@ -52,9 +63,11 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 	tiers = append(tiers[:1:1], append([]tier.Tier{watch}, append(tiers[1:], last)...)...)
 	err := tier.Run(ctx, quiet(), tiers, func() {
 		d.Ready()
+
 		code, _ := health()
 		require.Equal(t, http.StatusOK, code)
-		resp, err := http.Get("http://" + d.Addresses().Model + "/v1/models") // the endpoint answers at once
+		// the endpoint answers at once
+		resp, err := http.Get("http://" + d.Addresses().Model + "/v1/models")
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
@@ -81,12 +94,15 @@ func TestRoleRefusesAnInvalidScript(t *testing.T) {
 
 func TestPortInUseErrorNamesTheSetting(t *testing.T) {
 	t.Parallel()
+
 	l, _ := listener(t)
 	defer l.Close()
+
 	c := modelConfig(t)
 	c.Model.Listen = l.Addr().String()
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
 	err := tier.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
+
 	var port *listen.Error
 	require.ErrorAs(t, err, &port)
 	require.ErrorContains(t, err, "ROLLOUTD_MODEL_LISTEN")

@@ -27,24 +27,33 @@ func (d *Daemon) dataTier() tier.Tier {
 		if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
 			return tier.Running{}, err
 		}
+
 		var err error
 		if d.key, err = loadKey(d.cfg); err != nil {
 			return tier.Running{}, err
 		}
+
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
 			return tier.Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
+
 		if err := d.reachStore(ctx); err != nil {
 			return tier.Running{}, errors.Join(fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err), d.store.Close())
 		}
+
 		if err := d.checkKey(ctx); err != nil {
 			return tier.Running{}, errors.Join(err, d.store.Close())
 		}
+
 		if !d.roles.Serve && !d.roles.Worker {
 			return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
 		}
+
 		watch := d.watchStore()
-		return tier.Running{Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) }}, nil
+
+		return tier.Running{
+			Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) },
+		}, nil
 	}}
 }
 
@@ -54,37 +63,47 @@ func (d *Daemon) watchStore() tier.Running {
 	if d.tel != nil {
 		registry = d.tel.Registry()
 	}
+
 	d.room = newStoreWatch(d.store.Full, d.log, registry)
 	d.health.problem.Store(d.room.Problem)
+
 	return tier.Background(d.room.run)
 }
 
 const (
-	// storeWait is how long the start waits for a bucket that does not answer, since whole deployments often start at once.
+	// storeWait is how long the start waits for a bucket that does not answer, since whole deployments
+	// often start at once.
 	storeWait  = time.Minute
 	storeRetry = time.Second
 )
 
-// reachStore checks the store. A problem that waiting does not solve ends the start at once. A full disk does not: it delays rollouts.
+// reachStore checks the store. A problem that waiting does not solve ends the start at once. A full disk
+// does not: it delays rollouts.
 func (d *Daemon) reachStore(ctx context.Context) error {
 	if !d.store.Remote() {
 		if err := d.store.Check(ctx); fault.Is(err, fault.Unauthorized) {
 			return err
 		}
+
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
+
 	tick := time.NewTicker(storeRetry)
 	defer tick.Stop()
+
 	for tries := 0; ; tries++ {
 		err := d.store.Check(ctx)
 		if !fault.Is(err, fault.Unavailable) {
 			return err
 		}
+
 		if tries == 0 {
 			d.log.Info("waiting for the store", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return err
@@ -93,20 +112,23 @@ func (d *Daemon) reachStore(ctx context.Context) error {
 	}
 }
 
-// CheckStore checks that the configured store can be written to and read, and has room for rollouts. A store in a folder that does not exist is
-// not created.
+// CheckStore checks that the configured store can be written to and read, and has room for rollouts. A
+// store in a folder that does not exist is not created.
 func CheckStore(ctx context.Context, c config.Config) error {
 	if storeMissing(c) {
 		return nil
 	}
+
 	s, err := store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))
 	if err != nil {
 		return err
 	}
+
 	err = s.Check(ctx)
 	if err == nil {
 		err = s.Full(ctx)
 	}
+
 	return errors.Join(err, s.Close())
 }
 
@@ -116,12 +138,15 @@ func storeMissing(c config.Config) bool {
 	return !strings.Contains(c.StoreURL(), "://") && errors.Is(err, os.ErrNotExist)
 }
 
-// checkKey ends the start of a process whose key is not that of the store's deployment. A host also records it for the list of hosts. The first
-// process of a deployment records its key; a store that is full does not keep it from starting.
+// checkKey ends the start of a process whose key is not that of the store's deployment. A host also records
+// it for the list of hosts. The first process of a deployment records its key; a store that is full does
+// not keep it from starting.
 func (d *Daemon) checkKey(ctx context.Context) error {
-	if d.roles == (Roles{Model: true}) { // it uses no key
+	// it uses no key
+	if d.roles == (Roles{Model: true}) {
 		return nil
 	}
+
 	if err := d.store.RecordKeyID(ctx, d.key.ID()); err != nil {
 		d.log.WarnContext(ctx, "the id of the encryption key is not recorded in the store", "error", err)
 	}
@@ -131,9 +156,11 @@ func (d *Daemon) checkKey(ctx context.Context) error {
 	if !fault.Is(err, fault.Unauthorized) {
 		return err
 	}
+
 	if d.roles.Worker {
 		err = errors.Join(err, d.announceRefusal(ctx, err))
 	}
+
 	return err
 }
 
@@ -143,20 +170,32 @@ func (d *Daemon) announceRefusal(ctx context.Context, reason error) error {
 	if err != nil {
 		return err
 	}
+
 	now := time.Now().UTC()
+
 	return hostapi.Announce(ctx, d.store, store.HostRecord{
 		ID: id, StartedAt: now, KeyID: d.key.ID(),
-		Status: fleet.Host{Name: id, State: fleet.Refused, Version: Version, StartedAt: now, SeenAt: now, Error: reason.Error()},
+		Status: fleet.Host{
+			Name:      id,
+			State:     fleet.Refused,
+			Version:   Version,
+			StartedAt: now,
+			SeenAt:    now,
+			Error:     reason.Error(),
+		},
 	})
 }
 
-// CheckKey compares the key of this machine with that of the deployment in the store, and describes it. It creates neither.
+// CheckKey compares the key of this machine with that of the deployment in the store, and describes it. It
+// creates neither.
 func CheckKey(ctx context.Context, c config.Config) (description string, err error) {
 	key, err := deploymentKey(c)
+
 	missing := errors.Is(err, os.ErrNotExist)
 	if err != nil && !missing {
 		return "", err
 	}
+
 	if storeMissing(c) {
 		return "no deployment uses the store yet", nil
 	}
@@ -165,22 +204,36 @@ func CheckKey(ctx context.Context, c config.Config) (description string, err err
 	if err != nil {
 		return "", err
 	}
+
 	recorded, err := s.KeyID(ctx)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		description, err = "no deployment uses the store yet", nil
 	case err == nil && missing:
-		err = fault.New(fault.Unauthorized, "this machine has no encryption key, that of the deployment is %q: set ROLLOUTD_ENCRYPTION_KEY, "+
-			"or copy its file \"key\" to the data folder", recorded)
+		err = fault.New(
+			fault.Unauthorized,
+			"this machine has no encryption key, that of the deployment is %q: set ROLLOUTD_ENCRYPTION_KEY, "+
+				"or copy its file \"key\" to the data folder",
+			recorded,
+		)
 	case err == nil:
-		description, err = fmt.Sprintf("%q, as the store records for the deployment", recorded), s.CheckKeyID(ctx, key.ID())
+		description, err = fmt.Sprintf(
+			"%q, as the store records for the deployment",
+			recorded,
+		), s.CheckKeyID(
+			ctx,
+			key.ID(),
+		)
 	}
+
 	return description, errors.Join(err, s.Close())
 }
 
 func quota(c config.Store) store.Quota {
 	return store.Quota{
-		RolloutBytes: int64(c.RolloutMiB) << 20, MinFreeBytes: int64(c.MinFreeMiB) << 20, MaxBytes: int64(c.MaxMiB) << 20,
+		RolloutBytes: int64(c.RolloutMiB) << 20,
+		MinFreeBytes: int64(c.MinFreeMiB) << 20,
+		MaxBytes:     int64(c.MaxMiB) << 20,
 	}
 }
 
@@ -189,5 +242,6 @@ func loadKey(c config.Config) (seal.Key, error) {
 	if c.EncryptionKey != "" {
 		return seal.ParseKey(c.EncryptionKey)
 	}
+
 	return seal.LoadOrCreate(c.KeyFile())
 }

@@ -40,6 +40,7 @@ func (k knownSinks) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	if err := checkSink(k.sinks, spec.Sink); err != nil {
 		return rollout.Delivery{}, err
 	}
+
 	return k.engine.Deliver(ctx, spec)
 }
 
@@ -50,29 +51,37 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 		if !config.Loopback(c.Listen) && len(c.Tokens) == 0 {
 			return tier.Running{}, fault.Field("trainer_api.tokens", "must be set to listen on %s", c.Listen)
 		}
+
 		if err := os.MkdirAll(filepath.Dir(d.cfg.TrainerQueueFile()), 0o700); err != nil {
 			return tier.Running{}, err
 		}
+
 		q, err := queue.Open(queue.Options{Path: d.cfg.TrainerQueueFile()})
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		l, err := listen.TCP("the trainer API", c.Listen, "trainer_api.listen (ROLLOUTD_TRAINER_API_LISTEN, --listen)")
 		if err != nil {
 			return tier.Running{}, errors.Join(err, q.Close())
 		}
+
 		d.at.TrainerAPI = l.Addr().String()
 		handler := trainerapi.New(trainerapi.Options{Queue: q, Log: d.log})
+
 		var tokens []envserver.Token
 		for _, text := range c.Tokens {
 			tokens = append(tokens, envserver.PlainToken(text))
 		}
+
 		if len(tokens) == 0 {
 			handler = tier.OwnHost(c.Hosts, handler)
 		}
+
 		r := tier.ServeHTTP(l, admit(tokens, handler))
 		stop := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), q.Close()) }
+
 		return r, nil
 	}}
 }
@@ -84,9 +93,11 @@ func checkSink(sinks map[string]config.Sink, name string) error {
 	if _, ok := sinks[name]; ok {
 		return nil
 	}
+
 	if len(sinks) == 0 {
 		return fault.Field("sink", "no sink %q: the configuration has no sinks", name)
 	}
+
 	return fault.Field("sink", "must be one of %s; got %q", strings.Join(slices.Sorted(maps.Keys(sinks)), ", "), name)
 }
 
@@ -100,6 +111,7 @@ func (p sinkProducers) StartProducer(ctx context.Context, spec producer.Spec) (p
 	if err := checkSink(p.sinks, spec.Sink); err != nil {
 		return producer.State{}, err
 	}
+
 	return p.producers.StartProducer(ctx, spec)
 }
 
@@ -109,5 +121,6 @@ func (d *Daemon) taskSets() map[string]string {
 	for name, s := range d.cfg.TaskSets {
 		paths[name] = s.Path
 	}
+
 	return paths
 }

@@ -12,6 +12,7 @@ import (
 
 func TestErrorOfAnUnknownSinkListsTheSinks(t *testing.T) {
 	t.Parallel()
+
 	all := map[string]config.Sink{"trainer": {}, "disk": {}}
 	require.NoError(t, daemon.CheckSink(all, "disk"))
 	err := daemon.CheckSink(all, "dsk")

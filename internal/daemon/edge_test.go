@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
-// serving runs a process that serves the edge while use runs with its address. The process has all tiers of the edge except the
-// connection to Temporal, which the tests do not use.
+// serving runs a process that serves the edge while use runs with its address. The process has all tiers of
+// the edge except the connection to Temporal, which the tests do not use.
 func serving(t *testing.T, c config.Config, use func(address string)) {
 	t.Helper()
 	servingAll(t, c, func(at daemon.Addresses) { use(at.Serve) })
@@ -28,17 +28,23 @@ func serving(t *testing.T, c config.Config, use func(address string)) {
 
 func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
 	t.Helper()
+
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
+
 	var tiers []tier.Tier
+
 	for _, tier := range d.Tiers() {
 		if tier.Name != "temporal client" {
 			tiers = append(tiers, tier)
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	require.NoError(t, tier.Run(ctx, quiet(), tiers, func() {
 		defer cancel()
+
 		use(d.Addresses())
 	}))
 }
@@ -50,23 +56,32 @@ func fetch(t *testing.T, method, url, token string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
+
 	req.Close = true
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
+
 	return resp.StatusCode, string(raw)
 }
 
 func dial(t *testing.T, address string) *websocket.Conn {
 	t.Helper()
-	c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
+	c, resp, err := websocket.DefaultDialer.DialContext(
+		t.Context(),
+		"ws://"+address+"/ws",
+		http.Header{"Authorization": {"Bearer " + theToken}},
+	)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Minute)))
+
 	return c
 }
 
@@ -101,6 +116,7 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 			require.Equal(t, tc.status, status, tc.path)
 			require.Contains(t, body, tc.says)
 		}
+
 		asks(t, dial(t, address))
 		_, refusal, err := dial(t, address).ReadMessage()
 		require.NoError(t, err)
@@ -108,10 +124,13 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 	})
 }
 
-// Idle connections are closed to admit new ones, however many there are. The WebSocket of a client with a token stays open.
+// Idle connections are closed to admit new ones, however many there are. The WebSocket of a client with a
+// token stays open.
 func TestConnectionsAreAsConfigured(t *testing.T) {
 	t.Parallel()
+
 	const connections = 10
+
 	c, _ := kept(t)
 	c.Serve.Tokens, c.Serve.MaxConnections = []string{theToken}, connections
 	serving(t, c, func(address string) {
@@ -119,20 +138,30 @@ func TestConnectionsAreAsConfigured(t *testing.T) {
 		for range connections {
 			idle, err := net.Dial("tcp", address)
 			require.NoError(t, err)
+
 			defer idle.Close()
 		}
+
 		status, _ := fetch(t, "GET", "http://"+address+"/metadata", theToken)
 		require.Equal(t, http.StatusOK, status)
-		for taken := 1; taken < connections; { // until clients with a token have all connections
-			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
+		// until clients with a token have all connections
+		for taken := 1; taken < connections; {
+			c, resp, err := websocket.DefaultDialer.DialContext(
+				t.Context(),
+				"ws://"+address+"/ws",
+				http.Header{"Authorization": {"Bearer " + theToken}},
+			)
 			if resp != nil {
 				_ = resp.Body.Close()
 			}
+
 			if err == nil {
 				taken++
+
 				defer c.Close()
 			}
 		}
+
 		asks(t, first)
 		status, body := fetch(t, "GET", "http://"+address+"/health", "")
 		require.Equal(t, http.StatusServiceUnavailable, status)
@@ -140,8 +169,8 @@ func TestConnectionsAreAsConfigured(t *testing.T) {
 	})
 }
 
-// The codec decrypts payloads and the metrics describe the deployment. Without tokens they answer only requests for the server's own
-// names.
+// The codec decrypts payloads and the metrics describe the deployment. Without tokens they answer only
+// requests for the server's own names.
 func TestServersWithoutTokensCheckTheHostName(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)
@@ -151,11 +180,20 @@ func TestServersWithoutTokensCheckTheHostName(t *testing.T) {
 			for host, refused := range map[string]bool{"evil.test": true, "localhost": false} {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 				require.NoError(t, err)
+
 				req.Host = host
 				resp, err := http.DefaultClient.Do(req)
 				require.NoError(t, err)
 				require.NoError(t, resp.Body.Close())
-				require.Equal(t, refused, resp.StatusCode == http.StatusForbidden, "%s of %s: %d", url, host, resp.StatusCode)
+				require.Equal(
+					t,
+					refused,
+					resp.StatusCode == http.StatusForbidden,
+					"%s of %s: %d",
+					url,
+					host,
+					resp.StatusCode,
+				)
 			}
 		}
 	})
@@ -167,17 +205,20 @@ func TestClientsSeeThatTheProcessStops(t *testing.T) {
 	c, _ := kept(t)
 	c.Serve.Tokens = []string{theToken}
 	closed := make(chan error, 1)
+
 	serving(t, c, func(address string) {
 		client := dial(t, address)
 		require.NoError(t, client.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
 		_, state, err := client.ReadMessage()
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(state), `{"type":"state"`), string(state))
+
 		go func() {
 			_, _, err := client.ReadMessage()
 			closed <- err
 		}()
 	})
+
 	var code *websocket.CloseError
 	require.ErrorAs(t, <-closed, &code)
 	require.Equal(t, websocket.CloseServiceRestart, code.Code)

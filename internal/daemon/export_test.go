@@ -24,9 +24,14 @@ var (
 )
 
 // WatchStore returns the page /healthz of a watched store, and a function that looks once.
-func WatchStore(full func(context.Context) error, log *slog.Logger, registry prometheus.Registerer) (page http.Handler, look func()) {
+func WatchStore(
+	full func(context.Context) error,
+	log *slog.Logger,
+	registry prometheus.Registerer,
+) (page http.Handler, look func()) {
 	h, w := newHealth(), newStoreWatch(full, log, registry)
 	h.problem.Store(w.Problem)
+
 	return h, func() { w.look(context.Background()) }
 }
 

@@ -24,37 +24,53 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
-// gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every sandbox and write every trace.
+// gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every
+// sandbox and write every trace.
 func (d *Daemon) gatewayTier() tier.Tier {
 	return tier.Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
 		memory := replyMemory(d.cfg.Gateway)
 		if d.roles == (Roles{Gateway: true}) {
 			relaxGC(memory)
 		}
+
 		policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		lock, err := d.lockGateway()
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		g, err := gateway.New(gateway.Options{
-			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
-			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
-			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
-			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive, RawLogprobs: d.cfg.Gateway.RawLogprobs,
-			ReplyMemory: memory, EmptyReplies: d.cfg.Gateway.EmptyReplies,
+			Dir:            d.cfg.GatewayDir(),
+			Key:            d.key,
+			Dialer:         d.backends,
+			Logger:         d.log,
+			Registerer:     d.tel.Registry(),
+			TracerProvider: otel.GetTracerProvider(),
+			Egress:         policy,
+			Bounds:         boundsOf(d.cfg.Gateway),
+			Endpoints:      catalog.Names(),
+			PassThrough:    d.cfg.Gateway.Reply == config.ReplyPassThrough,
+			KeepAlive:      d.cfg.Gateway.KeepAlive,
+			RawLogprobs:    d.cfg.Gateway.RawLogprobs,
+			ReplyMemory:    memory,
+			EmptyReplies:   d.cfg.Gateway.EmptyReplies,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())
 		}
+
 		r, err := d.runGateway(g)
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())
 		}
+
 		stop := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
+
 		return r, nil
 	}}
 }
@@ -68,25 +84,31 @@ func boundsOf(c config.Gateway) func(string) limits.Bounds {
 	}
 }
 
-// replyMemory bounds the memory of replies, in bytes: the configured bound, else a quarter of the machine's memory, which leaves room for as
-// much garbage and for the sandboxes. If the machine's memory is unknown, the smallest bound applies.
+// replyMemory bounds the memory of replies, in bytes: the configured bound, else a quarter of the machine's
+// memory, which leaves room for as much garbage and for the sandboxes. If the machine's memory is unknown,
+// the smallest bound applies.
 func replyMemory(c config.Gateway) int64 {
 	const share, least = 4, 1024
+
 	if c.ReplyMemoryMiB > 0 {
 		return int64(c.ReplyMemoryMiB) << 20
 	}
+
 	total, _ := machine.MemoryMiB()
+
 	return int64(max(total/share, least)) << 20
 }
 
-// relaxGC sets GOGC to 400 in a process that is a gateway only. Such a process has a small live heap and discards large requests and
-// replies with every call; at the default a seventh of its CPU time is garbage collection. The memory limit of twice the bound on
-// replies makes the collector run more often above it. The operator's GOGC and GOMEMLIMIT override both.
+// relaxGC sets GOGC to 400 in a process that is a gateway only. Such a process has a small live heap and
+// discards large requests and replies with every call; at the default a seventh of its CPU time is garbage
+// collection. The memory limit of twice the bound on replies makes the collector run more often above it.
+// The operator's GOGC and GOMEMLIMIT override both.
 func relaxGC(replies int64) {
 	const percent, overhead = 400, 512 << 20
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
+
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(2*replies + overhead)
 	}
@@ -96,10 +118,12 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 	if err := os.MkdirAll(d.cfg.GatewayDir(), 0o700); err != nil {
 		return nil, err
 	}
+
 	lock, err := filelock.Take(filepath.Join(d.cfg.GatewayDir(), ".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("a data folder has one gateway: %w", err)
 	}
+
 	return lock, nil
 }
 
@@ -109,16 +133,34 @@ func (d *Daemon) runGateway(g *gateway.Server) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
-	forTrainers, err := listen.TCP("the trainer API", d.cfg.Gateway.TrainerListen, "gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)")
+
+	forTrainers, err := listen.TCP(
+		"the trainer API",
+		d.cfg.Gateway.TrainerListen,
+		"gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)",
+	)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, l.Close())
 	}
+
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
-	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
+	// port 0 means any free port
+	d.cfg.Gateway.Listen = d.at.Gateway
 	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeWith(l, api.Handler(), gatewayapi.Accept), tier.ServeHTTP(forTrainers, api.TrainerHandler())
-	return tier.Running{Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
-	}}, nil
+	own, trainers := tier.ServeWith(
+		l,
+		api.Handler(),
+		gatewayapi.Accept,
+	), tier.ServeHTTP(
+		forTrainers,
+		api.TrainerHandler(),
+	)
+
+	return tier.Running{
+		Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)),
+		Stop: func(ctx context.Context) error {
+			return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
+		},
+	}, nil
 }

@@ -14,16 +14,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// health serves /healthz: 200 while all tiers run, else 503 with the state of the process. A problem that does not keep the process from
-// working, such as a full store, is in the answer.
+// health serves /healthz: 200 while all tiers run, else 503 with the state of the process. A problem that
+// does not keep the process from working, such as a full store, is in the answer.
 type health struct {
-	state   atomic.Value
-	problem atomic.Value // func() string: what operators should look at although the process works
+	state atomic.Value
+
+	// func() string: what operators should look at although the process works
+	problem atomic.Value
 }
 
 func newHealth() *health {
 	h := &health{}
 	h.set("starting")
+
 	return h
 }
 
@@ -31,27 +34,33 @@ func (h *health) set(state string) { h.state.Store(state) }
 
 func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	state := h.state.Load().(string)
+
 	w.Header().Set("Content-Type", "application/json")
+
 	if state != "ready" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
+
 	answer := map[string]string{"status": state}
 	if problem, _ := h.problem.Load().(func() string); problem != nil && problem() != "" {
 		answer["problem"] = problem()
 	}
-	_ = json.NewEncoder(w).Encode(answer) // the client is gone
+	// the client is gone
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // storeLook is the interval between two looks at the room of the store.
 const storeLook = 15 * time.Second
 
-// storeWatch shows operators that the store is full, since no rollout starts then: in the log, in /healthz, in the metrics and in the list of
-// hosts.
+// storeWatch shows operators that the store is full, since no rollout starts then: in the log, in /healthz,
+// in the metrics and in the list of hosts.
 type storeWatch struct {
-	full    func(context.Context) error
-	log     *slog.Logger
-	gauge   prometheus.Gauge
-	problem atomic.Value // string; "": the store has room
+	full  func(context.Context) error
+	log   *slog.Logger
+	gauge prometheus.Gauge
+
+	// string; "": the store has room
+	problem atomic.Value
 }
 
 func newStoreWatch(full func(context.Context) error, log *slog.Logger, registry prometheus.Registerer) *storeWatch {
@@ -59,6 +68,7 @@ func newStoreWatch(full func(context.Context) error, log *slog.Logger, registry 
 		Name: "rolloutd_store_full", Help: "1 while the store has no room, so that no rollout starts.",
 	})}
 	w.problem.Store("")
+
 	return w
 }
 
@@ -67,6 +77,7 @@ func (w *storeWatch) Problem() string {
 	if w == nil {
 		return ""
 	}
+
 	return w.problem.Load().(string)
 }
 
@@ -76,6 +87,7 @@ func (w *storeWatch) look(ctx context.Context) {
 	if err != nil && !fault.Is(err, fault.Exhausted) {
 		return
 	}
+
 	before := w.Problem()
 	switch {
 	case err == nil && before != "":
@@ -83,11 +95,14 @@ func (w *storeWatch) look(ctx context.Context) {
 	case err != nil && before == "":
 		w.log.WarnContext(ctx, "no rollout starts", "error", err)
 	}
+
 	if err == nil {
 		w.problem.Store("")
 		w.gauge.Set(0)
+
 		return
 	}
+
 	w.problem.Store(err.Error())
 	w.gauge.Set(1)
 }
@@ -96,8 +111,10 @@ func (w *storeWatch) look(ctx context.Context) {
 func (w *storeWatch) run(ctx context.Context) error {
 	tick := time.NewTicker(storeLook)
 	defer tick.Stop()
+
 	for {
 		w.look(ctx)
+
 		select {
 		case <-ctx.Done():
 			return nil

@@ -19,19 +19,23 @@ import (
 
 func listener(t *testing.T) (net.Listener, string) {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	return l, "http://" + l.Addr().String()
 }
 
 // get sends the response or the error.
 func get(url string, answer chan<- string) {
-	resp, err := http.Get(url) // the stop of the server bounds it
+	// the stop of the server bounds it
+	resp, err := http.Get(url)
 	if err != nil {
 		answer <- err.Error()
 		return
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	answer <- string(body) + errorText(err)
 }
@@ -40,6 +44,7 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
+
 	return err.Error()
 }
 
@@ -49,7 +54,9 @@ func refuses(addr string) bool {
 	if err != nil {
 		return true
 	}
-	_ = c.Close() // nothing was sent on it
+	// nothing was sent on it
+	_ = c.Close()
+
 	return false
 }
 
@@ -61,13 +68,18 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	r := tier.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-leave
+
 		_, _ = io.WriteString(w, "done")
 	}))
+
 	answer := make(chan string, 1)
 	go get(url, answer)
+
 	<-entered
+
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop(t.Context()) }()
+
 	require.Eventually(t, func() bool { return refuses(l.Addr().String()) }, 5*time.Minute, time.Millisecond)
 	close(leave)
 	require.Equal(t, "done", <-answer)
@@ -82,21 +94,27 @@ func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	r := tier.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		close(entered)
 		<-req.Context().Done()
+
 		if errors.Is(context.Cause(req.Context()), tier.ErrStopping) {
 			_, _ = io.WriteString(w, "stopping")
 		}
 	}))
+
 	answer := make(chan string, 1)
 	go get(url, answer)
+
 	<-entered
+
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+
 	require.NoError(t, r.Stop(ctx))
 	require.Equal(t, "stopping", <-answer)
 }
 
 func TestBackgroundReportsItsEnd(t *testing.T) {
 	t.Parallel()
+
 	r := tier.Background(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	require.NoError(t, r.Stop(t.Context()))
 
@@ -108,9 +126,11 @@ func TestBackgroundReportsItsEnd(t *testing.T) {
 
 func TestCodecIsBehindTheTokens(t *testing.T) {
 	t.Parallel()
+
 	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	ab := []envserver.Token{envserver.PlainToken("a"), envserver.PlainToken("b")}
 	client := envserver.PlainToken("c")
+
 	client.Scope = envserver.ScopeClient
 	for _, c := range []struct {
 		tokens       []envserver.Token
@@ -126,6 +146,7 @@ func TestCodecIsBehindTheTokens(t *testing.T) {
 	} {
 		req := httptest.NewRequest(c.method, "/codec/decode", nil)
 		req.Header.Set("Authorization", c.auth)
+
 		rec := httptest.NewRecorder()
 		daemon.Admit(c.tokens, reached).ServeHTTP(rec, req)
 		require.Equal(t, c.want, rec.Code, c.auth)

@@ -9,16 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An idle process returns garbage and free memory to the system. The test is not parallel, because other tests would trigger
-// collections.
+// An idle process returns garbage and free memory to the system. The test is not parallel, because other
+// tests would trigger collections.
 func TestMemoryIsReturnedWhenIdle(t *testing.T) {
 	const size = 64 << 20
+
 	garbage := make([]byte, size)
 	for i := 0; i < size; i += 4096 {
 		garbage[i] = 1
 	}
-	runtime.GC() // from now on the runtime counts no garbage
+	// from now on the runtime counts no garbage
+	runtime.GC()
 	runtime.KeepAlive(garbage)
+
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	synctest.Test(t, func(t *testing.T) {
@@ -35,6 +38,7 @@ func TestMemoryIsReturnedWhenIdle(t *testing.T) {
 // Memory is returned when the process becomes idle, and again when there is enough garbage for a collection.
 func TestMemoryIsReturnedWhenGarbageHasGrown(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		inUse     uint64
 		allocated []uint64

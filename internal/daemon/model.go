@@ -17,12 +17,16 @@ func (d *Daemon) modelTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		l, err := listen.TCP("the scripted model", d.cfg.Model.Listen, "model.listen (ROLLOUTD_MODEL_LISTEN)")
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		d.at.Model = l.Addr().String()
-		d.cfg.Model.Listen = d.at.Model // port 0 means any free port
+		// port 0 means any free port
+		d.cfg.Model.Listen = d.at.Model
+
 		return tier.ServeHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
 	}}
 }
@@ -32,14 +36,17 @@ func loadScripts(path string) (scripted.Scripts, error) {
 	if path == "" {
 		return scripted.Default(), nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("model.script (ROLLOUTD_MODEL_SCRIPT): %w", err)
 	}
 	defer f.Close()
+
 	s, err := scripted.Load(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return s, nil
 }

@@ -16,11 +16,16 @@ import (
 
 // Presence is the presence of this host. It implements hostapi.Self.
 type Presence struct {
-	Record  store.HostRecord // id, addresses and start of the host
+	// id, addresses and start of the host
+	Record  store.HostRecord
 	Version string
-	Rooms   map[string]*host.Capacity // by the name of the backend
-	Drain   *host.Drain
-	Problem func() string // why rollouts do not start although the host works; "": none
+
+	// by the name of the backend
+	Rooms map[string]*host.Capacity
+	Drain *host.Drain
+
+	// why rollouts do not start although the host works; "": none
+	Problem func() string
 	Store   *store.Store
 	Log     *slog.Logger
 }
@@ -28,20 +33,29 @@ type Presence struct {
 // Status implements hostapi.Self.
 func (p *Presence) Status(ctx context.Context) fleet.Host {
 	h := fleet.Host{
-		Name: p.Record.ID, Version: p.Version, Backends: map[string]fleet.Room{}, Load: machine.Load(), CPUs: runtime.NumCPU(),
-		StartedAt: p.Record.StartedAt, SeenAt: time.Now().UTC(),
+		Name:      p.Record.ID,
+		Version:   p.Version,
+		Backends:  map[string]fleet.Room{},
+		Load:      machine.Load(),
+		CPUs:      runtime.NumCPU(),
+		StartedAt: p.Record.StartedAt,
+		SeenAt:    time.Now().UTC(),
 	}
 	for name, c := range p.Rooms {
 		room, err := c.Room(ctx)
 		if err != nil {
 			h.Error = err.Error()
 		}
+
 		h.Backends[name] = room
 	}
+
 	h.State = hostapi.StateOf(h, p.Drain.On())
-	if h.Error == "" && h.State == fleet.Running && p.Problem != nil { // a pool waits for a drained host with an error
+	// a pool waits for a drained host with an error
+	if h.Error == "" && h.State == fleet.Running && p.Problem != nil {
 		h.Error = p.Problem()
 	}
+
 	return h
 }
 
@@ -51,10 +65,12 @@ func (p *Presence) Look(ctx context.Context) error { return p.Drain.Look(ctx) }
 // Announce writes the record of the host.
 func (p *Presence) Announce(ctx context.Context) error {
 	record := p.Record
+
 	record.Status = p.Status(ctx)
 	if err := hostapi.Announce(ctx, p.Store, record); err != nil {
 		return fmt.Errorf("announce this host: %w", err)
 	}
+
 	return nil
 }
 
@@ -62,12 +78,14 @@ func (p *Presence) Announce(ctx context.Context) error {
 func (p *Presence) Run(ctx context.Context) error {
 	tick := time.NewTicker(hostapi.Interval)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+
 		for _, do := range []func(context.Context) error{p.Look, p.Announce} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				p.Log.WarnContext(ctx, "the record of this host was not renewed", "error", err)

@@ -12,6 +12,7 @@ import (
 // The list of hosts says why no rollout starts on a host that works.
 func TestStatusShowsTheProblem(t *testing.T) {
 	t.Parallel()
+
 	p := &Presence{Record: store.HostRecord{ID: "h"}, Problem: func() string { return "store is full" }}
 	h := p.Status(t.Context())
 	require.Equal(t, fleet.Running, h.State)

@@ -15,11 +15,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
-// toolLists returns the registry of a process that lists tools and calls none. A server whose configuration is incomplete on this machine fails
-// when it is listed. closeAll is as for Registry.
+// toolLists returns the registry of a process that lists tools and calls none. A server whose configuration
+// is incomplete on this machine fails when it is listed. closeAll is as for Registry.
 func toolLists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
-	var opened closers
-	var servers []tool.Server
+	var (
+		opened  closers
+		servers []tool.Server
+	)
+
 	for name, source := range sorted(c.ToolServers()) {
 		server := tool.Server{Name: name, Toolsets: toolsetsOf(source)}
 		if s, err := openTools(c, name, source, "tools.servers."+name, log, &opened); err != nil {
@@ -27,11 +30,14 @@ func toolLists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll fu
 		} else {
 			server.Source = s
 		}
+
 		servers = append(servers, server)
 	}
+
 	if r, err = registry(servers); err != nil {
 		return nil, nil, errors.Join(err, opened.close())
 	}
+
 	return r, opened.close, nil
 }
 
@@ -48,20 +54,27 @@ func (u unusable) Call(context.Context, tool.Env, tool.Call) (tool.Result, error
 	return tool.Result{}, fault.Wrap(fault.Unavailable, u.why, "call a tool")
 }
 
-// toolRegistry returns the registry of a worker. closeAll ends the connections to servers, and servers that are processes of this host.
+// toolRegistry returns the registry of a worker. closeAll ends the connections to servers, and servers that
+// are processes of this host.
 func toolRegistry(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
-	var opened closers
-	var servers []tool.Server
+	var (
+		opened  closers
+		servers []tool.Server
+	)
+
 	for name, source := range sorted(c.ToolServers()) {
 		s, err := openTools(c, name, source, "tools.servers."+name, log, &opened)
 		if err != nil {
 			return nil, nil, errors.Join(err, opened.close())
 		}
+
 		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(source), Source: s})
 	}
+
 	if r, err = registry(servers); err != nil {
 		return nil, nil, errors.Join(err, opened.close())
 	}
+
 	return r, opened.close, nil
 }
 
@@ -70,18 +83,29 @@ func registry(servers []tool.Server) (*tool.Registry, error) {
 }
 
 // openTools makes the source of one server. The source connects at its first use.
-func openTools(c config.Config, name string, s config.ToolSource, path string, log *slog.Logger, opened *closers) (*external.Server, error) {
+func openTools(
+	c config.Config,
+	name string,
+	s config.ToolSource,
+	path string,
+	log *slog.Logger,
+	opened *closers,
+) (*external.Server, error) {
 	if s.Missing != nil {
 		return nil, s.Missing
 	}
+
 	o := external.Options{Name: name, Prefix: s.Prefix, Timeout: s.Timeout, Concurrency: s.Concurrency, Logger: log}
+
 	var server *external.Server
+
 	switch {
 	case s.URL == config.InProcess:
 		inside, err := toolHandler(c.ToolServer, log, opened)
 		if err != nil {
 			return nil, err
 		}
+
 		server = external.ToolServer(o, "http://inprocess", c.ToolServer.Token, memoryTransport{inside})
 	case s.URL != "":
 		server = external.ToolServer(o, s.URL, s.Token, nil)
@@ -92,11 +116,14 @@ func openTools(c config.Config, name string, s config.ToolSource, path string, l
 		for key, value := range sorted(s.Env) {
 			env = append(env, key+"="+value)
 		}
+
 		server = external.Command(o, s.Command, env)
 	default:
 		return nil, fmt.Errorf("%s: must have exactly one of url, mcp and command", path)
 	}
+
 	*opened = append(*opened, server.Close)
+
 	return server, nil
 }
 
@@ -105,6 +132,7 @@ func toolsetsOf(s config.ToolSource) []tool.Toolset {
 	for name, tools := range sorted(s.Toolsets) {
 		sets = append(sets, tool.Toolset{Name: name, Tools: tools})
 	}
+
 	return sets
 }
 
@@ -127,5 +155,6 @@ func (c *closers) close() error {
 	for _, f := range *c {
 		errs = append(errs, f())
 	}
+
 	return errors.Join(errs...)
 }

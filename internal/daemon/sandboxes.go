@@ -18,14 +18,23 @@ func LocalOptions(c config.Config) (local.Options, error) {
 	if err != nil {
 		return local.Options{}, err
 	}
-	o := local.Options{SandboxdPath: sandboxd, Image: c.Sandbox.Image, AllowWeak: c.Sandbox.AllowWeak, Swap: c.Sandbox.Swap}
+
+	o := local.Options{
+		SandboxdPath: sandboxd,
+		Image:        c.Sandbox.Image,
+		AllowWeak:    c.Sandbox.AllowWeak,
+		Swap:         c.Sandbox.Swap,
+	}
 	if o.Dir, err = filepath.Abs(c.SandboxDir()); err != nil {
 		return local.Options{}, err
 	}
+
 	if o.BridgeDir, err = filepath.Abs(filepath.Join(c.ImagesDir(), "bridge")); err != nil {
 		return local.Options{}, err
 	}
+
 	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
+
 	return o, err
 }
 
@@ -35,7 +44,9 @@ func DockerOptions(c config.Config) (docker.Options, error) {
 	if err != nil {
 		return docker.Options{}, err
 	}
+
 	s := c.Sandbox.Docker
+
 	o := docker.Options{
 		SandboxdPath: sandboxd, Image: s.Image, Runtime: s.Runtime, Remote: s.Remote,
 		Daemon: docker.Daemon{Host: s.Host, CertPath: s.CertPath}, MayPull: images.MayPull(c.Sandbox.Images.Registries),
@@ -43,10 +54,13 @@ func DockerOptions(c config.Config) (docker.Options, error) {
 	if o.Dir, err = filepath.Abs(c.DockerDir()); err != nil {
 		return docker.Options{}, err
 	}
+
 	if o.BridgeDir, err = filepath.Abs(filepath.Join(c.ImagesDir(), "bridge")); err != nil {
 		return docker.Options{}, err
 	}
+
 	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
+
 	return o, err
 }
 
@@ -56,16 +70,25 @@ func E2BOptions(c config.Config) (e2b.Options, error) {
 	if err != nil {
 		return e2b.Options{}, err
 	}
+
 	s := c.Sandbox.E2B
 	o := e2b.Options{
-		SandboxdPath: sandboxd, Key: s.APIKey, Template: s.Template, Domain: s.Domain, APIURL: s.APIURL, SandboxURL: s.SandboxURL, CreateRate: s.CreateRate,
+		SandboxdPath: sandboxd,
+		Key:          s.APIKey,
+		Template:     s.Template,
+		Domain:       s.Domain,
+		APIURL:       s.APIURL,
+		SandboxURL:   s.SandboxURL,
+		CreateRate:   s.CreateRate,
 	}
 	o.Dir, err = filepath.Abs(c.E2BDir())
+
 	return o, err
 }
 
 func sizes(c config.Config) driver.Spec {
 	s := c.Sandbox
+
 	return driver.Spec{
 		CPU: s.CPU, MemoryMiB: s.MemoryMiB, PIDs: s.PIDs, HomeMiB: s.HomeMiB, TmpMiB: s.TmpMiB, Lease: c.Worker.Lease,
 	}

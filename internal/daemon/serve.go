@@ -33,37 +33,51 @@ const codecPath = "/codec"
 
 // serveTier runs the OpenEnv edge. It starts last and stops first.
 func (d *Daemon) serveTier() tier.Tier {
-	return tier.Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(ctx context.Context) (tier.Running, error) {
-		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
-			// Validate checks this too; an open server on a network deserves a second check.
-			return tier.Running{}, fault.Field("serve.tokens", "must be set to listen on %s", d.cfg.Serve.Listen)
-		}
-		tokens, err := d.tokens()
-		if err != nil {
-			return tier.Running{}, err
-		}
-		tools, closeTools, err := toolLists(d.cfg, d.log)
-		if err != nil {
-			return tier.Running{}, err
-		}
-		edge, err := d.edge(tokens, tools)
-		if err != nil {
-			return tier.Running{}, errors.Join(err, closeTools())
-		}
-		l, err := listen.TCP("the OpenEnv server", d.cfg.Serve.Listen, "serve.listen (ROLLOUTD_LISTEN, --listen, --port)")
-		if err != nil {
-			return tier.Running{}, errors.Join(err, closeTools())
-		}
-		d.at.Serve = l.Addr().String()
-		expire := tier.Background(d.expireSessions)
-		r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
-		closeHTTP := r.Stop
-		// The edge stops first: it closes its WebSockets with a reason.
-		r.Stop = func(ctx context.Context) error {
-			return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), closeTools())
-		}
-		return r, nil
-	}}
+	return tier.Tier{
+		Name:   "OpenEnv server",
+		Budget: 10 * time.Second,
+		Start: func(ctx context.Context) (tier.Running, error) {
+			if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
+				// Validate checks this too; an open server on a network deserves a second check.
+				return tier.Running{}, fault.Field("serve.tokens", "must be set to listen on %s", d.cfg.Serve.Listen)
+			}
+
+			tokens, err := d.tokens()
+			if err != nil {
+				return tier.Running{}, err
+			}
+
+			tools, closeTools, err := toolLists(d.cfg, d.log)
+			if err != nil {
+				return tier.Running{}, err
+			}
+
+			edge, err := d.edge(tokens, tools)
+			if err != nil {
+				return tier.Running{}, errors.Join(err, closeTools())
+			}
+
+			l, err := listen.TCP(
+				"the OpenEnv server",
+				d.cfg.Serve.Listen,
+				"serve.listen (ROLLOUTD_LISTEN, --listen, --port)",
+			)
+			if err != nil {
+				return tier.Running{}, errors.Join(err, closeTools())
+			}
+
+			d.at.Serve = l.Addr().String()
+			expire := tier.Background(d.expireSessions)
+			r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
+			closeHTTP := r.Stop
+			// The edge stops first: it closes its WebSockets with a reason.
+			r.Stop = func(ctx context.Context) error {
+				return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), closeTools())
+			}
+
+			return r, nil
+		},
+	}
 }
 
 func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserver.Server, error) {
@@ -71,21 +85,26 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 	if err != nil {
 		return nil, err
 	}
+
 	policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
 	if err != nil {
 		return nil, fmt.Errorf("gateway.allow_hosts: %w", err)
 	}
+
 	agents, err := Agents(d.cfg, d.log)
 	if err != nil {
 		return nil, err
 	}
+
 	environments, err := episodeEnvironments(d.cfg, tools)
 	if err != nil {
 		return nil, err
 	}
+
 	box := d.key.Box("model key")
 	fleet := hostapi.NewClient(d.store, d.key)
 	engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+
 	return envserver.New(envserver.Options{
 		Rollouts:     engine,
 		Groups:       engine,
@@ -128,10 +147,12 @@ func (d *Daemon) readme() (string, error) {
 	if d.cfg.Serve.Readme == "" {
 		return "", nil
 	}
+
 	text, err := os.ReadFile(d.cfg.Serve.Readme)
 	if err != nil {
 		return "", fmt.Errorf("serve.readme (ENV_README_PATH): %w", err)
 	}
+
 	return string(text), nil
 }
 
@@ -143,6 +164,7 @@ func (d *Daemon) uploads() store.Uploads {
 func (d *Daemon) expireSessions(ctx context.Context) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
+
 	for {
 		n, err := store.Sessions{Store: d.store}.Expire(ctx, time.Now().Add(-d.cfg.Serve.KeepSessions))
 		if err != nil && ctx.Err() == nil {
@@ -150,11 +172,13 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 		} else if n > 0 {
 			d.log.Info("deleted unused sessions", "records", n, "for", d.cfg.Serve.KeepSessions)
 		}
+
 		if n, err = d.uploads().Expire(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("old uploads not deleted", "error", err)
 		} else if n > 0 {
 			d.log.Info("deleted old uploads", "files", n, "for", d.cfg.Serve.KeepSessions)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -170,9 +194,11 @@ func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Mode
 		if price, ok := d.cfg.Prices[m.Name]; ok {
 			m.Price = &price
 		}
+
 		if slices.Contains(d.cfg.Translate, m.Endpoint) || slices.Contains(d.cfg.Translate, m.Upstream()) {
 			m.Translate = rollout.TranslateChat
 		}
+
 		return m, key, err
 	}
 }
@@ -180,19 +206,23 @@ func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Mode
 // modelLookup returns a variable of the catalog. It is called for each rollout, after all ports are known.
 func (d *Daemon) modelLookup(name string) string { return d.cfg.ModelLookup(name) }
 
-// withCodec adds the payload codec to the edge. It decrypts, so the rules of the edge hold: its tokens or, without any, its names.
+// withCodec adds the payload codec to the edge. It decrypts, so the rules of the edge hold: its tokens or,
+// without any, its names.
 func (d *Daemon) withCodec(edge http.Handler, tokens []envserver.Token) http.Handler {
 	guarded := admit(tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins))
 	if len(tokens) == 0 {
 		guarded = tier.OwnHost(d.cfg.Serve.Hosts, guarded)
 	}
+
 	codec := http.StripPrefix(codecPath, guarded)
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, codecPath+"/") {
 			codec.ServeHTTP(w, r)
 			return
 		}
-		edge.ServeHTTP(w, r) // unchanged: the edge handles unclean paths
+		// unchanged: the edge handles unclean paths
+		edge.ServeHTTP(w, r)
 	})
 }
 
@@ -201,6 +231,7 @@ func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	if len(tokens) == 0 {
 		return next
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t, ok := envserver.FindToken(tokens, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		switch {
@@ -220,5 +251,6 @@ func (d *Daemon) checkImage(backend, name string) error {
 		_, err := image.ParseName(name)
 		return err
 	}
+
 	return images.Check(d.cfg, d.log, d.roles.Worker, name)
 }

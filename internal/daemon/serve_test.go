@@ -19,18 +19,23 @@ import (
 // kept returns the configuration of a server whose store has two sessions, and the folder of the sessions.
 func kept(t *testing.T) (c config.Config, at string) {
 	t.Helper()
+
 	c = config.Defaults()
 	c.Data = t.TempDir()
 	c.Serve.Listen, c.Telemetry.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := store.Open(t.Context(), c.StoreURL())
 	require.NoError(t, err)
+
 	defer s.Close()
+
 	for _, key := range []string{"session-old", "session-new"} {
 		require.NoError(t, store.Sessions{Store: s}.Save(t.Context(), key, []byte("{}")))
 	}
+
 	found, err := filepath.Glob(filepath.Join(c.Data, "*", "sessions"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
+
 	return c, found[0]
 }
 
@@ -57,19 +62,24 @@ func TestAServerDeletesOldSessions(t *testing.T) {
 func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	t.Parallel()
 	c, at := kept(t)
+
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
 	for _, tier := range d.Tiers() {
 		if tier.Name == "data folder" {
 			data, err := tier.Start(t.Context())
+
 			require.NoError(t, err)
 			defer func() { require.NoError(t, data.Stop(context.WithoutCancel(t.Context()))) }()
 		}
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		written(t, at, "session-old", time.Now())
 		written(t, at, "session-new", time.Now().Add(2*time.Hour))
+
 		expire := tier.Background(func(ctx context.Context) error { return daemon.ExpireSessions(d, ctx) })
 		defer func() { require.NoError(t, expire.Stop(context.WithoutCancel(t.Context()))) }()
+
 		time.Sleep(c.Serve.KeepSessions - time.Minute)
 		synctest.Wait()
 		require.FileExists(t, filepath.Join(at, "session-old.json"))
@@ -85,13 +95,16 @@ func TestNoOpenServerOnANetwork(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)
 	c.Serve.Listen = "0.0.0.0:0"
+
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
 	for _, tier := range d.Tiers() {
 		if tier.Name == "OpenEnv server" {
 			_, err := tier.Start(t.Context())
 			require.ErrorContains(t, err, "must be set to listen on 0.0.0.0:0")
+
 			return
 		}
 	}
+
 	require.Fail(t, "there is no such tier")
 }

@@ -23,15 +23,19 @@ func toolHandler(c config.ToolServer, log *slog.Logger, opened *closers) (http.H
 		if err != nil {
 			return nil, err
 		}
+
 		o.Sources = append(o.Sources, toolserver.Source{Name: "web", Source: tools})
 	}
+
 	for name, source := range sorted(c.Servers) {
 		s, err := openTools(config.Config{}, name, source, "tool_server.servers."+name, log, opened)
 		if err != nil {
 			return nil, err
 		}
+
 		o.Sources = append(o.Sources, toolserver.Source{Name: name, Source: s})
 	}
+
 	return toolserver.New(o).Handler(), nil
 }
 
@@ -39,32 +43,43 @@ func webTools(c config.WebTools) (*webtool.Tools, error) {
 	if c.Missing != nil {
 		return nil, c.Missing
 	}
+
 	policy, err := egress.Parse(c.AllowHosts)
 	if err != nil {
 		return nil, fmt.Errorf("tool_server.web.allow_hosts: %w", err)
 	}
-	return webtool.New(webtool.Options{SearchURL: c.SearchURL, SearchKey: c.SearchKey, Pages: policy.Setting("tool_server.web.allow_hosts")}), nil
+
+	return webtool.New(webtool.Options{
+		SearchURL: c.SearchURL,
+		SearchKey: c.SearchKey,
+		Pages:     policy.Setting("tool_server.web.allow_hosts"),
+	}), nil
 }
 
 // toolServerTier serves the tool server and passes its address to at.
 func toolServerTier(c config.ToolServer, log *slog.Logger, at func(address string)) tier.Tier {
 	return tier.Tier{Name: "tool server", Start: func(context.Context) (tier.Running, error) {
 		var opened closers
+
 		h, err := toolHandler(c, log, &opened)
 		if err != nil {
 			return tier.Running{}, errors.Join(err, opened.close())
 		}
+
 		if c.Token == "" {
 			h = tier.OwnHost(nil, h)
 		}
+
 		l, err := listen.TCP("the tool server", c.Listen, "tool_server.listen (ROLLOUTD_TOOL_SERVER_LISTEN)")
 		if err != nil {
 			return tier.Running{}, errors.Join(err, opened.close())
 		}
+
 		at(l.Addr().String())
 		running := tier.ServeHTTP(l, h)
 		stop := running.Stop
 		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), opened.close()) }
+
 		return running, nil
 	}}
 }

@@ -28,6 +28,7 @@ func (s episodeService) With(hostAPI http.Handler, episodes *toolservice.Table) 
 	mux := http.NewServeMux()
 	mux.Handle("/", hostAPI)
 	mux.Handle(toolServicePath, s.handler(episodes))
+
 	return mux
 }
 
@@ -35,18 +36,25 @@ func (s episodeService) handler(episodes *toolservice.Table) http.Handler {
 	return episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)
 }
 
-// Start serves the episodes at a separate address if the configuration names one, and returns the URL by which servers reach them. api is the
-// URL of the host's API.
-func (s episodeService) Start(c config.Worker, episodes *toolservice.Table, api string) (running tier.Running, url string, err error) {
+// Start serves the episodes at a separate address if the configuration names one, and returns the URL by
+// which servers reach them. api is the URL of the host's API.
+func (s episodeService) Start(
+	c config.Worker,
+	episodes *toolservice.Table,
+	api string,
+) (running tier.Running, url string, err error) {
 	if c.ToolsListen == "" {
 		return tier.Running{Stop: func(context.Context) error { return nil }}, cmp.Or(c.ToolsURL, api), nil
 	}
+
 	l, err := listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
 	if err != nil {
 		return tier.Running{}, "", err
 	}
+
 	if url = c.ToolsURL; url == "" {
 		url = "http://" + l.Addr().String()
 	}
+
 	return tier.ServeHTTP(l, s.handler(episodes)), url, nil
 }

@@ -22,8 +22,15 @@ func TestOneListener(t *testing.T) {
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
 	service, table := episodeService{Key: key, Log: slog.New(slog.DiscardHandler)}, toolservice.NewTable(t.TempDir())
-	host := httptest.NewServer(service.With(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), table))
+
+	host := httptest.NewServer(
+		service.With(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+			table,
+		),
+	)
 	defer host.Close()
+
 	running, url, err := service.Start(config.Worker{}, table, host.URL)
 	require.NoError(t, err)
 	require.NoError(t, running.Stop(t.Context()))
@@ -39,9 +46,12 @@ func TestOneListener(t *testing.T) {
 	require.Equal(t, http.StatusTeapot, other.StatusCode)
 
 	own, apart, err := service.Start(config.Worker{ToolsListen: "127.0.0.1:0"}, table, host.URL)
+
 	require.NoError(t, err)
 	defer func() { require.NoError(t, own.Stop(t.Context())) }()
+
 	require.NotEqual(t, host.URL, apart)
-	_, err = episode.NewClient(apart, key.Token(episode.TokenPurpose), http.DefaultClient).Status(t.Context(), "none", 0)
+	_, err = episode.NewClient(apart, key.Token(episode.TokenPurpose), http.DefaultClient).
+		Status(t.Context(), "none", 0)
 	require.True(t, fault.Is(err, fault.Unavailable), err)
 }

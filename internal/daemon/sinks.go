@@ -17,23 +17,33 @@ import (
 
 // sinkOptions are the dependencies of sinks.
 type sinkOptions struct {
-	Store *store.Store // for their notes
+	// for their notes
+	Store *store.Store
 	Log   *slog.Logger
 }
 
 // openSinks creates all sinks of a configuration, without connecting to any.
 func openSinks(all map[string]config.Sink, o sinkOptions) (map[string]delivery.Named, error) {
 	out := map[string]delivery.Named{}
+
 	for name, c := range all {
 		if c.Missing != nil {
 			return nil, c.Missing
 		}
+
 		s, err := openSink(name, c, o)
 		if err != nil {
 			return nil, fmt.Errorf("sinks.%s: %w", name, err)
 		}
-		out[name] = delivery.Named{Sink: s, Partial: c.Partial, One: c.OneSequence(), Subagents: sequence.Subagents(c.Subagents)}
+
+		out[name] = delivery.Named{
+			Sink:      s,
+			Partial:   c.Partial,
+			One:       c.OneSequence(),
+			Subagents: sequence.Subagents(c.Subagents),
+		}
 	}
+
 	return out, nil
 }
 
@@ -42,14 +52,23 @@ func openSink(name string, c config.Sink, o sinkOptions) (delivery.Sink, error) 
 	switch c.Kind {
 	case config.SinkFiles:
 		return files.New(files.Options{
-			Folder: c.Path, Format: cmp.Or(files.Format(c.Format), files.JSONLines), Groups: c.ShardGroups, Age: c.ShardAge,
+			Folder: c.Path,
+			Format: cmp.Or(files.Format(c.Format), files.JSONLines),
+			Groups: c.ShardGroups,
+			Age:    c.ShardAge,
 		}), nil
 	case config.SinkTrainerAPI:
 		return trainer.NewOwn(api), nil
 	case config.SinkPull:
 		return trainer.NewPull(api, cmp.Or(c.Queue, name), c.MaxWaiting), nil
 	case config.SinkAtropos:
-		env := trainer.Env{Name: cmp.Or(c.Name, name), MaxTokens: c.MaxTokenLength, Weight: c.Weight, Minimum: c.MinBatchAllocation}
+		env := trainer.Env{
+			Name:      cmp.Or(c.Name, name),
+			MaxTokens: c.MaxTokenLength,
+			Weight:    c.Weight,
+			Minimum:   c.MinBatchAllocation,
+		}
+
 		return trainer.NewAtropos(api, env, notes{o.Store, name}, o.Log.With("sink", name)), nil
 	default:
 		return nil, fmt.Errorf("kind: unknown %q", c.Kind)

@@ -17,23 +17,30 @@ func TestStartNeedsTheBucket(t *testing.T) { // not parallel: it sets variables
 	server := s3test.Start(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+
 	start := func(bucket, secret string) error {
 		t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+
 		c := config.Defaults()
 		c.Data, c.Telemetry.Listen = filepath.Join(t.TempDir(), "data"), ""
 		c.Store.URL = server.URL(bucket)
+
 		d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: slog.New(slog.DiscardHandler)})
 		for _, part := range d.Tiers() {
 			if part.Name != "data folder" {
 				continue
 			}
+
 			running, err := part.Start(t.Context())
 			if err != nil {
 				return err
 			}
+
 			return running.Stop(t.Context())
 		}
+
 		require.Fail(t, "no data folder")
+
 		return nil
 	}
 	require.NoError(t, start(s3test.Bucket, s3test.SecretKey))

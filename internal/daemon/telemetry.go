@@ -15,7 +15,9 @@ import (
 func (d *Daemon) telemetryTier() tier.Tier {
 	return tier.Tier{Name: "telemetry", Start: func(ctx context.Context) (tier.Running, error) {
 		t := d.cfg.Telemetry
+
 		var err error
+
 		d.tel, err = telemetry.New(ctx, telemetry.Options{
 			Service: t.Service, Version: Version, Endpoint: t.OTLPEndpoint,
 			OnError: func(err error) { d.log.Warn("telemetry", "error", err) },
@@ -23,25 +25,33 @@ func (d *Daemon) telemetryTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		d.tel.Install()
+
 		if t.Listen == "" {
 			return tier.Running{Stop: d.tel.Shutdown}, nil
 		}
+
 		l, err := listen.TCP("the metrics page", t.Listen, "telemetry.listen (ROLLOUTD_METRICS_LISTEN)")
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		d.at.Metrics = l.Addr().String()
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", d.tel.Handler())
 		mux.Handle("GET /healthz", d.health)
+
 		var page http.Handler = mux
-		if config.Loopback(t.Listen) { // beyond loopback a collector may know this host by any name
+		// beyond loopback a collector may know this host by any name
+		if config.Loopback(t.Listen) {
 			page = tier.OwnHost(d.cfg.Serve.Hosts, mux)
 		}
+
 		r := tier.ServeHTTP(l, page)
 		closeHTTP := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(closeHTTP(ctx), d.tel.Shutdown(ctx)) }
+
 		return r, nil
 	}}
 }

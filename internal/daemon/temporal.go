@@ -28,16 +28,20 @@ func (d *Daemon) temporalTier() tier.Tier {
 			Key: d.key, Env: d.cfg.Temporal.Env, Address: d.cfg.TemporalAddress(), Namespace: d.cfg.Temporal.Namespace,
 			Logger: d.log, Metrics: d.tel.Temporal(),
 		}
+
 		resolved, err := temporalx.ClientOptions(o)
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		d.at.Temporal = cmp.Or(resolved.HostPort, client.DefaultHostPort)
 		d.namespace = cmp.Or(resolved.Namespace, client.DefaultNamespace)
+
 		d.temporal, err = d.dial(ctx, o, d.namespace)
 		if err != nil {
 			return tier.Running{}, err
 		}
+
 		return tier.Running{Stop: func(context.Context) error { d.temporal.Close(); return nil }}, nil
 	}}
 }
@@ -46,22 +50,30 @@ func (d *Daemon) temporalTier() tier.Tier {
 func (d *Daemon) dial(ctx context.Context, o temporalx.Options, namespace string) (client.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, temporalWait)
 	defer cancel()
+
 	tick := time.NewTicker(temporalRetry)
 	defer tick.Stop()
+
 	for tries := 0; ; tries++ {
 		c, err := connect(ctx, o, namespace)
 		if err == nil {
 			return c, nil
 		}
+
 		if !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
+
 		if tries == 0 {
 			d.log.Info("waiting for Temporal", "address", d.at.Temporal, "namespace", namespace, "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: start one (rolloutd-dev temporal), or set TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE", err)
+			return nil, fmt.Errorf(
+				"%w: start one (rolloutd-dev temporal), or set TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE",
+				err,
+			)
 		case <-tick.C:
 		}
 	}
@@ -72,10 +84,12 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 	if err != nil {
 		return nil, err
 	}
+
 	if err := temporalx.Register(ctx, c.OperatorService(), c, namespace); err != nil {
 		c.Close()
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -83,7 +97,12 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 func (d *Daemon) poolsTier() tier.Tier {
 	return tier.Tier{Name: "pools", Start: func(ctx context.Context) (tier.Running, error) {
 		return pools.Keeper{
-			Config: d.cfg, Key: d.key, Temporal: d.temporal, Namespace: d.namespace, Hosts: hostapi.NewClient(d.store, d.key), Log: d.log,
+			Config:    d.cfg,
+			Key:       d.key,
+			Temporal:  d.temporal,
+			Namespace: d.namespace,
+			Hosts:     hostapi.NewClient(d.store, d.key),
+			Log:       d.log,
 		}.Start(ctx)
 	}}
 }

@@ -16,13 +16,20 @@ const sumOfA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb
 
 func TestTokensFile(t *testing.T) {
 	t.Parallel()
-	got, err := daemon.ReadTokens(strings.NewReader("- {name: trainer, sha256: " + sumOfA + ", scope: client, max: {cpu: 2, memory_mib: 4096}}\n"))
+
+	got, err := daemon.ReadTokens(
+		strings.NewReader(
+			"- {name: trainer, sha256: " + sumOfA + ", scope: client, max: {cpu: 2, memory_mib: 4096}}\n",
+		),
+	)
 	require.NoError(t, err)
+
 	found, ok := envserver.FindToken(got, "a")
 	require.True(t, ok)
 	require.Equal(t, "trainer", found.Name)
 	require.Equal(t, envserver.ScopeClient, found.Scope)
 	require.Equal(t, rollout.Resources{CPU: 2, MemoryMiB: 4096}, found.MaxSandbox)
+
 	for _, wrong := range []string{"", "b", sumOfA} {
 		_, ok := envserver.FindToken(got, wrong)
 		require.False(t, ok, wrong)
@@ -31,6 +38,7 @@ func TestTokensFile(t *testing.T) {
 
 func TestTokensFileRefusals(t *testing.T) {
 	t.Parallel()
+
 	for text, says := range map[string]string{
 		"":   "at least one token",
 		"[]": "at least one token",

@@ -13,12 +13,21 @@ type memoryTransport struct{ handler http.Handler }
 func (t memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := &memoryWriter{header: http.Header{}, status: http.StatusOK}
 	t.handler.ServeHTTP(w, req.Clone(req.Context()))
+
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
+
 	return &http.Response{
-		StatusCode: w.status, Status: http.StatusText(w.status), Header: w.header, Request: req,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()),
+		StatusCode:    w.status,
+		Status:        http.StatusText(w.status),
+		Header:        w.header,
+		Request:       req,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Body:          io.NopCloser(&w.body),
+		ContentLength: int64(w.body.Len()),
 	}, nil
 }
 

@@ -29,30 +29,35 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one for CreateSandbox of each
-// further backend, one on this host's own queue for all other activities of its sandboxes, and the janitor.
+// workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one
+// for CreateSandbox of each further backend, one on this host's own queue for all other activities of its
+// sandboxes, and the janitor.
 func (d *Daemon) workerTier() tier.Tier {
 	return tier.Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (tier.Running, error) {
 		if d.roles == (Roles{Worker: true}) {
 			tightenGC()
 		}
+
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
 			return tier.Running{}, fmt.Errorf("a data folder has one worker: %w", err)
 		}
+
 		running, err := d.runWorkers(ctx)
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())
 		}
+
 		stop := running.Stop
 		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
+
 		return running, nil
 	}}
 }
 
-// tightenGC sets GOGC to 25 in a process that is a worker only. Its heap is mostly rollouts that wait for their models. Free memory between live
-// objects is not returned to the system and grows with GOGC. A collection is cheap, since a waiting rollout has some 60 KiB of heap. The
-// operator's GOGC overrides it.
+// tightenGC sets GOGC to 25 in a process that is a worker only. Its heap is mostly rollouts that wait for
+// their models. Free memory between live objects is not returned to the system and grows with GOGC. A
+// collection is cheap, since a waiting rollout has some 60 KiB of heap. The operator's GOGC overrides it.
 func tightenGC() {
 	const percent = 25
 	if os.Getenv("GOGC") == "" {
@@ -64,81 +69,121 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err := d.identify(ctx); err != nil {
 		return tier.Running{}, err
 	}
+
 	routes := gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
+
 	backends, err := d.capacities()
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	agents, err := Agents(d.cfg, d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	if err := checkAgentFolders(d.cfg); err != nil {
 		return tier.Running{}, err
 	}
+
 	tools, closeTools, err := toolRegistry(d.cfg, d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	running, err := d.runWorkersOf(ctx, routes, backends, agents, tools)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, closeTools())
 	}
+
 	stop := running.Stop
 	running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), closeTools()) }
+
 	return running, nil
 }
 
 // runWorkersOf is runWorkers with the dependencies of the activities.
 func (d *Daemon) runWorkersOf(
-	ctx context.Context, routes *gatewayapi.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
+	ctx context.Context,
+	routes *gatewayapi.Client,
+	backends map[string]activities.Backend,
+	agents *agent.Registry,
+	tools *tool.Registry,
 ) (tier.Running, error) {
 	runWarm := d.addWarmPools(backends, agents)
 	open := toolservice.NewTable(d.cfg.EpisodesDir())
+
 	events, err := eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	acts, err := d.activities(routes, backends, agents, tools, events, open)
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	self := d.presence(backends)
 	calls := episodeService{Key: d.key, Log: d.log}
+
 	api, url, err := d.hostAPI(acts, events, self, func(h http.Handler) http.Handler { return calls.With(h, open) })
 	if err != nil {
 		return tier.Running{}, err
 	}
+
 	if err := checkGatewayKey(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
+
 	failed := make(chan error, 1)
+
 	workers, err := d.createWorkers(acts, backends, failed)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
+
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
+
 	service, toolsURL, err := calls.Start(d.cfg.Worker, open, url)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
+
 	self.Record.URL, self.Record.ToolsURL = url, toolsURL
 	if err := self.Announce(ctx); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
+
 	d.takeOver(ctx)
+
 	if err := startWorkers(workers...); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
+
 	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
 	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain)
 	warm := runWarm()
-	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), alive.Stop(ctx), stopWorkers(workers...), suspended.Stop(ctx), warm.Stop(ctx)) // no activity takes a warm sandbox any more
-	}}, nil
+
+	return tier.Running{
+		Done: tier.Either(failed, tier.Either(api.Done, service.Done)),
+		Stop: func(ctx context.Context) error {
+			// no activity takes a warm sandbox any more
+			return errors.Join(
+				api.Stop(ctx),
+				service.Stop(ctx),
+				janitor.Stop(ctx),
+				tend.Stop(ctx),
+				alive.Stop(ctx),
+				stopWorkers(workers...),
+				suspended.Stop(ctx),
+				warm.Stop(ctx),
+			)
+		},
+	}, nil
 }
 
-// takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat timeout does the same later.
+// takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat
+// timeout does the same later.
 func (d *Daemon) takeOver(ctx context.Context) {
 	t := &host.Takeover{Host: d.host, Namespace: d.namespace, Pending: d.temporal, Sandboxes: d.backends, Logger: d.log}
 	if _, err := t.Reclaim(ctx); err != nil {
@@ -148,19 +193,40 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities returns the activities of this host.
 func (d *Daemon) activities(
-	routes *gatewayapi.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *toolservice.Table,
+	routes *gatewayapi.Client,
+	backends map[string]activities.Backend,
+	agents *agent.Registry,
+	tools *tool.Registry,
+	events *eventlog.Logs,
+	open *toolservice.Table,
 ) (*activities.Activities, error) {
 	reach, err := d.network()
 	if err != nil {
 		return nil, err
 	}
+
 	if d.sinks, err = d.deliverer(); err != nil {
 		return nil, err
 	}
+
 	return activities.New(activities.Options{
-		Host: d.host, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
-		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Suspended: &d.suspended,
-		Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Host:      d.host,
+		Queue:     d.queue(),
+		Backends:  backends,
+		Agents:    agents,
+		Tools:     tools,
+		Network:   reach,
+		Gateway:   routes,
+		Store:     d.store,
+		Episodes:  open,
+		Signals:   d.temporal,
+		Delivery:  d.sinks,
+		Groups:    rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil),
+		Events:    events,
+		Starts:    d.starts,
+		Suspended: &d.suspended,
+		Lease:     d.cfg.Worker.Lease,
+		Logger:    d.log,
 	}), nil
 }
 
@@ -168,18 +234,25 @@ func (d *Daemon) activities(
 func (d *Daemon) network() (*network.Service, error) {
 	c := d.cfg.Sandbox.Network
 	if len(c.Max) == 0 {
-		return nil, nil // no network, no error
+		// no network, no error
+		return nil, nil
 	}
+
 	most, err := egress.ParseAllow(c.Max)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox.network.max: %w", err)
 	}
+
 	special, err := egress.Parse(c.AllowHosts)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox.network.allow_hosts: %w", err)
 	}
+
 	return &network.Service{
-		Dir: d.cfg.NetworkDir(), Max: most, Addresses: special.Setting("sandbox.network.allow_hosts (ROLLOUTD_NETWORK_ALLOW_HOSTS)"), Logger: d.log,
+		Dir:       d.cfg.NetworkDir(),
+		Max:       most,
+		Addresses: special.Setting("sandbox.network.allow_hosts (ROLLOUTD_NETWORK_ALLOW_HOSTS)"),
+		Logger:    d.log,
 	}, nil
 }
 
@@ -189,13 +262,16 @@ func (d *Daemon) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	d.host, d.drain = id, host.NewDrain(d.store, id)
 	if err := d.drain.Look(ctx); err != nil {
 		return fmt.Errorf("read whether this host is drained: %w", err)
 	}
+
 	if d.drain.On() {
 		d.log.WarnContext(ctx, "this host is drained and takes no new sandbox (rolloutd hosts resume)", "host", id)
 	}
+
 	return nil
 }
 
@@ -205,8 +281,15 @@ func (d *Daemon) presence(backends map[string]activities.Backend) *Presence {
 	for name, b := range backends {
 		rooms[name] = b.Capacity
 	}
+
 	return &Presence{
-		Record: store.HostRecord{ID: d.host, StartedAt: time.Now().UTC(), KeyID: d.key.ID()}, Version: Version, Rooms: rooms, Drain: d.drain, Problem: d.room.Problem, Store: d.store, Log: d.log,
+		Record:  store.HostRecord{ID: d.host, StartedAt: time.Now().UTC(), KeyID: d.key.ID()},
+		Version: Version,
+		Rooms:   rooms,
+		Drain:   d.drain,
+		Problem: d.room.Problem,
+		Store:   d.store,
+		Log:     d.log,
 	}
 }
 
@@ -218,7 +301,9 @@ func (d *Daemon) hostAPI(
 	if err != nil {
 		return tier.Running{}, "", err
 	}
+
 	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts, Self: self})
+
 	return tier.ServeHTTP(l, wrap(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
@@ -227,13 +312,16 @@ func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error 
 		Sandboxes: d.backends, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,
 	}
+
 	return func(ctx context.Context) error {
 		if n, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("sweep store", "error", err)
 		} else if n > 0 {
 			d.log.Info("removed unfinished blobs of killed writers", "blobs", n)
 		}
+
 		j.Run(ctx)
+
 		return nil
 	}
 }

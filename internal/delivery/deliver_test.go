@@ -19,8 +19,10 @@ import (
 
 // recorder is a sink that returns err and keeps the groups that it accepted.
 type recorder struct {
-	err   error
-	step  int // the trainer's step; 0: there is no trainer
+	err error
+
+	// the trainer's step; 0: there is no trainer
+	step  int
 	taken []delivery.Group
 }
 
@@ -29,6 +31,7 @@ func (r *recorder) Status(context.Context) (delivery.Status, error) {
 	if r.step > 0 {
 		s.BatchSize = 1
 	}
+
 	return s, nil
 }
 
@@ -36,6 +39,7 @@ func (r *recorder) Deliver(_ context.Context, g delivery.Group) error {
 	if r.err == nil {
 		r.taken = append(r.taken, g)
 	}
+
 	return r.err
 }
 
@@ -49,26 +53,45 @@ func newRig(t *testing.T, change ...func(*delivery.Named)) *rig {
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
+
 	sink := &recorder{}
+
 	named := delivery.Named{Sink: sink}
 	for _, c := range change {
 		c(&named)
 	}
-	return &rig{&delivery.Deliverer{Store: st, Sinks: map[string]delivery.Named{"s": named}, Log: slog.New(slog.DiscardHandler)}, sink}
+
+	return &rig{&delivery.Deliverer{
+		Store: st,
+		Sinks: map[string]delivery.Named{"s": named},
+		Log:   slog.New(slog.DiscardHandler),
+	}, sink}
 }
 
-// The traces have one trained reply; two conversations, the second with more tokens to train on; and no tokens to train on.
+// The traces have one trained reply; two conversations, the second with more tokens to train on; and no
+// tokens to train on.
 const (
 	good  = `{"turn":1,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
 	split = good + `{"turn":2,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[9],"completion_token_ids":[4,5],"per_token_logps":[-1,-1]}` + "\n"
 	empty = `{"turn":1,"kind":"agent","lineage":"a","delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
 )
 
-// finish stores a group with one rollout for each trace; "" stands for a rollout that failed because of the infrastructure.
+// finish stores a group with one rollout for each trace; "" stands for a rollout that failed because of the
+// infrastructure.
 func (r *rig) finish(t *testing.T, id string, at int, traces ...string) {
 	t.Helper()
+
 	ended := time.Unix(int64(at), 0).UTC()
-	g := rollout.GroupState{ID: id, TaskID: "task", Owner: "alice", Size: len(traces), Outcome: rollout.GroupComplete, StartedAt: ended, FinishedAt: &ended}
+
+	g := rollout.GroupState{
+		ID:         id,
+		TaskID:     "task",
+		Owner:      "alice",
+		Size:       len(traces),
+		Outcome:    rollout.GroupComplete,
+		StartedAt:  ended,
+		FinishedAt: &ended,
+	}
 	for i, trace := range traces {
 		m := rollout.Member{Index: i, RolloutID: rollout.MemberID(id, i, 0), Outcome: rollout.InfraFailed}
 		if trace != "" {
@@ -77,25 +100,32 @@ func (r *rig) finish(t *testing.T, id string, at int, traces ...string) {
 			key := store.AttemptKey(m.RolloutID, 1, store.Trace)
 			_, err := r.Store.PutBytes(t.Context(), key, []byte(trace))
 			require.NoError(t, err)
+
 			head := rollout.NewResult(m.RolloutID)
 			head.Links["trace"] = key
 			require.NoError(t, r.Store.PutJSON(t.Context(), store.HeadKey(m.RolloutID), head))
 		}
+
 		g.Members = append(g.Members, m)
 	}
+
 	require.NoError(t, r.Store.PutJSON(t.Context(), store.GroupKey(id), g))
 }
 
 func (r *rig) list(t *testing.T, f rollout.DeliveryFilter) (out []string, next string) {
 	t.Helper()
+
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
+
 	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), f)
 	require.NoError(t, err)
+
 	for _, d := range page.Deliveries {
 		out = append(out, d.GroupID+" "+string(d.State))
 	}
+
 	return out, page.Next
 }
 
@@ -103,9 +133,11 @@ func TestDelivery(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.finish(t, "g", 5, good, split)
+
 	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
 
-	r.sink.err = fault.New(fault.Unauthorized, "no such token") // an operator can correct the token
+	// an operator can correct the token
+	r.sink.err = fault.New(fault.Unauthorized, "no such token")
 	_, err := r.Deliver(t.Context(), spec)
 	require.True(t, fault.Is(err, fault.Unavailable), "to be repeated")
 	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 1})
@@ -122,6 +154,7 @@ func TestDelivery(t *testing.T) {
 		require.Equal(t, 2, d.Rollouts)
 		require.NotNil(t, d.EndedAt)
 	}
+
 	require.Len(t, r.sink.taken, 1)
 	g := r.sink.taken[0]
 	require.Equal(t, 3, g.Sequences())
@@ -130,21 +163,28 @@ func TestDelivery(t *testing.T) {
 	require.Equal(t, []string{"g delivered"}, all)
 }
 
-// A worker that is killed between the two writes of the end of a delivery leaves both records. The repeated delivery leaves one.
+// A worker that is killed between the two writes of the end of a delivery leaves both records. The repeated
+// delivery leaves one.
 func TestOpenRecordOfAnEndedDelivery(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.finish(t, "g", 5, good)
+
 	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
 	r.sink.err = fault.New(fault.Unavailable, "away")
 	_, err := r.Deliver(t.Context(), spec)
 	require.Error(t, err)
+
 	var open rollout.Delivery
+
 	key := ""
+
 	for k, err := range r.Store.Keys(t.Context(), "deliveries/open/") {
 		require.NoError(t, err)
+
 		key = k
 	}
+
 	require.NoError(t, r.Store.JSON(t.Context(), key, &open))
 	r.sink.err = nil
 	_, err = r.Deliver(t.Context(), spec)
@@ -175,6 +215,7 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 	r := newRig(t)
 	r.finish(t, "empty", 1, empty, "")
 	r.finish(t, "part", 2, good, empty, "")
+
 	for id, why := range map[string]string{
 		"empty": "1 of 2 rollouts of group empty have a reward, 0 of these have tokens to train on",
 		"part":  "2 of 3 rollouts of group part have a reward, 1 of these have tokens to train on; the sink accepts only complete groups (partial: true accepts others)",
@@ -184,6 +225,7 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 		require.Equal(t, rollout.DeliverySkipped, d.State)
 		require.Equal(t, why, d.Reason)
 	}
+
 	r.finish(t, "g", 3, good)
 	r.sink.err = fault.New(fault.UpstreamRefused, "422")
 	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
@@ -192,6 +234,7 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 	require.Equal(t, rollout.DeliveryRefused, d.State)
 	all, _ := r.list(t, rollout.DeliveryFilter{})
 	require.Equal(t, []string{"g refused", "empty skipped", "part skipped"}, all)
+
 	r.sink.err = nil
 	d, err = r.Deliver(t.Context(), spec)
 	require.NoError(t, err)
@@ -215,40 +258,53 @@ func TestPartialGroups(t *testing.T) {
 	require.Equal(t, "part-1", r.sink.taken[0].Siblings[0].RolloutID)
 }
 
-// Lists have open deliveries first, then ended ones, each with the oldest group first, regardless of ids. They are paged.
+// Lists have open deliveries first, then ended ones, each with the oldest group first, regardless of ids.
+// They are paged.
 func TestListOfDeliveries(t *testing.T) {
 	t.Parallel()
+
 	r := newRig(t)
 	for i := range 5 {
 		r.finish(t, "g"+strconv.Itoa(9-i), 10+i, good)
+
 		r.sink.err = nil
 		if i > 2 {
 			r.sink.err = fault.New(fault.Unavailable, "away")
 		}
-		_, _ = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g" + strconv.Itoa(9-i), Sink: "s"}) // an error shows in the states, which are compared below
+		// an error shows in the states, which are compared below
+		_, _ = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g" + strconv.Itoa(9-i), Sink: "s"})
 	}
+
 	want := []string{"g6 pending", "g5 pending", "g9 delivered", "g8 delivered", "g7 delivered"}
 	all, _ := r.list(t, rollout.DeliveryFilter{})
 	require.Equal(t, want, all)
+
 	for limit := 1; limit < 6; limit++ {
 		var got []string
+
 		f := rollout.DeliveryFilter{Limit: limit}
 		for {
 			page, next := r.list(t, f)
 			require.LessOrEqual(t, len(page), limit)
 			got = append(got, page...)
+
 			if f.Cursor = next; next == "" {
 				break
 			}
 		}
+
 		require.Equal(t, want, got)
 	}
+
 	for _, c := range []struct {
 		f    rollout.DeliveryFilter
 		want []string
 	}{
 		{rollout.DeliveryFilter{State: rollout.DeliveryPending}, want[:2]}, {rollout.DeliveryFilter{State: rollout.DeliveryDelivered}, want[2:]},
-		{rollout.DeliveryFilter{Owner: "bob"}, nil}, {rollout.DeliveryFilter{Sink: "other"}, nil}, {rollout.DeliveryFilter{Sink: "s", Owner: "alice"}, want},
+		{rollout.DeliveryFilter{Owner: "bob"}, nil}, {rollout.DeliveryFilter{Sink: "other"}, nil}, {rollout.DeliveryFilter{
+			Sink:  "s",
+			Owner: "alice",
+		}, want},
 	} {
 		got, _ := r.list(t, c.f)
 		require.Equal(t, c.want, got)
@@ -272,10 +328,12 @@ func TestTooLongSequences(t *testing.T) {
 	require.Equal(t, rollout.DeliveryDelivered, d.State)
 }
 
-// If one version of the weights is required, a group sampled by several versions is skipped. Replies without a version do not count.
+// If one version of the weights is required, a group sampled by several versions is skipped. Replies
+// without a version do not count.
 func TestGroupsOfOneVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+
 	at := func(version string) string {
 		return strings.Replace(good, `"turn":1`, `"turn":1,"model_version":"`+version+`"`, 1)
 	}
@@ -289,18 +347,25 @@ func TestGroupsOfOneVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.mixed, d.Mixed, id)
 		require.Equal(t, c.mixed, d.State == rollout.DeliverySkipped, id)
+
 		if c.mixed {
-			require.Equal(t, `the group must have one version of the weights, got 2, among them "a" and "b": mixed versions`, d.Reason)
+			require.Equal(
+				t,
+				`the group must have one version of the weights, got 2, among them "a" and "b": mixed versions`,
+				d.Reason,
+			)
 		}
 	}
 }
 
-// A group sampled with weights too old for the trainer is skipped. It is delivered if the version or the trainer's step is unknown.
+// A group sampled with weights too old for the trainer is skipped. It is delivered if the version or the
+// trainer's step is unknown.
 func TestStaleGroups(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	old := strings.Replace(good, `"turn":1`, `"turn":1,"model_version":"step-7"`, 1)
 	lag := 2
+
 	for i, c := range []struct {
 		step  int
 		trace string
@@ -314,16 +379,30 @@ func TestStaleGroups(t *testing.T) {
 		require.Equal(t, c.stale, d.Stale, id)
 		require.Equal(t, c.stale, d.State == rollout.DeliverySkipped, id)
 	}
+
 	r.sink.step = 10
 	for id, want := range map[string]*int64{"fresh": nil, "old": new(int64(3))} {
 		r.finish(t, id, 1, map[string]string{"fresh": good, "old": old}[id])
-		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s", MaxVersionLag: &lag, MarkStale: true})
+		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{
+			GroupID:       id,
+			Sink:          "s",
+			MaxVersionLag: &lag,
+			MarkStale:     true,
+		})
 		require.NoError(t, err)
 		require.Equal(t, rollout.DeliveryDelivered, d.State)
 		require.Equal(t, want != nil, d.Stale)
 		require.Equal(t, want, r.sink.taken[len(r.sink.taken)-1].Lag, "a marked group has its lag")
 	}
-	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 10, State: rollout.DeliverySkipped})
+
+	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{
+		Limit: 10,
+		State: rollout.DeliverySkipped,
+	})
 	require.NoError(t, err)
-	require.Equal(t, "the group must be at most 2 versions behind the trainer's step 10: its version 7 is 3 behind: stale", page.Deliveries[0].Reason)
+	require.Equal(
+		t,
+		"the group must be at most 2 versions behind the trainer's step 10: its version 7 is 3 behind: stale",
+		page.Deliveries[0].Reason,
+	)
 }

@@ -11,23 +11,30 @@ import (
 // Group is one finished group for a sink.
 type Group struct {
 	// Key is the idempotency key: equal for every delivery of the group, and unique to it.
-	Key        string               `json:"key"`
-	ID         string               `json:"group_id"`
-	TaskID     string               `json:"task_id"`
-	Owner      string               `json:"owner,omitempty"`
-	Outcome    rollout.GroupOutcome `json:"outcome"`
-	Size       int                  `json:"size"` // requested rollouts
-	Siblings   []Sibling            `json:"siblings,omitempty"`
-	Statistics rollout.Statistics   `json:"statistics"` // of the siblings' rewards
-	FinishedAt time.Time            `json:"finished_at"`
+	Key     string               `json:"key"`
+	ID      string               `json:"group_id"`
+	TaskID  string               `json:"task_id"`
+	Owner   string               `json:"owner,omitempty"`
+	Outcome rollout.GroupOutcome `json:"outcome"`
 
-	// Lag is the number of versions by which the group's oldest weights are behind the trainer's step; nil: within the bound.
+	// requested rollouts
+	Size     int       `json:"size"`
+	Siblings []Sibling `json:"siblings,omitempty"`
+
+	// of the siblings' rewards
+	Statistics rollout.Statistics `json:"statistics"`
+	FinishedAt time.Time          `json:"finished_at"`
+
+	// Lag is the number of versions by which the group's oldest weights are behind the trainer's step; nil:
+	// within the bound.
 	Lag *int64 `json:"version_lag,omitempty"`
 
-	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
+	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at
+	// least one token to train on.
 	Data []formats.Scored `json:"-"`
 
-	standings map[string]formats.Standing // by the id of a rollout
+	// by the id of a rollout
+	standings map[string]formats.Standing
 }
 
 // Sibling is one rollout of a group that has a reward.
@@ -43,17 +50,20 @@ func (g *Group) Sequences() int {
 	for i := range g.Data {
 		n += len(g.Data[i].Trajectory.Sequences)
 	}
+
 	return n
 }
 
 // longest returns the number of tokens of the longest training sequence.
 func (g *Group) longest() int {
 	n := 0
+
 	for i := range g.Data {
 		for _, s := range g.Data[i].Trajectory.Sequences {
 			n = max(n, len(s.TokenIDs))
 		}
 	}
+
 	return n
 }
 
@@ -67,18 +77,22 @@ func (g *Group) oldestVersion() (oldest int64, known bool) {
 			}
 		}
 	}
+
 	return oldest, known
 }
 
 // versions returns the distinct versions of the weights that sampled tokens to train on, sorted.
 func (g *Group) versions() []string {
 	var all []string
+
 	for i := range g.Data {
 		for k := range g.Data[i].Trajectory.Sequences {
 			all = slices.AppendSeq(all, g.Data[i].Trajectory.Sequences[k].Versions())
 		}
 	}
+
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }
 
@@ -88,13 +102,17 @@ func GroupOf(s rollout.GroupState) Group {
 	if s.FinishedAt != nil {
 		g.FinishedAt = *s.FinishedAt
 	}
+
 	var rewards []float64
+
 	for _, m := range s.Members {
 		if m.Outcome.MayCarryReward() && m.Reward != nil {
 			g.Siblings = append(g.Siblings, Sibling{m.RolloutID, m.Outcome, *m.Reward})
 			rewards = append(rewards, *m.Reward)
 		}
 	}
+
 	g.Statistics, g.standings = rollout.StatisticsOf(rewards), formats.StandingsOf(s)
+
 	return g
 }

@@ -14,28 +14,44 @@ import (
 // reader makes training sequences of stored traces.
 type reader struct{ store *store.Store }
 
-// load fills g.Data and omits siblings without a token to train on. A group that the sink does not accept is a fault.Conflict. All
-// sequences are in memory together, at most sequence.MaxTokens tokens.
+// load fills g.Data and omits siblings without a token to train on. A group that the sink does not accept
+// is a fault.Conflict. All sequences are in memory together, at most sequence.MaxTokens tokens.
 func (r reader) load(ctx context.Context, g *Group, s Named) error {
 	siblings := g.Siblings
 	g.Siblings, g.Data = nil, nil
 	room := sequence.MaxTokens
+
 	for _, sibling := range siblings {
 		t, err := r.trajectory(ctx, sibling.RolloutID, s.Subagents)
 		if err != nil {
 			return err
 		}
+
 		t.Rows(s.One)
+
 		if len(t.Sequences) == 0 {
 			continue
 		}
+
 		if room -= t.Tokens(); room < 0 {
-			return fault.New(fault.Conflict, "the sequences of group %s have more than %d tokens", g.ID, sequence.MaxTokens)
+			return fault.New(
+				fault.Conflict,
+				"the sequences of group %s have more than %d tokens",
+				g.ID,
+				sequence.MaxTokens,
+			)
 		}
+
 		reward := sibling.Reward
 		g.Siblings = append(g.Siblings, sibling)
-		g.Data = append(g.Data, formats.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Standing: g.standings[sibling.RolloutID], Trajectory: t})
+		g.Data = append(g.Data, formats.Scored{
+			RolloutID:  sibling.RolloutID,
+			Reward:     &reward,
+			Standing:   g.standings[sibling.RolloutID],
+			Trajectory: t,
+		})
 	}
+
 	return g.check(s.Partial, len(siblings))
 }
 
@@ -45,10 +61,18 @@ func (g *Group) check(partial bool, rewarded int) error {
 	if n == g.Size || n > 0 && partial {
 		return nil
 	}
-	why := fmt.Sprintf("%d of %d rollouts of group %s have a reward, %d of these have tokens to train on", rewarded, g.Size, g.ID, n)
+
+	why := fmt.Sprintf(
+		"%d of %d rollouts of group %s have a reward, %d of these have tokens to train on",
+		rewarded,
+		g.Size,
+		g.ID,
+		n,
+	)
 	if n > 0 {
 		why += "; the sink accepts only complete groups (partial: true accepts others)"
 	}
+
 	return fault.New(fault.Conflict, "%s", why)
 }
 
@@ -57,19 +81,23 @@ func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Su
 	if err := r.store.JSON(ctx, store.HeadKey(id), &head); err != nil {
 		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "result of rollout %s", id)
 	}
+
 	key := head.Links["trace"]
 	if key == "" {
 		return sequence.Trajectory{}, nil
 	}
+
 	lines, err := r.store.Reader(ctx, key)
 	if err != nil {
 		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "trace of rollout %s", id)
 	}
 	defer lines.Close()
+
 	t, err := sequence.Read(lines, subagents)
 	if err != nil {
 		return t, fault.Wrap(unreadable(err), err, "trace of rollout %s", id)
 	}
+
 	return t, nil
 }
 
@@ -78,5 +106,6 @@ func unreadable(err error) fault.Kind {
 	if k := fault.KindOf(err); k == fault.Invalid || k == fault.Exhausted {
 		return fault.Conflict
 	}
+
 	return fault.Unavailable
 }

@@ -29,9 +29,14 @@ func TestTend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &buffer{}
-		d := &delivery.Deliverer{Sinks: map[string]delivery.Named{"b": {Sink: b}, "r": {Sink: &recorder{}}}, Log: slog.New(slog.DiscardHandler)}
+		d := &delivery.Deliverer{
+			Sinks: map[string]delivery.Named{"b": {Sink: b}, "r": {Sink: &recorder{}}},
+			Log:   slog.New(slog.DiscardHandler),
+		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
 		defer cancel()
+
 		require.ErrorIs(t, d.Maintain(ctx), context.DeadlineExceeded)
 		require.Equal(t, 10, b.asked)
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Outbox records deliveries in the store: pending and refused ones under one prefix, ended ones under another. Names begin with the time
-// at which the group ended, so that a list is oldest first.
+// Outbox records deliveries in the store: pending and refused ones under one prefix, ended ones under
+// another. Names begin with the time at which the group ended, so that a list is oldest first.
 type Outbox struct{ Store *store.Store }
 
 const (
@@ -29,10 +29,12 @@ func name(sink string, g Group) string {
 // Find returns the record of a delivery; fault.NotFound: there is none.
 func (o Outbox) Find(ctx context.Context, sink string, g Group) (rollout.Delivery, error) {
 	var d rollout.Delivery
+
 	err := o.Store.JSON(ctx, endedPrefix+name(sink, g), &d)
 	if fault.Is(err, fault.NotFound) {
 		err = o.Store.JSON(ctx, openPrefix+name(sink, g), &d)
 	}
+
 	return d, err
 }
 
@@ -43,13 +45,23 @@ func (o Outbox) Begin(ctx context.Context, sink string, g Group, now time.Time) 
 	case err == nil && d.State == rollout.DeliveryPending:
 		return d, nil
 	case err == nil && d.State != rollout.DeliveryRefused:
-		return d, o.Store.Delete(ctx, openPrefix+name(sink, g)) // which a crash in Save can leave
+		// which a crash in Save can leave
+		return d, o.Store.Delete(ctx, openPrefix+name(sink, g))
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return d, err
 	case err != nil:
-		d = rollout.Delivery{Sink: sink, GroupID: g.ID, Key: g.Key, TaskID: g.TaskID, Owner: g.Owner, QueuedAt: now.UTC()}
+		d = rollout.Delivery{
+			Sink:     sink,
+			GroupID:  g.ID,
+			Key:      g.Key,
+			TaskID:   g.TaskID,
+			Owner:    g.Owner,
+			QueuedAt: now.UTC(),
+		}
 	}
+
 	d.State, d.Reason, d.EndedAt = rollout.DeliveryPending, "", nil
+
 	return d, o.Store.PutJSON(ctx, openPrefix+name(sink, g), d)
 }
 
@@ -58,23 +70,29 @@ func (o Outbox) Save(ctx context.Context, d rollout.Delivery, g Group) error {
 	if d.State == rollout.DeliveryPending || d.State == rollout.DeliveryRefused {
 		return o.Store.PutJSON(ctx, openPrefix+name(d.Sink, g), d)
 	}
+
 	if err := o.Store.PutJSON(ctx, endedPrefix+name(d.Sink, g), d); err != nil {
 		return err
 	}
+
 	return o.Store.Delete(ctx, openPrefix+name(d.Sink, g))
 }
 
 // List lists deliveries by sink, oldest group first: open ones (pending or refused), then ended ones.
 func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
+
 	for _, prefix := range prefixes(f.State) {
 		if f.Cursor != "" && !strings.HasPrefix(f.Cursor, prefix) && prefix == openPrefix {
-			continue // the previous page ended after the open ones
+			// the previous page ended after the open ones
+			continue
 		}
+
 		if err := o.listUnder(ctx, prefix, f, &page); err != nil || page.Next != "" {
 			return page, err
 		}
 	}
+
 	return page, nil
 }
 
@@ -90,29 +108,42 @@ func prefixes(s rollout.DeliveryState) []string {
 }
 
 // listUnder adds the records under a prefix to the page until it is full.
-func (o Outbox) listUnder(ctx context.Context, prefix string, f rollout.DeliveryFilter, page *rollout.DeliveryPage) error {
+func (o Outbox) listUnder(
+	ctx context.Context,
+	prefix string,
+	f rollout.DeliveryFilter,
+	page *rollout.DeliveryPage,
+) error {
 	all := prefix
 	if f.Sink != "" {
 		all += f.Sink + "/"
 	}
+
 	for key, err := range o.Store.Keys(ctx, all) {
 		if err != nil {
 			return err
 		}
+
 		if strings.HasPrefix(f.Cursor, prefix) && key <= f.Cursor {
 			continue
 		}
+
 		if len(page.Deliveries) == f.Limit {
 			return nil
 		}
+
 		var d rollout.Delivery
+
 		err := o.Store.JSON(ctx, key, &d)
 		if fault.Is(err, fault.NotFound) {
-			continue // it has ended meanwhile
+			// it has ended meanwhile
+			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if (f.State == "" || d.State == f.State) && (f.Owner == "" || d.Owner == f.Owner) {
 			page.Deliveries = append(page.Deliveries, d)
 			if len(page.Deliveries) == f.Limit {
@@ -120,5 +151,6 @@ func (o Outbox) listUnder(ctx context.Context, prefix string, f rollout.Delivery
 			}
 		}
 	}
+
 	return nil
 }

@@ -6,9 +6,10 @@ import "context"
 type Sink interface {
 	// Status returns how much the sink accepts now. An error means that it could not be asked.
 	Status(ctx context.Context) (Status, error)
-	// Deliver delivers a group and returns nil when the sink has stored it durably. It is idempotent by g.Key: a call whose answer was
-	// lost is repeated. A fault.Conflict means that the sink cannot use the group, a fault.Invalid or fault.UpstreamRefused that it
-	// refuses the group for good. After any other error the call is repeated.
+	// Deliver delivers a group and returns nil when the sink has stored it durably. It is idempotent by
+	// g.Key: a call whose answer was lost is repeated. A fault.Conflict means that the sink cannot use the
+	// group, a fault.Invalid or fault.UpstreamRefused that it refuses the group for good. After any other
+	// error the call is repeated.
 	Deliver(ctx context.Context, g Group) error
 }
 
@@ -22,7 +23,8 @@ type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
-// DueCloser is a sink that buffers groups for a limited time. CloseDue is called each minute and hands over what is due.
+// DueCloser is a sink that buffers groups for a limited time. CloseDue is called each minute and hands over
+// what is due.
 type DueCloser interface {
 	CloseDue(ctx context.Context) error
 }
@@ -32,15 +34,26 @@ type Status struct {
 	// Ready is false until the trainer has started; Waiting is the reason.
 	Ready bool `json:"ready"`
 	// Room is how many more groups the sink accepts now; Unbounded: any number.
-	Room    int    `json:"room"`
-	Waiting string `json:"waiting,omitempty"` // why Room is 0
+	Room int `json:"room"`
+
+	// why Room is 0
+	Waiting string `json:"waiting,omitempty"`
 
 	// Data of the trainer; 0: no trainer, or not reported.
-	Step       int `json:"step,omitempty"`        // the current training step
-	TotalSteps int `json:"total_steps,omitempty"` // the last step
-	BatchSize  int `json:"batch_size,omitempty"`  // in sequences
-	Queued     int `json:"queued,omitempty"`      // sequences that it has and has not trained on
-	Training   int `json:"training,omitempty"`    // of Queued: in batches that Step counts, which are trained on now
+	// the current training step
+	Step int `json:"step,omitempty"`
+
+	// the last step
+	TotalSteps int `json:"total_steps,omitempty"`
+
+	// in sequences
+	BatchSize int `json:"batch_size,omitempty"`
+
+	// sequences that it has and has not trained on
+	Queued int `json:"queued,omitempty"`
+
+	// of Queued: in batches that Step counts, which are trained on now
+	Training int `json:"training,omitempty"`
 }
 
 // Unbounded is the Room of a sink that accepts any number of groups.

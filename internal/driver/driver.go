@@ -1,6 +1,6 @@
-// Package driver is the interface of a sandbox provider: create a sandbox with sandboxd as its first process, reach that sandboxd,
-// destroy the sandbox, list the sandboxes. Everything else (processes, files, the model channel, defaults, spans, error kinds) is shared
-// code in package sandbox.
+// Package driver is the interface of a sandbox provider: create a sandbox with sandboxd as its first
+// process, reach that sandboxd, destroy the sandbox, list the sandboxes. Everything else (processes, files,
+// the model channel, defaults, spans, error kinds) is shared code in package sandbox.
 //
 // Every method is idempotent by the caller's id, because activities run again after a crash.
 package driver
@@ -13,24 +13,39 @@ import (
 
 // Spec describes a sandbox, with all defaults set; drivers set none.
 type Spec struct {
-	Image string // the driver's name of the image; "": its default root file system
-	// User is the agent's user of the image, which is an unprivileged user of the host: rollout.UserRoot, rollout.UserOfImage, or the
-	// name or the id of an account, with or without ":group". Workdir is a folder of the image that becomes the workdir, or
-	// rollout.WorkdirOfImage. ImageEnv starts processes from the image's environment. GradePaths are folders of the image that a
-	// verifier's sandbox gets from the agent's. All need an image; a driver without images refuses them.
+	// the driver's name of the image; "": its default root file system
+	Image string
+	// User is the agent's user of the image, which is an unprivileged user of the host: rollout.UserRoot,
+	// rollout.UserOfImage, or the name or the id of an account, with or without ":group". Workdir is a
+	// folder of the image that becomes the workdir, or rollout.WorkdirOfImage. ImageEnv starts processes
+	// from the image's environment. GradePaths are folders of the image that a verifier's sandbox gets from
+	// the agent's. All need an image; a driver without images refuses them.
 	User       string
 	Workdir    string
 	ImageEnv   bool
 	GradePaths []string
 
-	CPU       float64       // cores
-	MemoryMiB int           // of the whole sandbox, tmpfs included
-	PIDs      int           // processes and threads
-	HomeMiB   int           // size of the home directory
-	TmpMiB    int           // size of /tmp
-	Lease     time.Duration // time without renewal after which sandboxd ends the sandbox
-	Idle      bool          // the sandbox gets only CPU time that others leave, if the driver supports that
-	Labels    map[string]string
+	// cores
+	CPU float64
+
+	// of the whole sandbox, tmpfs included
+	MemoryMiB int
+
+	// processes and threads
+	PIDs int
+
+	// size of the home directory
+	HomeMiB int
+
+	// size of /tmp
+	TmpMiB int
+
+	// time without renewal after which sandboxd ends the sandbox
+	Lease time.Duration
+
+	// the sandbox gets only CPU time that others leave, if the driver supports that
+	Idle   bool
+	Labels map[string]string
 }
 
 // IsVerifier reports whether the sandbox is one in which work is graded.
@@ -40,16 +55,24 @@ func (s Spec) IsVerifier() bool { return s.Labels[LabelPurpose] == PurposeVerifi
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
-	LabelOwner   = "owner"   // of the rollout; missing: all clients are one
-	LabelPurpose = "purpose" // PurposeAgent, PurposeVerifier or PurposeWarm
-	LabelWarm    = "warm"    // of PurposeWarm: the jobs that its agent can take
+
+	// of the rollout; missing: all clients are one
+	LabelOwner = "owner"
+
+	// PurposeAgent, PurposeVerifier or PurposeWarm
+	LabelPurpose = "purpose"
+
+	// of PurposeWarm: the jobs that its agent can take
+	LabelWarm = "warm"
 )
 
 // Values of LabelPurpose.
 const (
 	PurposeAgent    = "agent"
 	PurposeVerifier = "verifier"
-	PurposeWarm     = "warm" // created ahead of time, without a rollout
+
+	// created ahead of time, without a rollout
+	PurposeWarm = "warm"
 )
 
 // Info describes one sandbox of List.
@@ -65,8 +88,8 @@ type Info struct {
 
 // Driver creates and reaches sandboxes of one provider.
 type Driver interface {
-	// Create creates the sandbox, or finds the living one of that id. It returns when sandboxd accepts connections. It replaces a dead
-	// sandbox of that id by an empty new one.
+	// Create creates the sandbox, or finds the living one of that id. It returns when sandboxd accepts
+	// connections. It replaces a dead sandbox of that id by an empty new one.
 	Create(ctx context.Context, id string, spec Spec) error
 	// Dial connects to the sandbox's sandboxd; fault.SandboxLost: the sandbox is gone.
 	Dial(ctx context.Context, id string) (net.Conn, error)
@@ -86,11 +109,12 @@ type Preparer interface {
 
 // Handover is implemented by drivers that can assign a living sandbox to a rollout that began later.
 type Handover interface {
-	// HandOver changes the id of the living sandbox from to to, with the labels and sizes of spec, atomically: if a process is killed
-	// meanwhile, the sandbox lives under one of the two ids or not at all. Afterwards from does not exist.
+	// HandOver changes the id of the living sandbox from to to, with the labels and sizes of spec,
+	// atomically: if a process is killed meanwhile, the sandbox lives under one of the two ids or not at
+	// all. Afterwards from does not exist.
 	//
-	// Of several calls for one from, one succeeds. A missing from is a fault.SandboxLost. A living sandbox to, or a spec that does not
-	// fit a living sandbox, is a fault.Conflict.
+	// Of several calls for one from, one succeeds. A missing from is a fault.SandboxLost. A living sandbox
+	// to, or a spec that does not fit a living sandbox, is a fault.Conflict.
 	HandOver(ctx context.Context, from, to string, spec Spec) error
 	// HandedOver returns when the living sandbox got its id; zero: it was created under it.
 	HandedOver(ctx context.Context, id string) (time.Time, error)
@@ -103,12 +127,15 @@ type Inspector interface {
 
 // Usage is a sandbox's usage so far, from counters that its processes cannot change; -1: unknown to the driver.
 type Usage struct {
-	OOMKills        int // processes that the kernel killed because the sandbox's memory was full, or its host's
-	ForksRefused    int // processes and threads that the kernel refused because the sandbox had its maximum
+	// processes that the kernel killed because the sandbox's memory was full, or its host's
+	OOMKills int
+
+	// processes and threads that the kernel refused because the sandbox had its maximum
+	ForksRefused    int
 	PeakMemoryBytes int64
 	CPU             time.Duration
-	// ByHost: the sandbox reached no limit of its own, so the kernel killed the processes because the host's memory was full. A driver that cannot
-	// tell leaves it false.
+	// ByHost: the sandbox reached no limit of its own, so the kernel killed the processes because the
+	// host's memory was full. A driver that cannot tell leaves it false.
 	ByHost bool `json:",omitempty"`
 	// Killed: the sandbox ended because the kernel killed sandboxd for lack of memory.
 	Killed bool `json:",omitempty"`
@@ -129,14 +156,20 @@ type Finding struct {
 	Name   string
 	Level  Level
 	Detail string
-	Fix    string // a command or a sentence; empty: nothing to fix
+
+	// a command or a sentence; empty: nothing to fix
+	Fix string
 }
 
 // Level is the severity of a finding.
 type Level int
 
 const (
-	OK   Level = iota
-	Warn       // works, with fewer guarantees
-	Fail       // does not run
+	OK Level = iota
+
+	// works, with fewer guarantees
+	Warn
+
+	// does not run
+	Fail
 )

@@ -17,15 +17,20 @@ func TestReplace(t *testing.T) {
 	require.NoError(t, durable.Replace(path, []byte("one")))
 	old, err := os.Open(path)
 	require.NoError(t, err)
+
 	defer old.Close()
+
 	require.NoError(t, durable.Replace(path, []byte("two")))
+
 	read := make([]byte, 4)
 	n, err := old.Read(read)
 	require.NoError(t, err)
 	require.Equal(t, "one", string(read[:n]))
+
 	now, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "two", string(now))
+
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)

@@ -29,14 +29,17 @@ func NewClient(baseURL, token string, h *http.Client) *Client {
 	return &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: h}
 }
 
-// Status returns the status of the episode of a sandbox. It waits for an episode that is not open yet, for wait at most.
+// Status returns the status of the episode of a sandbox. It waits for an episode that is not open yet, for
+// wait at most.
 func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (Status, error) {
 	s := Status{SandboxID: sandbox}
 	err := c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
+
 	return s, err
 }
 
-// Call makes a call and returns its answer at its end. When ctx ends, the call continues; a call with the same ID attaches to it.
+// Call makes a call and returns its answer at its end. When ctx ends, the call continues; a call with the
+// same ID attaches to it.
 func (c *Client) Call(ctx context.Context, sandbox string, call Call) (a Answer, err error) {
 	return a, c.json(ctx, http.MethodPost, sandbox, "/calls", nil, call, &a)
 }
@@ -50,13 +53,21 @@ func (c *Client) Submit(ctx context.Context, sandbox string, call Call) error {
 func (c *Client) Join(ctx context.Context, sandbox, client string) (Status, error) {
 	s := Status{SandboxID: sandbox}
 	err := c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
+
 	return s, err
 }
 
 // List lists the entries of a folder, at most limit of them. more says that there are others.
-func (c *Client) List(ctx context.Context, sandbox, path string, recursive bool, limit int) (entries []Entry, more bool, err error) {
+func (c *Client) List(
+	ctx context.Context,
+	sandbox, path string,
+	recursive bool,
+	limit int,
+) (entries []Entry, more bool, err error) {
 	var list entryList
+
 	err = c.json(ctx, http.MethodPost, sandbox, "/list", nil, listRequest{path, recursive, limit}, &list)
+
 	return list.Entries, list.More, err
 }
 
@@ -66,6 +77,7 @@ func (c *Client) Tar(ctx context.Context, sandbox, path string) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
+
 	return res.Body, nil
 }
 
@@ -86,43 +98,59 @@ func (c *Client) json(ctx context.Context, method, sandbox, subpath string, quer
 		return err
 	}
 	defer res.Body.Close()
+
 	if out == nil {
 		_, err = io.Copy(io.Discard, res.Body)
 	} else {
 		err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "tool service: read the answer")
 }
 
-func (c *Client) send(ctx context.Context, method, sandbox, subpath string, query url.Values, in any) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context,
+	method, sandbox, subpath string,
+	query url.Values,
+	in any,
+) (*http.Response, error) {
 	var body io.Reader = http.NoBody
+
 	if in != nil {
 		raw, err := json.Marshal(in)
 		if err != nil {
 			return nil, fault.Wrap(fault.Invalid, err, "tool service: arguments")
 		}
+
 		body = bytes.NewReader(raw)
 	}
+
 	at := c.base + "/episodes/" + url.PathEscape(sandbox) + subpath
 	if len(query) > 0 {
 		at += "?" + query.Encode()
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, at, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "address of the tool service")
 	}
+
 	req.Header.Set("Authorization", "Bearer "+c.token)
+
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "tool service")
 	}
+
 	if res.StatusCode < http.StatusBadRequest {
 		return res, nil
 	}
 	defer res.Body.Close()
+
 	var f Failure
 	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || !f.Kind.Known() {
 		return nil, fault.New(fault.Unavailable, "tool service: answered %s", res.Status)
 	}
+
 	return nil, fault.New(f.Kind, "%s", f.Message)
 }

@@ -13,13 +13,17 @@ const TokenPurpose = "tool service"
 // MaxCallID bounds the id of a call, in bytes.
 const MaxCallID = 200
 
-// Call is one call of a tool. A call repeated under its ID is answered from the step log and runs nothing. The same ID with another
-// tool or other arguments is a fault.Conflict.
+// Call is one call of a tool. A call repeated under its ID is answered from the step log and runs nothing.
+// The same ID with another tool or other arguments is a fault.Conflict.
 type Call struct {
-	ID        string          `json:"id"` // 1 to MaxCallID bytes
-	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; empty stands for {}
-	// Client identifies the caller. Once a client has joined an episode, calls of another are a fault.Conflict; "" is not checked.
+	// 1 to MaxCallID bytes
+	ID   string `json:"id"`
+	Tool string `json:"tool"`
+
+	// an object; empty stands for {}
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Client identifies the caller. Once a client has joined an episode, calls of another are a
+	// fault.Conflict; "" is not checked.
 	Client string `json:"client,omitempty"`
 }
 
@@ -46,45 +50,69 @@ func (r Result) Text() string {
 // Answer answers a call.
 type Answer struct {
 	Result
-	Steps int    `json:"steps"`           // calls so far, this one included
-	Ended string `json:"ended,omitempty"` // why the episode takes no more calls; "": it does
+
+	// calls so far, this one included
+	Steps int `json:"steps"`
+
+	// why the episode takes no more calls; "": it does
+	Ended string `json:"ended,omitempty"`
 }
 
 // Status is the status of an episode on its host.
 type Status struct {
-	Steps     int      `json:"steps"`             // calls that have ended
-	Running   int      `json:"running,omitempty"` // calls that have not
-	ToolsUsed []string `json:"tools_used"`        // in the order of their first call
+	// calls that have ended
+	Steps int `json:"steps"`
+
+	// calls that have not
+	Running int `json:"running,omitempty"`
+
+	// in the order of their first call
+	ToolsUsed []string `json:"tools_used"`
 	Ended     string   `json:"ended,omitempty"`
-	SandboxID string   `json:"-"` // set by the client
+
+	// set by the client
+	SandboxID string `json:"-"`
 }
 
 // Kinds of a Step.
 const (
-	KindCall   = "call"
-	KindJoin   = "join"   // Client has joined
-	KindSubmit = "submit" // the client has ended the episode
+	KindCall = "call"
+
+	// Client has joined
+	KindJoin = "join"
+
+	// the client has ended the episode
+	KindSubmit = "submit"
 )
 
 // Step is a line of the step log.
 type Step struct {
-	Kind      string          `json:"kind"`
-	Step      int             `json:"step,omitempty"` // of a call, from 1, in the order in which calls ended
+	Kind string `json:"kind"`
+
+	// of a call, from 1, in the order in which calls ended
+	Step      int             `json:"step,omitempty"`
 	ID        string          `json:"id,omitempty"`
 	Client    string          `json:"client,omitempty"`
 	Tool      string          `json:"tool,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Result    *Result         `json:"result,omitempty"`
-	At        time.Time       `json:"at"`                // start of the call
-	Seconds   float64         `json:"seconds,omitempty"` // duration of the call
+
+	// start of the call
+	At time.Time `json:"at"`
+
+	// duration of the call
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 // Entry is a file or folder of a workspace.
 type Entry struct {
-	Path  string  `json:"path"` // relative to the folder that was listed
-	IsDir bool    `json:"is_dir"`
-	Size  int64   `json:"size"`
-	MTime float64 `json:"mtime"` // unix seconds
+	// relative to the folder that was listed
+	Path  string `json:"path"`
+	IsDir bool   `json:"is_dir"`
+	Size  int64  `json:"size"`
+
+	// unix seconds
+	MTime float64 `json:"mtime"`
 }
 
 // Failure is the body of a refusal of the tool service.

@@ -21,25 +21,30 @@ var target = rollout.Target{RolloutID: "r", Attempt: 2}
 
 func open(t *testing.T, folder string) *eventlog.Logs {
 	t.Helper()
+
 	l, err := eventlog.Open(folder, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+
 	return l
 }
 
 func ids(t *testing.T, l *eventlog.Log) (all []int64, kinds []rollout.EventKind) {
 	t.Helper()
+
 	text, err := io.ReadAll(l.Reader())
 	require.NoError(t, err)
 	events, err := eventlog.Parse(text)
 	require.NoError(t, err)
+
 	for _, e := range events {
 		all, kinds = append(all, e.ID), append(kinds, e.Kind)
 	}
+
 	return all, kinds
 }
 
-// Events are numbered in order, and an event with a key is logged once. This also holds for the next process, which finds a torn line at
-// the end of the file.
+// Events are numbered in order, and an event with a key is logged once. This also holds for the next
+// process, which finds a torn line at the end of the file.
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -47,6 +52,7 @@ func TestAppend(t *testing.T) {
 	log.Append(rollout.EventPhase, "a", 1)
 	log.Append(rollout.EventPhase, "a", 1)
 	log.Append(rollout.EventText, "", 2)
+
 	path := filepath.Join(folder, "r.2.jsonl")
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
@@ -74,20 +80,24 @@ func TestAppend(t *testing.T) {
 	require.NoError(t, logs.Remove(target))
 }
 
-// The log is bounded, however much text an agent produces. It marks the truncation and has space left for the host's events.
+// The log is bounded, however much text an agent produces. It marks the truncation and has space left for
+// the host's events.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	log := open(t, folder).Of(target)
+
 	big := strings.Repeat("x", 100<<10)
 	for range 200 {
 		log.Append(rollout.EventText, "", big)
 	}
+
 	log.Append(rollout.EventText, "", strings.Repeat("x", eventlog.MaxEvent+1))
 	log.Append(rollout.EventGrade, "grade", 1)
 	_, kinds := ids(t, log)
 	require.Equal(t, []rollout.EventKind{rollout.EventTruncated, rollout.EventGrade}, kinds[len(kinds)-2:])
 	require.Less(t, len(kinds), 170)
+
 	info, err := os.Stat(filepath.Join(folder, "r.2.jsonl"))
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(17<<20))
@@ -106,7 +116,9 @@ func TestStream(t *testing.T) {
 	log := logs.Of(target)
 	log.Append(rollout.EventText, "", 1)
 	log.Append(rollout.EventText, "", 2)
+
 	lines := make(chan string, 10)
+
 	ended := make(chan error, 1)
 	go func() {
 		ended <- log.Stream(t.Context(), 2000001, func(b []byte) error {
@@ -114,6 +126,7 @@ func TestStream(t *testing.T) {
 			return nil
 		})
 	}()
+
 	require.Equal(t, `{"id":2000002,"kind":"text","data":2}`+"\n", <-lines)
 	log.Append(rollout.EventText, "", 3)
 	require.Equal(t, `{"id":2000003,"kind":"text","data":3}`+"\n", <-lines)
@@ -129,7 +142,9 @@ func TestStream(t *testing.T) {
 // A nil Logs accepts all calls and does nothing.
 func TestNoLogs(t *testing.T) {
 	t.Parallel()
+
 	var logs *eventlog.Logs
+
 	log := logs.Of(target)
 	log.Append(rollout.EventText, "", 1)
 	log.End()

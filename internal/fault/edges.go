@@ -32,7 +32,15 @@ func EdgeOf(k Kind) Edge {
 		return Edge{http.StatusServiceUnavailable, "transport_error", -32603, true}
 	case Timeout:
 		return Edge{http.StatusGatewayTimeout, "timeout", -32603, false}
-	case Aborted, SandboxLost, OutOfMemory, OutOfDisk, SetupFailed, AgentFailed, VerifierFailed, UpstreamRefused, UpstreamFailed:
+	case Aborted,
+		SandboxLost,
+		OutOfMemory,
+		OutOfDisk,
+		SetupFailed,
+		AgentFailed,
+		VerifierFailed,
+		UpstreamRefused,
+		UpstreamFailed:
 		return Edge{http.StatusInternalServerError, "execution_error", -32603, false}
 	default:
 		return Edge{http.StatusInternalServerError, "execution_error", -32603, true}

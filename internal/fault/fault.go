@@ -1,5 +1,5 @@
-// Package fault is the closed set of error kinds. Code whose callers branch on an error wraps the error in a Kind; every edge (HTTP, tool
-// results, JSON-RPC, Temporal) maps kinds by the one table in this package.
+// Package fault is the closed set of error kinds. Code whose callers branch on an error wraps the error in
+// a Kind; every edge (HTTP, tool results, JSON-RPC, Temporal) maps kinds by the one table in this package.
 package fault
 
 import (
@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Kind says what sort of failure an error is. Kinds are part of the wire contract (Temporal error types, outcome causes):
-// add to them, never rename.
+// Kind says what sort of failure an error is. Kinds are part of the wire contract (Temporal error types,
+// outcome causes): add to them, never rename.
 type Kind string
 
 const (
@@ -80,6 +80,7 @@ func Wrap(k Kind, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
+
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...), Err: err}
 }
 
@@ -93,10 +94,12 @@ func KindOf(err error) Kind {
 	if err == nil {
 		return ""
 	}
+
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Kind
 	}
+
 	return Internal
 }
 
@@ -108,14 +111,31 @@ func Ignore(err error, k Kind) error {
 	if Is(err, k) {
 		return nil
 	}
+
 	return err
 }
 
 // Known says whether k is one of the kinds above. A kind from the wire may be any text.
 func (k Kind) Known() bool {
 	switch k {
-	case Invalid, Unauthorized, NotFound, Conflict, Exhausted, Unavailable, Timeout, Aborted, SandboxLost, OutOfMemory, OutOfDisk,
-		SetupFailed, AgentFailed, VerifierFailed, UpstreamFailed, UpstreamRefused, ToolServerFailed, Internal:
+	case Invalid,
+		Unauthorized,
+		NotFound,
+		Conflict,
+		Exhausted,
+		Unavailable,
+		Timeout,
+		Aborted,
+		SandboxLost,
+		OutOfMemory,
+		OutOfDisk,
+		SetupFailed,
+		AgentFailed,
+		VerifierFailed,
+		UpstreamFailed,
+		UpstreamRefused,
+		ToolServerFailed,
+		Internal:
 		return true
 	default:
 		return false

@@ -1,4 +1,5 @@
-// Package filelock locks a resource of this host for one process. The lock is flock(2): it ends with its process, even if its file remains.
+// Package filelock locks a resource of this host for one process. The lock is flock(2): it ends with its
+// process, even if its file remains.
 package filelock
 
 import (
@@ -16,34 +17,40 @@ import (
 
 // HeldError means that another process holds the lock.
 type HeldError struct {
-	Path  string
-	Owner string // "NAME (process PID)", as the holder wrote it; may be empty
+	Path string
+
+	// "NAME (process PID)", as the holder wrote it; may be empty
+	Owner string
 }
 
 func (e *HeldError) Error() string {
 	if e.Owner == "" {
 		return e.Path + " is held by another process"
 	}
+
 	return e.Path + " is held by " + e.Owner
 }
 
 // Lock is a held lock.
 type Lock struct{ file *os.File }
 
-// Take acquires the lock at path, or returns a HeldError at once. It creates the file and never removes it: after a removal two processes
-// could lock two files of the same name.
+// Take acquires the lock at path, or returns a HeldError at once. It creates the file and never removes it:
+// after a removal two processes could lock two files of the same name.
 func Take(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
+
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, errors.Join(&HeldError{Path: path, Owner: owner(f)}, f.Close())
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
+
 	return &Lock{file: f}, sign(f)
 }
 
@@ -54,12 +61,15 @@ const waitStep = 100 * time.Millisecond
 func Wait(ctx context.Context, path string) (*Lock, error) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
+
 	for {
 		lock, err := Take(path)
+
 		var held *HeldError
 		if !errors.As(err, &held) {
 			return lock, err
 		}
+
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -76,7 +86,9 @@ func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return fmt.Errorf("sign lock: %w", err)
 	}
+
 	_, err := fmt.Fprintf(f, "%s (process %d)\n", filepath.Base(os.Args[0]), os.Getpid())
+
 	return err
 }
 
@@ -85,5 +97,6 @@ func owner(f *os.File) string {
 	if err != nil {
 		return ""
 	}
+
 	return strings.TrimSpace(string(text))
 }

@@ -19,11 +19,13 @@ func TestHeldLockNamesItsHolder(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = filelock.Take(path)
+
 	var held *filelock.HeldError
 	require.ErrorAs(t, err, &held)
 	require.Contains(t, held.Owner, "process "+strconv.Itoa(os.Getpid()))
 
 	require.NoError(t, first.Release())
+
 	second, err := filelock.Take(path)
 	require.NoError(t, err)
 	require.NoError(t, second.Release())
@@ -42,17 +44,22 @@ func TestWait(t *testing.T) {
 	require.NoError(t, err)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err = filelock.Wait(cancelled, path)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, path+" is held by")
+
 	got := make(chan error, 1)
+
 	go func() {
 		second, err := filelock.Wait(t.Context(), path)
 		if err == nil {
 			err = second.Release()
 		}
+
 		got <- err
 	}()
+
 	require.NoError(t, first.Release())
 	require.NoError(t, <-got)
 }

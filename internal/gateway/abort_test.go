@@ -12,7 +12,8 @@ import (
 // halfReply returns the first two fifths of the good reply.
 func halfReply() string { return goodReply[:len(goodReply)*2/5] }
 
-// The end of the rollout cancels calls at the engine at once. The received parts are kept, and the agent's session ends without an error.
+// The end of the rollout cancels calls at the engine at once. The received parts are kept, and the agent's
+// session ends without an error.
 func TestEndCancelsCallsInFlight(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(halfReply(), "")
@@ -21,7 +22,8 @@ func TestEndCancelsCallsInFlight(t *testing.T) {
 	stream, object := startSend(t, url, "s", streamed), startSend(t, url, "u", unary)
 	await(t, hang.begun)
 	await(t, hang.begun)
-	require.Eventually(t, func() bool { // both replies have grown
+	// both replies have grown
+	require.Eventually(t, func() bool {
 		s := h.status(t, "r1.1")
 		return s.InFlight == 2 && s.OwedSince.IsZero()
 	}, patience, pollStep)
@@ -37,6 +39,7 @@ func TestEndCancelsCallsInFlight(t *testing.T) {
 
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, 2, "recorded when End returns")
+
 	for _, turn := range turns {
 		require.Equal(t, "aborted: the trainer said so", turn.Broken)
 		require.False(t, turn.Delivered)
@@ -44,6 +47,7 @@ func TestEndCancelsCallsInFlight(t *testing.T) {
 		require.NotEqual(t, "null", string(turn.Response))
 		require.Equal(t, "null", string(turn.UpstreamError))
 	}
+
 	s := h.status(t, "r1.1")
 	require.Zero(t, s.Turns)
 	require.Zero(t, s.InFlight)
@@ -58,13 +62,15 @@ func TestEndCancelsCallsInFlight(t *testing.T) {
 	require.Len(t, e.requests(), 2, "nor after a restart")
 }
 
-// If an end could not be saved in the journal, a repeated request saves it with the first reason. Otherwise a restart would undo it.
+// If an end could not be saved in the journal, a repeated request saves it with the first reason. Otherwise
+// a restart would undo it.
 func TestRepeatedEndIsSaved(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
 	folder := filepath.Join(h.dir, "r1.1")
-	require.NoError(t, os.Rename(folder, folder+"~")) // makes writes fail
+	// makes writes fail
+	require.NoError(t, os.Rename(folder, folder+"~"))
 	require.Error(t, h.client.End(t.Context(), "r1.1", "first"))
 	require.NoError(t, os.Rename(folder+"~", folder))
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "second"))
@@ -81,8 +87,10 @@ func TestAgentDisconnects(t *testing.T) {
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
 	ctx, hangUp := context.WithCancel(t.Context())
+
 	got := make(chan reply, 1)
 	go func() { got <- send(ctx, url, "a", streamed) }()
+
 	await(t, hang.begun)
 	hangUp()
 	require.Error(t, await(t, got).err)

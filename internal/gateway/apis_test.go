@@ -12,11 +12,16 @@ import (
 
 // apiCall is a call in one of the APIs with the engine's reply.
 type apiCall struct {
-	api, ask, stream string // ask is without "stream"
+	// ask is without "stream"
+	api, ask, stream string
 	finish           string
-	said             string // a part of the reply as one object
-	usage            rollout.Usage
-	refusal          string // the beginning of an error
+
+	// a part of the reply as one object
+	said  string
+	usage rollout.Usage
+
+	// the beginning of an error
+	refusal string
 }
 
 // A response of vLLM has these members on request.
@@ -28,13 +33,21 @@ const (
 func apis() []apiCall {
 	return []apiCall{
 		{
-			api: "chat/completions", ask: `{"model":"m","messages":[{"role":"user","content":"hi"}]`, finish: "stop", said: `"content":"Hello"`,
-			usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2}, refusal: `{"error":{"message":`,
-			stream: goodReply,
+			api:     "chat/completions",
+			ask:     `{"model":"m","messages":[{"role":"user","content":"hi"}]`,
+			finish:  "stop",
+			said:    `"content":"Hello"`,
+			usage:   rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
+			refusal: `{"error":{"message":`,
+			stream:  goodReply,
 		},
 		{
-			api: "completions", ask: `{"model":"m","prompt":"hi"`, finish: "length", said: `"text":"Hello"`,
-			usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2}, refusal: `{"error":{"message":`,
+			api:     "completions",
+			ask:     `{"model":"m","prompt":"hi"`,
+			finish:  "length",
+			said:    `"text":"Hello"`,
+			usage:   rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
+			refusal: `{"error":{"message":`,
 			stream: `data: {"id":"cmpl-1","object":"text_completion","created":7,"model":"real-model","choices":[{"index":0,"text":"Hel","logprobs":{"tokens":["Hel"],"token_logprobs":[-0.5],"top_logprobs":[{"Hel":-0.5}],"text_offset":[0]},"finish_reason":null,"prompt_token_ids":[1,2,3],"token_ids":[10]}]}
 
 data: {"id":"cmpl-1","object":"text_completion","created":7,"model":"real-model","choices":[{"index":0,"text":"lo","logprobs":{"tokens":["lo"],"token_logprobs":[-0.25],"top_logprobs":[{"lo":-0.25}],"text_offset":[3]},"finish_reason":"length","prompt_token_ids":null,"token_ids":[11]}]}
@@ -66,8 +79,12 @@ data: {"type":"response.completed","sequence_number":4,"response":{"id":"resp_1"
 `,
 		},
 		{
-			api: "messages", ask: `{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"hi"}]`, finish: "end_turn", said: `"text":"Hello"`,
-			usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2}, refusal: `{"type":"error","error":{"message":`,
+			api:     "messages",
+			ask:     `{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"hi"}]`,
+			finish:  "end_turn",
+			said:    `"text":"Hello"`,
+			usage:   rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
+			refusal: `{"type":"error","error":{"message":`,
 			stream: `event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"real-model","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}
 
@@ -97,6 +114,7 @@ func (s apiCall) call(ctx context.Context, url, callID string, stream bool, head
 	if stream {
 		body = s.ask + `,"stream":true,"stream_options":{"include_usage":true}}`
 	}
+
 	return sendTo(ctx, url+"/v1/"+s.api, callID, body, headers...)
 }
 
@@ -105,15 +123,20 @@ func sendTo(ctx context.Context, url, callID, body string, headers ...string) re
 	if err != nil {
 		return reply{err: err}
 	}
+
 	req.Header.Set(wire.CallIDHeader, callID)
+
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return reply{err: err}
 	}
 	defer res.Body.Close()
+
 	b, err := io.ReadAll(res.Body)
+
 	return reply{status: res.StatusCode, header: res.Header, body: string(b), err: err}
 }

@@ -13,19 +13,23 @@ const (
 	maxRedial = 5 * time.Second
 )
 
-// attach serves the sandbox's model channel until ctx ends, also after the end of the rollout: the agent's last calls need their empty
-// answers.
+// attach serves the sandbox's model channel until ctx ends, also after the end of the rollout: the agent's
+// last calls need their empty answers.
 func (r *route) attach(ctx context.Context, d Dialer) {
 	pause := minRedial
+
 	for ctx.Err() == nil {
 		began := time.Now()
+
 		err := r.serveOnce(ctx, d)
 		if ctx.Err() != nil {
 			return
 		}
+
 		if time.Since(began) > maxRedial {
 			pause = minRedial
 		}
+
 		r.log.Info("model channel broke", "error", err, "redial_in", pause)
 		_ = clock.Sleep(ctx, upstream.Jitter(pause))
 		pause = min(2*pause, maxRedial)
@@ -43,8 +47,10 @@ func (r *route) serveOnce(ctx context.Context, d Dialer) error {
 func (r *route) setAttached(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.attached = on
 	r.version.Note()
+
 	if !on {
 		r.epoch++
 	}

@@ -25,7 +25,9 @@ func (d slow) ServeModel(ctx context.Context, _ string, _ http.Handler, served f
 	case <-ctx.Done():
 		return nil
 	}
+
 	served()
+
 	select {
 	case <-d.cut:
 		return errors.New("cut")
@@ -40,28 +42,45 @@ func TestAttachedWhileServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 		require.NoError(t, err)
+
 		d := slow{make(chan struct{}), make(chan struct{})}
 		s, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: key, Dialer: d})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
+
 		over := make(chan error)
 		go func() { over <- s.Run(ctx) }()
+
 		api := admin.New(s, admin.Options{Key: key}).Handler()
-		require.Equal(t, http.StatusNoContent, request(t, api, key.Token("gateway admin"), "PUT", "/routes/r", routeTo("r", "", "http://127.0.0.1:9/v1")))
+		require.Equal(
+			t,
+			http.StatusNoContent,
+			request(t, api, key.Token("gateway admin"), "PUT", "/routes/r", routeTo("r", "", "http://127.0.0.1:9/v1")),
+		)
+
 		attached := func() bool {
 			synctest.Wait()
+
 			status, err := s.Status("r")
 			require.NoError(t, err)
+
 			return status.Attached
 		}
+
 		time.Sleep(time.Minute)
 		require.False(t, attached())
+
 		d.let <- struct{}{}
+
 		require.True(t, attached())
+
 		d.cut <- struct{}{}
+
 		require.False(t, attached())
 		time.Sleep(time.Minute)
+
 		d.let <- struct{}{}
+
 		require.True(t, attached(), "it is dialled again")
 		stop()
 		require.NoError(t, <-over)

@@ -24,14 +24,17 @@ type restarting struct {
 func newRestarting(t *testing.T) restarting {
 	t.Helper()
 	address, listen := lostconntest.RefusingAtFirst(t)
+
 	return restarting{"http://" + address, func(h http.Handler) func() {
 		srv := &httptest.Server{Listener: listen(), Config: &http.Server{Handler: h}}
 		srv.Start()
+
 		stop := func() {
 			srv.CloseClientConnections()
 			srv.Close()
 		}
 		t.Cleanup(stop)
+
 		return stop
 	}}
 }
@@ -44,8 +47,8 @@ const (
 
 func reachesShortly(o *gateway.Options) { o.Reach = shortReach }
 
-// A call of an endpoint that has answered before waits while the endpoint refuses connections, for longer than the call's own time and over a
-// restart of the gateway, and counts as held.
+// A call of an endpoint that has answered before waits while the endpoint refuses connections, for longer
+// than the call's own time and over a restart of the gateway, and counts as held.
 func TestAwayEndpoint(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, reachesShortly), newRestarting(t)
@@ -56,10 +59,13 @@ func TestAwayEndpoint(t *testing.T) {
 	require.Equal(t, 200, send(t.Context(), url, "first", streamed).status)
 
 	stop()
+
 	agent, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
+
 	call := make(chan reply, 1)
 	go func() { call <- send(agent, url, "second", streamed) }()
+
 	require.Eventually(t, func() bool { return h.status(t, r.ID).Held > 2*shortCall }, patience, pollStep)
 	require.Nil(t, h.status(t, r.ID).Failure)
 
@@ -98,8 +104,10 @@ func TestAwayEndpointOfANewRollout(t *testing.T) {
 	h, e := newHost(t, reachesShortly), newRestarting(t)
 	r := h.route(e.URL)
 	stop := e.start(says(goodReply))
+
 	require.Equal(t, 200, send(t.Context(), h.open(t, r), "", streamed).status)
 	stop()
+
 	next := h.route(e.URL)
 	next.ID, next.SandboxID, next.RolloutID = "r2.1", "r2.1", "r2"
 	next.Limits.Call, next.Limits.Held = shortCall, time.Hour
@@ -109,8 +117,8 @@ func TestAwayEndpointOfANewRollout(t *testing.T) {
 	require.Equal(t, 200, await(t, call).status)
 }
 
-// An agent with a time limit of its own gives up its call. The status has that until the endpoint answers again, so that the agent's failure
-// is not the policy's.
+// An agent with a time limit of its own gives up its call. The status has that until the endpoint answers
+// again, so that the agent's failure is not the policy's.
 func TestAgentGivesUpAnAwayEndpoint(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, reachesShortly), newRestarting(t)
@@ -121,10 +129,18 @@ func TestAgentGivesUpAnAwayEndpoint(t *testing.T) {
 	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
 
 	stop()
+
 	agent, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
+
 	go send(agent, url, "second", streamed)
-	require.Eventually(t, func() bool { return h.status(t, r.ID).Held > 2*shortReach+100*time.Millisecond }, patience, pollStep)
+
+	require.Eventually(
+		t,
+		func() bool { return h.status(t, r.ID).Held > 2*shortReach+100*time.Millisecond },
+		patience,
+		pollStep,
+	)
 	hangUp()
 	require.Eventually(t, func() bool { return h.status(t, r.ID).GivenUp != nil }, patience, pollStep)
 	require.Contains(t, h.status(t, r.ID).GivenUp.Message, "connection refused")
@@ -141,7 +157,9 @@ func TestAgentGivesUpAnAwayEndpoint(t *testing.T) {
 func TestAwayEndpointOfAPrompt(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, reachesShortly), newRestarting(t)
-	tokens := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"tokens":[1,2,3]}`) })
+	tokens := http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"tokens":[1,2,3]}`) },
+	)
 	r := h.route(e.URL)
 	r.Limits.Call, r.Limits.Held = 10*shortReach, time.Hour
 	stop := e.start(tokens)
@@ -153,10 +171,12 @@ func TestAwayEndpointOfAPrompt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := m.Tokenize(t.Context(), nil)
 		require.True(t, fault.Is(err, fault.Unavailable), err)
+
 		return h.status(t, r.ID).Held > 2*r.Limits.Call
 	}, patience, pollStep)
 	require.Nil(t, h.status(t, r.ID).Failure)
 	e.start(tokens)
+
 	_, err = m.Tokenize(t.Context(), nil)
 	require.NoError(t, err)
 }

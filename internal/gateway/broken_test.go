@@ -43,19 +43,24 @@ func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 // A panic of the gateway during a call fails this call only.
 func TestPanicFailsOneCall(t *testing.T) {
 	t.Parallel()
+
 	var asked atomic.Int64
+
 	h := newHost(t, func(o *gateway.Options) {
 		o.Proxy = func(r *http.Request) (*url.URL, error) {
 			if r.Method == http.MethodPost && asked.Add(1) == 2 {
 				panic("a fault of ours")
 			}
+
 			return nil, nil
 		}
 	})
+
 	url := h.open(t, h.route(newEngine(t, says(goodReply)).URL))
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusOK} {
 		require.Equal(t, status, send(t.Context(), url, "", streamed).status)
 	}
+
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, 3)
 	require.Contains(t, turns[1].Broken, "the gateway failed on this call")
@@ -68,6 +73,7 @@ func requireRaised(t *testing.T, h *host, e *engine, url, pieces string) {
 	require.Len(t, e.requests(), brokenCalls)
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, brokenCalls)
+
 	for _, turn := range turns {
 		require.NotEmpty(t, turn.Broken)
 		require.False(t, turn.Delivered)
@@ -77,40 +83,48 @@ func requireRaised(t *testing.T, h *host, e *engine, url, pieces string) {
 // breaksOff returns an engine that sends the events of each API up to the first text and then breaks the connection.
 func breaksOff() http.HandlerFunc {
 	halves := map[string]string{}
+
 	for _, s := range apis() {
 		text := strings.Index(s.stream, `"Hel`)
 		halves["/v1/"+s.api] = s.stream[:text+strings.Index(s.stream[text:], "\n\n")+2]
 	}
+
 	return func(w http.ResponseWriter, r *http.Request) { cutOff(halves[r.URL.Path])(w, r) }
 }
 
 // relay is a proxy between an agent and its channel. It reports each reply that begins.
 func relay(t *testing.T, channel string, begun chan<- struct{}) string {
 	t.Helper()
+
 	to, err := url.Parse(channel)
 	require.NoError(t, err)
+
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ModifyResponse = func(*http.Response) error {
 		begun <- struct{}{}
 		return nil
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A server closes the body of a request once its reply begins. A proxy that still reads the body at that time breaks the reply off,
-		// so the body is read first.
+		// A server closes the body of a request once its reply begins. A proxy that still reads the body at
+		// that time breaks the reply off, so the body is read first.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			panic(http.ErrAbortHandler) // the client is gone
+			// the client is gone
+			panic(http.ErrAbortHandler)
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
+
 	return srv.URL
 }
 
 // In a stream, an error is an event in the form of its API.
 func TestErrorEvents(t *testing.T) {
 	t.Parallel()
+
 	for i, want := range []string{
 		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,
 		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,

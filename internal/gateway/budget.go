@@ -7,25 +7,36 @@ import (
 
 // spent is what one call used of the budgets.
 type spent struct {
-	kind    rollout.TurnKind
-	usage   rollout.Usage
-	whole   bool // it has a complete reply
-	reached bool // the request reached the endpoint
+	kind  rollout.TurnKind
+	usage rollout.Usage
+
+	// it has a complete reply
+	whole bool
+
+	// the request reached the endpoint
+	reached bool
 }
 
-// spending is what the calls of a route used of its budgets. It counts every call that reached the endpoint, of every kind, also without
-// a complete reply: otherwise an agent could sample without limit by cancelling calls or by making them look like titles.
+// spending is what the calls of a route used of its budgets. It counts every call that reached the
+// endpoint, of every kind, also without a complete reply: otherwise an agent could sample without limit by
+// cancelling calls or by making them look like titles.
 type spending struct {
-	turns      int // calls other than titles
-	titles     int
-	prompt     int64 // tokens
-	completion int64 // tokens
+	// calls other than titles
+	turns  int
+	titles int
+
+	// tokens
+	prompt int64
+
+	// tokens
+	completion int64
 }
 
 func (s *spending) add(c spent) {
 	if c.reached {
 		s.begin(c.kind)
 	}
+
 	s.prompt += c.usage.PromptTokens
 	s.completion += c.usage.CompletionTokens
 }
@@ -35,25 +46,30 @@ func (s *spending) begin(k rollout.TurnKind) {
 		s.titles++
 		return
 	}
+
 	s.turns++
 }
 
-// charged returns the turns that count against the budget. The first title is free, since an agent names its session once.
+// charged returns the turns that count against the budget. The first title is free, since an agent names
+// its session once.
 func (s *spending) charged() int { return s.turns + max(0, s.titles-1) }
 
-// overBudget reports whether a budget is spent, and records which one. Calls in flight count as turns, so that parallel calls cannot
-// exceed the budget. r.mu is held.
+// overBudget reports whether a budget is spent, and records which one. Calls in flight count as turns, so
+// that parallel calls cannot exceed the budget. r.mu is held.
 func (r *route) overBudget(k rollout.TurnKind) bool {
 	if r.journal.BudgetSpent != "" {
 		return true
 	}
+
 	budget := r.spentBudget(k)
 	if budget == "" {
 		return false
 	}
+
 	r.journal.BudgetSpent = budget
 	r.version.Note()
 	r.saveOrLog("budget")
+
 	return true
 }
 
@@ -62,7 +78,9 @@ func (r *route) spentBudget(k rollout.TurnKind) string {
 	for _, c := range r.inFlight {
 		with.begin(c.ask.Kind)
 	}
+
 	free := k == rollout.KindTitle && with.titles == 0
+
 	l := r.Limits
 	switch {
 	case l.Turns > 0 && with.charged() >= l.Turns && !free:
@@ -85,6 +103,8 @@ func (r *route) traceSpent() bool {
 	if r.trace == nil {
 		return false
 	}
+
 	disk, whole := r.trace.Size()
+
 	return disk >= r.traceBytes || whole >= maxExport*r.traceBytes
 }

@@ -8,32 +8,46 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
-// call is one call of the agent. It is independent of the requests that wait for it: when the model channel breaks, the sandbox repeats
-// its request on the next connection and joins the same call.
+// call is one call of the agent. It is independent of the requests that wait for it: when the model channel
+// breaks, the sandbox repeats its request on the next connection and joins the same call.
 type call struct {
-	id       string
-	ask      *dialect.Request
-	live     *upstream.Live // set if the reply is passed on as it arrives
+	id  string
+	ask *dialect.Request
+
+	// set if the reply is passed on as it arrives
+	live     *upstream.Live
 	turn     int
 	progress upstream.Progress
 	began    time.Time
 	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when result is set
-	result   answer
+
+	// closed when result is set
+	done   chan struct{}
+	result answer
 
 	// Guarded by the route's lock.
-	waiters int  // requests that wait for the call or deliver its answer
-	settled bool // result is set
-	joins   int  // requests that joined it after the first
-	epoch   int  // connection of the latest waiter
-	returns bool // the caller of the last waiter is expected to ask again
+	// requests that wait for the call or deliver its answer
+	waiters int
+
+	// result is set
+	settled bool
+
+	// requests that joined it after the first
+	joins int
+
+	// connection of the latest waiter
+	epoch int
+
+	// the caller of the last waiter is expected to ask again
+	returns bool
 }
 
 // leaveGrace is the time after which a disconnect counts as a hang-up. Until then the channel may just have broken.
 const leaveGrace = 50 * time.Millisecond
 
-// answer returns the answer of a call: from its record, from the same call in flight, or from the endpoint. It returns false when the
-// caller is gone or the gateway stops. The caller calls over after it has delivered the answer.
+// answer returns the answer of a call: from its record, from the same call in flight, or from the endpoint.
+// It returns false when the caller is gone or the gateway stops. The caller calls over after it has
+// delivered the answer.
 func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, over func(), _ bool) {
 	for {
 		c, ans := r.join(id, d.ask)
@@ -41,10 +55,12 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 			ans = r.replayed(ctx, ans)
 			return ans, ans.held.Release, ans.kind != interrupted
 		}
+
 		if d.await(ctx, c) != nil {
 			r.leave(c, d.fromHost)
 			return answer{}, nil, false
 		}
+
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
 			return c.result, func() { r.delivered(c) }, c.result.kind != interrupted
 		}
@@ -56,25 +72,30 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 func (r *route) alive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.working != nil && r.working.Err() == nil
 }
 
-// join returns the call in flight with that id, or starts it. It returns no call but an answer if the call is recorded or may not be
-// made.
+// join returns the call in flight with that id, or starts it. It returns no call but an answer if the call
+// is recorded or may not be made.
 func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if c, ok := r.inFlight[id]; ok {
 		c.waiters++
 		c.joins++
 		c.epoch = r.epoch
+
 		return c, answer{}
 	}
+
 	if r.trace != nil {
 		if e, ok := r.trace.Find(id); ok {
 			return nil, answer{kind: recorded, entry: &e}
 		}
 	}
+
 	switch {
 	case r.working == nil || r.working.Err() != nil:
 		return nil, answer{kind: interrupted}
@@ -82,33 +103,54 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 		r.report.calls.WithLabelValues(outcomeEmpty).Inc()
 		return nil, answer{kind: empty}
 	}
+
 	return r.begin(id, a), answer{}
 }
 
 // begin starts a call. r.mu is held.
 func (r *route) begin(id string, a *dialect.Request) *call {
 	ctx, cancel := context.WithCancelCause(r.working)
+
 	var shown *upstream.Live
-	if r.passThrough && a.Stream && !a.Translated() { // a translation needs the complete reply
+	// a translation needs the complete reply
+	if r.passThrough && a.Stream && !a.Translated() {
 		shown = upstream.NewLive(a.View, r.key)
 	}
+
 	r.begun++
 	r.endPromptWait()
 	c := &call{
-		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
+		id:      id,
+		ask:     a,
+		live:    shown,
+		turn:    r.begun,
+		began:   time.Now(),
+		cancel:  cancel,
+		done:    make(chan struct{}),
+		waiters: 1,
+		epoch:   r.epoch,
 	}
-	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.callHeld(c, HeldSpan{From: from, To: to}) }
+	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) {
+		r.callHeld(c, HeldSpan{
+			From: from,
+			To:   to,
+		})
+	}
+
 	r.inFlight[id] = c
 	if r.dialect == nil && awaited(a.Kind) {
 		r.dialect = a.Dialect
 	}
+
 	r.noteTimes(c.began)
 	r.version.Note()
 	r.report.inFlight.Inc()
 	r.calls.Go(func() {
 		defer cancel(nil)
+
 		r.perform(ctx, c)
 	})
+
 	return c
 }
 
@@ -116,6 +158,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 func (r *route) delivered(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	c.waiters--
 	r.releaseAnswer(c)
 }
@@ -127,25 +170,30 @@ func (r *route) releaseAnswer(c *call) {
 	}
 }
 
-// leave removes a request whose caller disconnected. A caller on the host never hangs up on purpose: a restarted worker asks again.
+// leave removes a request whose caller disconnected. A caller on the host never hangs up on purpose: a
+// restarted worker asks again.
 func (r *route) leave(c *call, fromHost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	c.returns = fromHost
 	c.waiters--
 	r.releaseAnswer(c)
+
 	if c.waiters == 0 && !c.settled {
 		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
 	}
 }
 
-// abandon cancels a call without waiters: at once if the agent hung up, after r.hold if its caller is expected to ask again.
+// abandon cancels a call without waiters: at once if the agent hung up, after r.hold if its caller is
+// expected to ask again.
 func (r *route) abandon(c *call) {
 	r.mu.Lock()
 	joins := c.joins
 	alone := c.waiters == 0
 	expected := c.returns || c.epoch != r.epoch
 	r.mu.Unlock()
+
 	switch {
 	case !alone:
 	case !expected:
@@ -159,6 +207,7 @@ func (r *route) abandon(c *call) {
 func (r *route) drop(c *call, joins int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if c.waiters == 0 && c.joins == joins {
 		c.cancel(errHungUp)
 	}

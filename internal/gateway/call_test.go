@@ -56,9 +56,15 @@ func TestStreamedCallIsForwardedAndRecorded(t *testing.T) {
 func TestUnaryCallGetsOneObject(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
-	got := send(t.Context(), h.open(t, h.route(e.URL)), "", `{"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true}`)
+	got := send(
+		t.Context(),
+		h.open(t, h.route(e.URL)),
+		"",
+		`{"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true}`,
+	)
 	require.Equal(t, http.StatusOK, got.status)
 	require.Equal(t, "application/json", got.header.Get("Content-Type"))
+
 	var c struct {
 		Object  string
 		Choices []struct {
@@ -81,7 +87,15 @@ func TestUnaryCallGetsOneObject(t *testing.T) {
 func TestUpstreamThatDoesNotStream(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	e := newEngine(t, answers(200, `{"id":"u","object":"chat.completion","created":1,"model":"x","prompt_token_ids":[5],"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls","token_ids":[6],"logprobs":{"content":[{"token":"f","logprob":-1}]}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, "Content-Type", "application/json"))
+	e := newEngine(
+		t,
+		answers(
+			200,
+			`{"id":"u","object":"chat.completion","created":1,"model":"x","prompt_token_ids":[5],"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls","token_ids":[6],"logprobs":{"content":[{"token":"f","logprob":-1}]}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`,
+			"Content-Type",
+			"application/json",
+		),
+	)
 	url := h.open(t, h.route(e.URL))
 	got := send(t.Context(), url, "", streamed)
 	require.Equal(t, "text/event-stream", got.header.Get("Content-Type"))
@@ -96,7 +110,9 @@ func TestUpstreamThatDoesNotStream(t *testing.T) {
 
 func TestUpstreamRequestIsRewritten(t *testing.T) {
 	t.Parallel()
+
 	on, off := true, false
+
 	plain := rollout.Model{Name: "real"}
 	for _, tc := range []struct {
 		name, in, want string
@@ -105,15 +121,47 @@ func TestUpstreamRequestIsRewritten(t *testing.T) {
 	}{
 		{"model and stream alone", `{"model":"m", "top_p" : 0.50,"messages":[ ]}`, `{"model":"real", "top_p" : 0.50,"messages":[ ],"stream":true,"stream_options":{"include_usage":true}}`, plain, false},
 		{"stream options kept", `{"model":"m","stream":false,"stream_options":{"x":1}}`, `{"model":"real","stream":true,"stream_options":{"x":1,"include_usage":true}}`, plain, false},
-		{"clamped", `{"model":"m","max_tokens":32000,"max_completion_tokens":1e5}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
-		{"clamped, though no number", `{"model":"m","max_tokens":"32000","max_completion_tokens":-1}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
-		{"below the clamp", `{"model":"m","max_tokens":10}`, `{"model":"real","max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
-		{"no bound gets one", `{"model":"m","max_completion_tokens":null}`, `{"model":"real","max_completion_tokens":null,"max_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
-		{"tokens asked for", `{"model":"m","logprobs":false,"top_logprobs":2}`, `{"model":"real","logprobs":true,"top_logprobs":5,` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, rollout.Model{Name: "real", Logprobs: true, TopLogprobs: 5, TokenIDs: true}, false},
-		{"the agent wants more", `{"model":"m","top_logprobs":9}`, `{"model":"real","top_logprobs":9,"stream":true,"stream_options":{"include_usage":true},"logprobs":true}`, rollout.Model{Name: "real", Logprobs: true, TopLogprobs: 5}, false},
-		{"black box asks for nothing", `{"model":"m"}`, `{"model":"real","stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", Logprobs: true, TopLogprobs: 5, TokenIDs: true}, true},
-		{"thinking off", `{"model":"m"}`, `{"model":"real","stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":false}}`, rollout.Model{Name: "real", Thinking: &off}, false},
-		{"thinking on, others kept", `{"model":"m","chat_template_kwargs":{"enable_thinking":false,"a":1}}`, `{"model":"real","chat_template_kwargs":{"enable_thinking":true,"a":1},"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", Thinking: &on}, false},
+		{"clamped", `{"model":"m","max_tokens":32000,"max_completion_tokens":1e5}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:         "real",
+			MaxTokensCap: 4096,
+		}, false},
+		{"clamped, though no number", `{"model":"m","max_tokens":"32000","max_completion_tokens":-1}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:         "real",
+			MaxTokensCap: 4096,
+		}, false},
+		{"below the clamp", `{"model":"m","max_tokens":10}`, `{"model":"real","max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:         "real",
+			MaxTokensCap: 4096,
+		}, false},
+		{"no bound gets one", `{"model":"m","max_completion_tokens":null}`, `{"model":"real","max_completion_tokens":null,"max_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:         "real",
+			MaxTokensCap: 4096,
+		}, false},
+		{"tokens asked for", `{"model":"m","logprobs":false,"top_logprobs":2}`, `{"model":"real","logprobs":true,"top_logprobs":5,` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, rollout.Model{
+			Name:        "real",
+			Logprobs:    true,
+			TopLogprobs: 5,
+			TokenIDs:    true,
+		}, false},
+		{"the agent wants more", `{"model":"m","top_logprobs":9}`, `{"model":"real","top_logprobs":9,"stream":true,"stream_options":{"include_usage":true},"logprobs":true}`, rollout.Model{
+			Name:        "real",
+			Logprobs:    true,
+			TopLogprobs: 5,
+		}, false},
+		{"black box asks for nothing", `{"model":"m"}`, `{"model":"real","stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:        "real",
+			Logprobs:    true,
+			TopLogprobs: 5,
+			TokenIDs:    true,
+		}, true},
+		{"thinking off", `{"model":"m"}`, `{"model":"real","stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":false}}`, rollout.Model{
+			Name:     "real",
+			Thinking: &off,
+		}, false},
+		{"thinking on, others kept", `{"model":"m","chat_template_kwargs":{"enable_thinking":false,"a":1}}`, `{"model":"real","chat_template_kwargs":{"enable_thinking":true,"a":1},"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{
+			Name:     "real",
+			Thinking: &on,
+		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,6 +178,7 @@ func TestUpstreamRequestIsRewritten(t *testing.T) {
 func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
+
 	url := h.open(t, h.route(e.URL))
 	for _, tc := range []struct{ name, body, says string }{
 		{"no JSON", `hello`, "not a JSON object"},
@@ -144,11 +193,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		require.Contains(t, got.body, tc.says, tc.name)
 		require.True(t, json.Valid([]byte(got.body)))
 	}
+
 	got := send(t.Context(), url, "", `{"x":"`+strings.Repeat("x", 32<<20)+`"}`)
-	if got.err == nil { // the connection may be cut while the rest of the body is sent
+	// the connection may be cut while the rest of the body is sent
+	if got.err == nil {
 		require.Equal(t, http.StatusRequestEntityTooLarge, got.status)
 		require.Contains(t, got.body, "32 MiB")
 	}
+
 	require.Empty(t, e.requests())
 	require.Empty(t, h.turns(t, "r1.1"))
 }
@@ -159,10 +211,12 @@ func TestOtherPathsOfTheAgent(t *testing.T) {
 	url := h.open(t, h.route(e.URL))
 	res, err := http.Get(url + "/v1/models")
 	require.NoError(t, err)
+
 	var models struct{ Data []struct{ ID string } }
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&models))
 	require.NoError(t, res.Body.Close())
 	require.Equal(t, "m", models.Data[0].ID, "a neutral name, not the model's own")
+
 	for _, path := range []string{"/v1/embeddings", "/routes/r1.1", "/", "/v1/chat/completions"} {
 		res, err := http.Get(url + path)
 		require.NoError(t, err)
@@ -174,6 +228,7 @@ func TestOtherPathsOfTheAgent(t *testing.T) {
 
 func TestKindsAndLineage(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name, body string
 		headers    []string
@@ -195,18 +250,20 @@ func TestKindsAndLineage(t *testing.T) {
 			turn := h.turns(t, "r1.1")[0]
 			require.Equal(t, tc.kind, turn.Kind)
 			require.Equal(t, tc.lineage, turn.Lineage)
+
 			counted := 0
 			if tc.kind == rollout.KindAgent || tc.kind == rollout.KindSubagent {
 				counted = 1
 			}
+
 			require.Equal(t, counted, h.status(t, "r1.1").Turns)
 			require.Equal(t, int64(3), h.status(t, "r1.1").Usage.PromptTokens)
 		})
 	}
 }
 
-// A black-box route forwards and protects calls like any other, and records no trace. A restarted gateway still knows that the agent has
-// called its model.
+// A black-box route forwards and protects calls like any other, and records no trace. A restarted gateway
+// still knows that the agent has called its model.
 func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(503, "busy"), says(goodReply))
@@ -216,6 +273,7 @@ func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	require.Empty(t, h.turns(t, "r1.1"))
 	s := h.status(t, "r1.1")
 	require.Equal(t, 1, s.Turns)
+
 	for range 2 {
 		h.stop()
 		h.start(t)
@@ -237,10 +295,11 @@ func TestReplyWithNaN(t *testing.T) {
 	require.Equal(t, gatewayapi.RouteStatus{}.Failure, h.status(t, "r1.1").Failure)
 }
 
-// Tokens are not trained on if they do not belong to one choice, are incomplete or lack a logprob each, even if the rest of the reply is
-// valid.
+// Tokens are not trained on if they do not belong to one choice, are incomplete or lack a logprob each,
+// even if the rest of the reply is valid.
 func TestMisalignedTokensAreMarked(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ name, old, new, flaw string }{
 		{"ids and logprobs", `"completion_tokens":2`, `"completion_tokens":0`, "3 token ids but 2 logprobs"},
 		{"ids and the count", `"completion_tokens":2`, `"completion_tokens":4`, "3 token ids where the count is 4"},
@@ -250,7 +309,10 @@ func TestMisalignedTokensAreMarked(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			e := newEngine(t, says(strings.NewReplacer(`"token_ids":[11]`, `"token_ids":[11,12]`, tc.old, tc.new).Replace(goodReply)))
+			e := newEngine(
+				t,
+				says(strings.NewReplacer(`"token_ids":[11]`, `"token_ids":[11,12]`, tc.old, tc.new).Replace(goodReply)),
+			)
 			require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
 			turn := h.turns(t, "r1.1")[0]
 			require.True(t, turn.Delivered)
@@ -263,11 +325,16 @@ func TestMisalignedTokensAreMarked(t *testing.T) {
 	}
 }
 
-// An engine whose parser holds tokens back may omit them and their logprobs from its stream. Only the token count reveals this.
+// An engine whose parser holds tokens back may omit them and their logprobs from its stream. Only the token
+// count reveals this.
 func TestOmittedTokensAreDetected(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	e := newEngine(t, says(strings.Replace(goodReply, `"completion_tokens":2`, `"completion_tokens":3`, 1)), says(goodReply))
+	e := newEngine(
+		t,
+		says(strings.Replace(goodReply, `"completion_tokens":2`, `"completion_tokens":3`, 1)),
+		says(goodReply),
+	)
 	url := h.open(t, h.route(e.URL))
 	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
 	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)

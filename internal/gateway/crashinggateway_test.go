@@ -28,6 +28,7 @@ func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler, served
 	if err != nil {
 		return err
 	}
+
 	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
 	srv.Start()
 	served()
@@ -35,6 +36,7 @@ func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler, served
 	<-ctx.Done()
 	srv.CloseClientConnections()
 	srv.Close()
+
 	return nil
 }
 
@@ -48,7 +50,8 @@ func (s socket) client() *http.Client {
 	}}
 }
 
-// crashingGateway is a gateway whose disk may fail, and the sandbox's side, which repeats each call until it gets a reply.
+// crashingGateway is a gateway whose disk may fail, and the sandbox's side, which repeats each call until
+// it gets a reply.
 type crashingGateway struct {
 	options gateway.Options
 	disk    *limitedDisk
@@ -60,24 +63,32 @@ type crashingGateway struct {
 // newCrashingGateway starts a gateway on a copy of a host's folder. Its disk fails after the given number of bytes.
 func newCrashingGateway(t *testing.T, of *host, bytes int) *crashingGateway {
 	t.Helper()
+
 	d := &crashingGateway{options: of.options}
 	d.options.Dir = filepath.Join(t.TempDir(), "gateway")
 	d.options.Hold = time.Millisecond
 	require.NoError(t, os.CopyFS(d.options.Dir, os.DirFS(of.dir)))
 	d.start(t, newLimitedDisk(bytes))
+
 	return d
 }
 
 func (d *crashingGateway) start(t *testing.T, disk *limitedDisk) {
 	t.Helper()
+
 	d.disk, d.channel = disk, socket{filepath.Join(d.options.Dir, "s"), make(chan struct{})}
 	d.options.Dialer, d.options.Trace = d.channel, disk.options()
+
 	var err error
+
 	d.server, err = gateway.New(d.options)
 	require.NoError(t, err)
+
 	ctx, cancel := context.WithCancel(context.Background())
+
 	over := make(chan error, 1)
 	go func() { over <- d.server.Run(ctx) }()
+
 	d.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-over)
@@ -96,21 +107,29 @@ func (d *crashingGateway) restart(t *testing.T) {
 // ask makes one call. A call can fail only because of the gateway's death, and is then repeated.
 func (d *crashingGateway) ask(t *testing.T, id, body string) string {
 	t.Helper()
+
 	got := make(chan reply, 1)
+
 	client := d.channel.client()
 	go func() { got <- sendBy(t.Context(), client, "http://sandbox", id, body) }()
+
 	var r reply
 	select {
 	case r = <-got:
 	case <-d.disk.died:
 		d.stop()
+
 		r = await(t, got)
 	}
+
 	if r.err != nil {
 		await(t, d.disk.died)
 		d.restart(t)
+
 		return d.ask(t, id, body)
 	}
+
 	require.Equal(t, http.StatusOK, r.status, r.body)
+
 	return r.body
 }

@@ -20,33 +20,43 @@ import (
 // A reply that could not be recorded is not sent to the agent.
 func TestUnrecordedReplyIsNotSent(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
+	h := newHost(
+		t,
+		func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } },
+	)
 	e := newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
-	for range 2 { // the same call, repeated
+	// the same call, repeated
+	for range 2 {
 		got := send(t.Context(), url, "a", streamed)
 		require.Equal(t, http.StatusBadRequest, got.status)
 		require.NotContains(t, got.body, "Hel")
 		requireNoRetryWords(t, got.body)
 	}
+
 	require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
 	require.Zero(t, h.status(t, "r1.1").Turns)
 	err := h.client.Ready(t.Context(), "vllm")
 	require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
 }
 
-// While the disk is full, a reply is not sent and its call waits, held back. When there is room again, the call is recorded and answered.
+// While the disk is full, a reply is not sent and its call waits, held back. When there is room again, the
+// call is recorded and answered.
 func TestCallWaitsForRoomOnTheDisk(t *testing.T) {
 	t.Parallel()
+
 	var full atomic.Bool
 	full.Store(true)
+
 	h := newHost(t, func(o *gateway.Options) {
 		o.Trace.Write = func(f *os.File, parts [][]byte, at int64) error {
 			if full.Load() {
 				return &fs.PathError{Op: "write", Path: f.Name(), Err: unix.ENOSPC}
 			}
+
 			_, err := f.WriteAt(bytes.Join(parts, nil), at)
+
 			return err
 		}
 	})
@@ -70,14 +80,18 @@ func TestCallWaitsForRoomOnTheDisk(t *testing.T) {
 // A gateway that stops while the disk is full makes the call again after its restart.
 func TestGatewayStopsOnAFullDisk(t *testing.T) {
 	t.Parallel()
+
 	var full atomic.Bool
 	full.Store(true)
+
 	h := newHost(t, func(o *gateway.Options) {
 		o.Trace.Write = func(f *os.File, parts [][]byte, at int64) error {
 			if full.Load() {
 				return unix.ENOSPC
 			}
+
 			_, err := f.WriteAt(bytes.Join(parts, nil), at)
+
 			return err
 		}
 	})
@@ -95,22 +109,27 @@ func TestGatewayStopsOnAFullDisk(t *testing.T) {
 // The reply is synced to disk before the agent receives any part of it.
 func TestRecordIsDurableBeforeDelivery(t *testing.T) {
 	t.Parallel()
+
 	syncing, release := make(chan struct{}), make(chan struct{})
 	h := newHost(t, func(o *gateway.Options) {
 		o.Trace.Sync = func(*os.File) error {
 			syncing <- struct{}{}
+
 			<-release
+
 			return nil
 		}
 	})
 	e := newEngine(t, says(goodReply))
 	got := startSend(t, h.open(t, h.route(e.URL)), "", streamed)
 	await(t, syncing)
+
 	select {
 	case <-got:
 		require.Fail(t, "answered before the record was on disk")
 	default:
 	}
+
 	close(release)
 	require.Equal(t, goodReply, await(t, got).body)
 }

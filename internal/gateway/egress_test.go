@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
-// A client's URL reaches no special address that the operator does not allow. The operator's own endpoints may have any address.
+// A client's URL reaches no special address that the operator does not allow. The operator's own endpoints
+// may have any address.
 func TestClientsReachNoSpecialAddress(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, func(o *gateway.Options) { o.Egress = egress.Policy{} }), newEngine(t, says(goodReply))
@@ -29,10 +30,11 @@ func TestClientsReachNoSpecialAddress(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// The reply from an address that a client named is not shown to the client unless it is an error of a model API. Of such an error, only the
-// usual members are shown.
+// The reply from an address that a client named is not shown to the client unless it is an error of a model
+// API. Of such an error, only the usual members are shown.
 func TestReplyOfAnotherServerIsNotShown(t *testing.T) {
 	t.Parallel()
+
 	const secret = "AKIA-credentials-of-the-host"
 	for name, tc := range map[string]struct {
 		status int

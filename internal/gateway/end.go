@@ -12,6 +12,7 @@ func (s *Server) End(ctx context.Context, id, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	return r.end(ctx, reason)
 }
 
@@ -20,6 +21,7 @@ func (r *route) end(ctx context.Context, reason string) error {
 	if reason == "" {
 		reason = errEnded.Error()
 	}
+
 	calls, err := r.endCalls(reason)
 	for _, c := range calls {
 		select {
@@ -28,21 +30,25 @@ func (r *route) end(ctx context.Context, reason string) error {
 			return fault.Wrap(fault.Timeout, context.Cause(ctx), "end route %q", r.ID)
 		}
 	}
+
 	return err
 }
 
 func (r *route) endCalls(reason string) ([]*call, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.journal.Ended == "" {
 		r.journal.Ended = reason
 		r.version.Note()
 		r.notifyRegistered()
 	}
+
 	calls := make([]*call, 0, len(r.inFlight))
 	for _, c := range r.inFlight {
 		c.cancel(errEnded)
 		calls = append(calls, c)
 	}
-	return calls, r.save() // save each time: the save of an earlier End may have failed
+	// save each time: the save of an earlier End may have failed
+	return calls, r.save()
 }

@@ -14,31 +14,46 @@ const maxWatches = 1 << 14
 
 // Routes are the routes of a gateway.
 type Routes interface {
-	// Watched returns a route's version and a function that returns its status until the route is closed; fault.NotFound: no such route.
+	// Watched returns a route's version and a function that returns its status until the route is closed;
+	// fault.NotFound: no such route.
 	Watched(id string) (*FeedVersion, func() (gatewayapi.RouteStatus, error), error)
 }
 
 // Feed serves one reader. Add and Remove may be called during Next.
 type Feed struct {
 	routes Routes
-	wake   chan struct{} // has an element after a mark
+
+	// has an element after a mark
+	wake chan struct{}
 
 	mu      sync.Mutex
 	watches map[uint64]*watch
-	marked  []*watch // in the order of their changes
+
+	// in the order of their changes
+	marked []*watch
 }
 
 // watch is the watch of one route.
 type watch struct {
-	feed    *Feed
-	key     uint64
-	version *FeedVersion                           // nil: no such route
-	status  func() (gatewayapi.RouteStatus, error) // the route's status, or the error why there is none
-	pause   time.Duration                          // least time between two reported changes
-	known   int64                                  // the version that the reader has
+	feed *Feed
+	key  uint64
+
+	// nil: no such route
+	version *FeedVersion
+
+	// the route's status, or the error why there is none
+	status func() (gatewayapi.RouteStatus, error)
+
+	// least time between two reported changes
+	pause time.Duration
+
+	// the version that the reader has
+	known int64
 	// Guarded by the feed's lock.
 	marked bool
-	next   time.Time // time of the earliest next report
+
+	// time of the earliest next report
+	next time.Time
 }
 
 // NewFeed returns a Feed without watches.
@@ -46,35 +61,44 @@ func NewFeed(r Routes) *Feed {
 	return &Feed{routes: r, wake: make(chan struct{}, 1), watches: map[uint64]*watch{}}
 }
 
-// Add starts a watch under an unused key. The reader already has the status of version since. After a change there is none for the time
-// of pause. A route that does not exist is reported as a change.
+// Add starts a watch under an unused key. The reader already has the status of version since. After a
+// change there is none for the time of pause. A route that does not exist is reported as a change.
 func (f *Feed) Add(key uint64, id string, since int64, pause time.Duration) error {
 	w := &watch{feed: f, key: key, known: since, pause: pause}
+
 	var missing error
 	if w.version, w.status, missing = f.routes.Watched(id); missing != nil {
 		w.status = func() (gatewayapi.RouteStatus, error) { return gatewayapi.RouteStatus{}, missing }
 	}
+
 	if err := f.add(w); err != nil {
 		return err
 	}
+
 	if w.version == nil {
 		f.mark(w)
 		return nil
 	}
+
 	w.version.add(w)
+
 	return nil
 }
 
 func (f *Feed) add(w *watch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if _, ok := f.watches[w.key]; ok {
 		return fault.New(fault.Conflict, "watch %d exists", w.key)
 	}
+
 	if len(f.watches) == maxWatches {
 		return fault.New(fault.Exhausted, "more than %d watches", maxWatches)
 	}
+
 	f.watches[w.key] = w
+
 	return nil
 }
 
@@ -84,6 +108,7 @@ func (f *Feed) Remove(key uint64) {
 	w, ok := f.watches[key]
 	delete(f.watches, key)
 	f.mu.Unlock()
+
 	if ok {
 		w.end()
 	}
@@ -95,6 +120,7 @@ func (f *Feed) Close() {
 	all := f.watches
 	f.watches = map[uint64]*watch{}
 	f.mu.Unlock()
+
 	for _, w := range all {
 		w.end()
 	}
@@ -110,10 +136,13 @@ func (w *watch) end() {
 func (f *Feed) mark(w *watch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if w.marked {
 		return
 	}
+
 	w.marked = true
+
 	f.marked = append(f.marked, w)
 	select {
 	case f.wake <- struct{}{}:
@@ -121,23 +150,27 @@ func (f *Feed) mark(w *watch) {
 	}
 }
 
-// Next waits for changes and returns them. A closed route ends its watch with a change that says so. Next fails when ctx ends.
+// Next waits for changes and returns them. A closed route ends its watch with a change that says so. Next
+// fails when ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]gatewayapi.WatchChange, error) {
 	for {
 		ready, next := f.take(time.Now())
 		if changes := f.changes(ready); len(changes) > 0 {
 			return changes, nil
 		}
+
 		if err := f.wait(ctx, next); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// take removes the marked watches that may report a change now. next is the time of the next report among the others; zero: no others.
+// take removes the marked watches that may report a change now. next is the time of the next report among
+// the others; zero: no others.
 func (f *Feed) take(now time.Time) (ready []*watch, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	later := f.marked[:0]
 	for _, w := range f.marked {
 		switch {
@@ -152,14 +185,17 @@ func (f *Feed) take(now time.Time) (ready []*watch, next time.Time) {
 			ready = append(ready, w)
 		}
 	}
+
 	clear(f.marked[len(later):])
 	f.marked = later
+
 	return ready, next
 }
 
 // changes returns the statuses that the reader does not have.
 func (f *Feed) changes(ready []*watch) []gatewayapi.WatchChange {
 	var changes []gatewayapi.WatchChange
+
 	for _, w := range ready {
 		s, err := w.status()
 		switch {
@@ -171,17 +207,21 @@ func (f *Feed) changes(ready []*watch) []gatewayapi.WatchChange {
 			changes = append(changes, gatewayapi.WatchChange{Watch: w.key, Status: &s})
 		}
 	}
+
 	return changes
 }
 
 // wait waits for a mark, at most until next.
 func (f *Feed) wait(ctx context.Context, next time.Time) error {
 	var due <-chan time.Time
+
 	if !next.IsZero() {
 		timer := time.NewTimer(time.Until(next))
 		defer timer.Stop()
+
 		due = timer.C
 	}
+
 	select {
 	case <-f.wake:
 		return nil

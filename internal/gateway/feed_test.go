@@ -21,10 +21,12 @@ func (r routes) Watched(id string) (*gateway.FeedVersion, func() (gatewayapi.Rou
 	if !ok {
 		return nil, nil, missing(id)
 	}
+
 	return v, func() (gatewayapi.RouteStatus, error) {
 		if r[id] != v {
 			return gatewayapi.RouteStatus{}, missing(id)
 		}
+
 		return gatewayapi.RouteStatus{ID: id, Version: v.Current()}, nil
 	}, nil
 }
@@ -34,18 +36,22 @@ func missing(id string) error { return fault.New(fault.NotFound, "no route %q", 
 // next returns changes, which must be available at once.
 func next(t *testing.T, f *gateway.Feed) []gatewayapi.WatchChange {
 	t.Helper()
+
 	began := time.Now()
 	changes, err := f.Next(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, time.Since(began))
+
 	return changes
 }
 
 // none requires that there is no change for the duration d.
 func none(t *testing.T, f *gateway.Feed, d time.Duration) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
+
 	changes, err := f.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "%v", changes)
 }
@@ -55,14 +61,18 @@ func TestLatestStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := gateway.NewFeedVersion(), gateway.NewFeedVersion()
+
 		f := gateway.NewFeed(routes{"a": a, "b": b})
 		defer f.Close()
+
 		require.NoError(t, f.Add(1, "a", a.Current(), 0))
 		require.NoError(t, f.Add(2, "b", 0, 0))
 		require.NoError(t, f.Add(3, "c", 0, 0))
+
 		for range 1000 {
 			a.Note()
 		}
+
 		changes := next(t, f)
 		require.Len(t, changes, 3)
 		require.Equal(t, gatewayapi.RouteStatus{ID: "b", Version: b.Current()}, *changes[0].Status)
@@ -73,6 +83,7 @@ func TestLatestStatus(t *testing.T) {
 		f.Remove(1)
 		a.Note()
 		b.Note()
+
 		changes = next(t, f)
 		require.Len(t, changes, 1)
 		require.EqualValues(t, 2, changes[0].Watch)
@@ -84,8 +95,10 @@ func TestFeedPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := gateway.NewFeedVersion()
+
 		f := gateway.NewFeed(routes{"a": a})
 		defer f.Close()
+
 		require.NoError(t, f.Add(1, "a", 0, time.Second))
 		require.Len(t, next(t, f), 1)
 		time.Sleep(400 * time.Millisecond)
@@ -109,11 +122,16 @@ func TestClosedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := gateway.NewFeedVersion()
 		all := routes{"a": old}
+
 		f := gateway.NewFeed(all)
 		defer f.Close()
+
 		require.NoError(t, f.Add(1, "a", old.Current(), 0))
+
 		all["a"] = gateway.NewFeedVersion()
+
 		old.Note()
+
 		changes := next(t, f)
 		require.Len(t, changes, 1)
 		require.Equal(t, fault.NotFound, changes[0].Failure.Kind)
@@ -129,12 +147,15 @@ func TestBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 1 << 14
+
 		f, n := gateway.NewFeed(routes{}), uint64(0)
 		defer f.Close()
+
 		var err error
 		for ; err == nil; n++ {
 			err = f.Add(n, "a", 0, 0)
 		}
+
 		require.Equal(t, fault.Exhausted, fault.KindOf(err))
 		require.EqualValues(t, most+1, n)
 		require.Equal(t, fault.Conflict, fault.KindOf(f.Add(0, "a", 0, 0)))

@@ -40,12 +40,15 @@ func (r *route) markForeign(ctx context.Context, h http.Header, a *dialect.Reque
 		a.Kind = rollout.KindForeign
 		return nil
 	}
+
 	if err := r.awaitSession(ctx, process); err != nil {
 		return err
 	}
+
 	if !r.ownSession(a) {
 		a.Kind = rollout.KindForeign
 	}
+
 	return nil
 }
 
@@ -55,8 +58,10 @@ func (r *route) processOf(origin string) (process, role string, agents bool) {
 	if r.Origin == "" {
 		return origin, "", true
 	}
+
 	process, role, _ = strings.Cut(origin, "/")
 	prefix, wild := strings.CutSuffix(r.Origin, "*")
+
 	return process, role, process == r.Origin || wild && strings.HasPrefix(process, prefix)
 }
 
@@ -95,26 +100,33 @@ func (r *route) follows(
 	if r.trace == nil {
 		return true
 	}
-	r.comparing.Lock() // one record is in memory at a time
+	// one record is in memory at a time
+	r.comparing.Lock()
 	defer r.comparing.Unlock()
+
 	left := maxCompared
 	for _, e := range slices.Backward(r.trace.Entries()) {
 		if left == 0 {
 			break
 		}
+
 		if !e.Whole || !among(e) {
 			continue
 		}
+
 		left--
+
 		rec, err := r.trace.Read(e)
 		if err != nil {
 			r.log.Error("turn not compared", "turn", e.Turn, "error", err)
 			continue
 		}
+
 		if turn := trajectory.TurnOf(rec, e.Delivered); turn.API == string(a.API) && compare(a.Body, &turn) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -134,6 +146,7 @@ func (r *route) awaitSession(ctx context.Context, process string) error {
 		case working == nil:
 			return errAway
 		}
+
 		select {
 		case <-registered:
 		case <-working.Done():
@@ -157,6 +170,7 @@ func (r *route) ownSession(a *dialect.Request) bool {
 	if len(known) == 0 || slices.Contains(known, a.Session) {
 		return true
 	}
+
 	mayStart := a.Session != "" && a.Parent != "" && slices.Contains(known, a.Parent) && len(known) < maxSessions
 	if !mayStart || !r.delegated(a) {
 		return false
@@ -164,10 +178,12 @@ func (r *route) ownSession(a *dialect.Request) bool {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !slices.Contains(r.journal.Sessions, a.Session) {
 		r.journal.Sessions = append(r.journal.Sessions, a.Session)
 		r.saveOrLog("session")
 	}
+
 	return true
 }
 
@@ -175,6 +191,7 @@ func (r *route) ownSession(a *dialect.Request) bool {
 func (r *route) sessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return slices.Clone(r.journal.Sessions)
 }
 
@@ -184,8 +201,10 @@ func (s *Server) AddSessions(id string, in gatewayapi.SessionsRequest) error {
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, session := range in.Sessions {
 		session = strings.ToValidUTF8(session, "?")
 		if session != "" && !slices.Contains(r.journal.Sessions, session) && len(r.journal.Sessions) < maxSessions {
@@ -197,9 +216,12 @@ func (s *Server) AddSessions(id string, in gatewayapi.SessionsRequest) error {
 	if !slices.Contains(r.journal.Processes, process) && len(r.journal.Processes) < maxSessions {
 		r.journal.Processes = append(r.journal.Processes, process)
 	}
+
 	if err := r.save(); err != nil {
 		return err
 	}
+
 	r.notifyRegistered()
+
 	return nil
 }

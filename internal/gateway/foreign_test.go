@@ -13,22 +13,31 @@ import (
 
 // delegatingReply is a complete reply that starts a subagent with the prompt "hi".
 var delegatingReply = strings.NewReplacer(
-	`{"content":"Hel"}`, `{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"task","arguments":"{\"prompt\":\"hi\"}"}}]}`,
-	`{"content":"lo"}`, `{}`, `"finish_reason":"stop"`, `"finish_reason":"tool_calls"`,
+	`{"content":"Hel"}`,
+	`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"task","arguments":"{\"prompt\":\"hi\"}"}}]}`,
+	`{"content":"lo"}`,
+	`{}`,
+	`"finish_reason":"stop"`,
+	`"finish_reason":"tool_calls"`,
 ).Replace(goodReply)
 
 // A call of another process or session is recorded as foreign and never trained on. A subagent that a turn of a known
 // session started is not foreign.
 func TestForeignCalls(t *testing.T) {
 	t.Parallel()
+
 	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
+
 	ofAgent := []string{wire.OriginHeader, own, session, "s1"}
+
 	ofSubagent := []string{wire.OriginHeader, own, session, "s2", parent, "s1"}
 	for _, tc := range []struct {
 		name    string
 		headers []string
 		want    rollout.TurnKind
-		before  [][]string // headers of earlier calls
+
+		// headers of earlier calls
+		before [][]string
 	}{
 		{"the agent's own", ofAgent, rollout.KindAgent, nil},
 		{"its subagent's", ofSubagent, rollout.KindSubagent, [][]string{ofAgent}},
@@ -50,9 +59,11 @@ func TestForeignCalls(t *testing.T) {
 			r.Origin = own
 			url := h.open(t, r)
 			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
+
 			for _, headers := range tc.before {
 				require.Equal(t, 200, send(t.Context(), url, "", streamed, headers...).status)
 			}
+
 			require.Equal(t, 200, send(t.Context(), url, "", streamed, tc.headers...).status)
 			turns := h.turns(t, r.ID)
 			last := turns[len(turns)-1]
@@ -73,6 +84,7 @@ func TestSessionsAreKept(t *testing.T) {
 	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "", "s1"))
 	h.stop()
 	h.start(t)
+
 	url := h.channels.url(t, r.SandboxID)
 	for i, session := range []string{"s1", "s2"} {
 		send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1/child", "X-Session-Id", session)
@@ -85,12 +97,15 @@ func TestSessionsAreKept(t *testing.T) {
 // agent's helpers continue the recorded one.
 func TestCallsOfToolsAreForeign(t *testing.T) {
 	t.Parallel()
+
 	const continued = `{"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"},` +
 		`{"role":"assistant","content":"Hello"},{"role":"user","content":"You did well. Say so."}]}`
+
 	good := says(goodReply)
 	h, e := newHost(t), newEngine(t, good, good, good, good, good, answers(404, `{"message":"no such model"}`))
 	r := h.route(e.URL)
 	r.Origin, r.OriginChildren = "agent-*", true
+
 	url := h.open(t, r)
 	for _, c := range []struct {
 		origin, body string
@@ -110,6 +125,7 @@ func TestCallsOfToolsAreForeign(t *testing.T) {
 		require.Equal(t, c.want, last.Kind, c.origin)
 		require.Equal(t, c.want == rollout.KindAgent, last.Train, c.origin)
 	}
+
 	require.Nil(t, h.status(t, r.ID).Failure)
 }
 
@@ -117,7 +133,9 @@ func TestCallsOfToolsAreForeign(t *testing.T) {
 // the agent's does not depend on which comes first.
 func TestCallsWaitForTheirSession(t *testing.T) {
 	t.Parallel()
+
 	const session, calls = "X-Session-Id", 20
+
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	r := h.route(e.URL)
 	r.Origin, r.Sessions = "agent-*", true
@@ -132,8 +150,10 @@ func TestCallsWaitForTheirSession(t *testing.T) {
 		own = append(own, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s2"))
 		forged = append(forged, startSend(t, url, "", streamed, wire.OriginHeader, "agent-2", session, "s9"))
 	}
+
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, "agent-1", session, "s1").status)
 	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "agent-2", "s2"))
+
 	for _, call := range append(own, forged...) {
 		require.Equal(t, 200, await(t, call).status)
 	}
@@ -143,6 +163,7 @@ func TestCallsWaitForTheirSession(t *testing.T) {
 		kinds[turn.Kind]++
 		require.Equal(t, turn.Kind == rollout.KindForeign, turn.Lineage == "s9")
 	}
+
 	require.Equal(t, map[rollout.TurnKind]int{rollout.KindAgent: calls + 1, rollout.KindForeign: calls}, kinds)
 }
 
@@ -159,7 +180,8 @@ func TestWaitingCallsEndWithTheRoute(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// A refused foreign call does not count as a failure of the endpoint. Otherwise the agent could cause its rollout to be repeated.
+// A refused foreign call does not count as a failure of the endpoint. Otherwise the agent could cause its
+// rollout to be repeated.
 func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, `{"message":"no such model"}`))
@@ -172,8 +194,8 @@ func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
 	require.NotNil(t, h.status(t, r.ID).Failure)
 }
 
-// A call over an API that the endpoint lacks is no failure of the endpoint once it has answered the agent over another. Otherwise a program of the agent
-// could end its rollout without a grade.
+// A call over an API that the endpoint lacks is no failure of the endpoint once it has answered the agent
+// over another. Otherwise a program of the agent could end its rollout without a grade.
 func TestRefusedOverAnotherAPI(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, ""), says(goodReply), answers(404, ""))
@@ -199,8 +221,13 @@ func TestForeignCallsDoNotChooseTheAPIOfProbes(t *testing.T) {
 	r.Origin = "agent.1"
 	url := h.open(t, r)
 	require.Equal(t, 200, send(t.Context(), url, "a", streamed, wire.OriginHeader, "agent.1").status)
-	require.Equal(t, 200, sendTo(t.Context(), url+"/v1/completions", "b", `{"prompt":"x"}`, wire.OriginHeader, "shell").status)
+	require.Equal(
+		t,
+		200,
+		sendTo(t.Context(), url+"/v1/completions", "b", `{"prompt":"x"}`, wire.OriginHeader, "shell").status,
+	)
 	require.NoError(t, h.client.Probe(t.Context(), r.ID))
+
 	paths := e.paths()
 	require.Equal(t, "/v1/chat/completions", paths[len(paths)-1])
 }
@@ -219,14 +246,18 @@ func TestForeignFailuresAreNotTheEndpoints(t *testing.T) {
 	await(t, call)
 }
 
-// Each call that reaches the endpoint counts as a turn, including foreign calls, calls that look like titles, and abandoned calls.
+// Each call that reaches the endpoint counts as a turn, including foreign calls, calls that look like
+// titles, and abandoned calls.
 func TestEveryCallCountsForTheBudget(t *testing.T) {
 	t.Parallel()
+
 	const title = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
 	for name, tc := range map[string]struct {
 		body    string
 		headers []string
-		calls   int // calls that reach the endpoint
+
+		// calls that reach the endpoint
+		calls int
 	}{
 		"titles":  {title, nil, 3}, // the first title is free
 		"foreign": {streamed, []string{wire.OriginHeader, "shell"}, 2},
@@ -235,14 +266,17 @@ func TestEveryCallCountsForTheBudget(t *testing.T) {
 			t.Parallel()
 			h, e := newHost(t), newEngine(t, says(goodReply))
 			r := h.route(e.URL)
+
 			r.Origin, r.Limits.Turns = "agent.1", 2
 			if len(tc.headers) == 0 {
 				r.Origin = ""
 			}
+
 			url := h.open(t, r)
 			for range 5 {
 				require.Equal(t, 200, send(t.Context(), url, "", tc.body, tc.headers...).status)
 			}
+
 			require.Len(t, e.requests(), tc.calls)
 			require.Equal(t, gatewayapi.BudgetTurns, h.status(t, r.ID).BudgetSpent)
 			require.Zero(t, h.status(t, r.ID).Turns, "no turn is the agent's own")
@@ -257,17 +291,21 @@ func TestAbandonedCallsCount(t *testing.T) {
 	e := newEngine(t, hang.serve)
 	r := h.route(e.URL)
 	r.Limits.Turns = 2
+
 	url := h.open(t, r)
 	for n := range 2 {
 		ctx, hangUp := contextOf(t)
+
 		call := make(chan reply, 1)
 		go func() { call <- send(ctx, url, "", streamed) }()
+
 		await(t, hang.begun)
 		hangUp()
 		await(t, hang.gone)
 		await(t, call)
 		require.Eventually(t, func() bool { return len(h.turns(t, r.ID)) == n+1 }, patience, pollStep)
 	}
+
 	require.Contains(t, send(t.Context(), url, "", streamed).body, `"content":""`)
 	require.Equal(t, gatewayapi.BudgetTurns, h.status(t, r.ID).BudgetSpent)
 	h.stop()
@@ -279,24 +317,29 @@ func TestAbandonedCallsCount(t *testing.T) {
 func TestTraceBudget(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))
+
 	url := h.open(t, h.route(e.URL))
 	for n := 0; h.status(t, "r1.1").BudgetSpent == ""; n++ {
 		require.Less(t, n, 10)
 		send(t.Context(), url, "", `{"messages":[{"role":"user","content":"`+random(300<<10)+`"}]}`)
 	}
+
 	require.Equal(t, gatewayapi.BudgetTrace, h.status(t, "r1.1").BudgetSpent)
 	require.Len(t, e.requests(), 4)
 }
 
-// A request that repeats the previous one takes little disk space but full space in the exported trace, whose size is bounded, too.
+// A request that repeats the previous one takes little disk space but full space in the exported trace,
+// whose size is bounded, too.
 func TestTraceBudgetOfRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
 	same := `{"messages":[{"role":"user","content":"` + random(900<<10) + `"}]}`
+
 	for n := 0; h.status(t, "r1.1").BudgetSpent == ""; n++ {
 		require.Less(t, n, 20)
 		send(t.Context(), url, "", same)
 	}
+
 	require.Len(t, e.requests(), 10, "ten come to more than eight times the budget")
 }

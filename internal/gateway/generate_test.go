@@ -22,12 +22,15 @@ const (
 // newSGLang returns an engine that answers by path.
 func newSGLang(t *testing.T, generate http.HandlerFunc) *engine {
 	t.Helper()
+
 	paths := http.NewServeMux()
 	paths.HandleFunc("POST /v1/completions", answers(200, noIDs))
 	paths.HandleFunc("GET /get_model_info", answers(200, `{"model_path":"/models/m","is_generation":true}`))
+
 	if generate != nil {
 		paths.HandleFunc("POST /generate", generate)
 	}
+
 	return newEngine(t, paths.ServeHTTP)
 }
 
@@ -35,19 +38,29 @@ func newSGLang(t *testing.T, generate http.HandlerFunc) *engine {
 func TestSGLangIsCalledByGenerate(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newSGLang(t, answers(200, generated))
-	r := pinned(h, e.URL, (&rollout.Sampling{Temperature: ptr(0.7), Seed: ptr(int64(7))}).ForTraining(), rollout.PurposeTrain)
+	r := pinned(h, e.URL, (&rollout.Sampling{
+		Temperature: ptr(0.7),
+		Seed:        ptr(int64(7)),
+	}).ForTraining(), rollout.PurposeTrain)
 	r.Model.TopLogprobs = 0
+
 	m := h.onHost(t, r)
 	for _, id := range []string{"a", "b"} {
 		got, err := m.Call(t.Context(), id, "completions", []byte(byIDs))
 		require.NoError(t, err)
 		require.Contains(t, string(got.Body), `"text":"Hello"`)
 	}
+
 	require.Equal(t, []string{"/v1/completions", "/get_model_info", "/generate", "/generate"}, e.paths())
-	require.JSONEq(t, `{"input_ids":[1,2,3],"return_logprob":true,"logprob_start_len":-1,"sampling_params":{"max_new_tokens":9,"temperature":0.7,"top_p":1,
-		"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"sampling_seed":7}}`, e.requests()[3].body)
+	require.JSONEq(
+		t,
+		`{"input_ids":[1,2,3],"return_logprob":true,"logprob_start_len":-1,"sampling_params":{"max_new_tokens":9,"temperature":0.7,"top_p":1,
+		"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"sampling_seed":7}}`,
+		e.requests()[3].body,
+	)
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, 2)
+
 	for _, turn := range turns {
 		require.True(t, turn.Train)
 		require.Equal(t, "completions", turn.API)
@@ -56,14 +69,21 @@ func TestSGLangIsCalledByGenerate(t *testing.T) {
 		require.Equal(t, []float64{-0.5, -0.25}, turn.PerTokenLogps)
 		require.Equal(t, "w7", turn.ModelVersion)
 		require.Equal(t, []string{"called /generate"}, turn.ParamFixes)
-		require.Equal(t, "[1,2,3]", string(memberOf(t, turn.Request, "prompt")), "the record has the call of the agent's API")
+		require.Equal(
+			t,
+			"[1,2,3]",
+			string(memberOf(t, turn.Request, "prompt")),
+			"the record has the call of the agent's API",
+		)
 	}
 }
 
 func memberOf(t *testing.T, object []byte, key string) json.RawMessage {
 	t.Helper()
+
 	var all map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(object, &all))
+
 	return all[key]
 }
 
@@ -82,6 +102,7 @@ func TestEngineWithoutGenerate(t *testing.T) {
 // The end of the rollout closes the connection of a /generate call, so that SGLang ends the generation.
 func TestEndCancelsGenerate(t *testing.T) {
 	t.Parallel()
+
 	begun, gone := make(chan struct{}), make(chan struct{})
 	h, e := newHost(t), newSGLang(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(begun)
@@ -90,13 +111,16 @@ func TestEndCancelsGenerate(t *testing.T) {
 	})
 	m := h.onHost(t, h.route(e.URL))
 	ended := make(chan string, 1)
+
 	go func() {
 		got, err := m.Call(t.Context(), "a", "completions", []byte(byIDs))
 		if err != nil {
 			t.Error(err)
 		}
+
 		ended <- got.Ended
 	}()
+
 	await(t, begun)
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "the trainer said so"))
 	await(t, gone)
@@ -104,13 +128,18 @@ func TestEndCancelsGenerate(t *testing.T) {
 	require.Equal(t, "aborted: the trainer said so", h.turns(t, "r1.1")[0].Broken)
 }
 
-// A broken reply of /generate is requested again. If the engine does not support a pinned parameter, the refusal is final.
+// A broken reply of /generate is requested again. If the engine does not support a pinned parameter, the
+// refusal is final.
 func TestGenerateThatFails(t *testing.T) {
 	t.Parallel()
+
 	replies := make(chan string, 4)
 	replies <- `{"text":"x","meta_info":{"finish_reason":{"type":"abort","message":"overloaded"},"prompt_tokens":3,"completion_tokens":0}}`
+
 	replies <- `{"meta_info":{}}`
+
 	replies <- `{"error":{"message":"engine is restarting"}}`
+
 	h, e := newHost(t), newSGLang(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case body := <-replies:
@@ -125,7 +154,10 @@ func TestGenerateThatFails(t *testing.T) {
 	require.Contains(t, string(got.Body), `"text":"Hello"`)
 	require.Equal(t, 4, h.turns(t, "r1.1")[0].UpstreamTries)
 
-	old := newSGLang(t, answers(400, `{"error":{"message":"SamplingParams: unexpected keyword argument 'sampling_seed'"}}`))
+	old := newSGLang(
+		t,
+		answers(400, `{"error":{"message":"SamplingParams: unexpected keyword argument 'sampling_seed'"}}`),
+	)
 	r := pinned(h, old.URL, &rollout.Sampling{Seed: ptr(int64(7))}, rollout.PurposeEval)
 	r.ID = "r2.1"
 	_, err = h.onHost(t, r).Call(t.Context(), "a", "completions", []byte(byIDs))

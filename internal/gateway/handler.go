@@ -22,13 +22,17 @@ const maxBody = 32 << 20
 // maxCallID bounds a call id, in bytes.
 const maxCallID = 256
 
-// modelList is the answer to GET /v1/models. The name is an alias, because agents adapt their prompts to the model's name.
+// modelList is the answer to GET /v1/models. The name is an alias, because agents adapt their prompts to
+// the model's name.
 const modelList = `{"object":"list","data":[{"id":"m","object":"model","created":0,"owned_by":"rolloutd"}]}`
 
 // agentAPI is the model endpoint that agents see. All routes share one.
 type agentAPI struct {
-	calls map[string]*dialect.Dialect // by path; nearly all requests
-	rest  *http.ServeMux              // requests whose context has the route under routeKey
+	// by path; nearly all requests
+	calls map[string]*dialect.Dialect
+
+	// requests whose context has the route under routeKey
+	rest *http.ServeMux
 }
 
 // routeKey is the context key of a request's route.
@@ -37,12 +41,15 @@ type routeKey struct{}
 func newAgentAPI() *agentAPI {
 	api := &agentAPI{calls: map[string]*dialect.Dialect{}, rest: http.NewServeMux()}
 	served := "GET /v1/models"
+
 	for _, d := range dialect.All() {
 		path := "/v1/" + string(d.API)
 		api.calls[path] = d
 		served = "POST " + path + ", " + served
 	}
+
 	served = "POST /v1beta/models/{model}:generateContent, " + served
+
 	api.serve("POST "+googlePath, (*route).serveGoogle)
 	api.serve("POST "+googlePathOfV1, (*route).serveGoogle)
 	api.serve("POST "+countPath, (*route).serveCount)
@@ -52,6 +59,7 @@ func newAgentAPI() *agentAPI {
 	api.serve("/", func(_ *route, w http.ResponseWriter, req *http.Request) {
 		notFound(w, "no "+req.Method+" "+req.URL.Path+" here: served are "+served)
 	})
+
 	return api
 }
 
@@ -68,48 +76,62 @@ func (api *agentAPI) of(r *route) http.Handler {
 			notFound(w, "this is a model endpoint, not a proxy: it reaches no other host")
 			return
 		}
+
 		if d, ok := api.calls[req.URL.Path]; ok && req.Method == http.MethodPost {
 			r.serveCall(w, req, d, false)
 			return
 		}
+
 		api.rest.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), routeKey{}, r)))
 	})
 }
 
 // serveCall reads a call of the agent, gets its answer and delivers it. A call from the host is never foreign.
 func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, fromHost bool) {
-	if r.Model.BaseURL == "" { // the rollout's agent uses no model
+	// the rollout's agent uses no model
+	if r.Model.BaseURL == "" {
 		refuse(w, d, http.StatusBadRequest, "this rollout has no model endpoint", "")
 		return
 	}
+
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
-		panic(http.ErrAbortHandler) // the caller is gone
+		// the caller is gone
+		panic(http.ErrAbortHandler)
 	}
 	defer r.room.Release(size)
+
 	body, err := readBody(w, req, r.bodies.Take())
 	if err != nil {
 		refuse(w, d, bodyStatus(err), err.Error(), "")
 		return
 	}
+
 	a, err := dialect.Read(d, req.Header, body, r.Model, r.Capture)
-	r.bodies.Give(body) // nothing decoded from the body refers to it
+	// nothing decoded from the body refers to it
+	r.bodies.Give(body)
+
 	if err != nil {
 		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
 	}
+
 	if !fromHost {
 		if r.markForeign(req.Context(), req.Header, a) != nil {
-			panic(http.ErrAbortHandler) // an aborted call makes the sandbox ask again
+			// an aborted call makes the sandbox ask again
+			panic(http.ErrAbortHandler)
 		}
 	}
+
 	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
+
 	ans, over, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
 		// The caller is gone, or the call has no outcome yet. An aborted stream makes the sandbox ask again.
 		panic(http.ErrAbortHandler)
 	}
 	defer over()
+
 	r.deliver(req, out, ans)
 }
 
@@ -118,6 +140,7 @@ func bodyStatus(err error) int {
 	if fault.Is(err, fault.Exhausted) {
 		return http.StatusRequestEntityTooLarge
 	}
+
 	return http.StatusBadRequest
 }
 
@@ -126,6 +149,7 @@ func weight(req *http.Request) int64 {
 	if req.ContentLength < 0 {
 		return maxBody
 	}
+
 	return min(max(req.ContentLength, minRequest), maxBody)
 }
 
@@ -134,33 +158,41 @@ func readBody(w http.ResponseWriter, req *http.Request, body []byte) ([]byte, er
 	if req.ContentLength > maxBody {
 		return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
 	}
+
 	limited := http.MaxBytesReader(w, req.Body, maxBody)
+
 	body = slices.Grow(body, int(min(max(req.ContentLength, 0), minRequest)+512))
 	for {
 		n, err := limited.Read(body[len(body):cap(body)])
+
 		body = body[:len(body)+n]
 		if errors.Is(err, io.EOF) {
 			return body, nil
 		}
+
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
 		}
+
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "request body did not arrive whole")
 		}
+
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
 	}
 }
 
-// callID returns sandboxd's id of the call, which stays the same when it asks again. Without one, each request is a call of its own.
+// callID returns sandboxd's id of the call, which stays the same when it asks again. Without one, each
+// request is a call of its own.
 func callID(req *http.Request) string {
 	id := strings.ToValidUTF8(req.Header.Get(wire.CallIDHeader), "?")
 	if id == "" || len(id) > maxCallID {
 		return uuid.NewString()
 	}
+
 	return id
 }
 
@@ -176,7 +208,8 @@ func notFound(w http.ResponseWriter, text string) {
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the caller may have hung up
+	// the caller may have hung up
+	_, _ = w.Write(body)
 }
 
 // Path prefixes of the models in the two versions of Google's API. The method follows the model's name after a colon.
@@ -196,6 +229,15 @@ func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
 	case "countTokens":
 		r.serveSize(w, req, dialect.Google(model, false, false), "totalTokens", "generateContentRequest")
 	default:
-		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, fmt.Sprintf("the method of a model must be generateContent, streamGenerateContent or countTokens, got %.100q", method), "")
+		refuse(
+			w,
+			dialect.Google(model, false, false),
+			http.StatusNotFound,
+			fmt.Sprintf(
+				"the method of a model must be generateContent, streamGenerateContent or countTokens, got %.100q",
+				method,
+			),
+			"",
+		)
 	}
 }

@@ -34,8 +34,10 @@ const canary = "sk-canary-0123456789abcdef"
 func loopback() egress.Policy {
 	p, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
 	if err != nil {
-		panic(err) // the patterns are valid
+		// the patterns are valid
+		panic(err)
 	}
+
 	return p
 }
 
@@ -45,7 +47,9 @@ const patience = 5 * time.Minute
 type channels struct {
 	mu   sync.Mutex
 	open map[string]*httptest.Server
-	tell func(id, url string) // called for each new channel; may be nil
+
+	// called for each new channel; may be nil
+	tell func(id, url string)
 }
 
 func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
@@ -58,15 +62,20 @@ func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, se
 	d.open[id] = srv
 	d.mu.Unlock()
 	served()
+
 	if d.tell != nil {
 		d.tell(id, srv.URL)
 	}
+
 	gone := make(chan struct{})
+
 	srv.Config.RegisterOnShutdown(func() { close(gone) })
+
 	select {
 	case <-ctx.Done():
 	case <-gone:
 	}
+
 	d.mu.Lock()
 	if d.open[id] == srv {
 		delete(d.open, id)
@@ -74,9 +83,11 @@ func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, se
 	d.mu.Unlock()
 	srv.CloseClientConnections()
 	srv.Close()
+
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return errors.New("connection broke")
 }
 
@@ -87,20 +98,26 @@ func (d *channels) breakOff(id string) {
 	delete(d.open, id)
 	d.mu.Unlock()
 	srv.CloseClientConnections()
-	go srv.Config.Shutdown(context.Background()) // ServeModel closes it
+	// ServeModel closes it
+	go srv.Config.Shutdown(context.Background())
 }
 
 func (d *channels) url(t *testing.T, id string) string {
 	t.Helper()
+
 	var url string
+
 	require.Eventually(t, func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
+
 		if srv := d.open[id]; srv != nil {
 			url = srv.URL
 		}
+
 		return url != ""
 	}, patience, time.Millisecond)
+
 	return url
 }
 
@@ -121,26 +138,34 @@ func newHost(t *testing.T, change ...func(*gateway.Options)) *host {
 	dir := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
+
 	h := &host{dir: filepath.Join(dir, "gateway"), key: key}
+
 	h.options = gateway.Options{Dir: h.dir, Key: key, Egress: loopback(), Backoff: time.Millisecond}
 	for _, c := range change {
 		c(&h.options)
 	}
+
 	h.start(t)
+
 	return h
 }
 
 // start starts the gateway, or restarts it on the same folder after stop.
 func (h *host) start(t *testing.T) {
 	t.Helper()
+
 	h.channels = &channels{open: map[string]*httptest.Server{}}
 	h.options.Dialer = h.channels
 	srv, err := gateway.New(h.options)
 	require.NoError(t, err)
+
 	h.server = srv
 	ctx, cancel := context.WithCancel(context.Background())
+
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
+
 	api := admin.New(srv, admin.Options{Key: h.key})
 	forRoles := gatewaytest.NewServer(api.Handler())
 	h.client = gatewayapi.NewClient(forRoles.URL, h.key)
@@ -158,7 +183,14 @@ func (h *host) start(t *testing.T) {
 func (h *host) route(upstream string) gatewayapi.Route {
 	return gatewayapi.Route{
 		ID: "r1.1", RolloutID: "r1", Attempt: 1, SandboxID: "r1.1", Capture: true,
-		Model:  rollout.Model{BaseURL: upstream + "/v1", Name: "real-model", SealedKey: h.key.Box("model key").SealString(canary), Logprobs: true, TopLogprobs: 5, TokenIDs: true},
+		Model: rollout.Model{
+			BaseURL:     upstream + "/v1",
+			Name:        "real-model",
+			SealedKey:   h.key.Box("model key").SealString(canary),
+			Logprobs:    true,
+			TopLogprobs: 5,
+			TokenIDs:    true,
+		},
 		Limits: rollout.Limits{Call: patience},
 	}
 }
@@ -166,6 +198,7 @@ func (h *host) route(upstream string) gatewayapi.Route {
 func (h *host) open(t *testing.T, r gatewayapi.Route) string {
 	t.Helper()
 	require.NoError(t, h.client.Open(t.Context(), r))
+
 	return h.channels.url(t, r.SandboxID)
 }
 
@@ -173,6 +206,7 @@ func (h *host) status(t *testing.T, id string) gatewayapi.RouteStatus {
 	t.Helper()
 	s, err := h.client.Status(t.Context(), id)
 	require.NoError(t, err)
+
 	return s
 }
 
@@ -180,15 +214,21 @@ func (h *host) turns(t *testing.T, id string) []rollout.Turn {
 	t.Helper()
 	body, err := h.client.Trace(t.Context(), id)
 	require.NoError(t, err)
+
 	defer body.Close()
+
 	var turns []rollout.Turn
+
 	for d := json.NewDecoder(body); ; {
 		var turn rollout.Turn
+
 		err := d.Decode(&turn)
 		if errors.Is(err, io.EOF) {
 			return turns
 		}
+
 		require.NoError(t, err)
+
 		turns = append(turns, turn)
 	}
 }
@@ -211,27 +251,35 @@ func sendBy(ctx context.Context, agent *http.Client, url, callID, body string, h
 	if err != nil {
 		return reply{err: err}
 	}
+
 	if callID != "" {
 		req.Header.Set(wire.CallIDHeader, callID)
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	req.Header.Set("Authorization", "Bearer dummy-of-the-agent")
+
 	res, err := agent.Do(req)
 	if err != nil {
 		return reply{err: err}
 	}
 	defer res.Body.Close()
+
 	b, err := io.ReadAll(res.Body)
+
 	return reply{status: res.StatusCode, header: res.Header, body: string(b), err: err}
 }
 
 // startSend makes a call in a goroutine.
 func startSend(t *testing.T, url, callID, body string, headers ...string) <-chan reply {
 	t.Helper()
+
 	out := make(chan reply, 1)
 	go func() { out <- send(t.Context(), url, callID, body, headers...) }()
+
 	return out
 }
 
@@ -270,21 +318,26 @@ type seen struct {
 
 func newEngine(t *testing.T, steps ...http.HandlerFunc) *engine {
 	t.Helper()
+
 	e := &engine{steps: steps}
 	e.Server = httptest.NewServer(e)
+
 	t.Cleanup(func() {
 		e.CloseClientConnections()
 		e.Close()
 	})
+
 	return e
 }
 
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+
 	e.mu.Lock()
 	step := e.steps[min(len(e.seen), len(e.steps)-1)]
 	e.seen = append(e.seen, seen{r.URL.Path, r.Header.Clone(), string(body)})
 	e.mu.Unlock()
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	step(w, r)
 }
@@ -292,6 +345,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *engine) requests() []seen {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return append([]seen(nil), e.seen...)
 }
 
@@ -300,6 +354,7 @@ func (e *engine) paths() []string {
 	for _, s := range e.requests() {
 		all = append(all, s.path)
 	}
+
 	return all
 }
 
@@ -317,6 +372,7 @@ func answers(status int, body string, headers ...string) http.HandlerFunc {
 		for i := 0; i < len(headers); i += 2 {
 			w.Header().Set(headers[i], headers[i+1])
 		}
+
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}
@@ -327,24 +383,34 @@ func cutOff(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		says(text)(w, r)
 		_ = http.NewResponseController(w).Flush()
+
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// hanging sends the beginning of a reply, sends on begun, and waits until the request is cancelled (then it sends on gone) or released.
+// hanging sends the beginning of a reply, sends on begun, and waits until the request is cancelled (then it
+// sends on gone) or released.
 type hanging struct {
 	begun, gone, release chan struct{}
 	first, rest          string
 }
 
 func newHanging(first, rest string) *hanging {
-	return &hanging{begun: make(chan struct{}, 16), gone: make(chan struct{}, 16), release: make(chan struct{}), first: first, rest: rest}
+	return &hanging{
+		begun:   make(chan struct{}, 16),
+		gone:    make(chan struct{}, 16),
+		release: make(chan struct{}),
+		first:   first,
+		rest:    rest,
+	}
 }
 
 func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 	says(h.first)(w, r)
 	_ = http.NewResponseController(w).Flush()
+
 	h.begun <- struct{}{}
+
 	select {
 	case <-r.Context().Done():
 		h.gone <- struct{}{}
@@ -356,16 +422,19 @@ func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 // keepAlive sends only comments until the request is cancelled.
 func (h *hanging) keepAlive(w http.ResponseWriter, r *http.Request) {
 	h.begun <- struct{}{}
+
 	for r.Context().Err() == nil {
 		says(": keep-alive\n\n")(w, r)
 		_ = http.NewResponseController(w).Flush()
 		_ = clock.Sleep(r.Context(), pollStep)
 	}
+
 	h.gone <- struct{}{}
 }
 
 func await[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
+
 	select {
 	case v := <-c:
 		return v

@@ -30,7 +30,8 @@ func (h *host) waitUntilHeld(t *testing.T, d time.Duration) {
 	}, patience, pollStep)
 }
 
-// The time of a pause counts as held during and after the pause, once for concurrent calls, and only for the agent's own calls.
+// The time of a pause counts as held during and after the pause, once for concurrent calls, and only for
+// the agent's own calls.
 func TestHeldWhilePaused(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -41,36 +42,52 @@ func TestHeldWhilePaused(t *testing.T) {
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, own...).status)
 	pause, resume := h.pauses(t)
 	pause()
-	others := []<-chan reply{startSend(t, url, "", streamed, wire.OriginHeader, "shell"), startSend(t, url, "", title, own...)}
+
+	others := []<-chan reply{
+		startSend(t, url, "", streamed, wire.OriginHeader, "shell"),
+		startSend(t, url, "", title, own...),
+	}
 	h.queued(t, "vllm", 2)
 	time.Sleep(300 * time.Millisecond)
+
 	s := h.status(t, r.ID)
 	require.False(t, s.Holding)
 	require.Zero(t, s.Held, "nothing that the agent waits for")
 
 	began := time.Now()
-	calls := append(others, startSend(t, url, "", streamed, own...), startSend(t, url, "", streamed, own...), startSend(t, url, "", streamed, own...))
+
+	calls := append(
+		others,
+		startSend(t, url, "", streamed, own...),
+		startSend(t, url, "", streamed, own...),
+		startSend(t, url, "", streamed, own...),
+	)
 	h.waitUntilHeld(t, 500*time.Millisecond)
 	resume()
+
 	for _, call := range calls {
 		require.Equal(t, 200, await(t, call).status)
 	}
+
 	s = h.status(t, r.ID)
 	require.False(t, s.Holding)
 	require.GreaterOrEqual(t, s.Held, 500*time.Millisecond)
 	require.LessOrEqual(t, s.Held, time.Since(began))
 
 	before := s.Held
-	pause() // while the agent makes no call
+	// while the agent makes no call
+	pause()
 	time.Sleep(300 * time.Millisecond)
 	resume()
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, own...).status)
 	require.Equal(t, before, h.status(t, r.ID).Held)
 }
 
-// The time that a drain costs a call counts as held: the time of the upstream request that the drain ended, and the pause.
+// The time that a drain costs a call counts as held: the time of the upstream request that the drain ended,
+// and the pause.
 func TestHeldByADrain(t *testing.T) {
 	t.Parallel()
+
 	hang := newHanging(halfReply(), "")
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
@@ -87,12 +104,16 @@ func TestHeldByADrain(t *testing.T) {
 	require.Equal(t, goodReply, await(t, got).body)
 }
 
-// The time of failed upstream requests up to the next one counts as held. Waiting for other calls and a hanging call do not count, because
-// the agent decides how many calls it makes.
+// The time of failed upstream requests up to the next one counts as held. Waiting for other calls and a
+// hanging call do not count, because the agent decides how many calls it makes.
 func TestHeldByAnEndpointThatFails(t *testing.T) {
 	t.Parallel()
+
 	hang := newHanging("", goodReply)
-	h := newHost(t, func(o *gateway.Options) { o.Bounds = func(string) limits.Bounds { return limits.Bounds{Calls: 1} } })
+	h := newHost(
+		t,
+		func(o *gateway.Options) { o.Bounds = func(string) limits.Bounds { return limits.Bounds{Calls: 1} } },
+	)
 	e := newEngine(t, answers(503, "{}", "Retry-After-Ms", "500"), says(goodReply), hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	url := h.open(t, r)
@@ -107,9 +128,11 @@ func TestHeldByAnEndpointThatFails(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	require.False(t, h.status(t, r.ID).Holding)
 	close(hang.release)
+
 	for _, call := range calls {
 		require.Equal(t, 200, await(t, call).status)
 	}
+
 	require.Equal(t, held, h.status(t, r.ID).Held)
 }
 
@@ -119,14 +142,20 @@ type gatewayProcess struct {
 	dir   string
 	key   seal.Key
 	route string
-	url   string    // of the model channel
-	began time.Time // before the first call
+
+	// of the model channel
+	url string
+
+	// before the first call
+	began time.Time
 }
 
 func startGateway(t *testing.T, steps ...http.HandlerFunc) *gatewayProcess {
 	t.Helper()
 	m := &gatewayProcess{dir: t.TempDir(), route: "r1.1"}
+
 	var err error
+
 	m.key, err = seal.LoadOrCreate(m.dir + "/key")
 	require.NoError(t, err)
 	m.process = startProcess(t, m.dir)
@@ -135,6 +164,7 @@ func startGateway(t *testing.T, steps ...http.HandlerFunc) *gatewayProcess {
 	require.NoError(t, gatewayapi.NewClient(m.admin, m.key).Open(t.Context(), (&host{key: m.key}).route(e.URL)))
 	m.url, m.began = m.read(t, m.route), time.Now()
 	require.Equal(t, 200, send(t.Context(), m.url, "a", streamed).status)
+
 	return m
 }
 
@@ -142,6 +172,7 @@ func (m *gatewayProcess) status(t *testing.T) gatewayapi.RouteStatus {
 	t.Helper()
 	s, err := gatewayapi.NewClient(m.admin, m.key).Status(t.Context(), m.route)
 	require.NoError(t, err)
+
 	return s
 }
 
@@ -150,30 +181,38 @@ func (m *gatewayProcess) restart(t *testing.T, after time.Duration) {
 	t.Helper()
 	m.kill()
 	time.Sleep(after)
+
 	m.process = startProcess(t, m.dir)
 }
 
 // marked waits until the gateway has saved the given number of open calls.
 func (m *gatewayProcess) marked(t *testing.T, calls int) {
 	t.Helper()
+
 	from := time.Now()
+
 	require.Eventually(t, func() bool {
 		noted, err := gateway.LoadHeldMark(filepath.Join(m.dir, "gateway"))
+
 		n := 0
 		for _, r := range noted.Routes {
 			n += len(r.Calls)
 		}
+
 		return err == nil && noted.At.After(from) && n == calls
 	}, patience, pollStep)
 }
 
-// When a gateway is killed, the held time includes the time for which it held calls back, the lost work of open calls, and the time until
-// the restart, also after repeated kills.
+// When a gateway is killed, the held time includes the time for which it held calls back, the lost work of
+// open calls, and the time until the restart, also after repeated kills.
 func TestHeldByAGatewayThatDies(t *testing.T) {
 	t.Parallel()
+
 	const away = time.Second
+
 	for name, c := range map[string]struct {
-		step  http.HandlerFunc // nil: no call is in progress
+		// nil: no call is in progress
+		step  http.HandlerFunc
 		holds bool
 	}{
 		"calls are held back": {answers(503, "{}", "Retry-After", "60"), true},
@@ -184,6 +223,7 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 			t.Parallel()
 			m := startGateway(t, c.step)
 			calls, least := 0, away
+
 			if c.step != nil {
 				_ = startSend(t, m.url, "b", streamed)
 				require.Eventually(t, func() bool {
@@ -193,7 +233,9 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 				time.Sleep(away)
 				calls, least = 1, 2*away
 			}
+
 			m.marked(t, calls)
+
 			for n := range 2 {
 				m.restart(t, away)
 				s := m.status(t)
@@ -207,14 +249,17 @@ func TestHeldByAGatewayThatDies(t *testing.T) {
 // The time for which the gateway's machine is suspended counts as held, even if the gateway is killed afterwards.
 func TestHeldByASuspendedGateway(t *testing.T) {
 	t.Parallel()
+
 	const still = 2 * time.Second
+
 	m := startGateway(t)
 	m.marked(t, 0)
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGSTOP))
 	require.Eventually(t, func() bool { return stopped(m.cmd.Process.Pid) }, patience, pollStep)
 	time.Sleep(still)
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGCONT))
-	s := m.status(t) // the first request after SIGCONT
+	// the first request after SIGCONT
+	s := m.status(t)
 	require.GreaterOrEqual(t, s.Held, still)
 	require.Less(t, s.Held, time.Since(m.began))
 	m.marked(t, 0)
@@ -227,21 +272,27 @@ func TestHeldByASuspendedGateway(t *testing.T) {
 func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, ok := strings.Cut(string(stat), ") ")
+
 	return err == nil && ok && strings.HasPrefix(after, "T")
 }
 
 // A gateway that stops during a call loses the call's work, as a killed gateway does.
 func TestHeldByAGatewayThatStops(t *testing.T) {
 	t.Parallel()
+
 	hang := newHanging(halfReply(), "")
 	h := newHost(t)
 	r := h.route(newEngine(t, hang.serve).URL)
 	asked := time.Now()
 	_ = startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
+
 	seen := time.Now()
+
 	time.Sleep(500 * time.Millisecond)
-	least := time.Since(seen) // the lost work ends at a moment within stop
+	// the lost work ends at a moment within stop
+	least := time.Since(seen)
+
 	h.stop()
 	h.start(t)
 	s := h.status(t, r.ID)
@@ -249,8 +300,8 @@ func TestHeldByAGatewayThatStops(t *testing.T) {
 	require.Less(t, s.Held, time.Since(asked))
 }
 
-// A call that was recorded after the latest mark does not count as lost. The gateway does not count as away before the agent's first call,
-// even if its mark is old.
+// A call that was recorded after the latest mark does not count as lost. The gateway does not count as away
+// before the agent's first call, even if its mark is old.
 func TestRecordedCallsAreNotLost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -260,10 +311,12 @@ func TestRecordedCallsAreNotLost(t *testing.T) {
 	m, err := gateway.LoadHeldMark(h.dir)
 	require.NoError(t, err)
 	require.Len(t, m.Routes, 1)
+
 	for key := range m.Routes {
 		m.At = time.Now()
 		m.Routes[key] = gateway.HeldRoute{Calls: []gateway.HeldCall{{Turn: 1, Began: m.At.Add(-time.Hour)}}}
 	}
+
 	require.NoError(t, gateway.SaveHeldMark(h.dir, m))
 	h.start(t)
 	require.Less(t, h.status(t, r.ID).Held, 30*time.Minute)

@@ -16,9 +16,12 @@ func span(from, to int) HeldSpan { return HeldSpan{From: at(from), To: at(to)} }
 // Overlapping spans count once in any order, and settled time is not lost.
 func TestTime(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		spans []HeldSpan
-		want  int // seconds
+
+		// seconds
+		want int
 	}{
 		"none":             {nil, 0},
 		"one":              {[]HeldSpan{span(1, 3)}, 2},
@@ -33,6 +36,7 @@ func TestTime(t *testing.T) {
 		for _, s := range c.spans {
 			sum.Add(s)
 		}
+
 		want := time.Duration(c.want) * time.Second
 		require.Equal(t, want, sum.Sum(), name)
 		require.Equal(t, want+time.Second, sum.With(span(20, 21)).Sum(), name)
@@ -47,13 +51,24 @@ func TestTime(t *testing.T) {
 // The time since the mark and the work of lost calls count once. Time before the first call does not count.
 func TestRecall(t *testing.T) {
 	t.Parallel()
+
 	route := func(calls ...HeldCall) HeldMark {
-		return HeldMark{At: at(100), Routes: map[string]HeldRoute{"key": {Held: HeldTime{Settled: time.Second, Spans: []HeldSpan{span(80, 90)}}, Calls: calls}}}
+		return HeldMark{
+			At: at(100),
+			Routes: map[string]HeldRoute{"key": {
+				Held:  HeldTime{Settled: time.Second, Spans: []HeldSpan{span(80, 90)}},
+				Calls: calls,
+			}},
+		}
 	}
 	for name, c := range map[string]struct {
-		mark  HeldMark
-		first time.Time // the recorded first call
-		want  int       // seconds, at 130
+		mark HeldMark
+
+		// the recorded first call
+		first time.Time
+
+		// seconds, at 130
+		want  int
 		begun time.Time
 	}{
 		"no mark":                    {HeldMark{}, at(1), 0, at(1)},
@@ -63,21 +78,30 @@ func TestRecall(t *testing.T) {
 		"no call under way":          {route(), at(10), 1 + 10 + 30, at(10)},
 		"without a record":           {route(), time.Time{}, 1 + 10 + 30, time.Time{}},
 		"a lost call":                {route(HeldCall{Turn: 2, Began: at(85)}), at(10), 1 + 50, at(10)},
-		"several":                    {route(HeldCall{Turn: 2, Began: at(95)}, HeldCall{Turn: 3, Began: at(70)}), at(10), 1 + 60, at(10)},
-		"the first call":             {route(HeldCall{Turn: 2, Began: at(95)}), time.Time{}, 1 + 10 + 35, at(95)},
-		"calls without a record":     {HeldMark{At: at(100), Routes: map[string]HeldRoute{"key": {First: at(40)}}}, time.Time{}, 30, at(40)},
-		"a call on record":           {route(HeldCall{Turn: 1, Began: at(70)}), at(10), 1 + 10 + 30, at(10)},
+		"several": {route(HeldCall{
+			Turn:  2,
+			Began: at(95),
+		}, HeldCall{Turn: 3, Began: at(70)}), at(10), 1 + 60, at(10)},
+		"the first call": {route(HeldCall{Turn: 2, Began: at(95)}), time.Time{}, 1 + 10 + 35, at(95)},
+		"calls without a record": {HeldMark{
+			At:     at(100),
+			Routes: map[string]HeldRoute{"key": {First: at(40)}},
+		}, time.Time{}, 30, at(40)},
+		"a call on record": {route(HeldCall{Turn: 1, Began: at(70)}), at(10), 1 + 10 + 30, at(10)},
 	} {
 		dir := t.TempDir()
 		require.NoError(t, SaveHeldMark(dir, c.mark))
 		m, err := LoadHeldMark(dir)
 		require.NoError(t, err)
+
 		got, begun := m.Recall("key", func(turn int) bool { return turn == 1 }, c.first, at(130))
 		require.Equal(t, time.Duration(c.want)*time.Second, got.Sum(), name)
 		require.True(t, c.begun.Equal(begun), "%s: %s", name, begun)
+
 		other, _ := m.Recall("another", func(int) bool { return false }, time.Time{}, at(130))
 		require.Zero(t, other.Sum(), name)
 	}
+
 	none, err := LoadHeldMark(t.TempDir())
 	require.NoError(t, err)
 	require.Zero(t, none)

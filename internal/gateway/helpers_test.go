@@ -15,6 +15,7 @@ func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
+
 	return ctx, cancel
 }
 
@@ -28,5 +29,6 @@ func random(n int) string {
 	for i := range b {
 		b[i] = 'a' + byte(rand.IntN(26))
 	}
+
 	return string(b)
 }

@@ -17,7 +17,9 @@ import (
 // scriptedEngine returns an engine that plays one script for any conversation.
 func scriptedEngine(t *testing.T, o scripted.Options) *engine {
 	t.Helper()
+
 	o.Scripts = scripted.Scripts{{Name: "any", Turns: []scripted.Turn{{Text: "Hello there."}}}}
+
 	return newEngine(t, scripted.New(o).ServeHTTP)
 }
 
@@ -29,6 +31,7 @@ func without(e *engine, path string) {
 			http.NotFound(w, r)
 			return
 		}
+
 		next(w, r)
 	}
 }
@@ -36,6 +39,7 @@ func without(e *engine, path string) {
 // The gateway probes what an endpoint supports. The report depends on the parameters of the rollout.
 func TestInspect(t *testing.T) {
 	t.Parallel()
+
 	atOne := (&rollout.Sampling{Temperature: ptr(1.0)}).ForTraining()
 	refuses := func(o scripted.Options, has string, status int) func(t *testing.T) *engine {
 		return func(t *testing.T) *engine {
@@ -43,18 +47,22 @@ func TestInspect(t *testing.T) {
 			next := e.steps[0]
 			e.steps[0] = func(w http.ResponseWriter, r *http.Request) {
 				body := new(bytes.Buffer)
+
 				_, _ = body.ReadFrom(r.Body)
 				if bytes.Contains(body.Bytes(), []byte(has)) {
 					answers(status, `{"error":{"message":"no auto tool choice here"}}`)(w, r)
 					return
 				}
+
 				r.Body = http.NoBody
 				again, _ := http.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), body)
 				next(w, again)
 			}
+
 			return e
 		}
 	}
+
 	playing := func(o scripted.Options) func(t *testing.T) *engine {
 		return func(t *testing.T) *engine { return scriptedEngine(t, o) }
 	}
@@ -65,25 +73,69 @@ func TestInspect(t *testing.T) {
 		want     rollout.EndpointReport
 		finding  string
 	}{
-		"all":          {engine: playing(scripted.Options{}), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}},
-		"raw":          {engine: playing(scripted.Options{RawLogprobs: true}), want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw", ToolSupport: ptr(true)}, finding: "raw_logprobs"},
-		"raw, pinned":  {engine: playing(scripted.Options{RawLogprobs: true}), sampling: atOne, want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)}},
-		"raw, allowed": {engine: playing(scripted.Options{RawLogprobs: true}), options: func(o *gateway.Options) { o.RawLogprobs = true }, want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)}},
-		"names":        {engine: playing(scripted.Options{NamedIDs: true}), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}},
-		"names alone": {engine: func(t *testing.T) *engine {
-			e := scriptedEngine(t, scripted.Options{NamedIDs: true})
-			without(e, "/tokenize")
-			return e
-		}, want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "processed", ToolSupport: ptr(true)}, finding: "no_prompt_ids"},
-		"no tool calls": {engine: refuses(scripted.Options{}, `"tools"`, 400), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)}, finding: "no_tools"},
+		"all": {
+			engine: playing(scripted.Options{}),
+			want:   rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)},
+		},
+		"raw": {
+			engine:  playing(scripted.Options{RawLogprobs: true}),
+			want:    rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw", ToolSupport: ptr(true)},
+			finding: "raw_logprobs",
+		},
+		"raw, pinned": {
+			engine:   playing(scripted.Options{RawLogprobs: true}),
+			sampling: atOne,
+			want:     rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)},
+		},
+		"raw, allowed": {
+			engine:  playing(scripted.Options{RawLogprobs: true}),
+			options: func(o *gateway.Options) { o.RawLogprobs = true },
+			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)},
+		},
+		"names": {
+			engine: playing(scripted.Options{NamedIDs: true}),
+			want:   rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)},
+		},
+		"names alone": {
+			engine: func(t *testing.T) *engine {
+				e := scriptedEngine(t, scripted.Options{NamedIDs: true})
+				without(e, "/tokenize")
+
+				return e
+			},
+			want: rollout.EndpointReport{
+				CaptureLevel: "logprobs",
+				LogprobsMode: "processed",
+				ToolSupport:  ptr(true),
+			},
+			finding: "no_prompt_ids",
+		},
+		"no tool calls": {
+			engine:  refuses(scripted.Options{}, `"tools"`, 400),
+			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)},
+			finding: "no_tools",
+		},
 		"text": {engine: func(t *testing.T) *engine {
 			return newEngine(t, says(`data: {"choices":[{"index":0,"delta":{"content":"Blue"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n"))
 		}, want: rollout.EndpointReport{CaptureLevel: "text"}, finding: "no_logprobs"},
-		"wrong key": {engine: func(t *testing.T) *engine { return newEngine(t, answers(401, `{"error":{"message":"bad key"}}`)) },
-			want: rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(false)}, finding: "endpoint_refuses"},
-		"one call fails": {engine: refuses(scripted.Options{RawLogprobs: true}, `"temperature":2`, 503), want: rollout.EndpointReport{ToolSupport: ptr(true)}, finding: "endpoint_not_probed"},
-		"broken":         {engine: func(t *testing.T) *engine { return newEngine(t, answers(500, "oops")) }, finding: "endpoint_not_probed"},
-		"away":           {engine: func(t *testing.T) *engine { e := newEngine(t, says("")); e.Close(); return e }, finding: "endpoint_not_probed"},
+		"wrong key": {
+			engine:  func(t *testing.T) *engine { return newEngine(t, answers(401, `{"error":{"message":"bad key"}}`)) },
+			want:    rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(false)},
+			finding: "endpoint_refuses",
+		},
+		"one call fails": {
+			engine:  refuses(scripted.Options{RawLogprobs: true}, `"temperature":2`, 503),
+			want:    rollout.EndpointReport{ToolSupport: ptr(true)},
+			finding: "endpoint_not_probed",
+		},
+		"broken": {
+			engine:  func(t *testing.T) *engine { return newEngine(t, answers(500, "oops")) },
+			finding: "endpoint_not_probed",
+		},
+		"away": {
+			engine:  func(t *testing.T) *engine { e := newEngine(t, says("")); e.Close(); return e },
+			finding: "endpoint_not_probed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,12 +148,16 @@ func TestInspect(t *testing.T) {
 			h.open(t, r)
 			got, err := h.client.Inspect(t.Context(), r.ID, gatewayapi.InspectTime)
 			require.NoError(t, err)
+
 			findings := strings.Join(got.Findings, "\n")
 			require.Contains(t, findings, tc.finding)
+
 			if tc.finding == "" {
 				require.Empty(t, findings)
 			}
+
 			require.NotContains(t, findings, canary)
+
 			got.Findings = nil
 			require.Equal(t, tc.want, got)
 		})
@@ -111,14 +167,22 @@ func TestInspect(t *testing.T) {
 // The report covers the API that the agent calls; each API has its own probe.
 func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	t.Parallel()
+
 	for path, tc := range map[string]struct {
 		body    string
 		calls   int
 		want    rollout.EndpointReport
 		finding string
 	}{
-		"/responses": {`{"model":"m","input":"hi"}`, 3, rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}, ""},
-		"/messages":  {`{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"hi"}]}`, 2, rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(true)}, "no_logprobs"},
+		"/responses": {`{"model":"m","input":"hi"}`, 3, rollout.EndpointReport{
+			CaptureLevel: "tokens",
+			LogprobsMode: "processed",
+			ToolSupport:  ptr(true),
+		}, ""},
+		"/messages": {`{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"hi"}]}`, 2, rollout.EndpointReport{
+			CaptureLevel: "text",
+			ToolSupport:  ptr(true),
+		}, "no_logprobs"},
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +195,10 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 			require.Equal(t, 200, sendTo(t.Context(), url+"/v1"+path, "", tc.body).status)
 			got, err := h.client.Inspect(t.Context(), r.ID, gatewayapi.InspectTime)
 			require.NoError(t, err)
+
 			findings := strings.Join(got.Findings, "\n")
 			require.Contains(t, findings, tc.finding)
+
 			got.Findings = nil
 			require.Equal(t, tc.want, got, findings)
 			require.Len(t, e.requests(), 3+1+tc.calls)
@@ -140,19 +206,26 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	}
 }
 
-// An agent that calls completions has a probe of completions: two calls with a text prompt, whose alternatives are in separate lists.
+// An agent that calls completions has a probe of completions: two calls with a text prompt, whose
+// alternatives are in separate lists.
 func TestInspectOfCompletions(t *testing.T) {
 	t.Parallel()
-	for mode, second := range map[rollout.LogprobsMode]string{"processed": `{" x":-0.75,"Hel":-0.25}`, "raw": `{" x":-1.5,"Hel":-0.5}`} {
+
+	for mode, second := range map[rollout.LogprobsMode]string{
+		"processed": `{" x":-0.75,"Hel":-0.25}`,
+		"raw":       `{" x":-1.5,"Hel":-0.5}`,
+	} {
 		h := newHost(t)
 		stream := apis()[1].stream
 		e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 			body := new(bytes.Buffer)
 			_, _ = body.ReadFrom(r.Body)
+
 			top := `{" x":-1.5,"Hel":-0.5}`
 			if bytes.Contains(body.Bytes(), []byte(`"temperature":2`)) {
 				top = second
 			}
+
 			says(strings.Replace(stream, `{"Hel":-0.5}`, top, 1))(w, r)
 		})
 		r := h.route(e.URL)
@@ -170,6 +243,7 @@ func TestInspectOfCompletions(t *testing.T) {
 // One probe serves all routes with the same endpoint and parameters. It is not counted as a call of any route.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()
+
 	h, e := newHost(t), scriptedEngine(t, scripted.Options{})
 	for _, id := range []string{"r1.1", "r2.1"} {
 		r := h.route(e.URL)
@@ -184,6 +258,7 @@ func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 		require.Zero(t, status.Usage)
 		require.True(t, status.FirstCallAt.IsZero())
 	}
+
 	require.Len(t, e.requests(), 3)
 	other := h.route(e.URL)
 	other.ID, other.SandboxID, other.Model.Purpose = "r3.1", "r3.1", rollout.PurposeEval
@@ -220,7 +295,16 @@ func TestTokensNamedByTheirIDs(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), scriptedEngine(t, scripted.Options{NamedIDs: true})
 	url := h.open(t, h.route(e.URL))
-	require.Equal(t, 200, send(t.Context(), url, "", `{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`).status)
+	require.Equal(
+		t,
+		200,
+		send(
+			t.Context(),
+			url,
+			"",
+			`{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`,
+		).status,
+	)
 	turn := h.turns(t, "r1.1")[0]
 	require.True(t, turn.Train, "%v", turn.Flaws)
 	require.NotEmpty(t, turn.PromptTokenIDs)
@@ -228,20 +312,26 @@ func TestTokensNamedByTheirIDs(t *testing.T) {
 	require.Len(t, turn.CompletionTokenIDs, len(turn.PerTokenLogps))
 
 	without(e, "/tokenize")
+
 	h2 := newHost(t)
+
 	url = h2.open(t, h2.route(e.URL))
 	for range 2 {
 		require.Equal(t, 200, send(t.Context(), url, "", unary).status)
 	}
+
 	for _, turn := range h2.turns(t, "r1.1") {
 		require.False(t, turn.Train)
 		require.Contains(t, strings.Join(turn.Flaws, " "), "no prompt ids")
 	}
+
 	asked := 0
+
 	for _, path := range e.paths() {
 		if path == "/tokenize" {
 			asked++
 		}
 	}
+
 	require.Equal(t, 2, asked, "once where there is the path, and once where there is none")
 }

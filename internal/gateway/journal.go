@@ -15,30 +15,44 @@ const JournalFile = "route.json"
 
 // Journal is the stored state of a route, besides its trace. The model's key in it is sealed.
 type Journal struct {
-	Route       gatewayapi.Route    `json:"route"`
-	Trace       string              `json:"trace"` // key of its records; differs when a route of that ID is opened again
+	Route gatewayapi.Route `json:"route"`
+
+	// key of its records; differs when a route of that ID is opened again
+	Trace       string              `json:"trace"`
 	Ended       string              `json:"ended,omitempty"`
 	BudgetSpent string              `json:"budget_spent,omitempty"`
 	Failure     *gatewayapi.Failure `json:"failure,omitempty"`
-	GivenUp     *gatewayapi.Failure `json:"given_up,omitempty"`     // see gateway.RouteStatus
-	Sessions    []string            `json:"sessions,omitempty"`     // of the agent's own
-	Processes   []string            `json:"processes,omitempty"`    // whose sessions were registered
-	RawLogprobs bool                `json:"raw_logprobs,omitempty"` // a probe found log probabilities that do not belong to the sampled distribution
+
+	// see gateway.RouteStatus
+	GivenUp *gatewayapi.Failure `json:"given_up,omitempty"`
+
+	// of the agent's own
+	Sessions []string `json:"sessions,omitempty"`
+
+	// whose sessions were registered
+	Processes []string `json:"processes,omitempty"`
+
+	// a probe found log probabilities that do not belong to the sampled distribution
+	RawLogprobs bool `json:"raw_logprobs,omitempty"`
 }
 
 // loadJournal reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.
 func loadJournal(folder string) (Journal, error) {
 	var j Journal
+
 	raw, err := durable.Read(filepath.Join(folder, JournalFile))
 	if err != nil {
 		return j, fmt.Errorf("route journal: %w", err)
 	}
+
 	if err := json.Unmarshal(raw, &j); err != nil {
 		return j, fmt.Errorf("route journal: %w", err)
 	}
+
 	if j.Route.ID != filepath.Base(folder) {
 		return j, fmt.Errorf("route journal: folder %q holds route %q", filepath.Base(folder), j.Route.ID)
 	}
+
 	return j, nil
 }
 
@@ -48,9 +62,11 @@ func saveJournal(folder string, j Journal) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "route journal")
 	}
+
 	err = durable.Replace(filepath.Join(folder, JournalFile), raw)
 	if err == nil {
 		err = durable.SyncFolder(filepath.Dir(folder))
 	}
+
 	return fault.Wrap(fault.Internal, err, "route journal")
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A route that is opened again under the same id is a new route. It has neither the turns of the first route nor replies from them, also
-// after a restart.
+// A route that is opened again under the same id is a new route. It has neither the turns of the first
+// route nor replies from them, also after a restart.
 func TestReopenedRouteIsNew(t *testing.T) {
 	t.Parallel()
+
 	leave := map[string]func(t *testing.T, h *host){
 		"closed": func(t *testing.T, h *host) { require.NoError(t, h.client.Close(t.Context(), "r1.1")) },
 		"killed while it closed, the journal gone": func(t *testing.T, h *host) {
@@ -48,8 +49,8 @@ func TestReopenedRouteIsNew(t *testing.T) {
 	}
 }
 
-// After a kill at any byte of a route's journal, the gateway has either the previous route with its turns or no route. A missing route can be
-// opened as if for the first time.
+// After a kill at any byte of a route's journal, the gateway has either the previous route with its turns
+// or no route. A missing route can be opened as if for the first time.
 func TestJournalIsKilledAtAnyByte(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
@@ -57,18 +58,22 @@ func TestJournalIsKilledAtAnyByte(t *testing.T) {
 	h.stop()
 	raw, err := os.ReadFile(filepath.Join(h.dir, "r1.1", "route.json"))
 	require.NoError(t, err)
+
 	opening := filepath.Join(h.dir, "r2.1")
 	for n := 0; n <= len(raw); n += 8 {
 		require.NoError(t, os.Mkdir(opening, 0o700))
+
 		for _, folder := range []string{opening, filepath.Join(h.dir, "r1.1")} {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprint(".journal-", n)), raw[:n], 0o600))
 		}
+
 		h.start(t)
 		require.NoDirExists(t, opening)
 		require.Equal(t, []string{"r1.1"}, routesOf(t, h))
 		require.Len(t, h.turns(t, "r1.1"), 1)
 		h.stop()
 	}
+
 	h.start(t)
 	second := h.route(e.URL)
 	second.ID, second.SandboxID = "r2.1", "r2.1"

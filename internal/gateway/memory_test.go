@@ -22,23 +22,33 @@ import (
 // hostile returns endless replies of 48 MiB. Each uses memory in a different way.
 func hostile() map[string]http.HandlerFunc {
 	const size = 48 << 20
+
 	long := func(head, piece, tail string) http.HandlerFunc {
 		block := strings.Repeat(piece, (1<<16)/len(piece))
+
 		return func(w http.ResponseWriter, r *http.Request) {
 			says(head)(w, r)
+
 			for sent := 0; sent < size; sent += len(block) {
 				if _, err := io.WriteString(w, block); err != nil {
 					return
 				}
 			}
+
 			_, _ = io.WriteString(w, tail)
 			_ = http.NewResponseController(w).Flush()
+
 			<-r.Context().Done()
 		}
 	}
+
 	return map[string]http.HandlerFunc{
-		"one event":       long(`data: {"choices":[{"delta":{"content":"`, "x", ``),
-		"many events":     long("", `data: {"choices":[{"delta":{"content":"x"},"logprobs":{"content":[{},{},{},{}]}}]}`+"\n\n", ""),
+		"one event": long(`data: {"choices":[{"delta":{"content":"`, "x", ``),
+		"many events": long(
+			"",
+			`data: {"choices":[{"delta":{"content":"x"},"logprobs":{"content":[{},{},{},{}]}}]}`+"\n\n",
+			"",
+		),
 		"lines of data":   long("", "data: 1\n", ""),
 		"ids":             long(`data: {"choices":[{"token_ids":[1`, ",1", "]}]}\n\n"),
 		"logprobs":        long(`data: {"choices":[{"logprobs":{"token_logprobs":[1`, ",1", "]}}]}\n\n"),
@@ -50,12 +60,15 @@ func hostile() map[string]http.HandlerFunc {
 // liveHeap samples the reachable bytes on the heap until it is stopped. most stops it and returns the maximum.
 func liveHeap() (most func() uint64) {
 	stop, over := make(chan struct{}), make(chan uint64)
+
 	go func() {
 		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+
 		for most := uint64(0); ; {
 			runtime.GC()
 			metrics.Read(sample)
 			most = max(most, sample[0].Value.Uint64())
+
 			select {
 			case <-stop:
 				over <- most
@@ -64,28 +77,40 @@ func liveHeap() (most func() uint64) {
 			}
 		}
 	}()
+
 	return func() uint64 {
 		close(stop)
 		return <-over
 	}
 }
 
-// Hostile endpoints answer 48 calls at once with 48 MiB each. The memory of the replies stays bounded, and calls to another endpoint are
-// still answered. Each hostile call ends with an error that states the reason, and no part of its reply is recorded. The test measures the
-// heap of the process, so it does not run in parallel.
+// Hostile endpoints answer 48 calls at once with 48 MiB each. The memory of the replies stays bounded, and
+// calls to another endpoint are still answered. Each hostile call ends with an error that states the
+// reason, and no part of its reply is recorded. The test measures the heap of the process, so it does not
+// run in parallel.
 func TestMemoryOfReplies(t *testing.T) {
 	const memory, calls = 64 << 20, 48
+
 	good := newEngine(t, says(goodReply))
 	for name, step := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			h, bad := newHost(t, func(o *gateway.Options) { o.ReplyMemory, o.Registerer = memory, registry }), newEngine(t, step)
+			h, bad := newHost(
+				t,
+				func(o *gateway.Options) { o.ReplyMemory, o.Registerer = memory, registry },
+			), newEngine(
+				t,
+				step,
+			)
 			most := liveHeap()
+
 			var answered sync.WaitGroup
+
 			for n := range 4 {
 				r := h.route(bad.URL)
 				r.ID, r.SandboxID, r.Limits.Call = fmt.Sprintf("bad%d.1", n), fmt.Sprintf("bad%d.1", n), time.Second
 				url := h.open(t, r)
+
 				for range calls / 4 {
 					answered.Go(func() {
 						got := send(t.Context(), url, "", streamed)
@@ -95,31 +120,40 @@ func TestMemoryOfReplies(t *testing.T) {
 					})
 				}
 			}
+
 			r := h.route(good.URL)
 			r.ID, r.SandboxID = "good.1", "good.1"
 			r.Model.Endpoint = "vllm"
 			url := h.open(t, r)
+
 			var over atomic.Bool
+
 			go func() { answered.Wait(); over.Store(true) }()
+
 			asked := 0
 			for ; asked == 0 || !over.Load(); asked++ {
 				require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
 			}
+
 			peak := most()
 			t.Logf("%3d MiB live at most, of %d MiB for replies; %d calls answered beside", peak>>20, memory>>20, asked)
 			require.Less(t, peak, uint64(memory))
 			require.Positive(t, asked)
+
 			for n := range 4 {
 				id := fmt.Sprintf("bad%d.1", n)
 				require.Equal(t, 0, h.status(t, id).Turns)
+
 				for _, turn := range h.turns(t, id) {
 					require.NotEmpty(t, turn.Broken)
 					require.False(t, turn.Train)
 				}
 			}
+
 			for _, turn := range h.turns(t, "good.1") {
 				require.Equal(t, 1, turn.UpstreamTries)
 			}
+
 			require.Zero(t, gauge(t, registry, "rolloutd_gateway_reply_memory_bytes"), "all is given back")
 		})
 	}
@@ -128,14 +162,18 @@ func TestMemoryOfReplies(t *testing.T) {
 // gauge returns the value of a gauge or a counter.
 func gauge(t *testing.T, r *prometheus.Registry, name string) float64 {
 	t.Helper()
+
 	all, err := r.Gather()
 	require.NoError(t, err)
+
 	for _, f := range all {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
 		}
 	}
+
 	require.FailNow(t, "no metric "+name)
+
 	return 0
 }
 
@@ -143,29 +181,36 @@ func gauge(t *testing.T, r *prometheus.Registry, name string) float64 {
 func large(size int) string {
 	event := `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 1000) + `"}}]}` + "\n\n"
 	events := strings.SplitAfter(goodReply, "\n\n")
+
 	return events[0] + strings.Repeat(event, size/len(event)) + strings.Join(events[1:], "")
 }
 
-// awaitLargeHeld waits until the gateway has read the sent part of a hanging reply of 4 MiB. The gateway then holds 10.2 MiB, or 9.9 MiB
-// after a reply of the same size. While its buffers grow, it holds other amounts.
+// awaitLargeHeld waits until the gateway has read the sent part of a hanging reply of 4 MiB. The gateway
+// then holds 10.2 MiB, or 9.9 MiB after a reply of the same size. While its buffers grow, it holds other
+// amounts.
 func awaitLargeHeld(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
+
 	same, last := 0, 0.0
+
 	require.Eventually(t, func() bool {
 		now := gauge(t, registry, "rolloutd_gateway_reply_memory_bytes")
 		if now != last || now < 9.5*(1<<20) || now > 11<<20 {
 			same, last = 0, now
 			return false
 		}
+
 		same++
+
 		return same == 50
 	}, patience, time.Millisecond)
 }
 
-// A reply for which there is no memory is requested again, and arrives once another reply has released its memory. The endpoint is not
-// considered failed.
+// A reply for which there is no memory is requested again, and arrives once another reply has released its
+// memory. The endpoint is not considered failed.
 func TestACallWaitsForMemory(t *testing.T) {
 	t.Parallel()
+
 	whole := large(4 << 20)
 	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
 	registry := prometheus.NewRegistry()
@@ -175,9 +220,19 @@ func TestACallWaitsForMemory(t *testing.T) {
 	await(t, hung.begun)
 	awaitLargeHeld(t, registry)
 	second := startSend(t, url, "second", streamed)
-	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 }, patience, time.Millisecond)
+	require.Eventually(
+		t,
+		func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 },
+		patience,
+		time.Millisecond,
+	)
 	// The status has no trouble while an upstream request receives its first bytes.
-	require.Eventually(t, func() bool { return strings.Contains(h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib") }, patience, time.Millisecond)
+	require.Eventually(
+		t,
+		func() bool { return strings.Contains(h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib") },
+		patience,
+		time.Millisecond,
+	)
 	require.NoError(t, h.server.Ready(h.route("").Model.Upstream()), "the endpoint is well")
 	close(hung.release)
 	require.Equal(t, whole, await(t, first).body)
@@ -185,16 +240,20 @@ func TestACallWaitsForMemory(t *testing.T) {
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, 2)
 	require.Greater(t, turns[1].UpstreamTries, 1)
+
 	for _, turn := range turns {
 		require.Empty(t, turn.Broken)
 		require.True(t, turn.Train)
 	}
+
 	require.Nil(t, h.status(t, "r1.1").Failure)
 }
 
-// A recorded reply waits for memory. The sandbox repeats a request only a few times, and a failure would be attributed to the agent.
+// A recorded reply waits for memory. The sandbox repeats a request only a few times, and a failure would be
+// attributed to the agent.
 func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	t.Parallel()
+
 	whole := large(4 << 20)
 	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
 	registry := prometheus.NewRegistry()
@@ -204,12 +263,14 @@ func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	second := startSend(t, url, "second", streamed)
 	await(t, hung.begun)
 	awaitLargeHeld(t, registry)
+
 	again := startSend(t, url, "first", streamed)
 	select {
 	case got := <-again:
 		require.FailNow(t, "answered without memory", "%d %v", got.status, got.err)
 	case <-time.After(300 * time.Millisecond):
 	}
+
 	close(hung.release)
 	require.Equal(t, whole, await(t, second).body)
 	require.Equal(t, whole, await(t, again).body)
@@ -237,7 +298,8 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *gateway.Options) { o.ReplyMemory = 1 << 20 })
 	r := h.route(newEngine(t, says(large(4<<20))).URL)
-	r.Limits.Call = 5 * time.Second // long enough for one upstream request on a busy machine
+	// long enough for one upstream request on a busy machine
+	r.Limits.Call = 5 * time.Second
 	got := send(t.Context(), h.open(t, r), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	failure := h.status(t, "r1.1").Failure
@@ -253,29 +315,40 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 // unfinishedReply sends about size bytes of a reply and then nothing more.
 func unfinishedReply(size int) http.HandlerFunc {
 	text := large(size)
+
 	return func(w http.ResponseWriter, r *http.Request) {
 		says(text[:len(text)-200])(w, r)
 		_ = http.NewResponseController(w).Flush()
+
 		<-r.Context().Done()
 	}
 }
 
-// A rollout that requests long replies and does not read them leaves enough memory for other rollouts of its endpoint: their large replies
-// succeed at the first upstream request.
+// A rollout that requests long replies and does not read them leaves enough memory for other rollouts of
+// its endpoint: their large replies succeed at the first upstream request.
 func TestRouteLeavesMemoryForOthers(t *testing.T) {
 	t.Parallel()
+
 	registry := prometheus.NewRegistry()
 	h := newHost(t, func(o *gateway.Options) { o.ReplyMemory, o.Registerer = 96<<20, registry })
 	held := func() float64 { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") }
 	starved := func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 0 }
 	r := h.route(newEngine(t, unfinishedReply(1<<20)).URL)
 	r.ID, r.SandboxID = "hog.1", "hog.1"
+
 	url := h.open(t, r)
 	for n := 0; !starved(); n++ {
 		require.Less(t, n, 64, "one route may hold everything")
 		startSend(t, url, "", streamed)
-		require.Eventually(t, func() bool { return starved() || held() >= float64((n+1)<<20) }, patience, time.Millisecond, "the gateway has read it")
+		require.Eventually(
+			t,
+			func() bool { return starved() || held() >= float64((n+1)<<20) },
+			patience,
+			time.Millisecond,
+			"the gateway has read it",
+		)
 	}
+
 	require.Greater(t, held(), float64(8<<20))
 	require.LessOrEqual(t, held(), float64(24<<20), "half of what the replies of clients' endpoints may hold")
 
@@ -286,17 +359,21 @@ func TestRouteLeavesMemoryForOthers(t *testing.T) {
 	require.Equal(t, 1, turns[0].UpstreamTries)
 }
 
-// New rollouts wait while the replies of their endpoint use all the memory that they may use. Rollouts of other endpoints do not wait.
+// New rollouts wait while the replies of their endpoint use all the memory that they may use. Rollouts of
+// other endpoints do not wait.
 func TestNewRolloutsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *gateway.Options) { o.ReplyMemory, o.Endpoints = 64<<20, []string{"vllm", "openai"} })
+
 	bad := newEngine(t, unfinishedReply(600<<10))
 	for n := range 32 {
 		r := h.route(bad.URL)
 		r.ID, r.SandboxID, r.Model.Endpoint = fmt.Sprintf("hog%d.1", n), fmt.Sprintf("hog%d.1", n), "vllm"
 		startSend(t, h.open(t, r), "", streamed)
 	}
+
 	var err error
+
 	require.Eventually(t, func() bool {
 		err = h.server.Ready("vllm")
 		return err != nil
@@ -310,7 +387,9 @@ func TestNewRolloutsWaitForMemory(t *testing.T) {
 // The token ids from an endpoint's /tokenize count as memory of the reply for as long as the reply does.
 func TestIDsOfPromptsTakeMemory(t *testing.T) {
 	t.Parallel()
+
 	const tokens = 500_000
+
 	held := func(path string) float64 {
 		registry := prometheus.NewRegistry()
 		h := newHost(t, func(o *gateway.Options) { o.Registerer = registry })
@@ -322,42 +401,58 @@ func TestIDsOfPromptsTakeMemory(t *testing.T) {
 				answers(200, ids)(w, r)
 				return
 			}
+
 			if r.URL.Path == "/tokenize" {
 				http.NotFound(w, r)
 				return
 			}
+
 			says(reply)(w, r)
 		})
 		url := h.open(t, h.route(e.URL))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			url+"/v1/chat/completions",
+			strings.NewReader(streamed),
+		)
 		require.NoError(t, err)
-		res, err := http.DefaultClient.Do(req) // the body is not read
+		// the body is not read
+		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
+
 		defer res.Body.Close()
+
 		turns := h.turns(t, "r1.1")
 		require.Len(t, turns, 1)
 		require.Equal(t, path != "", len(turns[0].PromptTokenIDs) == tokens, turns[0].Flaws)
+
 		return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes")
 	}
 	require.GreaterOrEqual(t, held("/tokenize")-held(""), float64(4*tokens))
 }
 
-// A recorded reply takes only the memory of its own reply, regardless of the number of records over which its prompt is stored as
-// differences.
+// A recorded reply takes only the memory of its own reply, regardless of the number of records over which
+// its prompt is stored as differences.
 func TestARecordedAnswerTakesNoMoreThanItsReply(t *testing.T) {
 	const calls, size = 12, 12 << 20
+
 	ids := "1" + strings.Repeat(",1", 4000)
 	whole := strings.Replace(large(size), `"prompt_token_ids":[1,2,3]`, `"prompt_token_ids":[`+ids+`]`, 1)
 	h := newHost(t)
+
 	url := h.open(t, h.route(newEngine(t, says(whole)).URL))
 	for n := range calls {
 		require.Equal(t, whole, send(t.Context(), url, fmt.Sprint(n), streamed).body)
 	}
+
 	most := liveHeap()
+
 	for range 3 {
 		got := send(t.Context(), url, fmt.Sprint(calls-1), streamed).body
 		require.True(t, whole == got)
 	}
+
 	peak := most()
 	t.Logf("%d MiB live at most", peak>>20)
 	require.Less(t, peak, uint64(calls*size))

@@ -17,56 +17,67 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Dialer connects to a sandbox's model channel, calls served, and serves the channel with h until ctx ends (nil) or the connection breaks
-// (an error). It returns after all handlers have returned. *sandbox.Backend implements it.
+// Dialer connects to a sandbox's model channel, calls served, and serves the channel with h until ctx ends
+// (nil) or the connection breaks (an error). It returns after all handlers have returned. *sandbox.Backend
+// implements it.
 type Dialer interface {
 	ServeModel(ctx context.Context, sandboxID string, h http.Handler, served func()) error
 }
 
 // Options of a Server. Dir, Key and Dialer are required.
 type Options struct {
-	Dir    string // the journals and records of all routes
+	// the journals and records of all routes
+	Dir    string
 	Key    seal.Key
 	Dialer Dialer
 
-	Logger         *slog.Logger             // nil: silent
-	Registerer     prometheus.Registerer    // nil: no metrics
-	TracerProvider oteltrace.TracerProvider // nil: no spans
+	// nil: silent
+	Logger *slog.Logger
+
+	// nil: no metrics
+	Registerer prometheus.Registerer
+
+	// nil: no spans
+	TracerProvider oteltrace.TracerProvider
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Egress lists the special hosts that base URLs of clients may reach; the zero value: none. Base URLs of the operator's endpoints are
-	// not checked.
+	// Egress lists the special hosts that base URLs of clients may reach; the zero value: none. Base URLs
+	// of the operator's endpoints are not checked.
 	Egress egress.Policy
 	// Bounds returns the limits of an upstream by name; nil: none.
 	Bounds func(upstream string) limits.Bounds
-	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first call; none: any name.
+	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
+	// call; none: any name.
 	Endpoints []string
-	// PassThrough streams replies to the agent as they arrive, except for the end, which waits for the record. The agent gets an error
-	// event if such a reply breaks off. Otherwise a reply is completed before it is sent.
+	// PassThrough streams replies to the agent as they arrive, except for the end, which waits for the
+	// record. The agent gets an error event if such a reply breaks off. Otherwise a reply is completed
+	// before it is sent.
 	PassThrough bool
 	// RawLogprobs allows training on turns whose log probabilities were taken before the temperature was applied.
 	RawLogprobs bool
-	// KeepAlive is the interval of comments in a stream that an agent waits for, so that it does not give up. After the first comment a
-	// failure can only be reported inside the stream, and the call does not survive a restart of the gateway. 0: never.
+	// KeepAlive is the interval of comments in a stream that an agent waits for, so that it does not give
+	// up. After the first comment a failure can only be reported inside the stream, and the call does not
+	// survive a restart of the gateway. 0: never.
 	KeepAlive time.Duration
-	// EmptyReplies is the number of replies to one call that say nothing and have no token, after which the call has failed. With the pauses
-	// between the tries, the default takes about a minute. 0: 8.
+	// EmptyReplies is the number of replies to one call that say nothing and have no token, after which the
+	// call has failed. With the pauses between the tries, the default takes about a minute. 0: 8.
 	EmptyReplies int
 	// Backoff is the first pause between tries of an upstream call; it doubles with each try. 0: 500 ms.
 	Backoff time.Duration
-	// Reach is for how long a call, or a request to tokenise a prompt, tries to connect to an endpoint that refuses connections or cannot
-	// be resolved, and has never answered this gateway. One that has is awaited for Limits.Held of the route. 0: 2 min.
+	// Reach is for how long a call, or a request to tokenise a prompt, tries to connect to an endpoint that
+	// refuses connections or cannot be resolved, and has never answered this gateway. One that has is
+	// awaited for Limits.Held of the route. 0: 2 min.
 	Reach time.Duration
 	// Hold is for how long a call survives a broken model channel, so that the sandbox can ask again. 0: 30 s.
 	Hold time.Duration
 	// Mark is the interval at which the gateway records that it is alive and which calls are in flight. 0: 5 s.
 	Mark time.Duration
-	// TraceBytes bounds the records of one route on disk, in bytes; maxExport times as much bounds their exported size. A call beyond it
-	// gets an empty completion, as for any spent budget. 0: 256 MiB.
+	// TraceBytes bounds the records of one route on disk, in bytes; maxExport times as much bounds their
+	// exported size. A call beyond it gets an empty completion, as for any spent budget. 0: 256 MiB.
 	TraceBytes int64
-	// ReplyMemory bounds the memory of all replies in flight, in bytes, without the first 256 KiB of each; the replies of one endpoint
-	// may use half of it. 0: 1 GiB.
+	// ReplyMemory bounds the memory of all replies in flight, in bytes, without the first 256 KiB of each;
+	// the replies of one endpoint may use half of it. 0: 1 GiB.
 	ReplyMemory int64
 	// Trace configures how records are written; the zero value is that of production.
 	Trace trace.Options
@@ -82,8 +93,8 @@ const (
 	// smallReply is the memory that a reply has without using the shared memory, in bytes. Most replies fit.
 	smallReply         = 256 << 10
 	defaultReplyMemory = 1 << 30
-	// defaultTraceBytes is many times the size of 500 calls of 120,000 tokens: the part that a call repeats from its predecessor is
-	// stored once.
+	// defaultTraceBytes is many times the size of 500 calls of 120,000 tokens: the part that a call repeats
+	// from its predecessor is stored once.
 	defaultTraceBytes = 256 << 20
 	// maxExport bounds the size of the exported trace, in multiples of TraceBytes. An export writes repeated parts out.
 	maxExport = 8
@@ -93,32 +104,42 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
+
 	if o.Bounds == nil {
 		o.Bounds = func(string) limits.Bounds { return limits.Bounds{} }
 	}
+
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff
 	}
+
 	if o.Reach <= 0 {
 		o.Reach = defaultReach
 	}
+
 	if o.EmptyReplies <= 0 {
 		o.EmptyReplies = defaultEmptyReplies
 	}
+
 	if o.TraceBytes <= 0 {
 		o.TraceBytes = defaultTraceBytes
 	}
+
 	if o.ReplyMemory <= 0 {
 		o.ReplyMemory = defaultReplyMemory
 	}
+
 	if o.Mark <= 0 {
 		o.Mark = defaultMark
 	}
+
 	if o.Hold <= 0 {
 		o.Hold = defaultHold
 	}
+
 	return o
 }

@@ -19,6 +19,7 @@ import (
 // A drain lets the call in progress end and holds the next one back. Resume releases it.
 func TestDrainAndResume(t *testing.T) {
 	t.Parallel()
+
 	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
@@ -57,7 +58,8 @@ func TestPause(t *testing.T) {
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)
 	r.Model.Endpoint = "vllm"
-	other.ID, other.SandboxID = "r2.1", "r2.1" // this upstream is known by host and port
+	// this upstream is known by host and port
+	other.ID, other.SandboxID = "r2.1", "r2.1"
 	url, otherURL := h.open(t, r), h.open(t, other)
 
 	_, err := h.trainer.Pause(t.Context(), "vllm", 200*time.Millisecond)
@@ -75,8 +77,8 @@ func TestPause(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A rollout's own server under an endpoint's name is paused and drained with this name, even if it is added later. A pause
-// of this server alone does not affect the others.
+// A rollout's own server under an endpoint's name is paused and drained with this name, even if it is added
+// later. A pause of this server alone does not affect the others.
 func TestServersUnderOneName(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -87,6 +89,7 @@ func TestServersUnderOneName(t *testing.T) {
 		r := h.route(engines[id].URL)
 		r.ID, r.SandboxID, r.Model.Endpoint, r.Model.Own = id+".1", id+".1", "vllm", own
 		routes[id] = h.open(t, r)
+
 		return r.Model.Upstream()
 	}
 	require.Equal(t, "vllm", open("a", false))
@@ -111,6 +114,7 @@ func TestServersUnderOneName(t *testing.T) {
 	held := startSend(t, routes["c"], "", streamed)
 	h.busy(t, "vllm", 0, 1)
 	close(hangs["c"].release)
+
 	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 	require.Equal(t, goodReply, await(t, held).body)
@@ -131,9 +135,11 @@ func TestServersUnderOneName(t *testing.T) {
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
-// A drain with a short timeout ends the calls in progress. They are repeated after the pause, and the callers do not notice.
+// A drain with a short timeout ends the calls in progress. They are repeated after the pause, and the
+// callers do not notice.
 func TestDrainThatEndsCalls(t *testing.T) {
 	t.Parallel()
+
 	hang := newHanging(halfReply(), "")
 	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
@@ -165,11 +171,14 @@ func TestDrainThatOutlastsItsPause(t *testing.T) {
 	r.Model.Endpoint = "vllm"
 	got := startSend(t, h.open(t, r), "", streamed)
 	await(t, hang.begun)
+
 	drained := make(chan error, 1)
+
 	go func() {
 		_, err := h.trainer.Drain(t.Context(), "vllm", 3*time.Second, patience, false)
 		drained <- err
 	}()
+
 	h.upstream(t, "vllm", func(now gatewayapi.UpstreamStatus) bool { return now.Paused })
 	h.upstream(t, "vllm", func(now gatewayapi.UpstreamStatus) bool { return !now.Paused })
 	close(hang.release)
@@ -180,11 +189,13 @@ func TestDrainThatOutlastsItsPause(t *testing.T) {
 
 func TestPauseRefusesInvalidRequests(t *testing.T) {
 	t.Parallel()
+
 	h := newHost(t)
 	for _, d := range [][2]time.Duration{{0, 0}, {-1, 0}, {25 * time.Hour, 0}, {time.Second, -time.Second}} {
 		_, err := h.trainer.Drain(t.Context(), "vllm", d[0], d[1], false)
 		require.True(t, fault.Is(err, fault.Invalid), "%v: %v", d, err)
 	}
+
 	now, err := h.trainer.Upstream(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.False(t, now.Paused)
@@ -193,16 +204,19 @@ func TestPauseRefusesInvalidRequests(t *testing.T) {
 // A trainer that misspells the endpoint's name must get an error, not the status of an idle endpoint.
 func TestPauseRefusesAnUnknownEndpoint(t *testing.T) {
 	t.Parallel()
+
 	h := newHost(t, func(o *gateway.Options) { o.Endpoints = []string{"vllm", "openai"} })
 	for _, name := range []string{"vllm", "10.0.0.1:8000", "gpu.lan"} {
 		_, err := h.trainer.Pause(t.Context(), name, time.Hour)
 		require.NoError(t, err, name)
 	}
+
 	misspelled := func() error {
 		_, err := h.trainer.Upstream(t.Context(), "vlmm")
 		_, errPause := h.trainer.Pause(t.Context(), "vlmm", time.Hour)
 		_, errResume := h.trainer.Resume(t.Context(), "vlmm", "")
 		require.Equal(t, err == nil, errPause == nil && errResume == nil)
+
 		return err
 	}
 	require.ErrorContains(t, misspelled(), "must be vllm, openai, or host:port")
@@ -210,14 +224,26 @@ func TestPauseRefusesAnUnknownEndpoint(t *testing.T) {
 	require.NoError(t, misspelled(), "rollouts ask for it, so there is a host of that name")
 }
 
-// A trainer names the weights when it resumes. Each turn has the name of its weights: the new name after a resume, both names if the call was
-// in progress, and the same name after a restart. A version in the engine's reply takes precedence.
+// A trainer names the weights when it resumes. Each turn has the name of its weights: the new name after a
+// resume, both names if the call was in progress, and the same name after a restart. A version in the
+// engine's reply takes precedence.
 func TestWeightsThatATrainerNames(t *testing.T) {
 	t.Parallel()
+
 	named := strings.Replace(goodReply, `"choices"`, `"weight_version":"engine-1","choices"`, 1)
 	unlabelled := strings.Replace(goodReply, `"choices"`, `"weight_version":"default","choices"`, 1)
 	slow := newHanging(halfReply(), goodReply[len(halfReply()):])
-	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), slow.serve, says(named), says(unlabelled), says(goodReply))
+	h, e := newHost(
+		t,
+	), newEngine(
+		t,
+		says(goodReply),
+		says(goodReply),
+		slow.serve,
+		says(named),
+		says(unlabelled),
+		says(goodReply),
+	)
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
 	url := h.open(t, r)
@@ -226,6 +252,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, now.Version)
 	}
+
 	send(t.Context(), url, "", streamed)
 	resume("step-1")
 	send(t.Context(), url, "", streamed)
@@ -240,11 +267,14 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 	h.stop()
 	h.start(t)
 	send(t.Context(), h.channels.url(t, r.SandboxID), "", streamed)
+
 	var versions []string
+
 	for _, turn := range h.turns(t, r.ID) {
 		require.Empty(t, turn.Broken)
 		versions = append(versions, turn.ModelVersion)
 	}
+
 	require.Equal(t, []string{"", "step-1", "step-1..step-2", "engine-1", "step-2", "step-2"}, versions)
 
 	_, err := h.trainer.Resume(t.Context(), "vllm", "a..b")
@@ -256,6 +286,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 // If unnamed weights get a name during a call, the name does not apply to the whole call.
 func TestWeightsNamedDuringACall(t *testing.T) {
 	t.Parallel()
+
 	slow := newHanging(halfReply(), goodReply[len(halfReply()):])
 	h, e := newHost(t), newEngine(t, slow.serve)
 	r := h.route(e.URL)
@@ -268,9 +299,11 @@ func TestWeightsNamedDuringACall(t *testing.T) {
 	require.Equal(t, "unknown..step-1", h.turns(t, r.ID)[0].ModelVersion)
 }
 
-// The status shows a pause while one of the agent's own calls waits for it: a call from before the pause, during it, or ended by a drain.
+// The status shows a pause while one of the agent's own calls waits for it: a call from before the pause,
+// during it, or ended by a drain.
 func TestStatusShowsAPause(t *testing.T) {
 	t.Parallel()
+
 	paused := func(s gatewayapi.RouteStatus) bool { return strings.HasPrefix(s.Trouble, "it is paused, until ") }
 	well := func(s gatewayapi.RouteStatus) bool { return s.Trouble == "" }
 	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
@@ -296,22 +329,25 @@ func TestStatusShowsAPause(t *testing.T) {
 	resume()
 	statusOf(t, changes, well)
 	pause(time.Hour)
-	statusOf(t, changes, paused) // the second call was in the queue before the pause
+	// the second call was in the queue before the pause
+	statusOf(t, changes, paused)
 	resume()
 	statusOf(t, changes, well)
 	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
 	require.NoError(t, err)
 	statusOf(t, changes, paused)
 	pause(time.Millisecond)
-	statusOf(t, changes, well) // the pause ends by itself
+	// the pause ends by itself
+	statusOf(t, changes, well)
 	close(hang.release)
+
 	for _, call := range calls {
 		require.Equal(t, 200, await(t, call).status)
 	}
 }
 
-// A paused endpoint is neither probed nor asked to tokenise a prompt, because its answers mean nothing while its weights are replaced. The
-// time of the pause is not charged to the endpoint.
+// A paused endpoint is neither probed nor asked to tokenise a prompt, because its answers mean nothing
+// while its weights are replaced. The time of the pause is not charged to the endpoint.
 func TestPausedEndpointGetsNoOtherRequests(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, `{"message":"loading"}`))
@@ -320,12 +356,14 @@ func TestPausedEndpointGetsNoOtherRequests(t *testing.T) {
 	m := h.onHost(t, r)
 	_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
 	require.NoError(t, err)
+
 	for range 2 {
 		err = m.Probe(t.Context())
 		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 		_, err = m.Tokenize(t.Context(), nil)
 		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 	}
+
 	require.Empty(t, e.requests())
 	s := h.status(t, r.ID)
 	require.Nil(t, s.Failure)
@@ -336,14 +374,16 @@ func TestPausedEndpointGetsNoOtherRequests(t *testing.T) {
 	require.NotEmpty(t, e.requests())
 }
 
-// A refusal during a pause is not final: the call is repeated after the pause. Otherwise a key or a model that is not loaded yet would end
-// the attempt, and a 403 would count as a failure of the agent.
+// A refusal during a pause is not final: the call is repeated after the pause. Otherwise a key or a model
+// that is not loaded yet would end the attempt, and a 403 would count as a failure of the agent.
 func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 	t.Parallel()
+
 	for _, status := range []int{400, 401, 403, 404} {
 		asked, refuse := make(chan struct{}, 1), make(chan struct{})
 		h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 			asked <- struct{}{}
+
 			select {
 			case <-refuse:
 				answers(status, `{"message":"loading"}`)(w, r)
@@ -366,7 +406,8 @@ func TestARefusalInAPauseIsNotFinal(t *testing.T) {
 	}
 }
 
-// An endpoint is inspected after its pause, and again if a pause begins during the inspection. Replies from a pause are not evaluated.
+// An endpoint is inspected after its pause, and again if a pause begins during the inspection. Replies from
+// a pause are not evaluated.
 func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), scriptedEngine(t, scripted.Options{})
@@ -375,6 +416,7 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
 	h.open(t, r)
+
 	drain := func() {
 		_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
 		require.NoError(t, err)
@@ -383,19 +425,25 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 		_, err := h.trainer.Resume(t.Context(), "vllm", "")
 		require.NoError(t, err)
 	}
+
 	drain()
+
 	report, err := h.client.Inspect(t.Context(), r.ID, 10*time.Millisecond)
 	require.NoError(t, err)
 	require.Zero(t, report)
 	require.Empty(t, e.requests())
 	resume()
+
 	for range 3 {
 		await(t, hung.begun)
 	}
+
 	drain()
+
 	for range 3 {
 		await(t, hung.gone)
 	}
+
 	resume()
 	require.Eventually(t, func() bool {
 		report, err = h.client.Inspect(t.Context(), r.ID, time.Second)
@@ -406,8 +454,8 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	require.True(t, *report.ToolSupport, report.Findings)
 }
 
-// If a reply lacks its prompt's ids, the gateway requests them only after a pause, and again if a pause begins during the request. The pause
-// is not charged to the agent's time.
+// If a reply lacks its prompt's ids, the gateway requests them only after a pause, and again if a pause
+// begins during the request. The pause is not charged to the agent's time.
 func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging("", strings.Replace(goodReply, `,"prompt_token_ids":[1,2,3]`, "", 1))
@@ -418,7 +466,9 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 			hang.serve(w, r)
 			return
 		}
+
 		questions <- struct{}{}
+
 		select {
 		case answer := <-ids:
 			answer(w, r)
@@ -439,12 +489,16 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	resume()
 	await(t, questions)
 	pause()
+
 	ids <- answers(404, "{}")
+
 	h.waitUntilHeld(t, h.status(t, r.ID).Held+300*time.Millisecond)
 	require.Empty(t, questions)
 	resume()
 	await(t, questions)
+
 	ids <- answers(200, `{"tokens":[4,5,6]}`)
+
 	require.Contains(t, await(t, got).body, "[DONE]")
 	turn := h.turns(t, r.ID)[0]
 	require.Equal(t, []int32{4, 5, 6}, turn.PromptTokenIDs)
@@ -455,11 +509,18 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 // sizeOf requests the number of tokens of a prompt.
 func sizeOf(t *testing.T, url string) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/messages/count_tokens", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPost,
+		url+"/v1/messages/count_tokens",
+		strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`),
+	)
 	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	return reply{status: res.StatusCode}
 }
 
@@ -473,5 +534,6 @@ func (h *host) pauses(t *testing.T) (pause, resume func()) {
 		_, err := h.trainer.Resume(t.Context(), "vllm", "")
 		require.NoError(t, err)
 	}
+
 	return pause, resume
 }

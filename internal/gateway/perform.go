@@ -27,6 +27,7 @@ func (r *route) callBudget() time.Duration {
 	if r.Limits.Call <= 0 {
 		return defaultCall
 	}
+
 	return r.Limits.Call
 }
 
@@ -42,30 +43,36 @@ func (r *route) perform(ctx context.Context, c *call) {
 	res := r.complete(ctx, c)
 	rec := r.record(c, res)
 	err := r.append(ctx, c, rec)
-	if noRoom(err) && ctx.Err() != nil { // ended while it waited for room
+	// ended while it waited for room
+	if noRoom(err) && ctx.Err() != nil {
 		err, res = nil, res.Interrupted(ctx)
 		rec.Broken = r.reason(res.Problem)
 	}
+
 	ans := r.answerOf(c, res)
 	if err != nil {
 		ans = r.unrecorded(err, "The gateway could not record this call. It delivers only recorded replies.")
 	}
+
 	endSpan(span, rec, ans)
 	ans.held = res.Held
 	r.settle(c, res, rec, ans)
-	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // the record is on disk
+	// the record is on disk
+	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs)
 }
 
 // lastAppendPause bounds the pause between two tries to record a call.
 const lastAppendPause = 2 * time.Second
 
-// append records a call. While the disk is full it tries again, for as long as a call waits for an endpoint that is away, and the call counts as
-// held back: neither the agent nor its endpoint is slow.
+// append records a call. While the disk is full it tries again, for as long as a call waits for an endpoint
+// that is away, and the call counts as held back: neither the agent nor its endpoint is slow.
 func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
 	if r.trace == nil {
 		return nil
 	}
+
 	began := time.Now()
+
 	defer c.progress.Released(r.admission)
 
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, lastAppendPause) {
@@ -73,7 +80,9 @@ func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
 		if !noRoom(err) || time.Since(began) >= r.awayTime() {
 			return err
 		}
+
 		c.progress.HeldSince(r.admission, began, "the gateway cannot record the reply: "+err.Error())
+
 		if clock.Sleep(ctx, pause) != nil {
 			return err
 		}
@@ -83,21 +92,42 @@ func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
 // noRoom reports whether a write failed because a disk, or a quota, is full.
 func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// complete makes the call. A panic while reading a reply fails this call only. Otherwise the call, repeated after each restart, would end
-// the calls of all rollouts each time.
+// complete makes the call. A panic while reading a reply fails this call only. Otherwise the call, repeated
+// after each restart, would end the calls of all rollouts each time.
 func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("panic in a call", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
-			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; see its log"}}
+
+			res = &upstream.Result{
+				Tries: 1,
+				Problem: &upstream.Problem{
+					Class: upstream.Failed,
+					Text:  "the gateway failed on this call; see its log",
+				},
+			}
 		}
 	}()
+
 	res = r.upstream.Complete(ctx, &upstream.Spec{
-		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Away: r.awayTime(), Expected: int(r.replied.Load()),
+		Request:     c.ask,
+		Live:        c.live,
+		Engines:     r.engines,
+		Path:        string(c.ask.API),
+		Key:         r.key,
+		ClientGiven: r.Model.ClientGiven(),
+		Progress:    &c.progress,
+		Admission:   r.admission,
+		Route:       r.ID,
+		Price:       r.Model.Price,
+		Memory:      r.memory,
+		Budget:      r.callBudget(),
+		Away:        r.awayTime(),
+		Expected:    int(r.replied.Load()),
 	})
 	r.replied.Store(int64(res.Size()))
 	r.addPrompt(ctx, c, res)
+
 	return res
 }
 
@@ -105,33 +135,56 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
-			Turn: c.turn, CallID: c.id, API: string(c.ask.API), Kind: c.ask.Kind, Lineage: c.ask.Lineage,
-			Rewritten: c.ask.Changes.JSON(), Flaws: res.Reply.Flaws,
-			FinishReason: res.Reply.FinishReason, Usage: res.Reply.Usage,
-			Began: c.began, Queued: res.Queued, Latency: time.Since(c.began), Status: res.Status, Tries: res.Tries, Owed: res.Owed, Constrained: c.ask.Constrained,
-			ModelVersion: res.Reply.ModelVersion, Eval: r.Model.Purpose == rollout.PurposeEval, Fixes: c.ask.Fixes, Repaired: res.Repaired,
+			Turn:         c.turn,
+			CallID:       c.id,
+			API:          string(c.ask.API),
+			Kind:         c.ask.Kind,
+			Lineage:      c.ask.Lineage,
+			Rewritten:    c.ask.Changes.JSON(),
+			Flaws:        res.Reply.Flaws,
+			FinishReason: res.Reply.FinishReason,
+			Usage:        res.Reply.Usage,
+			Began:        c.began,
+			Queued:       res.Queued,
+			Latency:      time.Since(c.began),
+			Status:       res.Status,
+			Tries:        res.Tries,
+			Owed:         res.Owed,
+			Constrained:  c.ask.Constrained,
+			ModelVersion: res.Reply.ModelVersion,
+			Eval:         r.Model.Purpose == rollout.PurposeEval,
+			Fixes:        c.ask.Fixes,
+			Repaired:     res.Repaired,
 		},
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
 	}
-	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 { // a broken reply may end before its usage
+	// a broken reply may end before its usage
+	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 {
 		rec.Usage.PromptTokens, rec.Usage.CompletionTokens = int64(len(rec.PromptTokenIDs)), int64(len(rec.TokenIDs))
 	}
+
 	if r.Model.ClientGiven() && res.Problem != nil && rawjson.IsObject(rec.Reply) {
-		rec.Reply, rec.PromptAt = nil, rawjson.Span{} // the peer is not a model; the client must not read its answer
+		// the peer is not a model; the client must not read its answer
+		rec.Reply, rec.PromptAt = nil, rawjson.Span{}
 	}
+
 	if isTurn(c.ask.Kind) {
 		rec.Usage.Turns = 1
 	}
-	if len(r.engines) > 1 { // one engine needs no name
+	// one engine needs no name
+	if len(r.engines) > 1 {
 		rec.Engine = upstream.NameOf(res.Engine)
 	}
+
 	if !res.FirstByte.IsZero() {
 		rec.FirstByte = res.FirstByte.Sub(c.began)
 	}
+
 	if p := res.Problem; p != nil {
 		rec.Broken, rec.UpstreamError = r.reason(p), p.Object()
 	}
+
 	return rec
 }
 
@@ -152,6 +205,7 @@ func (r *route) reason(p *upstream.Problem) string {
 	case errors.Is(p.Cause, errEnded):
 		r.mu.Lock()
 		defer r.mu.Unlock()
+
 		return "aborted: " + r.journal.Ended
 	case errors.Is(p.Cause, errHungUp), errors.Is(p.Cause, errClosed):
 		return "aborted: " + p.Cause.Error()
@@ -166,30 +220,54 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	if p == nil {
 		return answer{kind: whole, raw: res.Raw, odd: res.Reply.Odd, turn: c.turn}
 	}
+
 	switch p.Class {
 	case upstream.Rejected:
 		return rejection(res.Status, p.Text)
 	case upstream.Refused:
-		return answer{kind: refusedCall, status: 400, text: "The model endpoint refused the call; the rollout's trace has its reply."}
+		return answer{
+			kind:   refusedCall,
+			status: 400,
+			text:   "The model endpoint refused the call; the rollout's trace has its reply.",
+		}
 	case upstream.Failed:
 		if c.live.Begun() {
-			return answer{kind: refusedCall, status: 400, text: "The model endpoint's reply broke off; the rollout's trace has what arrived."}
+			return answer{
+				kind:   refusedCall,
+				status: 400,
+				text:   "The model endpoint's reply broke off; the rollout's trace has what arrived.",
+			}
 		}
-		return answer{kind: refusedCall, status: 400, text: fmt.Sprintf(
-			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last reply.", res.Tries)}
+
+		return answer{
+			kind:   refusedCall,
+			status: 400,
+			text: fmt.Sprintf(
+				"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last reply.",
+				res.Tries,
+			),
+		}
 	}
+
 	if p.Class == upstream.Overlong {
-		return answer{kind: refusedCall, status: 400, text: "The reply did not end within the time of one call; ask for fewer tokens."}
+		return answer{
+			kind:   refusedCall,
+			status: 400,
+			text:   "The reply did not end within the time of one call; ask for fewer tokens.",
+		}
 	}
+
 	if errors.Is(p.Cause, errEnded) {
 		return answer{kind: empty}
 	}
+
 	return answer{kind: interrupted}
 }
 
 // unrecorded is the answer if the record cannot be written or read: the gateway delivers only recorded replies.
 func (r *route) unrecorded(err error, text string) answer {
 	r.log.Error("record of a call", "error", err)
+
 	return answer{
 		kind: refusedCall, status: 400, text: text,
 		failure: &gatewayapi.Failure{Kind: fault.Internal, Message: err.Error()},
@@ -199,8 +277,10 @@ func (r *route) unrecorded(err error, text string) answer {
 // settle counts the call and gives its answer to all waiting requests.
 func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
 	failure, own := ans.failure, awaited(c.ask.Kind)
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	switch {
 	case !own:
 	case res.Problem == nil:
@@ -208,44 +288,64 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	case failure == nil && !r.otherAPI(c, res.Problem):
 		failure = res.Problem.Failure(res.Status)
 	}
+
 	delete(r.inFlight, c.id)
+
 	if own {
 		r.noteGivenUp(res)
 	}
+
 	r.noteTimes(time.Now())
-	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
+	r.count(spent{
+		kind:    c.ask.Kind,
+		usage:   rec.Usage,
+		whole:   ans.kind == whole,
+		reached: res.Tries > 0 && rec.Broken != brokenByStop,
+	})
+
 	if own {
 		r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)
 	}
+
 	r.stopped(c, rec)
 	r.settleHeld()
+
 	if failure != nil {
 		r.journal.Failure = failure
 		r.saveOrLog("failure")
 	}
+
 	r.report.settled(c, res, ans)
 	r.version.Note()
+
 	c.result, c.settled = ans, true
 	close(c.done)
 	r.releaseAnswer(c)
 }
 
-// noteGivenUp records that the agent gave up a call while its endpoint was away, until the endpoint answers another one. r.mu is held.
+// noteGivenUp records that the agent gave up a call while its endpoint was away, until the endpoint answers
+// another one. r.mu is held.
 func (r *route) noteGivenUp(res *upstream.Result) {
 	before := r.journal.GivenUp
+
 	switch p := res.Problem; {
 	case p == nil || p.Class == upstream.Rejected:
 		r.journal.GivenUp = nil
 	case res.Away && errors.Is(p.Cause, errHungUp):
-		r.journal.GivenUp = &gatewayapi.Failure{Kind: fault.UpstreamFailed, Message: "the agent gave up a call: " + p.Text}
+		r.journal.GivenUp = &gatewayapi.Failure{
+			Kind:    fault.UpstreamFailed,
+			Message: "the agent gave up a call: " + p.Text,
+		}
 	}
+
 	if r.journal.GivenUp != before {
 		r.saveOrLog("call that was given up")
 	}
 }
 
-// otherAPI reports whether the endpoint refused a call of a sandbox over another API than that by which it answers the agent. Any process that counts
-// as the agent can make such a call, and could end an attempt without a grade. r.mu is held.
+// otherAPI reports whether the endpoint refused a call of a sandbox over another API than that by which it
+// answers the agent. Any process that counts as the agent can make such a call, and could end an attempt
+// without a grade. r.mu is held.
 func (r *route) otherAPI(c *call, p *upstream.Problem) bool {
 	return p.Class == upstream.Refused && r.usage.Turns > 0 && c.ask.API != r.dialect.API && !r.onHost()
 }

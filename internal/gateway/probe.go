@@ -19,13 +19,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Probe asks a route's endpoint for one token, over the API of the agent's latest answered call. The list of models would not do: an engine may
-// serve it and fail every call.
+// Probe asks a route's endpoint for one token, over the API of the agent's latest answered call. The list
+// of models would not do: an engine may serve it and fail every call.
 func (s *Server) Probe(ctx context.Context, id string) error {
 	r, err := s.route(id)
 	if err != nil {
 		return err
 	}
+
 	return r.probe(ctx)
 }
 
@@ -34,27 +35,42 @@ func (r *route) probe(ctx context.Context) error {
 	if why := r.paused(); why != "" {
 		return fault.New(fault.Unavailable, "model endpoint: %s", why)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, gatewayapi.ProbeTime)
 	defer cancel()
+
 	d := r.latest()
+
 	a, err := dialect.Read(d, http.Header{}, probeBody(d.API, r.Model.Name), r.Model, false)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "probe")
 	}
-	p := r.upstream.Probe(ctx, upstream.Spec{Request: a, Engines: r.engines, Path: string(d.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Memory: r.memory})
+
+	p := r.upstream.Probe(ctx, upstream.Spec{
+		Request:     a,
+		Engines:     r.engines,
+		Path:        string(d.API),
+		Key:         r.key,
+		ClientGiven: r.Model.ClientGiven(),
+		Memory:      r.memory,
+	})
 	if p == nil {
 		return nil
 	}
+
 	return fault.New(p.Kind, "model endpoint: %s", p.Message)
 }
 
-// latest returns the dialect of the agent's latest answered call, see route.dialect; before the first call, that of chat completions.
+// latest returns the dialect of the agent's latest answered call, see route.dialect; before the first call,
+// that of chat completions.
 func (r *route) latest() *dialect.Dialect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.dialect == nil {
 		return dialect.Chat()
 	}
+
 	return r.dialect
 }
 
@@ -62,48 +78,61 @@ func (r *route) latest() *dialect.Dialect {
 func probeBody(api reply.API, model string) []byte {
 	said := []map[string]string{{"role": "user", "content": "ping"}}
 	request := map[string]any{"model": model}
+
 	switch api {
 	case reply.Completions:
 		request["prompt"], request["max_tokens"] = "ping", 1
 	case reply.Responses:
-		request["input"], request["max_output_tokens"] = "ping", 16 // OpenAI's minimum
+		// OpenAI's minimum
+		request["input"], request["max_output_tokens"] = "ping", 16
 	default:
 		request["messages"], request["max_tokens"] = said, 1
 	}
-	body, _ := json.Marshal(request) // strings and numbers always encode
+	// strings and numbers always encode
+	body, _ := json.Marshal(request)
+
 	return body
 }
 
-// Inspect returns a report on a route's endpoint, over the API of the agent's latest answered call. Routes with the same endpoint share one probe.
-// If ctx ends first, the report is the zero value and the probe continues. Endpoints whose turns are not trained on are not probed. Calls
-// of a probe are neither recorded nor counted.
+// Inspect returns a report on a route's endpoint, over the API of the agent's latest answered call. Routes
+// with the same endpoint share one probe. If ctx ends first, the report is the zero value and the probe
+// continues. Endpoints whose turns are not trained on are not probed. Calls of a probe are neither recorded
+// nor counted.
 func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport, error) {
 	r, err := s.route(id)
 	if err != nil || !r.probed() {
 		return rollout.EndpointReport{}, err
 	}
+
 	d := r.latest()
+
 	report := s.reports.Of(ctx, r.place(d.API), func() rollout.EndpointReport {
 		return s.inspect(r, d)
 	}, s.run).For(r.Model, s.options.RawLogprobs)
 	if report.Raw() {
 		r.noteRaw()
 	}
+
 	return report, nil
 }
 
 // inspect probes the endpoint of a route while it is not paused. A probe that overlaps a pause is repeated after it.
 func (s *Server) inspect(r *route, d *dialect.Dialect) rollout.EndpointReport {
-	admission := s.upstreams.Join(r.Model.Upstream()) // the route may be closed during the probe
+	// the route may be closed during the probe
+	admission := s.upstreams.Join(r.Model.Upstream())
 	defer s.upstreams.Leave(admission)
+
 	for {
 		if admission.Resumed(s.lifetime()) != nil {
 			return rollout.EndpointReport{}
 		}
+
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(s.lifetime(), gatewayapi.InspectTime)
 		report := probe.Run(ctx, r.endpoint(d, admission))
+
 		cancel()
+
 		if !admission.PausedSince(began) {
 			return report
 		}
@@ -115,7 +144,10 @@ func (r *route) probed() bool { return r.Capture && r.Model.Trainable() }
 // place names the route's endpoint and API.
 func (r *route) place(api reply.API) string {
 	m := r.Model
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(api), m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		string(api), m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs),
+	}, "\x00")))
+
 	return string(sum[:])
 }
 
@@ -125,7 +157,14 @@ func (r *route) endpoint(d *dialect.Dialect, admission *limits.Admission) probe.
 		Model: r.Model, Dialect: d,
 		Ask: func(ctx context.Context, a *dialect.Request) *upstream.Result {
 			return r.upstream.Once(ctx, upstream.Spec{
-				Request: a, Engines: r.engines, Path: string(a.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Admission: admission, Route: "probe", Memory: r.memory,
+				Request:     a,
+				Engines:     r.engines,
+				Path:        string(a.API),
+				Key:         r.key,
+				ClientGiven: r.Model.ClientGiven(),
+				Admission:   admission,
+				Route:       "probe",
+				Memory:      r.memory,
 			})
 		},
 		Prompt: r.promptOf,
@@ -137,14 +176,18 @@ func (s *Server) unfit(r *route) string {
 	if !r.probed() {
 		return ""
 	}
+
 	known := s.reports.Known(r.place(r.latest().API))
-	if known.LogprobsMode == "" { // a property of the engine, not of the API
+	// a property of the engine, not of the API
+	if known.LogprobsMode == "" {
 		known = s.reports.Known(r.place(reply.Chat))
 	}
-	before := known.LogprobsMode == "" && r.wasRaw() // a restarted gateway has no report while the endpoint is paused
+	// a restarted gateway has no report while the endpoint is paused
+	before := known.LogprobsMode == "" && r.wasRaw()
 	if before || known.For(r.Model, s.options.RawLogprobs).Raw() {
 		return "log probabilities are raw: the endpoint gives them before the temperature"
 	}
+
 	return ""
 }
 
@@ -152,6 +195,7 @@ func (s *Server) unfit(r *route) string {
 func (r *route) noteRaw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !r.journal.RawLogprobs {
 		r.journal.RawLogprobs = true
 		r.saveOrLog("raw log probabilities")
@@ -161,6 +205,7 @@ func (r *route) noteRaw() {
 func (r *route) wasRaw() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.journal.RawLogprobs
 }
 
@@ -168,10 +213,13 @@ func (r *route) wasRaw() bool {
 func (s *Server) run(do func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.serving == nil {
 		return false
 	}
+
 	s.working.Go(do)
+
 	return true
 }
 
@@ -179,28 +227,36 @@ func (s *Server) run(do func()) bool {
 func (s *Server) lifetime() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.serving != nil {
 		return s.serving
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+
 	return ctx
 }
 
-// tryConnection tries to connect to the endpoint of a route without calls, so that a wrong address is reported before the agent starts.
+// tryConnection tries to connect to the endpoint of a route without calls, so that a wrong address is
+// reported before the agent starts.
 func (r *route) tryConnection(ctx context.Context) {
 	r.mu.Lock()
 	idle := r.begun == 0
 	r.mu.Unlock()
+
 	if !idle || r.paused() != "" {
 		return
 	}
+
 	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
 	if why == "" {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.connectError = why
 	r.version.Note()
 }

@@ -18,19 +18,25 @@ import (
 // sendRaw sends bytes to a sandbox's model channel and reads the response.
 func sendRaw(t *testing.T, channel, request string) (int, string) {
 	t.Helper()
+
 	u, err := url.Parse(channel)
 	require.NoError(t, err)
 	conn, err := net.Dial("tcp", u.Host)
 	require.NoError(t, err)
+
 	defer conn.Close()
+
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err = io.WriteString(conn, request)
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
+
 	return res.StatusCode, string(body)
 }
 
@@ -45,8 +51,16 @@ func TestChannelReachesOnlyTheModel(t *testing.T) {
 	require.Equal(t, 200, send(t.Context(), theirs, "call-1", streamed).status)
 
 	target := strings.TrimPrefix(other.URL, "http://")
+
 	post := func(path, host string, more ...string) string {
-		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\n%s\r\n%s", path, host, len(streamed), strings.Join(more, ""), streamed)
+		return fmt.Sprintf(
+			"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\n%s\r\n%s",
+			path,
+			host,
+			len(streamed),
+			strings.Join(more, ""),
+			streamed,
+		)
 	}
 	for _, tc := range []struct {
 		name, request string
@@ -68,9 +82,11 @@ func TestChannelReachesOnlyTheModel(t *testing.T) {
 		status, body := sendRaw(t, mine, tc.request)
 		require.Equal(t, tc.status, status, "%s: %s", tc.name, body)
 	}
+
 	require.Len(t, other.requests(), 1, "its own call alone")
 	require.Len(t, h.turns(t, "r2.1"), 1)
 	require.Empty(t, h.status(t, "r2.1").Ended)
+
 	for _, seen := range e.requests() {
 		require.Empty(t, seen.header.Get("X-Forwarded-Host"))
 	}
@@ -79,7 +95,9 @@ func TestChannelReachesOnlyTheModel(t *testing.T) {
 // For any data from an engine, the agent gets a valid reply or a plain error, and the record has the received data.
 func TestInvalidReplies(t *testing.T) {
 	t.Parallel()
+
 	const choice = `{"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"`
+
 	line := strings.Repeat("x", 50<<20)
 	for _, tc := range []struct {
 		name, reply string
@@ -107,7 +125,9 @@ func TestInvalidReplies(t *testing.T) {
 			tc.check(t, got)
 			body, err := h.client.Trace(t.Context(), "r1.1")
 			require.NoError(t, err)
+
 			defer body.Close()
+
 			whole, err := io.ReadAll(body)
 			require.NoError(t, err)
 			require.True(t, utf8.Valid(whole))
@@ -119,11 +139,13 @@ func TestInvalidReplies(t *testing.T) {
 // Response headers are bounded. A reply with too many headers is a broken upstream request, and the next one is used.
 func TestResponseHeadersAreBounded(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("x", 8<<10)
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		for i := range 64 {
 			w.Header().Set(fmt.Sprint("X-Long-", i), long)
 		}
+
 		says(goodReply)(w, r)
 	}, says(goodReply))
 	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
@@ -133,9 +155,11 @@ func TestResponseHeadersAreBounded(t *testing.T) {
 // A reply that can never be parsed costs at most the call's time, in each API.
 func TestUnparsableReplies(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range apis() {
 		t.Run(s.api, func(t *testing.T) {
 			t.Parallel()
+
 			for _, reply := range []string{
 				"", "<html>", "data: <html>\n\n", "{}", "[]", `{"choices":[]}`, "data: {}\n\n", "data: 7\n\n",
 				"event: message_stop\n\n", `data: {"type":"message_stop"}` + "\n\n", "\x1f\x8b\x08\x00",

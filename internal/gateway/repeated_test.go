@@ -22,6 +22,7 @@ func TestConcurrentRequestsShareACall(t *testing.T) {
 	one := startSend(t, url, "same", streamed)
 	await(t, hang.begun)
 	two := startSend(t, url, "same", streamed)
+
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, one).body)
 	require.Equal(t, goodReply, await(t, two).body)
@@ -59,11 +60,13 @@ func TestCallSurvivesABrokenChannel(t *testing.T) {
 	h.channels.breakOff("r1.1")
 	require.Error(t, await(t, one).err)
 	two := startSend(t, h.channels.url(t, "r1.1"), "same", streamed)
+
 	select {
 	case <-hang.gone:
 		require.Fail(t, "the call was cancelled")
 	case <-time.After(150 * time.Millisecond): // longer than the gateway takes to detect that an agent hung up
 	}
+
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, two).body)
 	require.Len(t, e.requests(), 1)
@@ -75,25 +78,34 @@ func TestCallSurvivesABrokenChannel(t *testing.T) {
 // Each time the channel breaks, a call is kept for the full hold time again.
 func TestCallSurvivesRepeatedBreaks(t *testing.T) {
 	t.Parallel()
+
 	const hold = 10 * time.Second
+
 	h := newHost(t, func(o *gateway.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
 	hang := newHanging(halfReply(), goodReply[len(halfReply()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	for range 4 { // 1.2 times hold in total
+	// 1.2 times hold in total
+	for range 4 {
 		broken := heldCall(t, url, "same", streamed)
+
 		h.channels.breakOff("r1.1")
+
 		_, err := io.ReadAll(broken)
 		require.Error(t, err)
 		url = h.channels.url(t, "r1.1")
+
 		select {
 		case <-hang.gone:
 			require.Fail(t, "the call was cancelled")
 		case <-time.After(hold * 3 / 10):
 		}
 	}
+
 	last := heldCall(t, url, "same", streamed)
+
 	close(hang.release)
+
 	got, err := io.ReadAll(last)
 	require.NoError(t, err)
 	require.Equal(t, goodReply, strings.ReplaceAll(string(got), ": keep-alive\n\n", ""))
@@ -103,16 +115,23 @@ func TestCallSurvivesRepeatedBreaks(t *testing.T) {
 // heldCall makes a call and returns when the gateway has sent the first keep-alive comment.
 func heldCall(t *testing.T, url, callID, body string) io.Reader {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPost,
+		url+"/v1/chat/completions",
+		strings.NewReader(body),
+	)
 	require.NoError(t, err)
 	req.Header.Set(wire.CallIDHeader, callID)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	t.Cleanup(func() { res.Body.Close() })
+
 	return res.Body
 }
 
-// A gateway that stops does not answer the call and keeps the bytes received so far. A repeated call gets a complete reply.
+// A gateway that stops does not answer the call and keeps the bytes received so far. A repeated call gets a
+// complete reply.
 func TestGatewayRestartsDuringACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(halfReply(), "")

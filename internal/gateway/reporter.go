@@ -21,18 +21,28 @@ const (
 	outcomeRefused  = "refused"
 	outcomeFailed   = "failed"
 	outcomeAborted  = "aborted"
-	outcomeEmpty    = "empty"    // made after the rollout's end or a spent budget
-	outcomeReplayed = "replayed" // answered from the record
+
+	// made after the rollout's end or a spent budget
+	outcomeEmpty = "empty"
+
+	// answered from the record
+	outcomeReplayed = "replayed"
 	outcomeLost     = "unrecorded"
 )
 
 // reporter owns the gateway's metrics. Label values are a closed set without data of rollouts.
 type reporter struct {
-	calls    *prometheus.CounterVec
-	whole    prometheus.Counter // of calls
-	seconds  prometheus.Histogram
-	prompted prometheus.Counter // tokens
-	sampled  prometheus.Counter // tokens
+	calls *prometheus.CounterVec
+
+	// of calls
+	whole   prometheus.Counter
+	seconds prometheus.Histogram
+
+	// tokens
+	prompted prometheus.Counter
+
+	// tokens
+	sampled  prometheus.Counter
 	inFlight prometheus.Gauge
 	routes   prometheus.Gauge
 }
@@ -45,6 +55,7 @@ func newReporter(reg prometheus.Registerer) *reporter {
 	tokens := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
 	}, []string{"side"})
+
 	return &reporter{
 		calls: calls, whole: calls.WithLabelValues(outcomeWhole),
 		prompted: tokens.WithLabelValues("prompt"), sampled: tokens.WithLabelValues("completion"),
@@ -63,10 +74,12 @@ func newReporter(reg prometheus.Registerer) *reporter {
 
 func (r *reporter) settled(c *call, res *upstream.Result, ans answer) {
 	r.inFlight.Dec()
+
 	if ans.kind != whole {
 		r.calls.WithLabelValues(outcomeOf(res, ans)).Inc()
 		return
 	}
+
 	r.whole.Inc()
 	r.seconds.Observe(time.Since(c.began).Seconds())
 	r.prompted.Add(float64(res.Reply.Usage.PromptTokens))
@@ -99,14 +112,17 @@ func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltr
 			attribute.String("gen_ai.request.model", r.Model.Name),
 		)
 	}
+
 	return ctx, span
 }
 
 func endSpan(span oteltrace.Span, rec *trace.Record, ans answer) {
 	defer span.End()
+
 	if !span.IsRecording() {
 		return
 	}
+
 	span.SetAttributes(
 		attribute.Int("http.response.status_code", rec.Status),
 		attribute.Int("upstream.tries", rec.Tries),
@@ -114,6 +130,7 @@ func endSpan(span oteltrace.Span, rec *trace.Record, ans answer) {
 		attribute.Int64("gen_ai.usage.input_tokens", rec.Usage.PromptTokens),
 		attribute.Int64("gen_ai.usage.output_tokens", rec.Usage.CompletionTokens),
 	)
+
 	if rec.Broken != "" || ans.failure != nil {
 		span.SetStatus(codes.Error, rec.Broken)
 	}

@@ -13,11 +13,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 )
 
-// All of these failures are transient: the agent gets one good reply, and the record has the number of upstream requests.
+// All of these failures are transient: the agent gets one good reply, and the record has the number of
+// upstream requests.
 func TestTransientFailuresAreRetried(t *testing.T) {
 	t.Parallel()
+
 	half := goodReply[:len(goodReply)/2]
 	unfinished := strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":null`, 1)
+
 	steps := map[string]http.HandlerFunc{
 		"cut off":                     cutOff(half),
 		"cut off before the end mark": cutOff(strings.TrimSuffix(goodReply, "data: [DONE]\n\n")),
@@ -25,19 +28,26 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 		"ended without finish reason": says(half),
 		"end mark, no finish reason":  says(unfinished),
 		"nothing":                     says(""),
-		"an error inside the stream":  says(half[:strings.LastIndex(half, "\n\n")+2] + `data: {"error":{"message":"engine died","type":"InternalServerError","code":500}}` + "\n\ndata: [DONE]\n\n"),
-		"an error with status 200":    answers(200, `{"error":{"message":"busy"}}`),
-		"no JSON":                     says("data: <html>\n\n"),
-		"a web page":                  answers(200, "<html>busy</html>"),
-		"no content":                  answers(204, ""),
-		"accepted, and put off":       answers(202, `{"status":"pending"}`, "Retry-After", "0"),
-		"a reply that began before":   answers(206, half),
-		"given up by the service":     says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"insufficient_system_resource"`, 1)),
-		"given up by the engine":      says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1)),
+		"an error inside the stream": says(
+			half[:strings.LastIndex(half, "\n\n")+2] + `data: {"error":{"message":"engine died","type":"InternalServerError","code":500}}` + "\n\ndata: [DONE]\n\n",
+		),
+		"an error with status 200":  answers(200, `{"error":{"message":"busy"}}`),
+		"no JSON":                   says("data: <html>\n\n"),
+		"a web page":                answers(200, "<html>busy</html>"),
+		"no content":                answers(204, ""),
+		"accepted, and put off":     answers(202, `{"status":"pending"}`, "Retry-After", "0"),
+		"a reply that began before": answers(206, half),
+		"given up by the service": says(
+			strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"insufficient_system_resource"`, 1),
+		),
+		"given up by the engine": says(
+			strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1),
+		),
 	}
 	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 529} {
 		steps[fmt.Sprint(status)] = answers(status, `{"error":{"message":"later"}}`)
 	}
+
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,6 +62,7 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 			require.Equal(t, "null", string(turns[0].UpstreamError))
 			require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
 			require.Nil(t, h.status(t, "r1.1").Failure)
+
 			for _, r := range e.requests() {
 				require.Equal(t, e.requests()[0].body, r.body)
 			}
@@ -59,9 +70,11 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// Some servers answer any POST with 201, and proxies answer with 203 after a modification. A valid reply is accepted with any of these.
+// Some servers answer any POST with 201, and proxies answer with 203 after a modification. A valid reply is
+// accepted with any of these.
 func TestReplyWithAnyStatusOfSuccess(t *testing.T) {
 	t.Parallel()
+
 	for _, status := range []int{200, 201, 202, 203, 206} {
 		h, e := newHost(t), newEngine(t, answers(status, goodReply, "Content-Type", "text/event-stream"))
 		require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
@@ -79,7 +92,12 @@ func TestASuccessWithoutAReply(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, got.status)
 	requireNoRetryWords(t, got.body)
 	requireFailure(t, h, fault.UpstreamFailed, "the endpoint answered 204: the reply is empty")
-	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "the endpoint asks for a longer wait than the call may take")
+	require.Equal(
+		t,
+		1,
+		h.turns(t, "r1.1")[0].UpstreamTries,
+		"the endpoint asks for a longer wait than the call may take",
+	)
 }
 
 func TestEngineRecovers(t *testing.T) {
@@ -88,19 +106,27 @@ func TestEngineRecovers(t *testing.T) {
 	address, listen := lostconntest.RefusingAtFirst(t)
 	got := startSend(t, h.open(t, h.route("http://"+address)), "", streamed)
 	require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 1 }, patience, time.Millisecond)
+
 	up := serveOn(t, listen(), e)
 	defer up.Close()
+
 	require.Equal(t, goodReply, await(t, got).body)
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
+
 	for name, header := range map[string]string{"Retry-After": "1", "Retry-After-Ms": "1000"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, e := newHost(t), newEngine(t, answers(429, "", name, header), says(goodReply))
 			require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
-			require.GreaterOrEqual(t, h.turns(t, "r1.1")[0].LatencyS, 1.0, "a lower bound: waiting longer is no mistake")
+			require.GreaterOrEqual(
+				t,
+				h.turns(t, "r1.1")[0].LatencyS,
+				1.0,
+				"a lower bound: waiting longer is no mistake",
+			)
 		})
 	}
 }
@@ -108,6 +134,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 // The time in Retry-After is relative to the endpoint's clock, which may be wrong.
 func TestRetryAfterByAnotherClock(t *testing.T) {
 	t.Parallel()
+
 	then := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	h := newHost(t)
 	e := newEngine(t, answers(http.StatusServiceUnavailable, "", "Date", then, "Retry-After", then), says(goodReply))
@@ -122,13 +149,15 @@ func TestErrorThatNeverEnds(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		answers(http.StatusServiceUnavailable, `{"error":`)(w, r)
 		_ = http.NewResponseController(w).Flush()
+
 		<-r.Context().Done()
 	}, says(goodReply))
 	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
 	require.Len(t, e.requests(), 2)
 }
 
-// A connection that the engine closed while idle does not count as an upstream request, and the gateway stays with that engine.
+// A connection that the engine closed while idle does not count as an upstream request, and the gateway
+// stays with that engine.
 func TestStaleConnection(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -138,12 +167,15 @@ func TestStaleConnection(t *testing.T) {
 			_ = conn.Close()
 		}
 	}, says(goodReply))
+
 	url := h.open(t, h.route(e.URL))
 	for i := range 2 {
 		require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
 		require.Equal(t, 1, h.turns(t, "r1.1")[i].UpstreamTries)
 	}
+
 	require.Len(t, e.requests(), 3)
+
 	for _, seen := range e.requests() {
 		require.NotContains(t, seen.header, "Idempotency-Key")
 	}
@@ -152,7 +184,17 @@ func TestStaleConnection(t *testing.T) {
 // If the upstream requests a pause longer than the call's remaining time, the call ends at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), newEngine(t, answers(429, `{"error":{"message":"quota"}}`, "Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)))
+	h, e := newHost(
+		t,
+	), newEngine(
+		t,
+		answers(
+			429,
+			`{"error":{"message":"quota"}}`,
+			"Retry-After",
+			time.Now().Add(time.Hour).UTC().Format(http.TimeFormat),
+		),
+	)
 	got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
 	require.Len(t, e.requests(), 1)
@@ -161,6 +203,7 @@ func TestRetryAfterBeyondTheBudget(t *testing.T) {
 
 func TestBudgetOfACallRunsOut(t *testing.T) {
 	t.Parallel()
+
 	for name, step := range map[string]http.HandlerFunc{
 		"refusing": answers(503, `{"error":{"message":"overloaded"}}`),
 		"hanging":  newHanging(goodReply[:300], "").serve,
@@ -185,10 +228,16 @@ func TestBudgetOfACallRunsOut(t *testing.T) {
 
 func TestRefusalIsFinal(t *testing.T) {
 	t.Parallel()
+
 	for _, status := range []int{301, 401, 402, 403, 404, 405} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(t), newEngine(t, answers(status, `{"error":{"message":"no such model"}}`, "Location", "http://127.0.0.1:1/"))
+			h, e := newHost(
+				t,
+			), newEngine(
+				t,
+				answers(status, `{"error":{"message":"no such model"}}`, "Location", "http://127.0.0.1:1/"),
+			)
 			got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
 			require.Equal(t, http.StatusBadRequest, got.status)
 			requireNoRetryWords(t, got.body)
@@ -204,6 +253,7 @@ func TestRefusalIsFinal(t *testing.T) {
 // A wrong endpoint URL does not count against the agent. The failure states what to correct.
 func TestAWrongURLIsNamed(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		step http.HandlerFunc
 		kind fault.Kind
@@ -231,12 +281,18 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 	r := h.route(strings.Replace(newEngine(t).URL, "http:", "https:", 1))
 	r.Limits.Call = 2 * time.Second
 	require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", streamed).status)
-	requireFailure(t, h, fault.UpstreamFailed, "no answer from the endpoint: it does not speak TLS; use http:// in its URL")
+	requireFailure(
+		t,
+		h,
+		fault.UpstreamFailed,
+		"no answer from the endpoint: it does not speak TLS; use http:// in its URL",
+	)
 }
 
 // The agent gets its own mistakes as errors that it does not retry. They do not fail the rollout.
 func TestErrorsOfTheAgent(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name       string
 		step       http.HandlerFunc
@@ -260,9 +316,11 @@ func TestErrorsOfTheAgent(t *testing.T) {
 			got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
 			require.Equal(t, tc.status, got.status)
 			require.Contains(t, got.body, tc.says)
+
 			if tc.code != "" {
 				require.Contains(t, got.body, `"code":"`+tc.code+`"`)
 			}
+
 			requireNoRetryWords(t, got.body)
 			require.Len(t, e.requests(), 1)
 			require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
@@ -275,7 +333,16 @@ func TestErrorsOfTheAgent(t *testing.T) {
 func TestTitleMayFail(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, "none"))
-	require.Equal(t, 400, send(t.Context(), h.open(t, h.route(e.URL)), "", `{"messages":[{"role":"system","content":"You are a title generator."}]}`).status)
+	require.Equal(
+		t,
+		400,
+		send(
+			t.Context(),
+			h.open(t, h.route(e.URL)),
+			"",
+			`{"messages":[{"role":"system","content":"You are a title generator."}]}`,
+		).status,
+	)
 	require.Nil(t, h.status(t, "r1.1").Failure)
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Memory for the requests of a sandbox, in bytes: the maximum in total, and the minimum that each reserves, which bounds their number.
-// Further requests wait.
+// Memory for the requests of a sandbox, in bytes: the maximum in total, and the minimum that each reserves,
+// which bounds their number. Further requests wait.
 const (
 	maxRequests = 2 * maxBody
 	minRequest  = 1 << 20
@@ -39,53 +39,101 @@ var (
 // route is the running state of a gateway.Route.
 type route struct {
 	gatewayapi.Route
-	engines   []string // in this rollout's order
-	folder    string
-	key       string // the model's API key in plain text; never on disk
-	upstream  *upstream.Client
-	admission *limits.Admission // of that upstream
+
+	// in this rollout's order
+	engines []string
+	folder  string
+
+	// the model's API key in plain text; never on disk
+	key      string
+	upstream *upstream.Client
+
+	// of that upstream
+	admission *limits.Admission
 	api       *agentAPI
 	report    *reporter
 	tracer    oteltrace.Tracer
 	log       *slog.Logger
-	trace     *trace.Log                 // nil without capture
-	room      *semaphore.Weighted        // bytes of requests
-	bodies    *upstream.BufferPool[byte] // bodies of requests
-	memory    membudget.Share            // of replies
+
+	// nil without capture
+	trace *trace.Log
+
+	// bytes of requests
+	room *semaphore.Weighted
+
+	// bodies of requests
+	bodies *upstream.BufferPool[byte]
+
+	// of replies
+	memory membudget.Share
 	// As in Options.
 	hold, reachTime, keepAlive time.Duration
-	suspendAfter               time.Duration // time without a mark after which the gateway counts as suspended
-	traceBytes                 int64
-	passThrough                bool
 
-	replied       atomic.Int64           // size of the latest reply without its prompt's ids, in bytes: an estimate for the next one
-	contextLength atomic.Int64           // the model's context in tokens; 0: not known
-	noPromptIDs   atomic.Pointer[string] // why the endpoint never returns the ids of a prompt; nil: it may
+	// time without a mark after which the gateway counts as suspended
+	suspendAfter time.Duration
+	traceBytes   int64
+	passThrough  bool
 
-	comparing sync.Mutex // of a call with earlier turns
+	// size of the latest reply without its prompt's ids, in bytes: an estimate for the next one
+	replied atomic.Int64
 
-	mu           sync.Mutex
-	journal      Journal
-	inFlight     map[string]*call // by call id
-	begun        int              // number of the latest turn
-	usage        rollout.Usage    // of complete replies, for the status
-	dialect      *dialect.Dialect // of the agent's latest answered call, before that of its first call; nil: no call yet
-	spending     spending         // of all calls
-	waitTime     waitTime
-	held         HeldTime
-	lastMark     time.Time     // time of the gateway's last mark, or of the route's opening; wall clock
-	connectError string        // why the endpoint could not be reached before the first call
-	promptWait   promptWait    // of prompts that the endpoint fails to tokenise
-	first        time.Time     // start of the first call
-	last         time.Time     // start or end of the latest call
-	registered   chan struct{} // closed and replaced when sessions are registered or the route ends
-	attached     bool
-	epoch        int // number of connections of the model channel
-	version      *FeedVersion
+	// the model's context in tokens; 0: not known
+	contextLength atomic.Int64
+
+	// why the endpoint never returns the ids of a prompt; nil: it may
+	noPromptIDs atomic.Pointer[string]
+
+	// of a call with earlier turns
+	comparing sync.Mutex
+
+	mu      sync.Mutex
+	journal Journal
+
+	// by call id
+	inFlight map[string]*call
+
+	// number of the latest turn
+	begun int
+
+	// of complete replies, for the status
+	usage rollout.Usage
+
+	// of the agent's latest answered call, before that of its first call; nil: no call yet
+	dialect *dialect.Dialect
+
+	// of all calls
+	spending spending
+	waitTime waitTime
+	held     HeldTime
+
+	// time of the gateway's last mark, or of the route's opening; wall clock
+	lastMark time.Time
+
+	// why the endpoint could not be reached before the first call
+	connectError string
+
+	// of prompts that the endpoint fails to tokenise
+	promptWait promptWait
+
+	// start of the first call
+	first time.Time
+
+	// start or end of the latest call
+	last time.Time
+
+	// closed and replaced when sessions are registered or the route ends
+	registered chan struct{}
+	attached   bool
+
+	// number of connections of the model channel
+	epoch   int
+	version *FeedVersion
 	// working is the lifetime of the route's loop and calls, derived from Run's context; nil outside Run.
-	working  context.Context
-	cancel   context.CancelCauseFunc
-	workDone chan struct{} // closed when the loop and all calls have ended
+	working context.Context
+	cancel  context.CancelCauseFunc
+
+	// closed when the loop and all calls have ended
+	workDone chan struct{}
 	calls    sync.WaitGroup
 }
 
@@ -93,11 +141,13 @@ type route struct {
 func (r *route) start(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.attached = r.onHost()
 	// The agent sends no trace context: its calls belong to the span of the activity that opened the route.
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": r.TraceParent})
 	r.working, r.cancel = context.WithCancelCause(ctx)
 	r.workDone = make(chan struct{})
+
 	return r.working
 }
 
@@ -116,10 +166,14 @@ func (r *route) stop(ctx context.Context) error {
 	r.mu.Lock()
 	cancel, workDone := r.cancel, r.workDone
 	r.mu.Unlock()
+
 	if cancel == nil {
-		return nil // Run was never called
+		// Run was never called
+		return nil
 	}
+
 	cancel(errClosed)
+
 	select {
 	case <-workDone:
 		return nil
@@ -133,6 +187,7 @@ func (r *route) forget() error {
 	if r.trace == nil {
 		return nil
 	}
+
 	return r.trace.Drop()
 }
 
@@ -152,6 +207,7 @@ func (r *route) noteTimes(times ...time.Time) {
 		if r.first.IsZero() {
 			r.first = t
 		}
+
 		if t.After(r.last) {
 			r.last = t
 		}
@@ -161,13 +217,16 @@ func (r *route) noteTimes(times ...time.Time) {
 // count adds the usage of a call. Of a call without a complete reply the status has only the cost. r.mu is held.
 func (r *route) count(c spent) {
 	r.spending.add(c)
+
 	r.usage.CostUSD += c.usage.CostUSD
 	if !c.whole {
 		return
 	}
+
 	if isTurn(c.kind) {
 		r.usage.Turns++
 	}
+
 	r.usage.PromptTokens += c.usage.PromptTokens
 	r.usage.CachedPromptTokens += c.usage.CachedPromptTokens
 	r.usage.CompletionTokens += c.usage.CompletionTokens
@@ -176,14 +235,29 @@ func (r *route) count(c spent) {
 func (r *route) status() gatewayapi.RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	version := r.version.Current() // read first: a change during the call gets a later version
+	// read first: a change during the call gets a later version
+	version := r.version.Current()
 	now := time.Now()
 	total, holding := r.heldBy(now)
+
 	return gatewayapi.RouteStatus{
-		Owed: r.waitTime.total, OwedSince: r.waitingSince(now), Held: total.Sum(), Holding: holding, Trouble: r.trouble(),
-		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
-		FirstCallAt: r.first, LastCallAt: r.last,
-		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
-		GivenUp: r.journal.GivenUp,
+		Owed:        r.waitTime.total,
+		OwedSince:   r.waitingSince(now),
+		Held:        total.Sum(),
+		Holding:     holding,
+		Trouble:     r.trouble(),
+		ID:          r.ID,
+		Version:     version,
+		Attached:    r.attached,
+		Turns:       r.usage.Turns,
+		InFlight:    len(r.inFlight),
+		Calls:       r.recorded(),
+		Usage:       r.usage,
+		FirstCallAt: r.first,
+		LastCallAt:  r.last,
+		Ended:       r.journal.Ended,
+		BudgetSpent: r.journal.BudgetSpent,
+		Failure:     r.journal.Failure,
+		GivenUp:     r.journal.GivenUp,
 	}
 }

@@ -35,26 +35,35 @@ func (s *Server) Open(def gatewayapi.Route) error {
 		return err
 	}
 	defer s.lockRoute(def.ID)()
+
 	if r, err := s.route(def.ID); err == nil {
-		def.TraceParent = r.TraceParent // a repeated call may have another span
-		def.Sessions = r.Sessions       // an earlier version may have opened the route
+		// a repeated call may have another span
+		def.TraceParent = r.TraceParent
+		// an earlier version may have opened the route
+		def.Sessions = r.Sessions
 		if !reflect.DeepEqual(r.Route, def) {
 			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
 		}
+
 		return nil
 	}
+
 	if err := os.MkdirAll(s.folder(def.ID), 0o700); err != nil {
 		return fault.Wrap(fault.Internal, err, "route folder")
 	}
+
 	r, err := s.newRoute(Journal{Route: def, Trace: uuid.NewString()})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.folder(def.ID)))
 	}
+
 	if err := r.save(); err != nil {
 		return errors.Join(err, r.forget(), os.RemoveAll(r.folder))
 	}
+
 	r.admission = s.upstreams.Join(r.Model.Upstream())
 	s.add(r)
+
 	return nil
 }
 
@@ -62,8 +71,10 @@ func (s *Server) Open(def gatewayapi.Route) error {
 func (s *Server) add(r *route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.routes[r.ID] = r
 	s.report.routes.Set(float64(len(s.routes)))
+
 	if s.serving != nil {
 		s.serve(r)
 	}
@@ -73,6 +84,7 @@ func check(r gatewayapi.Route) error {
 	if !gatewayapi.ValidID(r.ID) {
 		return fault.Field("id", "%q is not a route id", r.ID)
 	}
+
 	return nil
 }
 
@@ -82,6 +94,7 @@ func (s *Server) reopen(id string) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return s.newRoute(j)
 }
 
@@ -91,21 +104,37 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
 	}
+
 	r := &route{
-		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID),
-		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, api: s.api, report: s.report,
-		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
-		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: NewFeedVersion(),
-		registered: make(chan struct{}),
-		room:       semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
-		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
-		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
-		lastMark: time.Now().Round(0), suspendAfter: suspendFactor * s.options.Mark,
+		Route:        j.Route,
+		journal:      j,
+		engines:      upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID),
+		folder:       s.folder(j.Route.ID),
+		key:          key,
+		upstream:     s.upstream,
+		api:          s.api,
+		report:       s.report,
+		tracer:       s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
+		log:          s.log.With("route", j.Route.ID),
+		inFlight:     map[string]*call{},
+		version:      NewFeedVersion(),
+		registered:   make(chan struct{}),
+		room:         semaphore.NewWeighted(maxRequests),
+		bodies:       &s.bodies,
+		memory:       s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
+		hold:         s.options.Hold,
+		reachTime:    s.options.Reach,
+		passThrough:  s.options.PassThrough,
+		keepAlive:    s.options.KeepAlive,
+		traceBytes:   s.options.TraceBytes,
+		lastMark:     time.Now().Round(0),
+		suspendAfter: suspendFactor * s.options.Mark,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
 		r.countRecorded()
 	}
+
 	return r, nil
 }
 
@@ -115,74 +144,91 @@ func (r *route) countRecorded() {
 		r.begun = max(r.begun, e.Turn)
 		r.noteTimes(e.Began, e.Ended)
 		r.count(spent{kind: e.Kind, usage: e.Usage, whole: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
+
 		if awaited(e.Kind) {
 			r.waitTime.add(e.Ended, e.Owed)
 		}
 	}
 }
 
-// Close ends the route and removes its files and records. It is a no-op for a route that does not exist. It removes the journal first:
-// the next start sweeps a folder without a journal.
+// Close ends the route and removes its files and records. It is a no-op for a route that does not exist. It
+// removes the journal first: the next start sweeps a folder without a journal.
 func (s *Server) Close(ctx context.Context, id string) error {
 	defer s.lockRoute(id)()
+
 	r, err := s.route(id)
 	if err != nil {
 		return nil
 	}
+
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	delete(s.routes, id)
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
-	r.version.Note() // ends the watches
+	// ends the watches
+	r.version.Note()
 	s.upstreams.Leave(r.admission)
 	err = errors.Join(os.Remove(filepath.Join(r.folder, JournalFile)), os.RemoveAll(r.folder), r.forget())
+
 	return fault.Wrap(fault.Internal, err, "close route %q", id)
 }
 
 // isTurn reports whether a call of that kind is a turn of the agent's own.
 func isTurn(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }
 
-// load opens every journalled route and drops records without a route, which a crash left while a route was being closed. It drops none
-// if a route could not be opened, since the records may belong to that route.
+// load opens every journalled route and drops records without a route, which a crash left while a route was
+// being closed. It drops none if a route could not be opened, since the records may belong to that route.
 func (s *Server) load() error {
 	if n := s.traces.Damaged(); n > 0 {
 		s.log.Error("trace has damaged records", "count", n)
 	}
+
 	all, err := s.loadRoutes()
 	if err != nil {
 		return err
 	}
+
 	s.report.routes.Set(float64(len(s.routes)))
+
 	if !all {
 		return nil
 	}
+
 	kept := map[string]bool{}
 	for _, r := range s.routes {
 		kept[r.journal.Trace] = true
 	}
+
 	return s.traces.Retain(func(key string) bool { return kept[key] })
 }
 
-// loadRoutes opens the routes; the server is not shared yet. It removes folders without a journal, which a crash left while a route was
-// being opened or closed. It skips a route that cannot be opened, so that the others are served.
+// loadRoutes opens the routes; the server is not shared yet. It removes folders without a journal, which a
+// crash left while a route was being opened or closed. It skips a route that cannot be opened, so that the
+// others are served.
 func (s *Server) loadRoutes() (all bool, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return false, fmt.Errorf("gateway folder: %w", err)
 	}
+
 	all = true
+
 	mark, err := LoadHeldMark(s.dir)
 	if err != nil {
 		s.log.Error("time of held calls", "error", err)
 	}
+
 	now := time.Now()
+
 	for _, e := range entries {
 		if !e.IsDir() || !gatewayapi.ValidID(e.Name()) {
 			continue
 		}
+
 		r, err := s.reopen(e.Name())
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -194,9 +240,11 @@ func (s *Server) loadRoutes() (all bool, err error) {
 		default:
 			all = false
 		}
+
 		if err != nil {
 			s.log.Error("route not loaded", "route", e.Name(), "error", err)
 		}
 	}
+
 	return all, nil
 }

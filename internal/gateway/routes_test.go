@@ -50,6 +50,7 @@ func TestRouteLifecycleIsIdempotent(t *testing.T) {
 
 func TestRoutesThatAreRefused(t *testing.T) {
 	t.Parallel()
+
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	for name, change := range map[string]func(*gatewayapi.Route){
 		"a path":          func(r *gatewayapi.Route) { r.ID = "../r1" },
@@ -59,6 +60,7 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		"another host's key": func(r *gatewayapi.Route) {
 			k, err := seal.ParseKey(strings.Repeat("ab", 32))
 			require.NoError(t, err)
+
 			r.Model.SealedKey = k.Box("model key").SealString(canary)
 		},
 	} {
@@ -68,6 +70,7 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), name)
 		require.NotContains(t, err.Error(), canary)
 	}
+
 	require.NoError(t, h.client.Open(t.Context(), h.route(e.URL)), "a refusal leaves nothing behind")
 }
 
@@ -75,12 +78,15 @@ func TestAdminNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
+
 	api := gatewaytest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
 	defer api.Close()
+
 	other, err := seal.ParseKey(strings.Repeat("ab", 32))
 	require.NoError(t, err)
 	_, err = gatewayapi.NewClient(api.URL, other).Status(t.Context(), "r1.1")
 	require.Equal(t, fault.Unauthorized, fault.KindOf(err))
+
 	for _, token := range []string{"", "Bearer ", "Bearer x", h.key.Token("gateway admin") + "x"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, api.URL+"/routes/r1.1", http.NoBody)
 		require.NoError(t, err)
@@ -90,6 +96,7 @@ func TestAdminNeedsTheToken(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, res.StatusCode)
 		require.NoError(t, res.Body.Close())
 	}
+
 	h.status(t, "r1.1")
 }
 
@@ -124,6 +131,7 @@ func routesOf(t *testing.T, h *host) []string {
 	t.Helper()
 	ids, err := h.client.Routes(t.Context())
 	require.NoError(t, err)
+
 	return ids
 }
 

@@ -1,11 +1,13 @@
-// Package gateway is the model proxy of a host. It serves each sandbox's model channel, forwards the agent's calls to the endpoint of the
-// rollout, and records every call.
+// Package gateway is the model proxy of a host. It serves each sandbox's model channel, forwards the
+// agent's calls to the endpoint of the rollout, and records every call.
 //
-// The proxy reads the whole reply, retries within the call's budget, writes and syncs the record, and only then answers the agent. So the
-// agent never sees a partial reply, and every reply it sees is on disk. An abort closes the upstream request at once. Only the proxy
-// decrypts the API key, and it sends the key only in the headers of upstream requests.
+// The proxy reads the whole reply, retries within the call's budget, writes and syncs the record, and only
+// then answers the agent. So the agent never sees a partial reply, and every reply it sees is on disk. An
+// abort closes the upstream request at once. Only the proxy decrypts the API key, and it sends the key only
+// in the headers of upstream requests.
 //
-// Routes are journalled. A restarted proxy serves them again, and a call without an answer is repeated under the same call id.
+// Routes are journalled. A restarted proxy serves them again, and a call without an answer is repeated
+// under the same call id.
 package gateway
 
 import (
@@ -35,18 +37,22 @@ import (
 
 // Server holds the routes of one host.
 type Server struct {
-	dir       string
-	box       seal.Box // encrypts model keys
+	dir string
+
+	// encrypts model keys
+	box       seal.Box
 	dialer    Dialer
 	log       *slog.Logger
 	report    *reporter
 	upstream  *upstream.Client
 	upstreams *limits.Registry
-	reports   probe.Cache // on endpoints
-	api       *agentAPI
-	options   Options
-	traces    *trace.Store
-	bodies    upstream.BufferPool[byte]
+
+	// on endpoints
+	reports probe.Cache
+	api     *agentAPI
+	options Options
+	traces  *trace.Store
+	bodies  upstream.BufferPool[byte]
 
 	// opening serialises Open and Close of one route, by the hash of its id: both are slow, since they change files.
 	opening [64]sync.Mutex
@@ -65,38 +71,61 @@ func New(o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("gateway folder: %w", err)
 	}
+
 	memory := membudget.New(o.ReplyMemory, smallReply)
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
-	upstreams, err := limits.NewRegistry(o.Bounds, o.Endpoints, filepath.Join(o.Dir, weightsFile), o.Registerer, o.Logger)
+
+	upstreams, err := limits.NewRegistry(
+		o.Bounds,
+		o.Endpoints,
+		filepath.Join(o.Dir, weightsFile),
+		o.Registerer,
+		o.Logger,
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Server{
-		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger, api: newAgentAPI(),
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: upstreams, options: o, seed: maphash.MakeSeed(),
-		bodies: upstream.BufferPool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
+		dir:       o.Dir,
+		box:       o.Key.Box("model key"),
+		dialer:    o.Dialer,
+		log:       o.Logger,
+		api:       newAgentAPI(),
+		report:    report,
+		upstream:  upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters),
+		upstreams: upstreams,
+		options:   o,
+		seed:      maphash.MakeSeed(),
+		bodies:    upstream.BufferPool[byte]{Least: 8 << 10, Most: minRequest},
+		routes:    map[string]*route{},
 	}
+
 	s.upstream.EmptyReplies = o.EmptyReplies
 	if s.upstream.Answered, err = upstream.LoadAnswered(filepath.Join(o.Dir, answeredFile)); err != nil {
 		return nil, err
 	}
+
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
 		return nil, err
 	}
+
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.traces.Close())
 	}
+
 	return s, nil
 }
 
-// Run serves the routes' model channels and makes their calls until ctx ends. Then it cancels the calls and waits for their end. A
-// cancelled call gets no answer, so the sandbox asks again.
+// Run serves the routes' model channels and makes their calls until ctx ends. Then it cancels the calls and
+// waits for their end. A cancelled call gets no answer, so the sandbox asks again.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving != nil {
 		s.mu.Unlock()
 		return fault.New(fault.Internal, "gateway runs already")
 	}
+
 	s.serving = ctx
 	for _, r := range s.routes {
 		s.serve(r)
@@ -113,6 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.working.Wait()
 	s.noteAlive(ctx)
 	s.upstream.Close()
+
 	return s.traces.Close()
 }
 
@@ -120,16 +150,21 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serve(r *route) {
 	ctx := r.start(s.serving)
 	s.working.Go(func() { r.tryConnection(ctx) })
-	if r.onHost() { // no model channel to serve
+	// no model channel to serve
+	if r.onHost() {
 		s.working.Add(1)
 		context.AfterFunc(ctx, func() {
 			defer s.working.Done()
+
 			r.finishWork()
 		})
+
 		return
 	}
+
 	s.working.Go(func() {
 		defer r.finishWork()
+
 		r.attach(ctx, s.dialer)
 	})
 }
@@ -138,6 +173,7 @@ func (s *Server) serve(r *route) {
 func (s *Server) Routes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return slices.Sorted(maps.Keys(s.routes))
 }
 
@@ -147,6 +183,7 @@ func (s *Server) Export(id string, w io.Writer) error {
 	if err != nil || r.trace == nil {
 		return err
 	}
+
 	return trajectory.Export(r.trace, w, s.unfit(r))
 }
 
@@ -154,6 +191,7 @@ func (s *Server) Export(id string, w io.Writer) error {
 func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
 	g, err := s.upstreams.Named(upstream, func(a *limits.Admission) { a.Pause(d) })
 	s.noteGroup(g)
+
 	return g, err
 }
 
@@ -161,6 +199,7 @@ func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
 func (s *Server) Resume(upstream string) (limits.Group, error) {
 	g, err := s.upstreams.Named(upstream, (*limits.Admission).Resume)
 	s.noteGroup(g)
+
 	return g, err
 }
 
@@ -168,6 +207,7 @@ func (s *Server) Resume(upstream string) (limits.Group, error) {
 func (s *Server) noteGroup(g limits.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, r := range s.routes {
 		if slices.Contains(g, r.admission) {
 			r.version.Note()
@@ -178,28 +218,38 @@ func (s *Server) noteGroup(g limits.Group) {
 // Upstreams returns the limits of all upstreams.
 func (s *Server) Upstreams() *limits.Registry { return s.upstreams }
 
-// Ready fails with fault.Exhausted while new rollouts on an upstream should wait. New rollouts wait first, because a running agent holds
-// a sandbox and its time limit runs. A gateway that cannot record would fail every rollout.
+// Ready fails with fault.Exhausted while new rollouts on an upstream should wait. New rollouts wait first,
+// because a running agent holds a sandbox and its time limit runs. A gateway that cannot record would fail
+// every rollout.
 func (s *Server) Ready(upstream string) error {
 	if err := s.traces.Broken(); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "the gateway cannot record calls; restart it")
 	}
+
 	if why := s.upstreams.StatusOf(upstream).Busy; why != "" {
 		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", upstream, why)
 	}
+
 	if s.upstream.Share(upstream, !slices.Contains(s.options.Endpoints, upstream)).Low() {
-		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: its replies in flight use all the memory they may (gateway.reply_memory_mib)", upstream)
+		return fault.New(
+			fault.Exhausted,
+			"model endpoint %q has no room for another rollout: its replies in flight use all the memory they may (gateway.reply_memory_mib)",
+			upstream,
+		)
 	}
+
 	return nil
 }
 
 func (s *Server) route(id string) (*route, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	r, ok := s.routes[id]
 	if !ok {
 		return nil, noRoute(id)
 	}
+
 	return r, nil
 }
 
@@ -207,5 +257,6 @@ func (s *Server) route(id string) (*route, error) {
 func (s *Server) lockRoute(id string) (unlock func()) {
 	m := &s.opening[maphash.String(s.seed, id)%uint64(len(s.opening))]
 	m.Lock()
+
 	return m.Unlock
 }

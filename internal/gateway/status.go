@@ -13,6 +13,7 @@ func (s *Server) Status(id string) (gatewayapi.RouteStatus, error) {
 	if err != nil {
 		return gatewayapi.RouteStatus{}, err
 	}
+
 	return r.status(), nil
 }
 
@@ -22,10 +23,12 @@ func (s *Server) Watched(id string) (*FeedVersion, func() (gatewayapi.RouteStatu
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return r.version, func() (gatewayapi.RouteStatus, error) {
 		if current, err := s.route(id); err != nil || current != r {
 			return gatewayapi.RouteStatus{}, noRoute(id)
 		}
+
 		return r.status(), nil
 	}, nil
 }
@@ -34,6 +37,7 @@ func (s *Server) Watched(id string) (*FeedVersion, func() (gatewayapi.RouteStatu
 func (s *Server) Serving(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.lifetime(), func() { cancel(errStopped) })
+
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -43,13 +47,22 @@ func (s *Server) Turns(id string, n int) ([]gatewayapi.Turn, error) {
 	if err != nil || r.trace == nil {
 		return nil, err
 	}
+
 	turns := []gatewayapi.Turn{}
 	for _, e := range r.trace.EntriesFrom(max(n, 0), gatewayapi.MaxTurns) {
 		turns = append(turns, gatewayapi.Turn{
-			Turn: e.Turn, Kind: e.Kind, Lineage: e.Lineage, PromptTokens: e.Usage.PromptTokens, CompletionTokens: e.Usage.CompletionTokens,
-			FinishReason: e.Finish, Broken: e.Broken, Began: e.Began, Ended: e.Ended,
+			Turn:             e.Turn,
+			Kind:             e.Kind,
+			Lineage:          e.Lineage,
+			PromptTokens:     e.Usage.PromptTokens,
+			CompletionTokens: e.Usage.CompletionTokens,
+			FinishReason:     e.Finish,
+			Broken:           e.Broken,
+			Began:            e.Began,
+			Ended:            e.Ended,
 		})
 	}
+
 	return turns, nil
 }
 
@@ -58,6 +71,7 @@ func (r *route) recorded() int {
 	if r.trace == nil {
 		return 0
 	}
+
 	return r.trace.Len()
 }
 

@@ -14,6 +14,7 @@ import (
 
 func TestCallsAreMeasured(t *testing.T) {
 	t.Parallel()
+
 	reg, spans := prometheus.NewRegistry(), tracetest.NewSpanRecorder()
 	h := newHost(t, func(o *gateway.Options) {
 		o.Registerer = reg
@@ -27,9 +28,20 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "x"))
 	send(t.Context(), url, "c", streamed)
 	require.Equal(t, map[string]float64{
-		`calls_total{empty}`: 1, `calls_total{rejected}`: 1, `calls_total{replayed}`: 1, `calls_total{whole}`: 1,
-		`calls_in_flight`: 0, `calls_queued`: 0, `queued_seconds`: 2, `replies_given_up_total`: 0, `reply_memory_bytes`: 0, `tokens_total{completion}`: 2, `tokens_total{prompt}`: 3, `upstream_tries_total`: 3,
-		`routes`: 1, `call_seconds`: 1,
+		`calls_total{empty}`:       1,
+		`calls_total{rejected}`:    1,
+		`calls_total{replayed}`:    1,
+		`calls_total{whole}`:       1,
+		`calls_in_flight`:          0,
+		`calls_queued`:             0,
+		`queued_seconds`:           2,
+		`replies_given_up_total`:   0,
+		`reply_memory_bytes`:       0,
+		`tokens_total{completion}`: 2,
+		`tokens_total{prompt}`:     3,
+		`upstream_tries_total`:     3,
+		`routes`:                   1,
+		`call_seconds`:             1,
 	}, readMetrics(t, reg))
 
 	ended := spans.Ended()
@@ -37,10 +49,11 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.Contains(t, e.requests()[0].header.Get("Traceparent"), ended[0].SpanContext().TraceID().String())
 }
 
-// A model call belongs to the trace of the request that opened its route, and passes this trace on to the endpoint. Opening the route again
-// from another span does not change the route.
+// A model call belongs to the trace of the request that opened its route, and passes this trace on to the
+// endpoint. Opening the route again from another span does not change the route.
 func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	t.Parallel()
+
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	h := newHost(t, func(o *gateway.Options) { o.TracerProvider = provider })
@@ -57,17 +70,22 @@ func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 // readMetrics reads all instruments by their short names. For a histogram it returns the count.
 func readMetrics(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
+
 	families, err := reg.Gather()
 	require.NoError(t, err)
+
 	out := map[string]float64{}
+
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			name := strings.TrimPrefix(f.GetName(), "rolloutd_gateway_")
 			for _, l := range m.GetLabel() {
 				name += "{" + l.GetValue() + "}"
 			}
+
 			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
+
 	return out
 }

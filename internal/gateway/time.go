@@ -7,8 +7,11 @@ import (
 
 // HeldTime is a union of spans: overlaps count once. The zero value is empty.
 type HeldTime struct {
-	Settled time.Duration `json:"settled,omitempty"` // sum of the spans that no later span overlaps
-	Spans   []HeldSpan    `json:"spans,omitempty"`   // the other spans, sorted and disjoint
+	// sum of the spans that no later span overlaps
+	Settled time.Duration `json:"settled,omitempty"`
+
+	// the other spans, sorted and disjoint
+	Spans []HeldSpan `json:"spans,omitempty"`
 }
 
 // HeldSpan is an interval of time.
@@ -22,20 +25,28 @@ func (t *HeldTime) Add(s HeldSpan) {
 	if !s.To.After(s.From) {
 		return
 	}
+
 	apart := make([]HeldSpan, 0, len(t.Spans)+1)
 	for _, o := range t.Spans {
 		if o.To.Before(s.From) || s.To.Before(o.From) {
 			apart = append(apart, o)
 			continue
 		}
+
 		if o.From.Before(s.From) {
 			s.From = o.From
 		}
+
 		if o.To.After(s.To) {
 			s.To = o.To
 		}
 	}
-	at, _ := slices.BinarySearchFunc(apart, s.From, func(o HeldSpan, from time.Time) int { return o.From.Compare(from) })
+
+	at, _ := slices.BinarySearchFunc(
+		apart,
+		s.From,
+		func(o HeldSpan, from time.Time) int { return o.From.Compare(from) },
+	)
 	t.Spans = slices.Insert(apart, at, s)
 }
 
@@ -52,6 +63,7 @@ func (t HeldTime) With(further ...HeldSpan) HeldTime {
 	for _, s := range further {
 		t.Add(s)
 	}
+
 	return t
 }
 
@@ -61,6 +73,7 @@ func (t HeldTime) Sum() time.Duration {
 	for _, s := range t.Spans {
 		sum += s.length()
 	}
+
 	return sum
 }
 

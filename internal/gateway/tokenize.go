@@ -29,32 +29,45 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "request body")
 	}
+
 	var in gatewayapi.TokenizeRequest
 	if err := json.Unmarshal(body, &in); err != nil {
 		return fault.Wrap(fault.Invalid, err, "request body")
 	}
+
 	began := time.Now()
 	tokens, err := r.promptTokens(req.Context(), in.Messages)
-	if req.Context().Err() == nil || time.Since(began) >= promptTime { // an earlier disconnect says nothing about the endpoint
+	// an earlier disconnect says nothing about the endpoint
+	if req.Context().Err() == nil || time.Since(began) >= promptTime {
 		r.noteTokenize(began, err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	held := r.memory.Part()
 	defer held.Release()
-	if err := r.holdMemory(req.Context(), func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) }); err != nil {
+
+	if err := r.holdMemory(
+		req.Context(),
+		func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) },
+	); err != nil {
 		return err
 	}
+
 	out, err := json.Marshal(tokens)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "tokens")
 	}
+
 	writeJSON(w, http.StatusOK, out)
+
 	return nil
 }
 
@@ -80,45 +93,56 @@ func (l *length) UnmarshalJSON(raw []byte) error {
 	if err != nil || n < 0 || n > math.MaxInt32 {
 		n = 0
 	}
+
 	*l = length(n)
+
 	return nil
 }
 
-// promptOf returns the prompt of a chat call as vLLM's /tokenize makes it from the same messages, tools and template options.
+// promptOf returns the prompt of a chat call as vLLM's /tokenize makes it from the same messages, tools and
+// template options.
 func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, error) {
 	sent, err := rawjson.ParseObject(a.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	request := map[string]any{"add_generation_prompt": true}
+
 	for _, key := range []string{"model", "messages", "tools", "chat_template_kwargs"} {
 		if value, ok := sent.Get(key); ok {
 			request[key] = json.RawMessage(value)
 		}
 	}
+
 	var got tokenizeReply
 	if err := r.post(ctx, "/tokenize", request, &got); err != nil {
 		return nil, err
 	}
+
 	if len(got.Tokens) == 0 {
 		return nil, fault.New(fault.NotFound, "the reply has no tokens")
 	}
+
 	return got.Tokens, nil
 }
 
 // promptTime bounds the wait for the ids of a prompt after its call was answered. An endpoint that takes longer hangs.
 const promptTime = 15 * time.Second
 
-// addPrompt fetches the ids of a prompt if the reply has only those of the completion, as for a vLLM that writes tokens as ids. It drops
-// ids whose number differs from the engine's count.
+// addPrompt fetches the ids of a prompt if the reply has only those of the completion, as for a vLLM that
+// writes tokens as ids. It drops ids whose number differs from the engine's count.
 func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
-	if r.trace == nil || res.Problem != nil || c.ask.API != reply.Chat || len(res.Reply.TokenIDs) == 0 || len(res.Reply.PromptTokenIDs) > 0 {
+	if r.trace == nil || res.Problem != nil || c.ask.API != reply.Chat || len(res.Reply.TokenIDs) == 0 ||
+		len(res.Reply.PromptTokenIDs) > 0 {
 		return
 	}
+
 	if why := r.noPromptIDs.Load(); why != nil {
 		res.Reply.Flaws = append(res.Reply.Flaws, *why)
 		return
 	}
+
 	ids, err := r.promptAfterPause(ctx, c)
 	switch counted := res.Reply.Usage.PromptTokens; {
 	case err != nil:
@@ -126,11 +150,22 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 		if fault.Is(err, fault.NotFound) {
 			r.noPromptIDs.Store(&why)
 		}
+
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
 	case counted > 0 && counted != int64(len(ids)):
-		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out", len(ids), counted))
+		res.Reply.Flaws = append(
+			res.Reply.Flaws,
+			fmt.Sprintf(
+				"the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out",
+				len(ids),
+				counted,
+			),
+		)
 	case r.holdMemory(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
-		res.Reply.Flaws = append(res.Reply.Flaws, "the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)")
+		res.Reply.Flaws = append(
+			res.Reply.Flaws,
+			"the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)",
+		)
 	default:
 		res.Reply.PromptTokenIDs = ids
 	}
@@ -140,9 +175,11 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 func (r *route) promptAfterPause(ctx context.Context, c *call) ([]int32, error) {
 	for {
 		began := time.Now()
+
 		if err := c.progress.Resumed(ctx, r.admission); err != nil {
 			return nil, err
 		}
+
 		ids, err := r.promptInTime(ctx, c.ask)
 		if err == nil || ctx.Err() != nil || !r.admission.PausedSince(began) {
 			return ids, err
@@ -153,35 +190,42 @@ func (r *route) promptAfterPause(ctx context.Context, c *call) ([]int32, error) 
 func (r *route) promptInTime(ctx context.Context, a *dialect.Request) ([]int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, promptTime)
 	defer cancel()
+
 	return r.promptOf(ctx, a)
 }
 
-// promptTokens is tokens for an endpoint that is not paused. During a pause, while weights are replaced, an answer says nothing about the
-// endpoint.
+// promptTokens is tokens for an endpoint that is not paused. During a pause, while weights are replaced, an
+// answer says nothing about the endpoint.
 func (r *route) promptTokens(ctx context.Context, messages []json.RawMessage) (gatewayapi.Tokens, error) {
 	if why := r.paused(); why != "" {
 		return gatewayapi.Tokens{}, fault.New(fault.Unavailable, "model endpoint: %s", why)
 	}
+
 	return r.tokens(ctx, messages)
 }
 
-// tokens asks vLLM's path for the ids of a prompt. If the endpoint does not know it, tokens asks SGLang for a reply of one token, which
-// includes the ids.
+// tokens asks vLLM's path for the ids of a prompt. If the endpoint does not know it, tokens asks SGLang for
+// a reply of one token, which includes the ids.
 func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gatewayapi.Tokens, error) {
 	request := map[string]any{"model": r.Model.Name, "messages": messages, "add_generation_prompt": true}
 	if r.Model.Thinking != nil {
 		request["chat_template_kwargs"] = map[string]bool{"enable_thinking": *r.Model.Thinking}
 	}
+
 	var vllm tokenizeReply
+
 	err := r.post(ctx, "/tokenize", request, &vllm)
 	if err == nil && len(vllm.Tokens) > 0 {
 		return gatewayapi.Tokens{IDs: vllm.Tokens, MaxLength: int(vllm.Max)}, nil
 	}
-	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Exhausted) { // a prompt that is too long also fails the second request
+	// a prompt that is too long also fails the second request
+	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Exhausted) {
 		return gatewayapi.Tokens{}, err
 	}
+
 	delete(request, "add_generation_prompt")
 	request["max_tokens"], request["stream"], request["return_prompt_token_ids"] = 1, false, true
+
 	var sglang struct {
 		Prompt  []int32 `json:"prompt_token_ids"`
 		Choices []struct {
@@ -191,20 +235,28 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 	if err := r.post(ctx, "/v1/"+string(reply.Chat), request, &sglang); err != nil {
 		return gatewayapi.Tokens{}, err
 	}
+
 	if len(sglang.Choices) > 0 && len(sglang.Prompt) == 0 {
 		sglang.Prompt = sglang.Choices[0].Prompt
 	}
+
 	if len(sglang.Prompt) == 0 {
-		return gatewayapi.Tokens{}, fault.New(fault.NotFound, "the endpoint does not return the token ids of a conversation")
+		return gatewayapi.Tokens{}, fault.New(
+			fault.NotFound,
+			"the endpoint does not return the token ids of a conversation",
+		)
 	}
+
 	return gatewayapi.Tokens{IDs: sglang.Prompt, MaxLength: r.context(ctx)}, nil
 }
 
-// context returns the length of the model's context from the endpoint's list of models; 0: unknown. It caches a known length.
+// context returns the length of the model's context from the endpoint's list of models; 0: unknown. It
+// caches a known length.
 func (r *route) context(ctx context.Context) int {
 	if n := r.contextLength.Load(); n > 0 {
 		return int(n)
 	}
+
 	var list struct {
 		Data []struct {
 			ID  string `json:"id"`
@@ -214,12 +266,14 @@ func (r *route) context(ctx context.Context) int {
 	if r.ask(ctx, "/v1/models", nil, &list) != nil {
 		return 0
 	}
+
 	for _, m := range list.Data {
 		if m.ID == r.Model.Name || len(list.Data) == 1 {
 			r.contextLength.Store(int64(m.Max))
 			return int(m.Max)
 		}
 	}
+
 	return 0
 }
 
@@ -229,20 +283,29 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "request %s", path)
 	}
+
 	return r.ask(ctx, path, body, into)
 }
 
 // ask is post with an encoded body; nil: a GET.
 func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
 	chat := dialect.Chat()
+
 	raw, release, err := r.upstream.Ask(ctx, upstream.Spec{
-		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Memory: r.memory,
+		Request:     &dialect.Request{Dialect: chat, Body: body},
+		Engines:     r.engines,
+		Path:        string(chat.API),
+		Key:         r.key,
+		ClientGiven: r.Model.ClientGiven(),
+		Memory:      r.memory,
 	}, path)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	in := jsoninput.NewReader(bytes.NewReader(raw), jsoninput.Limits{Elements: maxPrompt, Depth: 64})
+
 	return fault.Wrap(fault.NotFound, json.NewDecoder(in).Decode(into), "reply of the endpoint to %s", path)
 }
 
@@ -260,32 +323,43 @@ func (r *route) serveCount(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// serveSize answers with the number of tokens of a request's prompt, under that name. within is the member of the body that holds the
-// request; "": the body itself. The request is neither recorded nor counted against a budget.
+// serveSize answers with the number of tokens of a request's prompt, under that name. within is the member
+// of the body that holds the request; "": the body itself. The request is neither recorded nor counted
+// against a budget.
 func (r *route) serveSize(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, name, within string) {
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
-		panic(http.ErrAbortHandler) // the caller is gone
+		// the caller is gone
+		panic(http.ErrAbortHandler)
 	}
 	defer r.room.Release(size)
+
 	body, err := readBody(w, req, nil)
 	if err != nil {
 		refuse(w, d, bodyStatus(err), err.Error(), "")
 		return
 	}
+
 	if inner := rawjson.MemberOf(body, within); rawjson.IsObject(inner) {
 		body = inner
 	}
-	n, _ := json.Marshal(map[string]int{name: r.promptSize(req.Context(), d, body)}) // numbers always encode
+	// numbers always encode
+	n, _ := json.Marshal(map[string]int{name: r.promptSize(req.Context(), d, body)})
 	writeJSON(w, http.StatusOK, n)
 }
 
-// promptSize asks the endpoint for the number of tokens, and estimates it if the endpoint does not return it or is paused.
+// promptSize asks the endpoint for the number of tokens, and estimates it if the endpoint does not return
+// it or is paused.
 func (r *route) promptSize(ctx context.Context, d *dialect.Dialect, body []byte) int {
-	if a, err := d.Prompt(body, r.Model); err == nil && r.noPromptIDs.Load() == nil && r.Model.BaseURL != "" && r.paused() == "" {
+	if a, err := d.Prompt(
+		body,
+		r.Model,
+	); err == nil && r.noPromptIDs.Load() == nil && r.Model.BaseURL != "" &&
+		r.paused() == "" {
 		if ids, err := r.promptInTime(ctx, a); err == nil {
 			return len(ids)
 		}
 	}
+
 	return len(body) / charsPerToken
 }

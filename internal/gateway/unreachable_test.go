@@ -33,16 +33,19 @@ func TestUnreachableEndpoint(t *testing.T) {
 	require.Empty(t, s.Trouble, "no call is under way")
 }
 
-// While an endpoint fails to tokenise, the status has its error and the time counts as owed. After the time limit of a call, the failure is
-// final.
+// While an endpoint fails to tokenise, the status has its error and the time counts as owed. After the time
+// limit of a call, the failure is final.
 func TestTokenizeFails(t *testing.T) {
 	t.Parallel()
+
 	var works atomic.Bool
+
 	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
 		if !works.Load() {
 			http.Error(w, `{"message":"overloaded"}`, http.StatusServiceUnavailable)
 			return
 		}
+
 		_, _ = io.WriteString(w, `{"tokens":[1,2,3]}`)
 	})
 	r := h.route(e.URL)
@@ -57,6 +60,7 @@ func TestTokenizeFails(t *testing.T) {
 	require.NotEqual(t, since, s.Version)
 	require.Nil(t, s.Failure)
 	works.Store(true)
+
 	_, err = m.Tokenize(t.Context(), nil)
 	require.NoError(t, err)
 	s = h.status(t, r.ID)
@@ -65,6 +69,7 @@ func TestTokenizeFails(t *testing.T) {
 	require.NotZero(t, s.Owed)
 
 	works.Store(false)
+
 	brief := h.route(e.URL)
 	brief.ID, brief.Limits.Call = "r1.2", time.Nanosecond
 	_, err = h.onHost(t, brief).Tokenize(t.Context(), nil)
@@ -75,7 +80,8 @@ func TestTokenizeFails(t *testing.T) {
 	require.Contains(t, s.Failure.Message, "overloaded")
 }
 
-// When the endpoint's address has no listener, a tokenize request of an agent on the host fails as early as a call does.
+// When the endpoint's address has no listener, a tokenize request of an agent on the host fails as early as
+// a call does.
 func TestUnreachableEndpointOfAPrompt(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + lostconntest.Refusing(t)
@@ -98,13 +104,19 @@ func TestUnreachableEndpointOfAPrompt(t *testing.T) {
 func TestOneEngineTokenizes(t *testing.T) {
 	t.Parallel()
 	gone := "http://" + lostconntest.Refusing(t)
-	works := newEngine(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"tokens":[1,2,3]}`) })
+	works := newEngine(
+		t,
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"tokens":[1,2,3]}`) },
+	)
 	h := newHost(t)
 	m := h.onHost(t, h.route(gone+","+works.URL))
+
 	var err error
-	for range 2 { // the first request may go to the engine that is gone
+	// the first request may go to the engine that is gone
+	for range 2 {
 		_, err = m.Tokenize(t.Context(), nil)
 	}
+
 	require.NoError(t, err)
 }
 
@@ -118,11 +130,19 @@ func TestOneEngineIsReached(t *testing.T) {
 	require.Empty(t, h.status(t, r.ID).Trouble)
 }
 
-// While a call is retried, the status has the reason, and watches receive the change. The reason is cleared once a reply begins.
+// While a call is retried, the status has the reason, and watches receive the change. The reason is cleared
+// once a reply begins.
 func TestStatusHasTheReasonOfARetry(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(halfReply(), "")
-	r := h.route(newEngine(t, answers(500, `{"message":"out of memory"}`), answers(500, `{"message":"out of memory"}`), hang.serve).URL)
+	r := h.route(
+		newEngine(
+			t,
+			answers(500, `{"message":"out of memory"}`),
+			answers(500, `{"message":"out of memory"}`),
+			hang.serve,
+		).URL,
+	)
 	url := h.open(t, r)
 	changes := watch(t, h.client, r.ID, h.status(t, r.ID).Version)
 	call := startSend(t, url, "", streamed)

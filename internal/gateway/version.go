@@ -20,6 +20,7 @@ func NewFeedVersion() *FeedVersion { return &FeedVersion{current: time.Now().Uni
 func (v *FeedVersion) Current() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	return v.current
 }
 
@@ -27,6 +28,7 @@ func (v *FeedVersion) Current() int64 {
 func (v *FeedVersion) Note() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.current++
 	for _, w := range v.watches {
 		w.feed.mark(w)
@@ -37,6 +39,7 @@ func (v *FeedVersion) Note() {
 func (v *FeedVersion) add(w *watch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.watches = append(v.watches, w)
 	if v.current != w.known {
 		w.feed.mark(w)
@@ -46,5 +49,6 @@ func (v *FeedVersion) add(w *watch) {
 func (v *FeedVersion) remove(w *watch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.watches = slices.DeleteFunc(v.watches, func(other *watch) bool { return other == w })
 }

@@ -14,12 +14,14 @@ const asked = `{"model":"m","stream":true,"messages":[]`
 // The agent gets only what it requested. The record keeps the upstream's bytes.
 func TestAgentGetsWhatItRequested(t *testing.T) {
 	t.Parallel()
+
 	noIDs := strings.NewReplacer(`,"prompt_token_ids":[1,2,3]`, "", `,"token_ids":[10]`, "", `,"token_ids":[11]`, "")
 	noLogprobs := strings.NewReplacer(
 		`{"content":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[]}]}`, "null",
 		`{"content":[{"token":"lo","logprob":-0.25,"bytes":[108],"top_logprobs":[]}]}`, "null")
 	counts := goodReply[strings.Index(goodReply, `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[],`):strings.Index(goodReply, "data: [DONE]")]
 	require.Contains(t, counts, `"usage":{`)
+
 	bare := strings.Replace(noLogprobs.Replace(noIDs.Replace(goodReply)), counts, "", 1)
 	for _, tc := range []struct{ name, body, want string }{
 		{"nothing", asked + `}`, bare},
@@ -47,7 +49,16 @@ func TestAgentGetsWhatItRequested(t *testing.T) {
 func TestAlternativesAreCutToWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	e := newEngine(t, says(strings.ReplaceAll(goodReply, `"top_logprobs":[]`, `"top_logprobs":[{"token":"a"},{"token":"b"},{"token":"c"}]`)))
+	e := newEngine(
+		t,
+		says(
+			strings.ReplaceAll(
+				goodReply,
+				`"top_logprobs":[]`,
+				`"top_logprobs":[{"token":"a"},{"token":"b"},{"token":"c"}]`,
+			),
+		),
+	)
 	url := h.open(t, h.route(e.URL))
 	got := send(t.Context(), url, "", asked+`,"logprobs":true,"top_logprobs":2}`).body
 	require.Equal(t, 2, strings.Count(got, `"top_logprobs":[{"token":"a"},{"token":"b"}]`))
@@ -61,6 +72,7 @@ const madeThePolicy = `"top_p":{"to":1},"top_k":{"to":-1},"min_p":{"to":0},"repe
 // The record has every changed member with the agent's value.
 func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ body, want string }{
 		{streamed, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"from":32000,"to":4096},` + madeThePolicy + `}`},
 		{unary, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"to":4096},` + madeThePolicy + `,"stream":{"to":true},"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"top_logprobs":{"to":5},"return_token_ids":{"to":true}}`},
@@ -73,31 +85,44 @@ func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 		require.Equal(t, 200, send(t.Context(), h.open(t, r), "", tc.body).status)
 		turn := h.turns(t, "r1.1")[0]
 		require.JSONEq(t, tc.want, string(turn.Rewritten))
+
 		if json.Valid([]byte(tc.body)) {
 			require.JSONEq(t, e.requests()[0].body, string(turn.Request))
 		}
 	}
 }
 
-// JSON parsers reject deeply nested values. A deeply nested request, changed member or engine error must not damage the record or the lines
-// of the trace.
+// JSON parsers reject deeply nested values. A deeply nested request, changed member or engine error must
+// not damage the record or the lines of the trace.
 func TestDeepNestingKeepsTheTraceValid(t *testing.T) {
 	t.Parallel()
+
 	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 	for _, levels := range []int{300, 9_998, 9_999} {
 		h := newHost(t)
-		e := newEngine(t, says(goodReply), says(goodReply), answers(http.StatusBadRequest, `{"message":"no","x":`+deep(levels)+`}`))
+		e := newEngine(
+			t,
+			says(goodReply),
+			says(goodReply),
+			answers(http.StatusBadRequest, `{"message":"no","x":`+deep(levels)+`}`),
+		)
 		url := h.open(t, h.route(e.URL))
 		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"model":`+deep(levels)+`,"messages":[]}`).status)
-		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"messages":[],"metadata":`+deep(levels)+`}`).status)
+		require.Equal(
+			t,
+			http.StatusOK,
+			send(t.Context(), url, "", `{"messages":[],"metadata":`+deep(levels)+`}`).status,
+		)
 		require.Equal(t, http.StatusBadRequest, send(t.Context(), url, "", unary).status)
 		h.stop()
 		h.start(t)
 		turns := h.turns(t, "r1.1")
 		require.Len(t, turns, 3)
+
 		var model struct{ Model struct{ From string } }
 		require.NoError(t, json.Unmarshal(turns[0].Rewritten, &model))
 		require.Equal(t, deep(levels), model.Model.From)
+
 		var request string
 		require.NoError(t, json.Unmarshal(turns[1].Request, &request))
 		require.Equal(t, e.requests()[1].body, request)
@@ -107,9 +132,18 @@ func TestDeepNestingKeepsTheTraceValid(t *testing.T) {
 
 func TestModelVersionFromHeaders(t *testing.T) {
 	t.Parallel()
+
 	for _, name := range []string{"X-Model-Version", "X-Weight-Version"} {
 		h := newHost(t)
-		e := newEngine(t, answers(200, strings.Replace(goodReply, `"choices":[],`, `"choices":[],"weight_version":"8",`, 1), name, "7"))
+		e := newEngine(
+			t,
+			answers(
+				200,
+				strings.Replace(goodReply, `"choices":[],`, `"choices":[],"weight_version":"8",`, 1),
+				name,
+				"7",
+			),
+		)
 		require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
 		require.Equal(t, "7..8", h.turns(t, "r1.1")[0].ModelVersion)
 	}

@@ -13,7 +13,9 @@ import (
 // waitTime sums the time for which the agent waited for the endpoint.
 type waitTime struct {
 	total time.Duration
-	until time.Time // end of the counted time; parallel calls count once
+
+	// end of the counted time; parallel calls count once
+	until time.Time
 }
 
 // add counts the duration d that ended at end.
@@ -22,24 +24,33 @@ func (w *waitTime) add(end time.Time, d time.Duration) {
 	if begin.Before(w.until) {
 		begin = w.until
 	}
+
 	if end.After(begin) {
 		w.total += end.Sub(begin)
 		w.until = end
 	}
 }
 
-// awaited reports whether the agent waits for calls of that kind. It makes titles beside its work, and foreign calls are not its own.
+// awaited reports whether the agent waits for calls of that kind. It makes titles beside its work, and
+// foreign calls are not its own.
 func awaited(k rollout.TurnKind) bool {
 	return k == rollout.KindAgent || k == rollout.KindSubagent || k == rollout.KindSummary
 }
 
-// promptWait describes an endpoint that fails to tokenise a prompt for which the agent waits. The zero value: it does not fail.
+// promptWait describes an endpoint that fails to tokenise a prompt for which the agent waits. The zero
+// value: it does not fail.
 type promptWait struct {
-	since  time.Time
-	budget time.Time // start of the time that counts against the budget of a call
-	lost   time.Time // start of the attempts without a connection; zero: the last one connected
-	away   bool      // the endpoint that cannot be connected to has answered before
-	why    string
+	since time.Time
+
+	// start of the time that counts against the budget of a call
+	budget time.Time
+
+	// start of the attempts without a connection; zero: the last one connected
+	lost time.Time
+
+	// the endpoint that cannot be connected to has answered before
+	away bool
+	why  string
 }
 
 // addFailure records a failed attempt that began at that time.
@@ -47,6 +58,7 @@ func (p *promptWait) addFailure(began time.Time, err error) {
 	if p.since.IsZero() {
 		p.since, p.budget = began, began
 	}
+
 	p.why = err.Error()
 
 	var none *upstream.UnreachableError
@@ -54,16 +66,19 @@ func (p *promptWait) addFailure(began time.Time, err error) {
 		p.lost, p.away = time.Time{}, false
 		return
 	}
+
 	if p.lost.IsZero() {
 		p.lost = began
 	}
+
 	if p.away = none.Away; p.away {
 		p.budget = time.Now()
 	}
 }
 
-// failure is the final failure of an endpoint that has not answered for the time budget of a call, could not be connected to and has never
-// answered for the time of reach, or has been away for longer than away. nil: there is none yet.
+// failure is the final failure of an endpoint that has not answered for the time budget of a call, could
+// not be connected to and has never answered for the time of reach, or has been away for longer than away.
+// nil: there is none yet.
 func (p *promptWait) failure(budget, reach, away time.Duration) *gatewayapi.Failure {
 	lost := time.Duration(0)
 	if !p.lost.IsZero() {
@@ -84,19 +99,25 @@ func (p *promptWait) failure(budget, reach, away time.Duration) *gatewayapi.Fail
 func (r *route) noteTokenize(began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !fault.Is(err, fault.Unavailable) {
 		r.endPromptWait()
 		return
 	}
+
 	paused := r.paused() != ""
 	if paused {
-		r.endPromptWait() // time during the pause does not count against the endpoint
+		// time during the pause does not count against the endpoint
+		r.endPromptWait()
 	}
+
 	r.promptWait.addFailure(began, err)
+
 	if failure := r.promptWait.failure(r.callBudget(), r.reachTime, r.awayTime()); !paused && failure != nil {
 		r.journal.Failure = failure
 		r.saveOrLog("failure")
 	}
+
 	r.version.Note()
 }
 
@@ -116,21 +137,26 @@ func (r *route) trouble() string {
 	if why := r.paused(); why != "" && r.waits() {
 		return why
 	}
+
 	if r.promptWait.why != "" {
 		return r.promptWait.why
 	}
+
 	if r.begun == 0 {
 		return r.connectError
 	}
+
 	var first *call
 	for _, c := range r.inFlight {
 		if awaited(c.ask.Kind) && c.progress.Trouble() != "" && (first == nil || c.turn < first.turn) {
 			first = c
 		}
 	}
+
 	if first == nil {
 		return ""
 	}
+
 	return first.progress.Trouble()
 }
 
@@ -139,11 +165,13 @@ func (r *route) waits() bool {
 	if !r.promptWait.since.IsZero() {
 		return true
 	}
+
 	for _, c := range r.inFlight {
 		if awaited(c.ask.Kind) && c.progress.Waits() {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -153,6 +181,7 @@ func (r *route) paused() string {
 	if until.IsZero() {
 		return ""
 	}
+
 	return "it is paused, until " + until.UTC().Format(time.TimeOnly) + " UTC at the latest"
 }
 
@@ -163,16 +192,20 @@ func (r *route) waitingSince(now time.Time) time.Time {
 		if !awaited(c.ask.Kind) {
 			continue
 		}
+
 		from := c.began
 		if grew := c.progress.Grew(); grew.After(from) {
 			if now.Sub(grew) < gatewayapi.StallTime {
 				continue
 			}
+
 			from = grew
 		}
+
 		if since.IsZero() || from.Before(since) {
 			since = from
 		}
 	}
+
 	return since
 }

@@ -13,6 +13,7 @@ import (
 // requireNoRetryWords checks an error against the patterns for which OpenCode retries a call regardless of the status.
 func requireNoRetryWords(t *testing.T, body string) {
 	t.Helper()
+
 	for _, rule := range []string{
 		`429|500|502|503|504|524`,
 		`rate increased too quickly|rate limit|rate-limit|rate_limit|too many requests`,
@@ -28,9 +29,11 @@ func requireNoRetryWords(t *testing.T, body string) {
 
 func serveOn(t *testing.T, l net.Listener, h http.Handler) *httptest.Server {
 	t.Helper()
+
 	srv := httptest.NewUnstartedServer(h)
 	require.NoError(t, srv.Listener.Close())
 	srv.Listener = l
 	srv.Start()
+
 	return srv
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A verify command decides by its exit code, so whatever the agent made and the command runs must not be able to kill, trace or
-// rewrite what decides. The shell runs beside the verifier; each program that it starts is dispatched when it starts, by what its
-// arguments name at that moment: see runas.Dispatch. The author's text only needs run-here before the programs:
+// A verify command decides by its exit code, so whatever the agent made and the command runs must not be
+// able to kill, trace or rewrite what decides. The shell runs beside the verifier; each program that it
+// starts is dispatched when it starts, by what its arguments name at that moment: see runas.Dispatch. The
+// author's text only needs run-here before the programs:
 //
 //   - A command that mentions run-as-agent is left as it is. Its author decides, program by program.
 //   - Builtins of bash, the functions that the command defines, and tools need none.
@@ -23,17 +24,23 @@ import (
 // The same holds for a test script. A program that a wrapper or a check starts by its name is dispatched by the PATH.
 
 var builtins = []string{
-	".", ":", "alias", "bg", "break", "builtin", "caller", "cd", "compgen", "complete", "continue", "declare", "dirs", "disown", "echo",
-	"enable", "eval", "exit", "export", "false", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let", "local", "logout",
-	"mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt", "source",
-	"suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+	".", ":", "alias", "bg", "break", "builtin", "caller", "cd", "compgen", "complete", "continue", "declare",
+	"dirs", "disown", "echo", "enable", "eval", "exit", "export", "false", "fg", "getopts", "hash", "help",
+	"history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read",
+	"readarray", "readonly", "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap",
+	"true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
 }
 
 const runHere = runas.Shims + "/" + runas.RunHere
 
-// dispatcher defines the function for words whose program is known only when the text runs: it may be a function or a builtin.
+// dispatcher defines the function for words whose program is known only when the text runs: it may be a
+// function or a builtin.
 var dispatcher = `__run_here() { (($#)) || return 0; if declare -F -- "$1" >/dev/null; then "$@"; return; fi; case "$1" in ` +
-	strings.ReplaceAll(strings.Join(builtins, "|"), ".|", `.|\[|`) + `) "$@" ;; *) ` + runHere + ` "$@" ;; esac; }; `
+	strings.ReplaceAll(
+		strings.Join(builtins, "|"),
+		".|",
+		`.|\[|`,
+	) + `) "$@" ;; *) ` + runHere + ` "$@" ;; esac; }; `
 
 // commandArgs are the arguments with which bash runs a verify command.
 func commandArgs(command string) []string {
@@ -43,7 +50,8 @@ func commandArgs(command string) []string {
 	}
 
 	file, err := parsed(command)
-	if err != nil { // the parser cannot read it: all of it runs as the agent's user
+	// the parser cannot read it: all of it runs as the agent's user
+	if err != nil {
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
 
@@ -51,6 +59,7 @@ func commandArgs(command string) []string {
 	if bareTest(file) {
 		functions = shown + dispatcher
 	}
+
 	return []string{"-c", functions + insert(command, prefixes(file, command))}
 }
 
@@ -60,10 +69,12 @@ func decidesItself(command string) bool { return strings.Contains(command, runas
 // scriptText is the text of a test script as it is staged. A script that the parser cannot read stays as it is.
 func scriptText(script string) string {
 	script = ownPaths(script)
+
 	file, err := parsed(script)
 	if err != nil {
 		return script
 	}
+
 	return insert(script, prefixes(file, script))
 }
 
@@ -86,7 +97,9 @@ type prefix struct {
 // prefixes returns the prefixes of all programs of the command, in order.
 func prefixes(file *syntax.File, command string) []prefix {
 	functions, inWork := map[string]bool{}, map[*syntax.CallExpr]bool{}
+
 	var calls []*syntax.CallExpr
+
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.Stmt:
@@ -100,45 +113,56 @@ func prefixes(file *syntax.File, command string) []prefix {
 		case *syntax.CallExpr:
 			calls = append(calls, n)
 		}
+
 		return true
 	})
+
 	var all []prefix
+
 	for _, call := range calls {
 		p, ok := prefixOf(call.Args, functions)
-		if ok && inWork[call] && int(call.Args[0].Pos().Offset()) == p.offset { // an assignment cannot follow exec
+		// an assignment cannot follow exec
+		if ok && inWork[call] && int(call.Args[0].Pos().Offset()) == p.offset {
 			p.text = runas.InlineCode + "= " + p.text
 		}
+
 		if ok {
 			all = append(all, p)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b prefix) int { return a.offset - b.offset })
+
 	return all
 }
 
-// readsCodeOfWork reports whether the standard input is a text of the author that names nothing of the verifier's. As code of an
-// interpreter it usually imports the work.
+// readsCodeOfWork reports whether the standard input is a text of the author that names nothing of the
+// verifier's. As code of an interpreter it usually imports the work.
 func readsCodeOfWork(redirections []*syntax.Redirect, command string) bool {
 	for _, r := range redirections {
 		if r.Hdoc != nil {
 			return !runas.MentionsVerifier(command[r.Hdoc.Pos().Offset():r.Hdoc.End().Offset()])
 		}
 	}
+
 	return false
 }
 
 // prefixOf is the prefix of a program, if it needs one.
 func prefixOf(words []*syntax.Word, functions map[string]bool) (prefix, bool) {
 	if len(words) == 0 {
-		return prefix{}, false // assignments alone
+		// assignments alone
+		return prefix{}, false
 	}
 
 	put := runHere + " "
+
 	switch name := words[0].Lit(); {
 	case name == "exec" || name == "command": // these do not run functions
 		if len(words) == 1 || strings.HasPrefix(words[1].Lit(), "-") {
 			return prefix{}, false
 		}
+
 		words = words[1:]
 	case name == "": // known only when the text runs
 		put = "__run_here "
@@ -148,29 +172,35 @@ func prefixOf(words []*syntax.Word, functions map[string]bool) (prefix, bool) {
 	if slices.Contains(builtins, name) || runas.IsTool(name) || name == runas.Name || functions[name] {
 		return prefix{}, false
 	}
+
 	return prefix{int(words[0].Pos().Offset()), put}, true
 }
 
 func insert(command string, all []prefix) string {
 	var b strings.Builder
+
 	done := 0
 	for _, p := range all {
 		b.WriteString(command[done:p.offset] + p.text)
 		done = p.offset
 	}
+
 	return b.String() + command[done:]
 }
 
 // legacyPath finds the verifier's folders as scripts of both generations name them.
-var legacyPath = regexp.MustCompile(`(` + regexp.QuoteMeta(rollout.TestsDir) + `|` + regexp.QuoteMeta(rollout.VerifierDir) + `)([^A-Za-z0-9_.-]|$)`)
+var legacyPath = regexp.MustCompile(
+	`(` + regexp.QuoteMeta(rollout.TestsDir) + `|` + regexp.QuoteMeta(rollout.VerifierDir) + `)([^A-Za-z0-9_.-]|$)`,
+)
 
-// ownPaths names the verifier's own folders where the author's text names those in the agent's home: there the agent's programs
-// could put others in their place.
+// ownPaths names the verifier's own folders where the author's text names those in the agent's home: there
+// the agent's programs could put others in their place.
 func ownPaths(text string) string {
 	return legacyPath.ReplaceAllStringFunc(text, func(found string) string {
 		if rest, ok := strings.CutPrefix(found, rollout.TestsDir); ok {
 			return wire.VerifierTests + rest
 		}
+
 		return wire.VerifierLogs + strings.TrimPrefix(found, rollout.VerifierDir)
 	})
 }

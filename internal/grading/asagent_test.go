@@ -13,6 +13,7 @@ import (
 // Every program in a verify command is dispatched when it starts, at any position, except builtins and tools.
 func TestCommandArgs(t *testing.T) {
 	t.Parallel()
+
 	for command, want := range map[string]string{
 		`test "$(python3 -I hello.py)" = Hello`:          `test "$(@python3 -I hello.py)" = Hello`,
 		"./prog < in | diff - <(cat out)":                "@./prog < in | diff - <(cat out)",
@@ -42,15 +43,22 @@ func TestCommandArgs(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, strings.ReplaceAll(want, "@", "/verifier/bin/run-here "), got)
 	}
+
 	for _, command := range []string{"run-as-agent ./a", "python3 - <<'E'\nsubprocess.run(['run-as-agent', './a'])\nE"} {
 		require.Equal(t, []string{"-c", command}, grading.CommandArgs(command), "the author decides")
 	}
-	require.Equal(t, []string{"-c", `exec run-as-agent bash --noprofile --norc -c "$1"`, "bash", "if then ("}, grading.CommandArgs("if then ("))
+
+	require.Equal(
+		t,
+		[]string{"-c", `exec run-as-agent bash --noprofile --norc -c "$1"`, "bash", "if then ("},
+		grading.CommandArgs("if then ("),
+	)
 }
 
 // A failed test prints its expanded arguments. Its exit code and the output of other commands are unchanged.
 func TestAFailedTestShowsItsExpansion(t *testing.T) {
 	t.Parallel()
+
 	for command, want := range map[string]string{
 		`test "$(echo hi there)" = Hello`: "test 'hi there' = Hello exited with 1\n",
 		`x=3; [ $x -eq 4 ]`:               "",
@@ -62,11 +70,17 @@ func TestAFailedTestShowsItsExpansion(t *testing.T) {
 		"[ a = $'\\e[2J' ]":               "[ a = $'\\E[2J' ] exited with 1\n",
 	} {
 		plain := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", command)
-		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"--noprofile", "--norc"}, grading.CommandArgs(command)...)...)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"bash",
+			append([]string{"--noprofile", "--norc"}, grading.CommandArgs(command)...)...)
+
 		var stderr strings.Builder
+
 		cmd.Env, cmd.Stderr = []string{"HOME=/nowhere", "PATH=/usr/bin:/bin"}, &stderr
 		plain.Env = cmd.Env
 		_, _ = plain.Run(), cmd.Run()
+
 		require.Equal(t, want, stderr.String(), command)
 		require.Equal(t, plain.ProcessState.ExitCode(), cmd.ProcessState.ExitCode(), command)
 	}
@@ -77,15 +91,21 @@ func FuzzCommandArgs(f *testing.F) {
 	for _, s := range []string{"a | b", "`a \\`b\\``", "x=$(a <<E\n$(b)\nE\n)", "((1)) && [[ a ]]", "case a in b) c;; esac", "\xff", "a\\\nb"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, command string) {
 		args := grading.CommandArgs(command)
+
 		_, got, ok := strings.Cut(args[1], "esac; }; ")
-		if !ok || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") || strings.Contains(command, "__run_here") || strings.Contains(command, "/home/user") {
+		if !ok || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") ||
+			strings.Contains(command, "__run_here") ||
+			strings.Contains(command, "/home/user") {
 			return
 		}
+
 		for _, p := range []string{"ROLLOUTD_INLINE_CODE= ", "__run_here ", "/verifier/bin/run-here "} {
 			got = strings.ReplaceAll(got, p, "")
 		}
+
 		require.Equal(t, command, got)
 	})
 }

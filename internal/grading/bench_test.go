@@ -13,11 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// BenchmarkPlace measures what the place of the work costs: the start of a verifier's sandbox beside that of an agent's, and ten starts of
-// a program of the work beside ten of the verifier's, each in turn.
+// BenchmarkPlace measures what the place of the work costs: the start of a verifier's sandbox beside that
+// of an agent's, and ten starts of a program of the work beside ten of the verifier's, each in turn.
 func BenchmarkPlace(b *testing.B) {
 	a := newAttacked(b)
+
 	var agent, verifier, tools, works []time.Duration
+
 	b.ResetTimer()
 
 	for i := range b.N {
@@ -27,7 +29,8 @@ func BenchmarkPlace(b *testing.B) {
 
 		a.agent(b, id+"-work", cheat{hello: "print('Hello')"})
 		record := a.grade(b, id+"-work", 0, style{verifier: rollout.Verifier{Commands: []string{
-			"for i in $(seq 10); do /bin/cat /dev/null; done", "for i in $(seq 10); do run-as-agent cat /dev/null; done",
+			"for i in $(seq 10); do /bin/cat /dev/null; done",
+			"for i in $(seq 10); do run-as-agent cat /dev/null; done",
 		}}}, time.Minute)
 		tools = append(tools, seconds(record.Commands[0]))
 		works = append(works, seconds(record.Commands[1]))
@@ -48,12 +51,22 @@ func seconds(c rollout.CommandResult) time.Duration {
 // measureCreate measures a sandbox from the start of its creation to the end of its first process.
 func measureCreate(b *testing.B, a *attacked, id, purpose string) time.Duration {
 	b.Helper()
+
 	start := time.Now()
 	sb, _, err := a.create(b.Context(), id, purpose)
 	require.NoError(b, err)
-	_, err = sandbox.RunCommand(b.Context(), sb, "first", sandbox.BashCommand("-c", "true"), &sandbox.CommandBudget{Total: time.Minute})
+	_, err = sandbox.RunCommand(
+		b.Context(),
+		sb,
+		"first",
+		sandbox.BashCommand("-c", "true"),
+		&sandbox.CommandBudget{Total: time.Minute},
+	)
 	require.NoError(b, err)
+
 	took := time.Since(start)
+
 	require.NoError(b, a.backend.Destroy(b.Context(), id))
+
 	return took
 }

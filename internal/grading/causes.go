@@ -15,62 +15,79 @@ import (
 // ReadCauses returns the recorded resource limits that the attempt's sandboxes reached.
 func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollout.ResourceCause, error) {
 	var causes []rollout.ResourceCause
+
 	err := s.JSON(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Resources), &causes)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
+
 	return causes, err
 }
 
-// noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out before is subtracted. A sandbox
-// that left nothing has no causes: other calls say that it is gone.
+// noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out
+// before is subtracted. A sandbox that left nothing has no causes: other calls say that it is gone.
 func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	use, err := sb.Usage(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
+
 	var earlier []rollout.ResourceCause
 	if job.Verifier.SameSandbox {
 		if earlier, err = ReadCauses(ctx, g.Store, job.Target); err != nil {
 			return err
 		}
-		earlier = slices.DeleteFunc(earlier, func(c rollout.ResourceCause) bool { return c.Phase == rollout.PhaseVerifying })
+
+		earlier = slices.DeleteFunc(
+			earlier,
+			func(c rollout.ResourceCause) bool { return c.Phase == rollout.PhaseVerifying },
+		)
 	}
+
 	record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, earlier), use.ByHost
+
 	return nil
 }
 
-// checkVerifier decides whether the verifier itself reached a limit of its sandbox, after a grading without a reward or with failed commands.
-// It runs the verifier again without the agent's work: if that reaches the same limit, or cannot be staged, the verifier is at fault. The agent
-// cannot reach that sandbox, so it cannot turn a reward of 0 into null.
+// checkVerifier decides whether the verifier itself reached a limit of its sandbox, after a grading without
+// a reward or with failed commands. It runs the verifier again without the agent's work: if that reaches
+// the same limit, or cannot be staged, the verifier is at fault. The agent cannot reach that sandbox, so it
+// cannot turn a reward of 0 into null.
 func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
 	if !doubtful(job, record, err) {
 		return err
 	}
+
 	alone, controlErr := g.causesAlone(ctx, job)
+
 	var f *failure
 	if errors.As(controlErr, &f) {
 		return verifierFailed("the verifier fails without the agent's work too: %s", f.why)
 	}
+
 	if controlErr != nil {
 		return controlErr
 	}
+
 	for _, c := range alone {
 		if slices.ContainsFunc(record.Causes, func(o rollout.ResourceCause) bool { return o.Cause == c.Cause }) {
 			return verifierFailed("the verifier reaches a bound of its sandbox without the agent's work too: %s", c)
 		}
 	}
+
 	return err
 }
 
-// doubtful reports whether a limit of the sandbox may have determined the reward: the submission or a command failed. A reward that the script
-// wrote is not doubtful.
+// doubtful reports whether a limit of the sandbox may have determined the reward: the submission or a
+// command failed. A reward that the script wrote is not doubtful.
 func doubtful(job Job, record Record, err error) bool {
 	var f *failure
 	if err != nil {
 		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0)
 	}
+
 	scriptDecided := job.Verifier.Script != "" && len(record.Commands) == 0
+
 	return len(record.Causes) > 0 && !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
 }
 
@@ -82,51 +99,61 @@ func timeLeft(ctx context.Context, job Job) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return time.Until(end) - controlReserve
 	}
+
 	return job.Timeout
 }
 
-// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the limits that it reached there. It uses the
-// remaining time of ctx; if none is left, it returns no causes.
+// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the limits that it
+// reached there. It uses the remaining time of ctx; if none is left, it returns no causes.
 func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCause, error) {
 	total := min(job.Timeout, timeLeft(ctx, job))
 	if total <= 0 {
 		return nil, nil
 	}
+
 	sb, release, err := g.Sandboxes.CreateControl(ctx, job.Target, job.Sandbox)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+
 	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
 	if err == nil && !begun {
 		err = g.stage(ctx, sb, job)
 	}
+
 	if err == nil {
 		err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
 	}
+
 	if err != nil {
 		return nil, g.lost(ctx, sb, job, &Record{}, err)
 	}
+
 	use, err := sb.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return sandbox.Causes(use, rollout.PhaseVerifying, nil), nil
 }
 
-// runControl runs script and commands. It skips a command that cannot start because earlier ones left too many processes.
+// runControl runs script and commands. It skips a command that cannot start because earlier ones left too
+// many processes.
 func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *sandbox.CommandBudget) error {
 	if v.Script != "" {
 		if _, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b); err != nil {
 			return blameBounds(err, "start the test script")
 		}
 	}
+
 	for i, cmd := range v.Commands {
 		_, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 		if err != nil && !fault.Is(err, fault.Exhausted) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -134,5 +161,6 @@ func errorsFirst(a, b error) error {
 	if a != nil {
 		return a
 	}
+
 	return b
 }

@@ -14,16 +14,20 @@ import (
 // devour allocates more memory than a sandbox has.
 const devour = "x=x; while :; do x=$x$x; done"
 
-// A verifier that runs out of memory by itself gives no reward. If the agent's work causes this, the script or the command counts as
-// failed.
+// A verifier that runs out of memory by itself gives no reward. If the agent's work causes this, the script
+// or the command counts as failed.
 func TestVerifierRunsOut(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no cgroups")
 	}
+
 	a := newAttackedOf(t, 128)
 	a.agent(t, "work", cheat{agent: "echo '" + devour + "' > workdir/devour; echo 1 > workdir/one"})
+
 	zero := 0.0
+
 	half := 0.5
 	for n, c := range []struct {
 		name     string
@@ -37,10 +41,17 @@ func TestVerifierRunsOut(t *testing.T) {
 		{"script that lives", rollout.Verifier{Script: "bash ~/workdir/devour; echo 0.5 > $VERIFIER_DIR/reward.txt"}, &half, rollout.Graded, rollout.OutOfMemory},
 		{"command by itself", rollout.Verifier{Commands: []string{devour, "test -e one"}}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
 		{"command by the work", rollout.Verifier{Commands: []string{"bash devour", "test -e one"}}, &half, rollout.Graded, rollout.OutOfMemory},
-		{"in the agent's sandbox by itself", rollout.Verifier{Script: devour, SameSandbox: true}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
+		{"in the agent's sandbox by itself", rollout.Verifier{
+			Script:      devour,
+			SameSandbox: true,
+		}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
 	} {
 		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
-		record, err := a.grader.Grade(t.Context(), grading.Job{Target: target, Verifier: c.verifier, Timeout: 10 * time.Minute})
+		record, err := a.grader.Grade(t.Context(), grading.Job{
+			Target:   target,
+			Verifier: c.verifier,
+			Timeout:  10 * time.Minute,
+		})
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.reward, record.Reward, "%s: %+v", c.name, record)
 		require.Equal(t, c.status, record.Grading.Status, "%s: %+v", c.name, record)

@@ -28,8 +28,13 @@ func containers(t *testing.T, engine *dockertest.Engine) driver.Driver {
 	require.NoError(t, errors.Join(imagetest.Glibc(root), imagetest.Python(root)))
 	require.NoError(t, engine.Import(t.Context(), root, containerImage, ""))
 	d, err := docker.New(docker.Options{
-		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: sandboxdPath, Image: containerImage, Daemon: docker.Daemon{Host: engine.Socket},
+		Dir:          t.TempDir(),
+		BridgeDir:    t.TempDir(),
+		SandboxdPath: sandboxdPath,
+		Image:        containerImage,
+		Daemon:       docker.Daemon{Host: engine.Socket},
 	})
 	require.NoError(t, err)
+
 	return d
 }

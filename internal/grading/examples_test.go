@@ -14,9 +14,11 @@ import (
 // The verifiers of examples/ give honest work the reward 1, and work that ends the judge's process the reward 0.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+
 	a := newAttacked(t)
 	for name, c := range map[string]struct {
-		honest, cheat string // the agent's commands in bash
+		// the agent's commands in bash
+		honest, cheat string
 	}{
 		"binary_search": {
 			honest: `cat > binary_search.py <<'E'
@@ -54,17 +56,26 @@ E`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			task, err := taskset.OpenFile(filepath.Join("..", "..", "examples", name+".yaml"))
 			require.NoError(t, err)
-			s := style{verifier: rollout.Verifier{Script: task.TestScript, Commands: task.Verify, Files: task.TestFiles}}
+
+			s := style{verifier: rollout.Verifier{
+				Script:   task.TestScript,
+				Commands: task.Verify,
+				Files:    task.TestFiles,
+			}}
+
 			for who, does := range map[string]string{"honest": c.honest, "cheat": c.cheat} {
 				id := name + "-" + who
 				a.agent(t, id, cheat{agent: "cd workdir; " + writes(task.Files) + does})
 				record := a.grade(t, id, 0, s, 5*time.Minute)
+
 				want := 0.0
 				if who == "honest" {
 					want = 1
 				}
+
 				require.InDelta(t, want, *record.Reward, 0, "%s: %+v", who, record)
 			}
 		})
@@ -77,5 +88,6 @@ func writes(files map[string]string) string {
 	for name, text := range files {
 		all += "cat > " + name + " <<'END_OF_FILE'\n" + text + "END_OF_FILE\n"
 	}
+
 	return all
 }

@@ -16,6 +16,7 @@ func FuzzParseReward(f *testing.F) {
 	for _, text := range []string{"1", "0.5\n", "nan", "-inf", "1e999", "0x1p-2", "", "passed", "1_000", "\xff"} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		reward, problem := grading.ParseReward(text, rollout.Verifier{})
 		require.True(t, reward >= 0 && reward <= 1)
@@ -28,11 +29,13 @@ func FuzzParseRewards(f *testing.F) {
 	for _, text := range []string{`{"reward": 1}`, `{"a": 0.5, "b": 1}`, `{"reward": NaN}`, `[]`, `{"\u0000": 1e5}`, "\xff"} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		all, reward, problem := grading.ParseRewards(text, rollout.Verifier{})
 		for _, r := range all {
 			require.False(t, math.IsNaN(r) || math.IsInf(r, 0))
 		}
+
 		require.True(t, problem != "" || reward >= 0 && reward <= 1)
 		require.True(t, utf8.ValidString(problem))
 	})

@@ -1,5 +1,5 @@
-// Package grading grades an agent's work: it stages the verifier's files in a sandbox with the work, runs the verifier there and reads the
-// reward.
+// Package grading grades an agent's work: it stages the verifier's files in a sandbox with the work, runs
+// the verifier there and reads the reward.
 package grading
 
 import (
@@ -20,21 +20,29 @@ type Sandboxes interface {
 	// Attach finds a sandbox. A lost one is a fault.SandboxLost, or a fault.OutOfMemory; see sandbox.Backend.OfMemory.
 	Attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateVerifier creates the sandbox in which an attempt is graded, or finds the existing one.
-	CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
+	CreateVerifier(
+		ctx context.Context,
+		t rollout.Target,
+		s rollout.Sandbox,
+	) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateControl is the same for the sandbox in which the verifier runs without the agent's work.
-	CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
+	CreateControl(
+		ctx context.Context,
+		t rollout.Target,
+		s rollout.Sandbox,
+	) (sb *sandbox.Sandbox, release func(), err error)
 	// Destroy destroys a sandbox; it does nothing for one that is gone.
 	Destroy(ctx context.Context, id string) error
 }
 
-// Grader grades attempts. It holds no state: one value serves any number of attempts at a time, but one attempt must not be
-// graded twice at the same time.
+// Grader grades attempts. It holds no state: one value serves any number of attempts at a time, but one
+// attempt must not be graded twice at the same time.
 type Grader struct {
 	Store     *store.Store
 	Sandboxes Sandboxes
 	Logger    *slog.Logger
-	// Command is called when a command of the verifier begins, and with its result when it has ended: number 0 is the test script. nil: it
-	// is not called.
+	// Command is called when a command of the verifier begins, and with its result when it has ended:
+	// number 0 is the test script. nil: it is not called.
 	Command func(number int, command string, res *rollout.CommandResult)
 }
 
@@ -43,43 +51,58 @@ type Job struct {
 	rollout.Target
 	Sandbox  rollout.Sandbox
 	Verifier rollout.Verifier
-	Timeout  time.Duration // of script and commands together
+
+	// of script and commands together
+	Timeout time.Duration
 }
 
 // Record is the result of a grading, stored under store.Grading.
 type Record struct {
-	Reward   *float64                `json:"reward"`
-	Rewards  map[string]float64      `json:"rewards,omitempty"` // all that the verifier named, also without a Reward
-	Error    string                  `json:"error,omitempty"`   // why there is no reward
-	Grading  rollout.Grading         `json:"grading"`           // without a status if an earlier version wrote it
+	Reward *float64 `json:"reward"`
+
+	// all that the verifier named, also without a Reward
+	Rewards map[string]float64 `json:"rewards,omitempty"`
+
+	// why there is no reward
+	Error string `json:"error,omitempty"`
+
+	// without a status if an earlier version wrote it
+	Grading  rollout.Grading         `json:"grading"`
 	Script   *rollout.CommandResult  `json:"script,omitempty"`
 	Commands []rollout.CommandResult `json:"commands"`
-	Stdout   string                  `json:"stdout"` // of the script, shortened for a Result
-	Stderr   string                  `json:"stderr"`
+
+	// of the script, shortened for a Result
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
 	// Causes are the resource limits that the verifier's sandbox reached.
 	Causes []rollout.ResourceCause `json:"resource_causes,omitempty"`
 
-	byHost bool // the kernel killed processes of the sandbox because the host's memory was full
+	// the kernel killed processes of the sandbox because the host's memory was full
+	byHost bool
 }
 
-// Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes are dead before the verifier
-// starts. If the agent's work prevents a reward, the record has the reason and reward 0. An error means that grading failed for a reason
-// outside the agent's work.
+// Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes
+// are dead before the verifier starts. If the agent's work prevents a reward, the record has the reason and
+// reward 0. An error means that grading failed for a reason outside the agent's work.
 func (g *Grader) Grade(ctx context.Context, job Job) (Record, error) {
 	record, err := ReadRecord(ctx, g.Store, job.Target)
 	if err == nil || !fault.Is(err, fault.NotFound) {
 		return record, err
 	}
+
 	if record, err = g.grade(ctx, job); err != nil {
 		return record, err
 	}
+
 	return record, g.Store.PutJSON(ctx, recordKey(job.Target), record)
 }
 
 // ReadRecord returns the stored record of the attempt; without one, a fault.NotFound.
 func ReadRecord(ctx context.Context, s *store.Store, t rollout.Target) (Record, error) {
 	var record Record
+
 	err := s.JSON(ctx, recordKey(t), &record)
+
 	return record, err
 }
 
@@ -88,23 +111,38 @@ func recordKey(t rollout.Target) string {
 }
 
 const (
-	// gradings is how often an attempt is graded at most, because the host's memory was full. The last result counts, so that no work can avoid a 0
-	// by filling the host.
-	gradings  = 3
-	hostPause = 3 * time.Second // before the next
+	// gradings is how often an attempt is graded at most, because the host's memory was full. The last
+	// result counts, so that no work can avoid a 0 by filling the host.
+	gradings = 3
+
+	// before the next
+	hostPause = 3 * time.Second
 )
 
 // grade grades the attempt, again if the host may have determined the result.
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	for n := 1; ; n++ {
 		record, err := g.gradeOnce(ctx, job)
-		if n == gradings || !record.byHost || !doubtful(job, record, err) || job.Verifier.SameSandbox || timeLeft(ctx, job) < job.Timeout {
+		if n == gradings || !record.byHost || !doubtful(job, record, err) || job.Verifier.SameSandbox ||
+			timeLeft(ctx, job) < job.Timeout {
 			return record, record.end(g.checkVerifier(ctx, job, record, err))
 		}
-		g.Logger.WarnContext(ctx, "grading again: the host's memory was full", "step", "RunVerifier", "rollout", job.RolloutID, "attempt", job.Attempt)
+
+		g.Logger.WarnContext(
+			ctx,
+			"grading again: the host's memory was full",
+			"step",
+			"RunVerifier",
+			"rollout",
+			job.RolloutID,
+			"attempt",
+			job.Attempt,
+		)
+
 		if err := g.Sandboxes.Destroy(ctx, job.VerifierID()); err != nil {
 			return record, err
 		}
+
 		if err := clock.Sleep(ctx, hostPause); err != nil {
 			return record, err
 		}
@@ -114,11 +152,14 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 // gradeOnce prepares the sandbox, runs the verifier in it and reads the reward.
 func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
+
 	sb, release, err := g.verifierSandbox(ctx, job, &record)
 	if err == nil {
 		defer release()
+
 		err = g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
 	}
+
 	return record, err
 }
 
@@ -135,6 +176,7 @@ func (r *Record) end(err error) error {
 	default:
 		r.Reward, r.Grading = new(float64), rollout.Grading{Status: rollout.FailedBySubmission, Why: f.why}
 	}
+
 	return nil
 }
 

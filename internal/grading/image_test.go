@@ -28,10 +28,12 @@ type asRoot struct {
 
 func (a asRoot) create(ctx context.Context, id, purpose string) (*sandbox.Sandbox, func(), error) {
 	s := rollout.Sandbox{Image: "app", User: a.user, Workdir: "/app", GradePaths: []string{"/srv"}}
+
 	sb, err := a.backend.Create(ctx, id, s, map[string]string{driver.LabelPurpose: purpose})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return sb, func() {}, sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, rollout.AgentLogDir))
 }
 
@@ -42,12 +44,20 @@ func (a asRoot) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 }
 
 // CreateVerifier implements grading.Sandboxes.
-func (a asRoot) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (a asRoot) CreateVerifier(
+	ctx context.Context,
+	t rollout.Target,
+	_ rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
 }
 
 // CreateControl implements grading.Sandboxes.
-func (a asRoot) CreateControl(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (a asRoot) CreateControl(
+	ctx context.Context,
+	t rollout.Target,
+	_ rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	return a.create(ctx, t.ControlID(), driver.PurposeVerifier)
 }
 
@@ -57,30 +67,40 @@ func (a asRoot) Destroy(ctx context.Context, id string) error { return a.backend
 // rootImage returns a store with an image without programs of its own except a tool; bash comes from the host.
 func rootImage(t *testing.T) *image.Store {
 	t.Helper()
+
 	folder := t.TempDir()
-	for path, text := range map[string]string{"app/answer": "41\n", "srv/rows": "1\n", "usr/bin/tool": "#!/bin/bash\necho tool\n"} {
+	for path, text := range map[string]string{
+		"app/answer":   "41\n",
+		"srv/rows":     "1\n",
+		"usr/bin/tool": "#!/bin/bash\necho tool\n",
+	} {
 		full := filepath.Join(folder, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 		require.NoError(t, os.Chmod(full, 0o755))
-		if os.Geteuid() == 0 { // owned by a user of the image
+		// owned by a user of the image
+		if os.Geteuid() == 0 {
 			require.NoError(t, errors.Join(os.Chown(full, 1001, 0), os.Chown(filepath.Dir(full), 1001, 0)))
 		}
 	}
+
 	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
 	_, err = s.Import(t.Context(), folder, "app")
 	require.NoError(t, err)
+
 	return s
 }
 
-// Changes by root of an image are graded in the paths that the task names. They change no program of the verifier, neither before grading
-// nor while the work runs during grading.
+// Changes by root of an image are graded in the paths that the task names. They change no program of the
+// verifier, neither before grading nor while the work runs during grading.
 func TestRootOfAnImageIsGraded(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("only a worker that is root makes agents root of an image")
 	}
+
 	gradeInImage(t, rollout.UserRoot, `set -e
 		[ $UID = 0 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
 		echo 'echo cheated' > /usr/bin/tool; echo /app/evil.so > /etc/ld.so.preload; echo x > /usr/bin/cheat; echo 1 > /verifier/logs/reward.txt; echo x > /verifier/tests/cheat
@@ -91,9 +111,11 @@ func TestRootOfAnImageIsGraded(t *testing.T) {
 // The same holds for a user of the image with the verifier's usual id who owns programs of the image.
 func TestUserOfAnImageIsGraded(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("only a worker that is root makes agents users of an image")
 	}
+
 	gradeInImage(t, "1001:0", `set -e
 		[ $UID = 1001 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
 		echo 'echo cheated' > /usr/bin/tool; echo x > /usr/bin/cheat; ! echo /app/evil.so > /etc/ld.so.preload
@@ -105,15 +127,22 @@ func TestUserOfAnImageIsGraded(t *testing.T) {
 // gradeInImage grades the work of the script with commands that all succeed if the script has not cheated.
 func gradeInImage(t *testing.T, user, script, judge string) {
 	t.Helper()
-	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath, Images: rootImage(t), BridgeDir: t.TempDir()})
+	d, err := local.New(local.Options{
+		Dir:          filepath.Join(t.TempDir(), "sandboxes"),
+		SandboxdPath: sandboxdPath,
+		Images:       rootImage(t),
+		BridgeDir:    t.TempDir(),
+	})
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
+
 	a := asRoot{user: user, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
 		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // no worker renews it
 	}})}
 	target := rollout.Target{RolloutID: "image-user", Attempt: 1}
+
 	t.Cleanup(func() {
 		for _, id := range []string{target.SandboxID(), target.VerifierID(), target.ControlID()} {
 			require.NoError(t, a.backend.Destroy(context.Background(), id))
@@ -125,14 +154,21 @@ func gradeInImage(t *testing.T, user, script, judge string) {
 		&sandbox.CommandBudget{Total: 5 * time.Minute})
 	require.NoError(t, err)
 	require.Zero(t, st.ExitCode, "%+v", st)
+
 	g := &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
 	commands := []string{
-		`read a < answer; [ "$a" = 42 ]`, `read a < /app/answer; [ "$a" = 42 ]`, `read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
+		`read a < answer; [ "$a" = 42 ]`,
+		`read a < /app/answer; [ "$a" = 42 ]`,
+		`read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
 		`[ ! -e /usr/bin/cheat ] && [ ! -e /verifier/tests/cheat ] && [ ! -e /verifier/logs/reward.txt ]`,
 		judge,
 		`[ ! -e /usr/bin/late ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /verifier/logs/reward.txt ] && [ "$(tool)" = tool ]`,
 	}
-	record, err := g.Grade(t.Context(), grading.Job{Target: target, Verifier: rollout.Verifier{Commands: commands}, Timeout: 10 * time.Minute})
+	record, err := g.Grade(t.Context(), grading.Job{
+		Target:   target,
+		Verifier: rollout.Verifier{Commands: commands},
+		Timeout:  10 * time.Minute,
+	})
 	require.NoError(t, err)
 	require.NotNil(t, record.Reward, record.Error)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record.Commands)

@@ -15,10 +15,20 @@ import (
 func machines(t *testing.T) driver.Driver {
 	t.Helper()
 	service := e2btest.ForTest(t)
-	require.NoError(t, errors.Join(service.Programs("cmp", "diff", "git", "nice", "pkill", "printf", "timeout"), service.Python()))
+	require.NoError(
+		t,
+		errors.Join(service.Programs("cmp", "diff", "git", "nice", "pkill", "printf", "timeout"), service.Python()),
+	)
 	d, err := e2b.New(e2b.Options{
-		Dir: t.TempDir(), SandboxdPath: sandboxdPath, Key: service.Key, Template: e2btest.Template, APIURL: service.URL, SandboxURL: service.URL, CreateRate: 1000,
+		Dir:          t.TempDir(),
+		SandboxdPath: sandboxdPath,
+		Key:          service.Key,
+		Template:     e2btest.Template,
+		APIURL:       service.URL,
+		SandboxURL:   service.URL,
+		CreateRate:   1000,
 	})
 	require.NoError(t, err)
+
 	return d
 }

@@ -43,12 +43,18 @@ func TestVerifierSandboxIsCreatedDuringTheSave(t *testing.T) {
 	t.Parallel()
 	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer blobs.Close()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	f := &fullAgent{made: make(chan struct{})}
 	g := &grading.Grader{Store: blobs, Sandboxes: f, Logger: slog.New(slog.DiscardHandler)}
-	record, err := g.Grade(ctx, grading.Job{Target: rollout.Target{RolloutID: "full", Attempt: 1}, Verifier: rollout.Verifier{Commands: []string{"true"}}})
+	record, err := g.Grade(ctx, grading.Job{
+		Target:   rollout.Target{RolloutID: "full", Attempt: 1},
+		Verifier: rollout.Verifier{Commands: []string{"true"}},
+	})
 	require.NoError(t, err)
 	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status, "%+v", record)
 	require.Equal(t, 1, f.released)

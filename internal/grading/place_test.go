@@ -23,7 +23,8 @@ func commands(all ...string) rollout.Verifier { return rollout.Verifier{Commands
 // hidden are the verifier's files of these tests.
 func hidden() map[string]string {
 	return map[string]string{
-		"want": "42\n", "answer/out.txt": "42\n",
+		"want":             "42\n",
+		"answer/out.txt":   "42\n",
 		"check.py":         "import helper\nassert helper.read('out.txt') == '42'\n",
 		"helper.py":        "def read(name):\n    return open(name).read().strip()\n",
 		"test_out.py":      "import json, subprocess\ndef test_out():\n    assert json.loads(open('out.txt').read()) == 42\n",
@@ -39,7 +40,9 @@ func hidden() map[string]string {
 // links are the ways by which work named a file whose content it did not know.
 func links() []graded {
 	right := cheat{agent: "cd workdir; echo 42 > out.txt"}
+
 	var all []graded
+
 	for i, s := range []struct{ agent, command string }{
 		{"ln -sf /verifier/tests/want out.txt", "cmp out.txt $TESTS_DIR/want"},
 		{"ln -sf /verifier/tests/want out.txt", "diff out.txt $TESTS_DIR/want"},
@@ -60,19 +63,28 @@ func links() []graded {
 		{"ln -s /verifier/tests/want /tmp/out.txt", "cmp /tmp/out.txt $TESTS_DIR/want"},
 	} {
 		honest := right
+
 		switch {
 		case i == 13:
 			honest = cheat{agent: "mkdir workdir/sub; echo 42 > workdir/sub/out.txt"}
 		case i == 16:
-			continue // /tmp of the agent's sandbox is not graded
+			// /tmp of the agent's sandbox is not graded
+			continue
 		}
+
 		all = append(all, graded{
-			name: fmt.Sprintf("link %d", i+1), wrong: cheat{agent: "cd workdir; " + s.agent}, honest: honest, verifier: commands(s.command),
+			name:     fmt.Sprintf("link %d", i+1),
+			wrong:    cheat{agent: "cd workdir; " + s.agent},
+			honest:   honest,
+			verifier: commands(s.command),
 		})
 	}
+
 	return append(all, graded{
-		name: "link made while being graded", wrong: cheat{hello: "os.symlink('/verifier/tests/want', 'made.txt')"},
-		honest: cheat{hello: "write('made.txt', '42\\n')"}, verifier: commands("python3 hello.py; cmp made.txt $TESTS_DIR/want"),
+		name:     "link made while being graded",
+		wrong:    cheat{hello: "os.symlink('/verifier/tests/want', 'made.txt')"},
+		honest:   cheat{hello: "write('made.txt', '42\\n')"},
+		verifier: commands("python3 hello.py; cmp made.txt $TESTS_DIR/want"),
 	})
 }
 
@@ -96,17 +108,35 @@ while time.time() < end:
 func programs() []graded {
 	// Work that runs as the verifier writes a reward, reads the tests and rewrites them.
 	const steal = "write('/verifier/logs/reward.txt', '1'); leak('/verifier/tests/want'); write('/verifier/tests/want', 'Bye\\n'); print('Bye')"
-	right := cheat{hello: "print(42)", agent: "cd workdir; printf '#!/bin/sh\necho 42\n' > prog; chmod +x prog; printf 'print(42)\\ndef answer(): return 42\\n' > prog.py; echo 42 > out.txt"}
-	shadow := cheat{agent: "cd workdir; for m in pytest subprocess json unittest; do echo 'import os; os._exit(0)' > $m.py; done; echo 1 > out.txt"}
-	bad := cheat{hello: steal, agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt"}
-	left := cheat{hello: tracer, agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt"}
+
+	right := cheat{
+		hello: "print(42)",
+		agent: "cd workdir; printf '#!/bin/sh\necho 42\n' > prog; chmod +x prog; printf 'print(42)\\ndef answer(): return 42\\n' > prog.py; echo 42 > out.txt",
+	}
+	shadow := cheat{
+		agent: "cd workdir; for m in pytest subprocess json unittest; do echo 'import os; os._exit(0)' > $m.py; done; echo 1 > out.txt",
+	}
+	bad := cheat{
+		hello: steal,
+		agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt",
+	}
+	left := cheat{
+		hello: tracer,
+		agent: "cd workdir; cp hello.py prog.py; printf '#!/usr/bin/python3\n' > prog; cat hello.py >> prog; chmod +x prog; echo 1 > out.txt",
+	}
 
 	all := []graded{
-		{name: "shell below the verifier's home", verifier: commands(`cd ~/workdir && python3 hello.py | cmp - $TESTS_DIR/want`)},
+		{
+			name:     "shell below the verifier's home",
+			verifier: commands(`cd ~/workdir && python3 hello.py | cmp - $TESTS_DIR/want`),
+		},
 		{name: "pushd", verifier: commands(`pushd ~/workdir > /dev/null; python3 hello.py | cmp - $TESTS_DIR/want`)},
 		{name: "cd and a path", verifier: commands(`cd ~/workdir && ./prog | cmp - $TESTS_DIR/want`)},
 		{name: "path through the home", verifier: commands(`~/workdir/prog | cmp - $TESTS_DIR/want`)},
-		{name: "path through the tests", verifier: commands(`$TESTS_DIR/../../home/user/workdir/prog | cmp - $TESTS_DIR/want`)},
+		{
+			name:     "path through the tests",
+			verifier: commands(`$TESTS_DIR/../../home/user/workdir/prog | cmp - $TESTS_DIR/want`),
+		},
 		{name: "variable", verifier: commands(`P=~/workdir/hello.py; python3 $P | cmp - $TESTS_DIR/want`)},
 		{name: "interpreter by its path", verifier: commands(`/usr/bin/python3 hello.py | cmp - $TESTS_DIR/want`)},
 		{name: "timeout", verifier: commands(`timeout 20 python3 hello.py | cmp - $TESTS_DIR/want`)},
@@ -114,13 +144,29 @@ func programs() []graded {
 		{name: "env", verifier: commands(`env -i python3 hello.py | cmp - $TESTS_DIR/want`)},
 		{name: "nice xargs", verifier: commands(`echo hello.py | nice xargs -n1 python3 | cmp - $TESTS_DIR/want`)},
 		{name: "find", verifier: commands(`find . -name prog -exec ./prog \; | cmp - $TESTS_DIR/want`)},
-		{name: "script", verifier: rollout.Verifier{Script: "cd ~/workdir; python3 hello.py | cmp - $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n"}},
-		{name: "script with a path", verifier: rollout.Verifier{Script: "./prog > /tmp/out; cmp /tmp/out $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n"}},
+		{
+			name: "script",
+			verifier: rollout.Verifier{
+				Script: "cd ~/workdir; python3 hello.py | cmp - $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n",
+			},
+		},
+		{
+			name: "script with a path",
+			verifier: rollout.Verifier{
+				Script: "./prog > /tmp/out; cmp /tmp/out $TESTS_DIR/want; echo $((! $?)) > $VERIFIER_DIR/reward.txt\n",
+			},
+		},
 		{name: "check that starts a path", verifier: commands("python3 $TESTS_DIR/runs.py")},
 		{name: "check that starts a shell", verifier: commands("python3 $TESTS_DIR/shell.py")},
 		{name: "check that starts its own interpreter", verifier: commands("python3 $TESTS_DIR/interpreter.py")},
-		{name: "check that becomes a path", verifier: commands("python3 $TESTS_DIR/becomes.py | cmp - $TESTS_DIR/want")},
-		{name: "check that becomes a name", verifier: commands("python3 $TESTS_DIR/becomesname.py | cmp - $TESTS_DIR/want")},
+		{
+			name:     "check that becomes a path",
+			verifier: commands("python3 $TESTS_DIR/becomes.py | cmp - $TESTS_DIR/want"),
+		},
+		{
+			name:     "check that becomes a name",
+			verifier: commands("python3 $TESTS_DIR/becomesname.py | cmp - $TESTS_DIR/want"),
+		},
 		{name: "standard input", verifier: commands("python3 < hello.py | cmp - $TESTS_DIR/want")},
 	}
 	for i := range all {
@@ -128,21 +174,30 @@ func programs() []graded {
 	}
 
 	all = append(all, graded{
-		name:     "modules beside a check in a temporary folder",
-		wrong:    cheat{hello: "write('/tmp/json.py', 'import os; os._exit(0)')", agent: "echo 1 > workdir/out.txt"},
-		honest:   right,
-		verifier: rollout.Verifier{Script: "python3 hello.py; cat > /tmp/check.py <<'E'\nimport json\nassert json.load(open('out.txt')) == 42\nE\npython3 /tmp/check.py && echo 1 > $VERIFIER_DIR/reward.txt || echo 0 > $VERIFIER_DIR/reward.txt\n"},
+		name:   "modules beside a check in a temporary folder",
+		wrong:  cheat{hello: "write('/tmp/json.py', 'import os; os._exit(0)')", agent: "echo 1 > workdir/out.txt"},
+		honest: right,
+		verifier: rollout.Verifier{
+			Script: "python3 hello.py; cat > /tmp/check.py <<'E'\nimport json\nassert json.load(open('out.txt')) == 42\nE\npython3 /tmp/check.py && echo 1 > $VERIFIER_DIR/reward.txt || echo 0 > $VERIFIER_DIR/reward.txt\n",
+		},
 	})
 
 	for name, command := range map[string]string{
-		"timeout": "timeout 20 grep -qx 42 out.txt", "xargs": "echo out.txt | xargs grep -qx 42", "env": "env grep -qx 42 out.txt",
-		"find": `test -n "$(find . -name out.txt -exec grep -x 42 {} \;)"`, "nice": "nice cmp out.txt $TESTS_DIR/want",
+		"timeout":   "timeout 20 grep -qx 42 out.txt",
+		"xargs":     "echo out.txt | xargs grep -qx 42",
+		"env":       "env grep -qx 42 out.txt",
+		"find":      `test -n "$(find . -name out.txt -exec grep -x 42 {} \;)"`,
+		"nice":      "nice cmp out.txt $TESTS_DIR/want",
 		"git":       "git diff --no-index --exit-code out.txt <(cat $TESTS_DIR/want) || cmp out.txt $TESTS_DIR/want",
 		"python -c": `python3 -I -c 'assert open("out.txt").read() == "42\n"'`,
-		"check":     "python3 $TESTS_DIR/check.py", "bash -c": "bash -c 'grep -qx 42 out.txt'",
+		"check":     "python3 $TESTS_DIR/check.py",
+		"bash -c":   "bash -c 'grep -qx 42 out.txt'",
 	} {
 		all = append(all, graded{
-			name: "left behind before " + name, wrong: left, honest: right, verifier: commands("python3 hello.py > /dev/null; ./prog > /dev/null; " + command),
+			name:     "left behind before " + name,
+			wrong:    left,
+			honest:   right,
+			verifier: commands("python3 hello.py > /dev/null; ./prog > /dev/null; " + command),
 		})
 	}
 
@@ -156,17 +211,20 @@ func programs() []graded {
 	} {
 		all = append(all, graded{name: "modules of the workdir: " + name, wrong: shadow, honest: right, verifier: v})
 	}
+
 	return all
 }
 
-// No work reads what it is compared with through a link, runs as the verifier, or reaches a program that decides. Honest work earns
-// everything from the same verifiers.
+// No work reads what it is compared with through a link, runs as the verifier, or reaches a program that
+// decides. Honest work earns everything from the same verifiers.
 func TestWorkStaysInItsPlace(t *testing.T) {
 	t.Parallel()
+
 	a := newAttacked(t)
 	if !a.separate {
 		t.Skip("an ordinary user has no further user ids")
 	}
+
 	a.placed(t, 1)
 }
 
@@ -191,13 +249,17 @@ func TestWorkStaysInItsPlaceElsewhere(t *testing.T) {
 // placed grades one in step of the works.
 func (a *attacked) placed(t *testing.T, step int) {
 	t.Helper()
+
 	slots := make(chan struct{}, 3)
+
 	for i, g := range append(links(), programs()...) {
 		if !everyCheat() && i%step != 0 {
 			continue
 		}
+
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
+
 			slots <- struct{}{}
 			defer func() { <-slots }()
 
@@ -212,6 +274,7 @@ func (a *attacked) placed(t *testing.T, step int) {
 				if kind == "honest" {
 					want = 1
 				}
+
 				require.NotNil(t, record.Reward, "%s: %+v", kind, record)
 				require.InDelta(t, want, *record.Reward, 0, "%s: %+v", kind, record)
 			}
@@ -222,14 +285,20 @@ func (a *attacked) placed(t *testing.T, step int) {
 // What a program of the work leaves running has ended when the next program starts, also if it left its session.
 func TestNothingOfTheWorkStaysBehind(t *testing.T) {
 	t.Parallel()
+
 	a := newAttacked(t)
 	if !a.separate {
 		t.Skip("an ordinary user has no further user ids")
 	}
+
 	const leaves = "if os.fork(): time.sleep(0.2); os._exit(0)\nos.setsid()\nfor fd in (0, 1, 2): os.close(fd)\ntime.sleep(1000)"
 	a.agent(t, "leaves", cheat{hello: leaves})
 
-	v := commands("python3 hello.py", `test -z "$(run-as-agent pgrep -f hello.py)"`, "timeout 20 python3 hello.py; ! run-as-agent pgrep -f hello.py")
+	v := commands(
+		"python3 hello.py",
+		`test -z "$(run-as-agent pgrep -f hello.py)"`,
+		"timeout 20 python3 hello.py; ! run-as-agent pgrep -f hello.py",
+	)
 	record := a.grade(t, "leaves", 0, style{verifier: v}, time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)

@@ -22,7 +22,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// redteamEnv enables all cheats against all verifiers. Without it, one of eight cheats runs against one verifier. See make redteam.
+// redteamEnv enables all cheats against all verifiers. Without it, one of eight cheats runs against one
+// verifier. See make redteam.
 const redteamEnv = "ROLLOUTD_REDTEAM"
 
 func everyCheat() bool { return os.Getenv(redteamEnv) != "" }
@@ -31,7 +32,9 @@ func everyCheat() bool { return os.Getenv(redteamEnv) != "" }
 type style struct {
 	name     string
 	verifier rollout.Verifier
-	packages bool // it needs pytest, as if the setup had installed it
+
+	// it needs pytest, as if the setup had installed it
+	packages bool
 }
 
 func styles() []style {
@@ -42,13 +45,20 @@ class Test(unittest.TestCase):
         p = subprocess.run(["run-as-agent", "python3", "hello.py"], capture_output=True, cwd="/home/user/workdir")
         self.assertEqual((p.returncode, p.stdout), (0, b"Hello\n"))
 `
+
 	files := map[string]string{"test_hello.py": check}
+
 	return []style{
 		{name: "commands", verifier: rollout.Verifier{Commands: []string{
 			`test "$(python3 -I hello.py)" = Hello`, "python3 hello.py > out.txt; printf 'Hello\\n' | diff out.txt -",
 		}}},
-		{name: "script", verifier: rollout.Verifier{Script: `if [ "$(run-as-agent python3 hello.py)" = Hello ]; then echo 1; else echo 0; fi > /home/user/logs/verifier/reward.txt
-`}},
+		{
+			name: "script",
+			verifier: rollout.Verifier{
+				Script: `if [ "$(run-as-agent python3 hello.py)" = Hello ]; then echo 1; else echo 0; fi > /home/user/logs/verifier/reward.txt
+`,
+			},
+		},
 		{name: "unittest", verifier: rollout.Verifier{Files: files, Script: `cd ~/workdir
 python3 -P -m unittest discover -q -s "$TESTS_DIR" && echo 1 > "$VERIFIER_DIR/reward.txt"
 `}},
@@ -64,7 +74,9 @@ type attacked struct {
 	store    *store.Store
 	grader   *grading.Grader
 	separate bool
-	sandbox  rollout.Sandbox // the description of each sandbox
+
+	// the description of each sandbox
+	sandbox rollout.Sandbox
 }
 
 func newAttacked(t testing.TB) *attacked { t.Helper(); return newAttackedOf(t, 512) }
@@ -74,6 +86,7 @@ func newAttackedOf(t testing.TB, memory int) *attacked {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
+
 	return newAttackedIn(t, d, memory, rollout.Sandbox{})
 }
 
@@ -82,6 +95,7 @@ func newAttackedIn(t testing.TB, d driver.Driver, memory int, s rollout.Sandbox)
 	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = blobs.Close() })
+
 	a := &attacked{store: blobs, sandbox: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
 		MemoryMiB: memory, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // no worker renews it
 	}})}
@@ -91,8 +105,10 @@ func newAttackedIn(t testing.TB, d driver.Driver, memory int, s rollout.Sandbox)
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
+
 	a.separate = info.SeparateUsers
 	require.NoError(t, a.backend.Destroy(t.Context(), "probe.1"))
+
 	return a
 }
 
@@ -112,16 +128,25 @@ func (a *attacked) create(ctx context.Context, id, purpose string) (*sandbox.San
 func (a *attacked) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
 	cheat, _, _ := strings.Cut(id, ".")
 	sb, err := a.backend.Attach(ctx, cheat+".1")
+
 	return sb, func() {}, err
 }
 
 // CreateVerifier implements grading.Sandboxes.
-func (a *attacked) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (a *attacked) CreateVerifier(
+	ctx context.Context,
+	t rollout.Target,
+	_ rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
 }
 
 // CreateControl implements grading.Sandboxes.
-func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+func (a *attacked) CreateControl(
+	ctx context.Context,
+	t rollout.Target,
+	_ rollout.Sandbox,
+) (*sandbox.Sandbox, func(), error) {
 	sb, _, err := a.create(ctx, t.ControlID(), driver.PurposeVerifier)
 	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
 }
@@ -134,11 +159,17 @@ func (a *attacked) agent(t testing.TB, id string, c cheat) {
 	t.Helper()
 	sb, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
 	require.NoError(t, err)
+
 	hello := c.hello
 	if hello == "" {
 		hello = "print('Bye')"
 	}
-	require.NoError(t, sb.WriteFile(t.Context(), "/home/user/workdir/hello.py", strings.NewReader(prelude+hello+"\n"), 0o644))
+
+	require.NoError(
+		t,
+		sb.WriteFile(t.Context(), "/home/user/workdir/hello.py", strings.NewReader(prelude+hello+"\n"), 0o644),
+	)
+
 	p := sandbox.BashCommand("-c", "cd ~; "+c.agent)
 	_, err = sandbox.RunCommand(t.Context(), sb, "agent", p, &sandbox.CommandBudget{Total: 5 * time.Minute})
 	require.NoError(t, err)
@@ -147,14 +178,17 @@ func (a *attacked) agent(t testing.TB, id string, c cheat) {
 // grade grades the agent's work as attempt n+1 in style s.
 func (a *attacked) grade(t testing.TB, id string, n int, s style, timeout time.Duration) grading.Record {
 	t.Helper()
+
 	target := rollout.Target{RolloutID: id, Attempt: n + 1}
 	if s.packages {
 		_, err := a.store.PutBytes(t.Context(), store.AttemptKey(id, n+1, store.Packages), pytestPackages(t))
 		require.NoError(t, err)
 	}
+
 	record, err := a.grader.Grade(t.Context(), grading.Job{Target: target, Verifier: s.verifier, Timeout: timeout})
 	require.NoError(t, err)
 	require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+
 	return record
 }
 
@@ -164,7 +198,8 @@ func TestRedteam(t *testing.T) {
 	newAttacked(t).redteam(t, 8)
 }
 
-// The same holds in containers, where programs can read each other's command lines. No command line has the text of a command.
+// The same holds in containers, where programs can read each other's command lines. No command line has the
+// text of a command.
 func TestRedteamInContainers(t *testing.T) {
 	t.Parallel()
 	a := newAttackedIn(t, containers(t, dockertest.ForTest(t)), 512, rollout.Sandbox{})
@@ -189,39 +224,50 @@ func TestRedteamInMachines(t *testing.T) {
 // redteam runs every cheat if redteamEnv is set, otherwise one in step.
 func (a *attacked) redteam(t *testing.T, step int) {
 	t.Helper()
+
 	all := cheats()
 	require.GreaterOrEqual(t, len(all), 65)
 	t.Run("honest work", func(t *testing.T) {
 		t.Parallel()
 		a.agent(t, "honest", cheat{hello: "print('Hello')"})
 		a.agent(t, "lazy", cheat{})
+
 		for n, s := range available(t) {
 			record := a.grade(t, "honest", n, s, 5*time.Minute)
 			require.InDelta(t, 1.0, *record.Reward, 0, "%s: %+v", s.name, record)
 			require.Zero(t, *a.grade(t, "lazy", n, s, 5*time.Minute).Reward, s.name)
 		}
 	})
+
 	slots := make(chan struct{}, 3)
+
 	for i, c := range all {
 		asRoot := a.sandbox.User == rollout.UserRoot
 		if c.needsUsers && !a.separate || c.root && !asRoot || !everyCheat() && i%step != 0 && !c.root {
 			continue
 		}
+
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			slots <- struct{}{}
 			defer func() { <-slots }()
+
 			id := "cheat-" + c.id()
+
 			a.agent(t, id, c)
 			defer func() { _ = a.backend.Destroy(context.WithoutCancel(t.Context()), id+".1") }()
+
 			timeout := 5 * time.Minute
 			if c.hangs {
 				timeout = 3 * time.Second
 			}
+
 			for n, s := range available(t) {
 				if !everyCheat() && n != i/step%4 {
 					continue
 				}
+
 				record := a.grade(t, id, n, s, timeout)
 				require.NotNil(t, record.Reward, "%s: null: %+v", s.name, record)
 				require.Zero(t, *record.Reward, "%s: %+v", s.name, record)
@@ -233,9 +279,11 @@ func (a *attacked) redteam(t *testing.T, step int) {
 // As an ordinary user the same holds for all cheats except those that need separate users.
 func TestRedteamAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("TestRedteam has run as an ordinary user")
 	}
+
 	user := sandboxtest.OrdinaryUser(t, sandboxdPath)
 	cmd := exec.CommandContext(t.Context(), user.Test, "-test.run", "^(TestRedteam|TestExhaustion)$")
 	cmd.Dir = user.Dir
@@ -245,14 +293,20 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// The verifier reads and changes the agent's files regardless of their mode. The agent's programs have no access to the verifier's files.
+// The verifier reads and changes the agent's files regardless of their mode. The agent's programs have no
+// access to the verifier's files.
 func TestUsersOfAGrading(t *testing.T) {
 	t.Parallel()
+
 	a := newAttacked(t)
 	if !a.separate {
 		t.Skip("an ordinary user has no further user ids")
 	}
-	a.agent(t, "modes", cheat{agent: "mkdir workdir/d; echo secret > workdir/d/f; chmod 600 workdir/d/f; chmod 0 workdir/d; mkdir .ssh; chmod 700 .ssh"})
+
+	a.agent(t, "modes", cheat{
+		agent: "mkdir workdir/d; echo secret > workdir/d/f; chmod 600 workdir/d/f; chmod 0 workdir/d; mkdir .ssh; chmod 700 .ssh",
+	})
+
 	v := rollout.Verifier{
 		Commands: []string{
 			`test "$(cat d/f)" = secret && test "$(stat -c %a d/f)" = 600 && test "$(stat -c %a d)" = 0`,
@@ -266,26 +320,32 @@ func TestUsersOfAGrading(t *testing.T) {
 		},
 		Files: map[string]string{"sub/want": "wanted\n"},
 	}
+
 	record := a.grade(t, "modes", 0, style{verifier: v}, 5*time.Minute)
 	for _, c := range record.Commands {
 		require.Zero(t, c.ExitCode, "%+v", c)
 	}
+
 	require.InDelta(t, 1.0, *record.Reward, 0)
 }
 
 // Git does not run commands from a repository's configuration for a verifier.
 func TestGitOfAVerifier(t *testing.T) {
 	t.Parallel()
+
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
+
 	a := newAttacked(t)
+
 	const runs = `printf '#!/bin/sh\necho 1 > /verifier/logs/ran\n' > ~/workdir/run; chmod +x ~/workdir/run; `
 	for name, does := range map[string]string{
 		"fsmonitor": "git config core.fsmonitor ~/workdir/run",
 		"hooks":     "mkdir .hooks; for h in post-index-change post-checkout; do cp run .hooks/$h; done; git config core.hooksPath .hooks",
 	} {
 		a.agent(t, name, cheat{agent: runs + "cd workdir; git init -q; git add hello.py; " + does + "; touch hello.py"})
+
 		v := rollout.Verifier{Script: `cd ~/workdir; git status && git checkout -q -- hello.py || exit
 test -e $VERIFIER_DIR/ran; echo 0.$? > $VERIFIER_DIR/reward.txt`}
 		record := a.grade(t, name, 0, style{verifier: v}, 5*time.Minute)

@@ -15,52 +15,79 @@ import (
 )
 
 const (
-	maxRewardFile  = 4096     // bytes that are read of the reward file
-	maxRewardsFile = 64 << 10 // bytes that are read of the file of named rewards
-	maxReward      = 64       // bytes of a number in them
-	maxRewards     = 100      // named rewards
-	maxRewardName  = 128      // bytes of a name
+	// bytes that are read of the reward file
+	maxRewardFile = 4096
+
+	// bytes that are read of the file of named rewards
+	maxRewardsFile = 64 << 10
+
+	// bytes of a number in them
+	maxReward = 64
+
+	// named rewards
+	maxRewards = 100
+
+	// bytes of a name
+	maxRewardName = 128
 )
 
-// decimal is the grammar of a reward. It takes what Python prints (1e-05) and what bc prints (.33), and none of the other forms
-// that strconv reads: hexadecimal, underscores, inf and nan.
+// decimal is the grammar of a reward. It takes what Python prints (1e-05) and what bc prints (.33), and
+// none of the other forms that strconv reads: hexadecimal, underscores, inf and nan.
 var decimal = regexp.MustCompile(`^-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$`)
 
 // mainReward is the name of the reward among several, unless the task names another one.
 const mainReward = "reward"
 
-// parseRewards returns the named rewards of a JSON object of numbers, and the one that is the rollout's; or why there is none in the
-// verifier's range. Harbor's verifiers write such a file.
+// parseRewards returns the named rewards of a JSON object of numbers, and the one that is the rollout's; or
+// why there is none in the verifier's range. Harbor's verifiers write such a file.
 func parseRewards(file string, v rollout.Verifier) (all map[string]float64, reward float64, problem string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(file), &fields); err != nil || len(fields) == 0 || len(fields) > maxRewards {
-		return nil, 0, fmt.Sprintf("reward.json holds %s, not a JSON object of 1 to %d numbers", quoteHead(file), maxRewards)
+		return nil, 0, fmt.Sprintf(
+			"reward.json holds %s, not a JSON object of 1 to %d numbers",
+			quoteHead(file),
+			maxRewards,
+		)
 	}
 
 	all = map[string]float64{}
+
 	for name, raw := range fields {
 		number := string(raw)
+
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || len(number) > maxReward || len(name) > maxRewardName || !decimal.MatchString(number) {
 			return nil, 0, fmt.Sprintf("reward.json: %s: must be a number, got %s", quoteHead(name), quoteHead(number))
 		}
+
 		all[name] = value
 	}
 
 	name := cmp.Or(v.RewardKey, mainReward)
+
 	reward, ok := all[name]
 	if !ok && v.RewardKey == "" && len(all) == 1 {
-		for name, reward = range all { // the only one
+		// the only one
+		for name, reward = range all {
 			ok = true
 		}
 	}
+
 	if !ok {
 		names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 		return all, 0, fmt.Sprintf("reward.json has no reward %q, but %s; name one by reward_key", name, names)
 	}
+
 	if least, most := v.Range(); reward < least || reward > most {
-		return all, 0, fmt.Sprintf("reward.json: %s is %g, outside the task's reward_range [%g, %g]", name, reward, least, most)
+		return all, 0, fmt.Sprintf(
+			"reward.json: %s is %g, outside the task's reward_range [%g, %g]",
+			name,
+			reward,
+			least,
+			most,
+		)
 	}
+
 	return all, reward, ""
 }
 
@@ -75,23 +102,28 @@ func parseReward(file string, v rollout.Verifier) (reward float64, problem strin
 		return 0, fmt.Sprintf("the reward file holds %q, not a decimal number of at most %d characters",
 			text.Head(strings.ToValidUTF8(number, "?"), 80), maxReward)
 	}
+
 	reward, err := strconv.ParseFloat(number, 64)
 	if err != nil {
 		return 0, fmt.Sprintf("the reward file holds %s: %v", number, err)
 	}
+
 	if least, most := v.Range(); reward < least || reward > most {
 		return 0, fmt.Sprintf("the reward file holds %s, outside the task's reward_range [%g, %g]", number, least, most)
 	}
+
 	return reward, ""
 }
 
 // passed is the share of commands that ended with exit code 0.
 func passed(commands []rollout.CommandResult) float64 {
 	n := 0
+
 	for _, c := range commands {
 		if c.ExitCode == 0 {
 			n++
 		}
 	}
+
 	return float64(n) / float64(len(commands))
 }

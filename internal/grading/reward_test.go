@@ -13,31 +13,54 @@ import (
 
 func TestParseReward(t *testing.T) {
 	t.Parallel()
+
 	wide := []float64{-2.5, 10}
 	for _, c := range []struct {
 		file   string
 		bounds []float64
 		want   float64
-		says   string // part of the problem; empty: there is none
+
+		// part of the problem; empty: there is none
+		says string
 	}{
 		{file: "0", want: 0}, {file: "1", want: 1}, {file: " 0.25\n", want: 0.25}, {file: "1e-05", want: 1e-05},
 		{file: ".33", want: 0.33}, {file: "1.", want: 1}, {file: "-0", want: 0}, {file: "0005e-1", want: 0.5},
 		{file: "-2.5", bounds: wide, want: -2.5}, {file: "10", bounds: wide, want: 10},
-		{file: "1.0000001", says: "outside the task's reward_range [0, 1]"}, {file: "-0.1", says: "holds -0.1, outside"},
-		{file: "1e6", says: "holds 1e6, outside"}, {file: "1e308", says: "outside"}, {file: "1e999", says: "out of range"},
+		{
+			file: "1.0000001",
+			says: "outside the task's reward_range [0, 1]",
+		}, {file: "-0.1", says: "holds -0.1, outside"},
+		{
+			file: "1e6",
+			says: "holds 1e6, outside",
+		}, {file: "1e308", says: "outside"}, {file: "1e999", says: "out of range"},
 		{file: "10.5", bounds: wide, says: "outside the task's reward_range [-2.5, 10]"},
-		{file: "0x1p3", says: `holds "0x1p3", not a decimal number`}, {file: "1_0", says: "not a decimal"}, {file: "+1", says: "not a decimal"},
-		{file: "nan", says: "not a decimal"}, {file: "-inf", says: "not a decimal"}, {file: "Infinity", says: "not a decimal"},
-		{file: "1 0", says: "not a decimal"}, {file: "1\n1", says: "not a decimal"}, {file: "\u0661", says: "not a decimal"},
+		{
+			file: "0x1p3",
+			says: `holds "0x1p3", not a decimal number`,
+		}, {file: "1_0", says: "not a decimal"}, {file: "+1", says: "not a decimal"},
+		{
+			file: "nan",
+			says: "not a decimal",
+		}, {file: "-inf", says: "not a decimal"}, {file: "Infinity", says: "not a decimal"},
+		{
+			file: "1 0",
+			says: "not a decimal",
+		}, {file: "1\n1", says: "not a decimal"}, {file: "\u0661", says: "not a decimal"},
 		{file: "true", says: "not a decimal"}, {file: "1\x00", says: "not a decimal"}, {file: "\xff", says: `"?"`},
-		{file: "0." + strings.Repeat("0", 62), want: 0}, {file: "0." + strings.Repeat("0", 63), says: "at most 64 characters"},
+		{
+			file: "0." + strings.Repeat("0", 62),
+			want: 0,
+		}, {file: "0." + strings.Repeat("0", 63), says: "at most 64 characters"},
 	} {
 		reward, problem := grading.ParseReward(c.file, rollout.Verifier{RewardRange: c.bounds})
 		if c.says == "" {
 			require.Empty(t, problem, "%q", c.file)
 			require.InDelta(t, c.want, reward, 0, "%q", c.file)
+
 			continue
 		}
+
 		require.Contains(t, problem, c.says, "%q", c.file)
 	}
 }
@@ -45,31 +68,49 @@ func TestParseReward(t *testing.T) {
 // A file of named rewards gives the one that the task names, the one called reward, or the only one. All are kept.
 func TestParseRewards(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		file, key string
 		want      float64
 		count     int
-		says      string // part of the problem; empty: there is none
+
+		// part of the problem; empty: there is none
+		says string
 	}{
 		{file: `{"reward": 0.75, "lines": 3}`, want: 0.75, count: 2}, {file: `{"score": 1}`, want: 1, count: 1},
 		{file: ` {"a": 0.5, "b": 1e-05} `, key: "b", want: 1e-05, count: 2}, {file: `{"reward": 0}`, want: 0, count: 1},
 		{file: `{"a": 1, "b": 0}`, count: 2, says: `has no reward "reward", but a, b; name one by reward_key`},
 		{file: `{"reward": 1}`, key: "b", count: 1, says: `has no reward "b", but reward`},
 		{file: `{"reward": 2}`, count: 1, says: "reward is 2, outside the task's reward_range [0, 1]"},
-		{file: `[1]`, says: "not a JSON object of 1 to 100 numbers"}, {file: `{}`, says: "not a JSON object"}, {file: `1`, says: "not a JSON object"},
-		{file: `null`, says: "not a JSON object"}, {file: `{"reward": NaN}`, says: "not a JSON object"}, {file: `{"reward": 1`, says: "not a JSON object"},
-		{file: `{"reward": "1"}`, says: `"reward": must be a number, got "\"1\""`}, {file: `{"reward": true}`, says: "must be a number"},
+		{
+			file: `[1]`,
+			says: "not a JSON object of 1 to 100 numbers",
+		}, {file: `{}`, says: "not a JSON object"}, {file: `1`, says: "not a JSON object"},
+		{
+			file: `null`,
+			says: "not a JSON object",
+		}, {file: `{"reward": NaN}`, says: "not a JSON object"}, {file: `{"reward": 1`, says: "not a JSON object"},
+		{
+			file: `{"reward": "1"}`,
+			says: `"reward": must be a number, got "\"1\""`,
+		}, {file: `{"reward": true}`, says: "must be a number"},
 		{file: `{"reward": null}`, says: "must be a number"}, {file: `{"reward": {"x": 1}}`, says: "must be a number"},
-		{file: `{"reward": 1e999}`, says: "must be a number"}, {file: `{"reward": 0.` + strings.Repeat("0", 64) + `}`, says: "must be a number"},
+		{
+			file: `{"reward": 1e999}`,
+			says: "must be a number",
+		}, {file: `{"reward": 0.` + strings.Repeat("0", 64) + `}`, says: "must be a number"},
 		{file: `{"` + strings.Repeat("x", 200) + `": 1}`, says: "must be a number"},
 	} {
 		all, reward, problem := grading.ParseRewards(c.file, rollout.Verifier{RewardKey: c.key})
 		require.Len(t, all, c.count, "%q", c.file)
+
 		if c.says == "" {
 			require.Empty(t, problem, "%q", c.file)
 			require.InDelta(t, c.want, reward, 0, "%q", c.file)
+
 			continue
 		}
+
 		require.Contains(t, problem, c.says, "%q", c.file)
 	}
 }
@@ -79,9 +120,13 @@ func TestNamedRewards(t *testing.T) {
 	t.Parallel()
 	a := newAttacked(t)
 	a.agent(t, "named", cheat{})
+
 	v := rollout.Verifier{
-		Script: "echo 1 > $VERIFIER_DIR/reward.txt; python3 $TESTS_DIR/score.py\n", RewardKey: "score",
-		Files: map[string]string{"score.py": "import json\njson.dump({'score': 0.25, 'lines': 3}, open('/home/user/logs/verifier/reward.json', 'w'))\n"},
+		Script:    "echo 1 > $VERIFIER_DIR/reward.txt; python3 $TESTS_DIR/score.py\n",
+		RewardKey: "score",
+		Files: map[string]string{
+			"score.py": "import json\njson.dump({'score': 0.25, 'lines': 3}, open('/home/user/logs/verifier/reward.json', 'w'))\n",
+		},
 	}
 	record := a.grade(t, "named", 0, style{verifier: v}, 5*time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)

@@ -20,9 +20,15 @@ const (
 	scriptProcess = "verify-script"
 	syntaxProcess = "verify-syntax"
 	syntaxTimeout = 30 * time.Second
-	scriptStdout  = 4000    // characters of the script's output in a Result
-	scriptStderr  = 2000    //
-	keptOutput    = 1 << 20 // bytes of each of the script's streams in the store
+
+	// characters of the script's output in a Result
+	scriptStdout = 4000
+
+	//
+	scriptStderr = 2000
+
+	// bytes of each of the script's streams in the store
+	keptOutput = 1 << 20
 )
 
 // The verifier's files, where the agent's user cannot reach them.
@@ -30,13 +36,15 @@ const (
 	testScript = wire.VerifierTests + "/test.sh"
 	rewardFile = wire.VerifierLogs + "/reward.txt"
 
-	rewardsFile = wire.VerifierLogs + "/reward.json" // several rewards by name; it takes precedence, as in Harbor
+	// several rewards by name; it takes precedence, as in Harbor
+	rewardsFile = wire.VerifierLogs + "/reward.json"
 )
 
 // asVerifier is bash with these arguments as the verifier's user.
 //
-// Of what a repository may set in git's configuration, these variables override the entries that make reading commands run a
-// program, and the check of the owner, which is the agent's user. The verifier's own HOME has no settings of the agent.
+// Of what a repository may set in git's configuration, these variables override the entries that make
+// reading commands run a program, and the check of the owner, which is the agent's user. The verifier's own
+// HOME has no settings of the agent.
 func asVerifier(args ...string) wire.Process {
 	p := sandbox.BashCommand(args...)
 	p.User, p.Dispatch = wire.VerifierUser, true
@@ -47,35 +55,42 @@ func asVerifier(args ...string) wire.Process {
 		"GIT_CONFIG_KEY_1": "core.fsmonitor", "GIT_CONFIG_VALUE_1": "false",
 		"GIT_CONFIG_KEY_2": "core.hooksPath", "GIT_CONFIG_VALUE_2": "/dev/null",
 	})
+
 	return p
 }
 
-// noOptions keeps file names that begin with "-" out of what bash makes of a pattern: in "sort *" such a name is an option, and some options run
-// programs (sed -e, sort --compress-program), as the verifier. Setting GLOBIGNORE also makes patterns match hidden files, which is undone.
+// noOptions keeps file names that begin with "-" out of what bash makes of a pattern: in "sort *" such a
+// name is an option, and some options run programs (sed -e, sort --compress-program), as the verifier.
+// Setting GLOBIGNORE also makes patterns match hidden files, which is undone.
 const noOptions = `GLOBIGNORE='-*'; shopt -u dotglob; `
 
 // asScript is bash with the test script, whose names are as if bash had been given the file.
 func asScript() wire.Process {
 	p := asVerifier("-c", noOptions+dispatcher+`. "$0"`, testScript)
 	p.Env[runas.InlineCode] = runas.InlineByVerifier
+
 	return p
 }
 
-// fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so programs of the agent that it runs cannot read
-// there what they are compared with.
+// fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so
+// programs of the agent that it runs cannot read there what they are compared with.
 const fromStdin = noOptions + `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
 
 // asCommand is bash with a verify command.
 func asCommand(command string) wire.Process {
 	args := commandArgs(command)
-	if len(args) > 2 { // all of it runs as the agent
+	// all of it runs as the agent
+	if len(args) > 2 {
 		return asVerifier(args...)
 	}
+
 	p := asVerifier("-c", fromStdin)
+
 	p.Stdin = []byte(args[1])
 	if decidesItself(command) {
 		p.Env[runas.InlineCode] = runas.InlineByVerifier
 	}
+
 	return p
 }
 
@@ -86,6 +101,7 @@ func firstProcess(v rollout.Verifier) string {
 	if v.Script != "" {
 		return scriptProcess
 	}
+
 	return commandProcess(0)
 }
 
@@ -95,9 +111,11 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 	if err := errorsFirst(g.noteCauses(ctx, sb, job, record), err); err != nil {
 		return err
 	}
-	if err := sb.KillAll(ctx); err != nil { // nothing may write the reward file while it is read
+	// nothing may write the reward file while it is read
+	if err := sb.KillAll(ctx); err != nil {
 		return blame(err, "end what the verifier left running")
 	}
+
 	return g.readReward(ctx, sb, job, record)
 }
 
@@ -108,24 +126,36 @@ func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, recor
 			return err
 		}
 	}
+
 	return g.runCommands(ctx, sb, job, record, budget)
 }
 
-func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *sandbox.CommandBudget) error {
+func (g *Grader) runScript(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	job Job,
+	record *Record,
+	b *sandbox.CommandBudget,
+) error {
 	g.report(0, testScript, nil)
+
 	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b)
 	if err != nil {
 		return blameBounds(err, "start the test script")
 	}
+
 	if err := g.saveScriptOutput(ctx, sb, st, job.Target, record); err != nil {
 		return err
 	}
+
 	res, err := sandbox.CommandResult(ctx, sb, testScript, st)
 	record.Script = &res
 	g.report(0, testScript, &res)
+
 	if err != nil || !st.TimedOut {
 		return err
 	}
+
 	return timedOut(job, "the test script")
 }
 
@@ -141,73 +171,106 @@ func timedOut(job Job, what string) error {
 	if job.Verifier.OnTimeout == rollout.TimeoutNull {
 		return verifierFailed("%s did not end within the verifier's %s", what, job.Timeout)
 	}
+
 	return submissionFailed("%s did not end within the verifier's %s", what, job.Timeout)
 }
 
 // runCommands runs every command. A command that exceeds the time has failed.
-func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *sandbox.CommandBudget) error {
+func (g *Grader) runCommands(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	job Job,
+	record *Record,
+	b *sandbox.CommandBudget,
+) error {
 	for i, cmd := range job.Verifier.Commands {
 		g.report(i+1, cmd, nil)
+
 		st, err := runCommand(ctx, sb, i, cmd, b)
 		if err != nil {
 			return err
 		}
+
 		res, err := sandbox.CommandResult(ctx, sb, cmd, st)
 		if err != nil {
 			return err
 		}
+
 		record.Commands = append(record.Commands, res)
 		g.report(i+1, cmd, &res)
+
 		if !st.TimedOut {
 			continue
 		}
+
 		what := fmt.Sprintf("verify command %d (%s)", i+1, text.HeadUTF8(cmd, 120))
 		if job.Verifier.OnTimeout == rollout.TimeoutNull {
 			return timedOut(job, what)
 		}
+
 		if record.Grading.Why == "" {
 			record.Grading.Why = fmt.Sprintf("%s did not end within the verifier's %s", what, job.Timeout)
 		}
 	}
+
 	return nil
 }
 
-// runCommand runs one command. Work that earlier commands ran may keep it from starting: by using up all processes, or by removing the workdir.
-// It is then started again without those processes, in a new workdir, within the verifier's time. After a broken connection the command may be
-// running, so the activity is retried.
-func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *sandbox.CommandBudget) (wire.Status, error) {
+// runCommand runs one command. Work that earlier commands ran may keep it from starting: by using up all
+// processes, or by removing the workdir. It is then started again without those processes, in a new
+// workdir, within the verifier's time. After a broken connection the command may be running, so the
+// activity is retried.
+func runCommand(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	i int,
+	cmd string,
+	b *sandbox.CommandBudget,
+) (wire.Status, error) {
 	began := time.Now()
+
 	st, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	if err == nil || fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.Unavailable) {
 		return st, err
 	}
+
 	if err := sb.KillAll(ctx); err != nil {
 		return st, blame(err, "end what the verifier left running")
 	}
+
 	b.Spend(time.Since(began))
+
 	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.Workdir)); err != nil {
 		return st, blame(err, "make the workdir again")
 	}
+
 	st, err = sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
+
 	return st, blame(err, "start a verify command")
 }
 
-// readReward sets the record's reward. The reward files count only with a test script, and take precedence over commands.
+// readReward sets the record's reward. The reward files count only with a test script, and take precedence
+// over commands.
 func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if job.Verifier.Script == "" {
 		return g.readCommands(ctx, sb, record)
 	}
+
 	named, err := readRewardFile(ctx, sb, rewardsFile, maxRewardsFile)
 	if err != nil {
 		return err
 	}
+
 	if strings.TrimSpace(named) != "" {
 		all, reward, problem := parseRewards(named, job.Verifier)
 		record.Rewards = all
+
 		if problem != "" {
 			return verifierFailed("%s", problem)
 		}
+
 		record.Reward = &reward
+
 		return nil
 	}
 
@@ -215,14 +278,18 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 	if err != nil {
 		return err
 	}
+
 	if strings.TrimSpace(raw) == "" {
 		return g.noReward(ctx, sb, job, record)
 	}
+
 	reward, problem := parseReward(raw, job.Verifier)
 	if problem != "" {
 		return verifierFailed("%s", problem)
 	}
+
 	record.Reward = &reward
+
 	return nil
 }
 
@@ -232,73 +299,104 @@ func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most 
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return "", blame(err, "read the reward file")
 	}
+
 	return string(raw), nil
 }
 
-// noReward handles a script that wrote no reward. If the script succeeded and commands follow, they determine the reward. Otherwise the
-// submission has failed, unless bash cannot parse the script.
+// noReward handles a script that wrote no reward. If the script succeeded and commands follow, they
+// determine the reward. Otherwise the submission has failed, unless bash cannot parse the script.
 func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
 		return g.readCommands(ctx, sb, record)
 	}
-	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
-		return blame(err, "stage the verifier's files again") // which they were once, in this sandbox
+	// the script may have been changed
+	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil {
+		// which they were once, in this sandbox
+		return blame(err, "stage the verifier's files again")
 	}
+
 	if err := g.parse(ctx, sb, syntaxProcess, "the test script", asVerifier("-n", testScript)); err != nil {
 		return err
 	}
+
 	return submissionFailed("the test script (exit code %d) wrote no reward", record.Script.ExitCode)
 }
 
-// readCommands sets the share of the commands that passed as the reward. A command that bash cannot parse fails whatever the work is, so it is
-// the verifier's fault. Our own parser reads the commands first: bash is asked only about those that failed and that it does not know, too.
+// readCommands sets the share of the commands that passed as the reward. A command that bash cannot parse
+// fails whatever the work is, so it is the verifier's fault. Our own parser reads the commands first: bash
+// is asked only about those that failed and that it does not know, too.
 func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, record *Record) error {
 	for i, c := range record.Commands {
 		if c.ExitCode == 0 || parses(c.Cmd) {
 			continue
 		}
-		check := asVerifier("-O", "extglob", "-n") // patterns that a command may allow itself
+		// patterns that a command may allow itself
+		check := asVerifier("-O", "extglob", "-n")
+
 		check.Stdin = []byte(c.Cmd)
-		if err := g.parse(ctx, sb, fmt.Sprintf("%s-%d", syntaxProcess, i+1), fmt.Sprintf("verify command %d", i+1), check); err != nil {
+		if err := g.parse(
+			ctx,
+			sb,
+			fmt.Sprintf("%s-%d", syntaxProcess, i+1),
+			fmt.Sprintf("verify command %d", i+1),
+			check,
+		); err != nil {
 			return err
 		}
 	}
+
 	share := passed(record.Commands)
 	record.Reward = &share
+
 	return nil
 }
 
 // parse runs bash's check of a text of the verifier's, and is the verifier's failure if bash cannot parse it.
 func (g *Grader) parse(ctx context.Context, sb *sandbox.Sandbox, id, what string, check wire.Process) error {
-	check.Dir = "/" // the work may have removed the workdir
+	// the work may have removed the workdir
+	check.Dir = "/"
+
 	st, err := sandbox.RunCommand(ctx, sb, id, check, &sandbox.CommandBudget{Total: syntaxTimeout})
 	if err != nil {
 		return blameBounds(err, "check "+what)
 	}
+
 	res, err := sandbox.CommandResult(ctx, sb, what, st)
-	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut { // one that the kernel kills, since files hold the memory, has parsed nothing
+	// one that the kernel kills, since files hold the memory, has parsed nothing
+	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut {
 		return verifierFailed("bash cannot parse %s: %s", what, text.Head(res.Stderr, 300))
 	}
+
 	return err
 }
 
-// saveScriptOutput keeps the last characters of the script's output in the record and up to keptOutput bytes in the store.
-func (g *Grader) saveScriptOutput(ctx context.Context, sb *sandbox.Sandbox, st wire.Status, t rollout.Target, record *Record) error {
+// saveScriptOutput keeps the last characters of the script's output in the record and up to keptOutput
+// bytes in the store.
+func (g *Grader) saveScriptOutput(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	st wire.Status,
+	t rollout.Target,
+	record *Record,
+) error {
 	for _, s := range []struct {
 		stream, name string
 		n            int
 		into         *string
 	}{
-		{"stdout", store.VerifierStdout, scriptStdout, &record.Stdout}, {"stderr", store.VerifierStderr, scriptStderr, &record.Stderr},
+		{"stdout", store.VerifierStdout, scriptStdout, &record.Stdout},
+		{"stderr", store.VerifierStderr, scriptStderr, &record.Stderr},
 	} {
 		raw, err := sb.Tail(ctx, st, s.stream, keptOutput)
 		if err != nil {
 			return err
 		}
+
 		*s.into = text.Tail(string(raw), s.n)
 		if _, err := g.Store.PutBytes(ctx, store.AttemptKey(t.RolloutID, t.Attempt, s.name), raw); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

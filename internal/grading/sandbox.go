@@ -13,46 +13,64 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// verifierSandbox returns the prepared sandbox in which the attempt is graded. It has the files of the agent and of the verifier, and no process
-// of the agent. A sandbox in which the verifier has started is returned unchanged.
+// verifierSandbox returns the prepared sandbox in which the attempt is graded. It has the files of the
+// agent and of the verifier, and no process of the agent. A sandbox in which the verifier has started is
+// returned unchanged.
 func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (*sandbox.Sandbox, func(), error) {
 	sb, release, err := g.openSandbox(ctx, job)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
 	if err == nil && !begun {
 		err = g.prepare(ctx, sb, job)
 	}
+
 	if err != nil {
 		err = g.lost(ctx, sb, job, record, errorsFirst(g.noteCauses(ctx, sb, job, record), err))
+
 		release()
+
 		return nil, nil, err
 	}
+
 	return sb, release, nil
 }
 
-// openSandbox returns the agent's own sandbox, or a fresh one. It is made, empty, while the agent's processes end and their home is saved.
+// openSandbox returns the agent's own sandbox, or a fresh one. It is made, empty, while the agent's
+// processes end and their home is saved.
 func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
 	if job.Verifier.SameSandbox {
 		sb, release, err := g.Sandboxes.Attach(ctx, job.SandboxID())
 		return sb, release, blameBounds(err, "grade in the agent's sandbox")
 	}
-	var saveErr error
-	var saving sync.WaitGroup
+
+	var (
+		saveErr error
+		saving  sync.WaitGroup
+	)
 	saving.Go(func() { saveErr = g.SaveHome(ctx, job.Target) })
+
 	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, job.Sandbox)
+
 	saving.Wait()
+
 	if saveErr != nil {
 		if err == nil {
-			release() // CloseSandbox destroys it
+			// CloseSandbox destroys it
+			release()
 		}
+
 		return nil, nil, blame(saveErr, "save the workspace")
 	}
+
 	if err != nil {
 		return nil, nil, retryable(err)
 	}
+
 	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
+
 	return sb, func() { release(); releaseAgents() }, nil
 }
 
@@ -63,17 +81,20 @@ func (g *Grader) keepAgentSandbox(ctx context.Context, t rollout.Target) (releas
 	if err != nil {
 		g.Logger.WarnContext(ctx, "the agent's sandbox is not kept", "step", "RunVerifier", "rollout", t.RolloutID,
 			"attempt", t.Attempt, "kind", fault.KindOf(err), "error", err)
+
 		return func() {}
 	}
+
 	return release
 }
 
-// prepare restores the agent's home in a fresh sandbox, fills the verifier's folders, and links their old places in the agent's
-// home to them. It may run again until the verifier's first process starts.
+// prepare restores the agent's home in a fresh sandbox, fills the verifier's folders, and links their old
+// places in the agent's home to them. It may run again until the verifier's first process starts.
 func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
 	if err := g.restoreHome(ctx, sb, job); err != nil {
 		return blame(err, "restore the workspace")
 	}
+
 	return g.stage(ctx, sb, job)
 }
 
@@ -82,53 +103,65 @@ func (g *Grader) stage(ctx context.Context, sb *sandbox.Sandbox, job Job) error 
 	if err := g.linkHome(ctx, sb, job.Target); err != nil {
 		return blame(err, "prepare the workspace")
 	}
+
 	if err := g.fillVerifierHome(ctx, sb, job.Target); err != nil {
 		return blameBounds(err, "prepare the verifier's folders")
 	}
+
 	return g.stageFiles(ctx, sb, job.Verifier)
 }
 
-// linkHome gives the agent's home the packages that setup left, and links to the verifier's folders. The agent's programs can
-// change the links; ownPaths keeps the author's text from following them.
+// linkHome gives the agent's home the packages that setup left, and links to the verifier's folders. The
+// agent's programs can change the links; ownPaths keeps the author's text from following them.
 func (g *Grader) linkHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
-	// Unpacking a folder replaces a link or a file of its name, so an agent cannot put one there to make the verifier fail.
+	// Unpacking a folder replaces a link or a file of its name, so an agent cannot put one there to make
+	// the verifier fail.
 	parents := Folders(rollout.Workdir, path.Dir(rollout.VerifierDir), path.Dir(rollout.Packages))
 	if err := sb.PutTar(ctx, rollout.Home, parents); err != nil {
 		return err
 	}
+
 	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir, rollout.Packages); err != nil {
 		return err
 	}
+
 	if err := g.restorePackages(ctx, sb, t, rollout.Packages); err != nil {
 		return err
 	}
+
 	return sb.PutTar(ctx, rollout.Home, links(map[string]string{
 		"tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs,
 	}))
 }
 
-// fillVerifierHome fills the verifier's home with the packages from setup and with links for the names that scripts use below ~. It contains
-// nothing of the agent. Without separate users the agent could write there before, so it is emptied first.
+// fillVerifierHome fills the verifier's home with the packages from setup and with links for the names that
+// scripts use below ~. It contains nothing of the agent. Without separate users the agent could write there
+// before, so it is emptied first.
 func (g *Grader) fillVerifierHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
 	sb = sb.As(wire.VerifierUser)
+
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
 	}
+
 	if !info.SeparateUsers {
 		if err := removeAll(ctx, sb, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
 			return err
 		}
+
 		if err := sb.PutTar(ctx, wire.VerifierLogs, Folders()); err != nil {
 			return err
 		}
 	}
+
 	err = sb.PutTar(ctx, wire.VerifierHome, links(map[string]string{
 		"workdir": rollout.Workdir, "tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs,
 	}))
 	if err != nil {
 		return err
 	}
+
 	return g.restorePackages(ctx, sb, t, wire.VerifierHome+strings.TrimPrefix(rollout.Packages, rollout.Home))
 }
 
@@ -143,18 +176,22 @@ func (g *Grader) stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.
 	if err != nil {
 		return err
 	}
+
 	archive, err := tarOf(files)
 	if err != nil {
 		return err
 	}
+
 	sb = sb.As(wire.VerifierUser)
 	if err = g.stageUploads(ctx, sb, v); err == nil {
 		err = sb.PutTar(ctx, wire.VerifierTests, archive)
 	}
+
 	const what = "stage the verifier's files"
 	if fault.Is(err, fault.OutOfDisk) || fault.Is(err, fault.OutOfMemory) {
 		return blameBounds(err, what)
 	}
+
 	return fault.Wrap(fault.KindOf(err), err, what)
 }
 
@@ -163,11 +200,13 @@ func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, v rollou
 	if v.FilesRef == nil {
 		return nil
 	}
+
 	archive, err := g.Store.Reader(ctx, v.FilesRef.Key)
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
+
 	return sb.PutTar(ctx, wire.VerifierTests, archive)
 }
 
@@ -177,13 +216,16 @@ func testFiles(v rollout.Verifier) (map[string]string, error) {
 	if v.Script != "" {
 		files[path.Base(rollout.TestScript)] = scriptText(v.Script)
 	}
+
 	for given, content := range v.Files {
 		name, err := rollout.TestFileName(given)
 		if err != nil {
 			return nil, err
 		}
+
 		files[name] = ownPaths(content)
 	}
+
 	return files, nil
 }
 
@@ -191,12 +233,15 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	if job.Verifier.SameSandbox {
 		return sb.KillAll(ctx)
 	}
+
 	content, err := g.Store.Reader(ctx, store.AttemptKey(job.RolloutID, job.Attempt, store.Home))
 	if err != nil {
 		return err
 	}
 	defer content.Close()
+
 	err = sb.Restore(ctx, rollout.Home, content)
+
 	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }
 
@@ -205,9 +250,11 @@ func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record 
 	if !fault.Is(err, fault.SandboxLost) {
 		return err
 	}
+
 	if err := g.noteCauses(ctx, sb, job, record); err != nil {
 		return err
 	}
+
 	err = sb.OfMemory(ctx, err)
 	switch {
 	case fault.Is(err, fault.OutOfMemory):
@@ -219,11 +266,12 @@ func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record 
 	}
 }
 
-// retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is in the store, so
-// grading can start again in another sandbox.
+// retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is
+// in the store, so grading can start again in another sandbox.
 func retryable(err error) error {
 	if !fault.Is(err, fault.SandboxLost) {
 		return err
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "verifier's sandbox")
 }

@@ -12,11 +12,16 @@ func bareTest(file *syntax.File) bool {
 	if len(file.Stmts) != 1 {
 		return false
 	}
+
 	s := file.Stmts[0]
+
 	call, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || s.Negated || s.Background || s.Coprocess || len(s.Redirs) > 0 || len(call.Assigns) > 0 || len(call.Args) == 0 {
+	if !ok || s.Negated || s.Background || s.Coprocess || len(s.Redirs) > 0 || len(call.Assigns) > 0 ||
+		len(call.Args) == 0 {
 		return false
 	}
+
 	name := call.Args[0].Lit()
+
 	return name == "test" || name == "["
 }

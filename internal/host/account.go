@@ -11,25 +11,31 @@ import (
 )
 
 const (
-	// maxOvertaken is how many later claims may take room before a claim that does not fit yet. After them, room is kept for it.
+	// maxOvertaken is how many later claims may take room before a claim that does not fit yet. After them,
+	// room is kept for it.
 	maxOvertaken = 8
-	// awayTime is how long a claim keeps its place after its activity has returned to Temporal, which retries it within mostReturn.
+	// awayTime is how long a claim keeps its place after its activity has returned to Temporal, which
+	// retries it within mostReturn.
 	awayTime = 3 * mostReturn
 )
 
-// Account is the room of a machine that the sandboxes of its backends share. The capacities of the backends have its lock and its order of
-// claims.
+// Account is the room of a machine that the sandboxes of its backends share. The capacities of the backends
+// have its lock and its order of claims.
 type Account struct {
-	total rollout.Resources // zero fields are unbounded
+	// zero fields are unbounded
+	total rollout.Resources
 
 	mu      sync.Mutex
 	members []*Capacity
-	claims  []*claim // in order of arrival
+
+	// in order of arrival
+	claims []*claim
 	// released is closed, and replaced, when a slot or a claim is released.
 	released chan struct{}
 }
 
-// NewAccount makes the account of a machine; total bounds the sandboxes of all its backends together, zero fields do not.
+// NewAccount makes the account of a machine; total bounds the sandboxes of all its backends together, zero
+// fields do not.
 func NewAccount(total rollout.Resources) *Account {
 	return &Account{total: total, released: make(chan struct{})}
 }
@@ -43,6 +49,7 @@ func (a *Account) signal() {
 func (a *Account) waiter() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	return a.released
 }
 
@@ -51,7 +58,9 @@ type tally struct {
 	living []driver.Info
 	n      int
 	sum    rollout.Resources
-	owners map[string]int // sandboxes by the owner of their rollout
+
+	// sandboxes by the owner of their rollout
+	owners map[string]int
 }
 
 // ledger is the use of an account: living sandboxes, and granted claims whose sandbox is not listed yet.
@@ -61,7 +70,8 @@ type ledger struct {
 	all     rollout.Resources
 }
 
-// ledger counts the use for a member. If another member cannot list its sandboxes, those of its last list count. a.mu is held.
+// ledger counts the use for a member. If another member cannot list its sandboxes, those of its last list
+// count. a.mu is held.
 func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error) {
 	l := &ledger{account: a, of: map[*Capacity]*tally{}}
 	for _, c := range a.members {
@@ -75,6 +85,7 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 			c.o.Logger.WarnContext(ctx, "the room of another backend is that of its last list", "error", err)
 			living = c.listed
 		}
+
 		l.of[c] = &tally{living: living, owners: map[string]int{}}
 		for _, info := range living {
 			if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
@@ -82,18 +93,24 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 			}
 		}
 	}
+
 	a.dropAway()
+
 	for _, m := range a.claims {
 		if m.granted && !l.lists(m) {
 			l.add(m.of, m.owner, m.size)
 		}
 	}
+
 	return l, nil
 }
 
 // dropAway removes the claims that have not returned in time: another host has taken them. a.mu is held.
 func (a *Account) dropAway() {
-	a.claims = slices.DeleteFunc(a.claims, func(m *claim) bool { return !m.leftAt.IsZero() && time.Since(m.leftAt) > awayTime })
+	a.claims = slices.DeleteFunc(
+		a.claims,
+		func(m *claim) bool { return !m.leftAt.IsZero() && time.Since(m.leftAt) > awayTime },
+	)
 }
 
 // lists reports whether the sandbox of a claim lives.
@@ -115,8 +132,8 @@ func (l *ledger) fits(c *Capacity, size rollout.Resources) bool {
 	return l.of[c].sum.Plus(size).Within(c.o.Total) && l.all.Plus(size).Within(l.account.total)
 }
 
-// reserve adds the waiting claims before mine, all if it is nil, that fit or were overtaken too often, and returns the others, which mine
-// may overtake.
+// reserve adds the waiting claims before mine, all if it is nil, that fit or were overtaken too often, and
+// returns the others, which mine may overtake.
 func (l *ledger) reserve(mine *claim) (overtaken []*claim) {
 	for _, m := range l.account.claims {
 		switch {
@@ -129,5 +146,6 @@ func (l *ledger) reserve(mine *claim) (overtaken []*claim) {
 			overtaken = append(overtaken, m)
 		}
 	}
+
 	return overtaken
 }

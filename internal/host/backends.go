@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of them, for callers that know a
-// sandbox by its id alone: the gateway, Takeover and Janitor.
+// Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of
+// them, for callers that know a sandbox by its id alone: the gateway, Takeover and Janitor.
 type Backends map[string]*sandbox.Backend
 
 // Names are the backends' names in order.
@@ -21,12 +21,16 @@ func (b Backends) Names() []string { return slices.Sorted(maps.Keys(b)) }
 
 // List lists the living sandboxes of all backends. With an error, the list holds those of the backends that answered.
 func (b Backends) List(ctx context.Context) ([]driver.Info, error) {
-	var all []driver.Info
-	var errs []error
+	var (
+		all  []driver.Info
+		errs []error
+	)
+
 	for _, name := range b.Names() {
 		infos, err := b[name].List(ctx)
 		all, errs = append(all, infos...), append(errs, err)
 	}
+
 	return all, errors.Join(errs...)
 }
 
@@ -36,10 +40,12 @@ func (b Backends) Destroy(ctx context.Context, id string) error {
 	for _, name := range b.Names() {
 		errs = append(errs, b[name].Destroy(ctx, id))
 	}
+
 	return errors.Join(errs...)
 }
 
-// ServeModel serves the model calls of the sandbox on its backend; see sandbox.Backend. A sandbox that no backend has is a fault.SandboxLost.
+// ServeModel serves the model calls of the sandbox on its backend; see sandbox.Backend. A sandbox that no
+// backend has is a fault.SandboxLost.
 func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	err := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
 	for _, name := range b.Names() {
@@ -47,5 +53,6 @@ func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler, ser
 			return err
 		}
 	}
+
 	return err
 }

@@ -24,35 +24,55 @@ type Lister interface {
 	List(ctx context.Context) ([]driver.Info, error)
 }
 
-// Capacity bounds the sandboxes of one backend on this host, by number and by what they use together. A verifier's sandbox takes the place of
-// its agent's, whose processes are dead and whose files alone still take memory.
+// Capacity bounds the sandboxes of one backend on this host, by number and by what they use together. A
+// verifier's sandbox takes the place of its agent's, whose processes are dead and whose files alone still
+// take memory.
 //
-// It is the slot supplier of CreateSandbox: a worker polls the create queue only with a slot in hand, so queued rollouts wait in
-// Temporal, where any host can take them. A slot stands for a sandbox of default size. What the rollout really asks for is known when
-// its activity runs; Claim then waits until the host can hold that.
+// It is the slot supplier of CreateSandbox: a worker polls the create queue only with a slot in hand, so
+// queued rollouts wait in Temporal, where any host can take them. A slot stands for a sandbox of default
+// size. What the rollout really asks for is known when its activity runs; Claim then waits until the host
+// can hold that.
 //
-// It counts the sandboxes that live, not those this process made, so a restarted worker counts the sandboxes that ran on. It is safe
-// for concurrent use.
+// It counts the sandboxes that live, not those this process made, so a restarted worker counts the
+// sandboxes that ran on. It is safe for concurrent use.
 type Capacity struct {
-	o       CapacityOptions
-	account *Account // has the lock
+	o CapacityOptions
 
-	held   int           // slots in use
-	listed []driver.Info // the last list of its sandboxes
+	// has the lock
+	account *Account
+
+	// slots in use
+	held int
+
+	// the last list of its sandboxes
+	listed []driver.Info
 }
 
 var _ worker.SlotSupplier = (*Capacity)(nil)
 
 // CapacityOptions describe a host's room for the sandboxes of one backend.
 type CapacityOptions struct {
-	Slots     int               // sandboxes at once
-	Total     rollout.Resources // of all sandboxes together; zero fields are unbounded
-	Default   rollout.Resources // of a sandbox whose rollout asks for nothing
-	Share     float64           // part of Slots that the rollouts of one owner may take; 0: all
-	Account   *Account          // of the machine, with other backends; nil: the backend has an account of its own
+	// sandboxes at once
+	Slots int
+
+	// of all sandboxes together; zero fields are unbounded
+	Total rollout.Resources
+
+	// of a sandbox whose rollout asks for nothing
+	Default rollout.Resources
+
+	// part of Slots that the rollouts of one owner may take; 0: all
+	Share float64
+
+	// of the machine, with other backends; nil: the backend has an account of its own
+	Account   *Account
 	Sandboxes Lister
-	Drain     *Drain       // while it is on, there is no room for further sandboxes; nil: never
-	Logger    *slog.Logger // nil: silent
+
+	// while it is on, there is no room for further sandboxes; nil: never
+	Drain *Drain
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
 // NewCapacity makes the capacity of a host that has no slot in use.
@@ -60,13 +80,17 @@ func NewCapacity(o CapacityOptions) *Capacity {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	c := &Capacity{o: o, account: o.Account}
 	if c.account == nil {
 		c.account = NewAccount(rollout.Resources{})
 	}
+
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+
 	c.account.members = append(c.account.members, c)
+
 	return c
 }
 
@@ -79,16 +103,21 @@ func (c *Capacity) total() rollout.Resources {
 	if most := c.account.total.MemoryMiB; most > 0 && (all.MemoryMiB == 0 || most < all.MemoryMiB) {
 		all.MemoryMiB = most
 	}
+
 	return all
 }
 
-// Tuner makes the tuner of a create queue's worker. Its activity slots are the capacity; the rest are the SDK's defaults.
+// Tuner makes the tuner of a create queue's worker. Its activity slots are the capacity; the rest are the
+// SDK's defaults.
 func (c *Capacity) Tuner() (worker.WorkerTuner, error) {
-	const many = 1000 // the SDK's own defaults
+	// the SDK's own defaults
+	const many = 1000
+
 	plain, err := worker.NewFixedSizeSlotSupplier(many)
 	if err != nil {
 		return nil, err
 	}
+
 	return worker.NewCompositeTuner(worker.CompositeTunerOptions{
 		WorkflowSlotSupplier: plain, ActivitySlotSupplier: c, LocalActivitySlotSupplier: plain,
 		NexusSlotSupplier: plain, SessionActivitySlotSupplier: plain,
@@ -102,6 +131,7 @@ func (c *Capacity) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo
 		if c.take(ctx) {
 			return &worker.SlotPermit{}, nil
 		}
+
 		if err := waitFor(ctx, released, fullPause); err != nil {
 			return nil, err
 		}
@@ -110,11 +140,14 @@ func (c *Capacity) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo
 
 // TryReserveSlot takes a slot for an activity that the server may return with a workflow task; nil when there is none.
 func (c *Capacity) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout) // the SDK gives none
+	// the SDK gives none
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
+
 	if !c.take(ctx) {
 		return nil
 	}
+
 	return &worker.SlotPermit{}
 }
 
@@ -125,6 +158,7 @@ func (c *Capacity) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
 func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+
 	c.held--
 	c.account.signal()
 }
@@ -136,26 +170,33 @@ func (c *Capacity) MaxSlots() int { return c.o.Slots }
 func (c *Capacity) take(ctx context.Context) bool {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+
 	if c.held >= c.o.Slots || c.o.Drain.On() {
 		return false
 	}
+
 	l, err := c.account.ledger(ctx, c)
 	if err != nil {
 		c.o.Logger.WarnContext(ctx, "no slots while sandboxes cannot be listed", "error", err)
 		return false
 	}
+
 	granted, waiting := c.claimed()
-	idle := c.held - granted - waiting // slots of pollers that have no activity yet
+	// slots of pollers that have no activity yet
+	idle := c.held - granted - waiting
 	if l.of[c].n+waiting+idle+1 > c.o.Slots {
 		return false
 	}
 
 	// A claim that does not fit yet keeps no room from others until it was overtaken too often.
 	l.reserve(nil)
+
 	if !l.fits(c, c.o.Default.Times(idle+1)) {
 		return false
 	}
+
 	c.held++
+
 	return true
 }
 
@@ -170,40 +211,50 @@ func (c *Capacity) claimed() (granted, waiting int) {
 			waiting++
 		}
 	}
+
 	return granted, waiting
 }
 
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+
 	return c.o.Sandboxes.List(ctx)
 }
 
 // sizeOf is the size of the sandbox, or the default if it is unknown.
 func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {
 	d := c.o.Default
+
 	return rollout.Resources{
-		CPU: cmp.Or(info.CPU, d.CPU), MemoryMiB: cmp.Or(info.MemoryMiB, d.MemoryMiB), DiskMiB: cmp.Or(info.HomeMiB, d.DiskMiB),
+		CPU:       cmp.Or(info.CPU, d.CPU),
+		MemoryMiB: cmp.Or(info.MemoryMiB, d.MemoryMiB),
+		DiskMiB:   cmp.Or(info.HomeMiB, d.DiskMiB),
 	}
 }
 
-// Spare returns how many sandboxes of default size fit beside those of rollouts: the living ones, and those that are about to be made.
-// Warm sandboxes are not counted.
+// Spare returns how many sandboxes of default size fit beside those of rollouts: the living ones, and those
+// that are about to be made. Warm sandboxes are not counted.
 func (c *Capacity) Spare(ctx context.Context) (int, error) {
 	if c.o.Drain.On() {
 		return 0, nil
 	}
+
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
+
 	l, err := c.account.ledger(ctx, c)
 	if err != nil {
 		return 0, err
 	}
+
 	n := c.addWaiting(l)
+
 	spare := 0
 	for n+spare < c.o.Slots && l.fits(c, c.o.Default.Times(spare+1)) {
 		spare++
 	}
+
 	return spare, nil
 }
 
@@ -214,5 +265,6 @@ func (c *Capacity) addWaiting(l *ledger) int {
 			l.add(m.of, m.owner, m.size)
 		}
 	}
+
 	return l.of[c].n
 }

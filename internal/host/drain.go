@@ -11,8 +11,8 @@ type Marks interface {
 	Drained(ctx context.Context, host string) (bool, error)
 }
 
-// Drain is the drain state of this host. The mark is in the store, so it outlives the processes of the host and can be set while none runs. It
-// is safe for concurrent use; a nil Drain is off.
+// Drain is the drain state of this host. The mark is in the store, so it outlives the processes of the host
+// and can be set while none runs. It is safe for concurrent use; a nil Drain is off.
 type Drain struct {
 	marks Marks
 	host  string
@@ -28,6 +28,7 @@ func (d *Drain) Look(ctx context.Context) error {
 	if err == nil {
 		d.on.Store(on)
 	}
+
 	return err
 }
 

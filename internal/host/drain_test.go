@@ -21,10 +21,11 @@ type marks struct {
 
 func (m *marks) Drained(_ context.Context, host string) (bool, error) { return m.of[host], m.err }
 
-// A drained host reserves no slot, creates no sandbox for a slot reserved earlier, and keeps no warm sandboxes. A claim for an existing
-// sandbox succeeds.
+// A drained host reserves no slot, creates no sandbox for a slot reserved earlier, and keeps no warm
+// sandboxes. A claim for an existing sandbox succeeds.
 func TestDrainedHostTakesNothingNew(t *testing.T) {
 	t.Parallel()
+
 	m := &marks{of: map[string]bool{"other": true}}
 	drain := host.NewDrain(m, "h")
 	l := &living{}
@@ -32,7 +33,9 @@ func TestDrainedHostTakesNothingNew(t *testing.T) {
 	c := host.NewCapacity(host.CapacityOptions{Slots: 5, Drain: drain, Sandboxes: l})
 	require.NoError(t, drain.Look(t.Context()))
 	require.NotNil(t, c.TryReserveSlot(nil))
+
 	m.of["h"] = true
+
 	require.NoError(t, drain.Look(t.Context()))
 
 	require.Nil(t, c.TryReserveSlot(nil))
@@ -42,20 +45,25 @@ func TestDrainedHostTakesNothingNew(t *testing.T) {
 	release, err := c.Claim(t.Context(), host.Claim{ID: "r0.1"})
 	require.NoError(t, err, "a retried activity finds its sandbox")
 	release()
+
 	spare, err := c.Spare(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, spare)
 
 	m.of["h"], m.err = false, errors.New("the store does not answer")
+
 	require.Error(t, drain.Look(t.Context()))
 	require.True(t, drain.On(), "as before")
+
 	m.err = nil
+
 	require.NoError(t, drain.Look(t.Context()))
 	require.NotNil(t, c.TryReserveSlot(nil))
 }
 
 func TestRoomCounts(t *testing.T) {
 	t.Parallel()
+
 	l := &living{infos: []driver.Info{
 		{ID: "a.1", Labels: map[string]string{driver.LabelPurpose: driver.PurposeAgent}},
 		{ID: "a.1.v", Labels: map[string]string{driver.LabelPurpose: "verifier"}},

@@ -36,15 +36,21 @@ type Routes interface {
 	Close(ctx context.Context, id string) error
 }
 
-// Janitor destroys the sandboxes, and closes the gateway routes, that no running workflow uses: those of a terminated workflow, or of
-// one whose cleanup failed. The workflow's own cleanup and the sandbox's lease come before it.
+// Janitor destroys the sandboxes, and closes the gateway routes, that no running workflow uses: those of a
+// terminated workflow, or of one whose cleanup failed. The workflow's own cleanup and the sandbox's lease
+// come before it.
 type Janitor struct {
 	Sandboxes Sandboxes
 	Workflows Describer
-	Routes    Routes // of the same host's gateway
-	// Grace is the least age of a sandbox that is destroyed: the workflow of a younger one may not have recorded it yet.
-	Grace  time.Duration
-	Every  time.Duration // between sweeps
+
+	// of the same host's gateway
+	Routes Routes
+	// Grace is the least age of a sandbox that is destroyed: the workflow of a younger one may not have
+	// recorded it yet.
+	Grace time.Duration
+
+	// between sweeps
+	Every  time.Duration
 	Logger *slog.Logger
 }
 
@@ -52,10 +58,12 @@ type Janitor struct {
 func (j *Janitor) Run(ctx context.Context) {
 	tick := time.NewTicker(j.Every)
 	defer tick.Stop()
+
 	for {
 		if _, err := j.Sweep(ctx); err != nil && ctx.Err() == nil {
 			j.Logger.WarnContext(ctx, "sweep not finished", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -64,12 +72,14 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// Sweep looks at every sandbox and route once and returns the ids of the sandboxes it destroyed. It leaves alone those whose workflow
-// cannot be described.
+// Sweep looks at every sandbox and route once and returns the ids of the sandboxes it destroyed. It leaves
+// alone those whose workflow cannot be described.
 func (j *Janitor) Sweep(ctx context.Context) (destroyed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
+
 	destroyed, err = j.sweepSandboxes(ctx)
+
 	return destroyed, errors.Join(err, j.sweepRoutes(ctx))
 }
 
@@ -78,12 +88,15 @@ func (j *Janitor) sweepSandboxes(ctx context.Context) (destroyed []string, err e
 	if err != nil {
 		return nil, err
 	}
+
 	var errs []error
+
 	for _, info := range infos {
 		orphan, err := j.orphan(ctx, info)
 		if err == nil && orphan {
 			err = j.remove(ctx, info)
 		}
+
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -91,33 +104,47 @@ func (j *Janitor) sweepSandboxes(ctx context.Context) (destroyed []string, err e
 			destroyed = append(destroyed, info.ID)
 		}
 	}
+
 	return destroyed, errors.Join(errs...)
 }
 
-// sweepRoutes closes the routes of sandboxes that ended by themselves. It needs no grace period: a workflow records its sandbox
-// before it asks for the route.
+// sweepRoutes closes the routes of sandboxes that ended by themselves. It needs no grace period: a workflow
+// records its sandbox before it asks for the route.
 func (j *Janitor) sweepRoutes(ctx context.Context) error {
 	ids, err := j.Routes.Routes(ctx)
 	errs := []error{err}
+
 	for _, id := range ids {
 		rolloutID, _, _ := strings.Cut(id, ".")
+
 		claimed, err := j.claimed(ctx, rolloutID, id)
 		if err == nil && !claimed {
 			j.Logger.WarnContext(ctx, "closing an orphaned route", "route", id)
 			err = j.Routes.Close(ctx, id)
 		}
+
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
 func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
-	j.Logger.WarnContext(ctx, "destroying an orphaned sandbox", "sandbox", info.ID, "rollout", info.Labels[driver.LabelRollout])
+	j.Logger.WarnContext(
+		ctx,
+		"destroying an orphaned sandbox",
+		"sandbox",
+		info.ID,
+		"rollout",
+		info.Labels[driver.LabelRollout],
+	)
+
 	if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
 		if err := j.Routes.Close(ctx, info.ID); err != nil {
 			return err
 		}
 	}
+
 	return j.Sandboxes.Destroy(ctx, info.ID)
 }
 
@@ -127,12 +154,15 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	if id == "" || time.Since(info.CreatedAt) < j.Grace {
 		return false, nil
 	}
+
 	claimed, err := j.claimed(ctx, id, info.ID)
+
 	return err == nil && !claimed, err
 }
 
-// claimed reports whether the rollout's workflow is running in the attempt of that sandbox, or has not reached it: the sandbox of the next attempt
-// exists before the workflow records it, for as long as Temporal or the host's worker is away.
+// claimed reports whether the rollout's workflow is running in the attempt of that sandbox, or has not
+// reached it: the sandbox of the next attempt exists before the workflow records it, for as long as
+// Temporal or the host's worker is away.
 func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
 	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
 	switch {
@@ -143,10 +173,13 @@ func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (boo
 	case d.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return false, nil
 	}
+
 	current, ok := d.TypedSearchAttributes.GetKeyword(searchattr.Typed().Sandbox)
 	if !ok {
-		return true, nil // it is in its first attempt, or the cluster has no search attributes
+		// it is in its first attempt, or the cluster has no search attributes
+		return true, nil
 	}
+
 	return attemptOf(sandboxID) >= attemptOf(current), nil
 }
 
@@ -155,5 +188,6 @@ func attemptOf(id string) int {
 	_, rest, _ := strings.Cut(id, ".")
 	number, _, _ := strings.Cut(rest, ".")
 	n, _ := strconv.Atoi(number)
+
 	return n
 }

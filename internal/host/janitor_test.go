@@ -26,10 +26,16 @@ type fakeHost struct {
 	mu        sync.Mutex
 	infos     []driver.Info
 	workflows map[string]*client.WorkflowExecutionDescription
-	failing   string // workflow that cannot be described
-	lists     int
-	open      []string // open routes
-	routes    []string // closed routes
+
+	// workflow that cannot be described
+	failing string
+	lists   int
+
+	// open routes
+	open []string
+
+	// closed routes
+	routes []string
 }
 
 func (y *fakeHost) Routes(context.Context) ([]string, error) { return y.open, nil }
@@ -37,14 +43,18 @@ func (y *fakeHost) Routes(context.Context) ([]string, error) { return y.open, ni
 func (y *fakeHost) List(context.Context) ([]driver.Info, error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	y.lists++
+
 	return slices.Clone(y.infos), nil
 }
 
 func (y *fakeHost) Destroy(_ context.Context, id string) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+
 	y.infos = slices.DeleteFunc(y.infos, func(i driver.Info) bool { return i.ID == id })
+
 	return nil
 }
 
@@ -57,37 +67,50 @@ func (y *fakeHost) DescribeWorkflow(_ context.Context, id, _ string) (*client.Wo
 	if id == y.failing {
 		return nil, serviceerror.NewUnavailable("down")
 	}
+
 	if d, ok := y.workflows[id]; ok {
 		return d, nil
 	}
+
 	return nil, serviceerror.NewNotFound("no such workflow")
 }
 
 func description(status enumspb.WorkflowExecutionStatus, sandbox string) *client.WorkflowExecutionDescription {
 	d := &client.WorkflowExecutionDescription{}
+
 	d.Status = status
 	if sandbox != "" {
 		d.TypedSearchAttributes = temporal.NewSearchAttributes(searchattr.Typed().Sandbox.ValueSet(sandbox))
 	}
+
 	return d
 }
 
 func (y *fakeHost) add(id, rollout, purpose string, age time.Duration) {
 	y.infos = append(y.infos, driver.Info{
-		ID: id, CreatedAt: time.Now().Add(-age), Labels: map[string]string{driver.LabelRollout: rollout, driver.LabelPurpose: purpose},
+		ID:        id,
+		CreatedAt: time.Now().Add(-age),
+		Labels:    map[string]string{driver.LabelRollout: rollout, driver.LabelPurpose: purpose},
 	})
 }
 
 func (y *fakeHost) janitor() *host.Janitor {
 	return &host.Janitor{
-		Sandboxes: y, Workflows: y, Routes: y, Grace: 10 * time.Minute, Every: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Sandboxes: y,
+		Workflows: y,
+		Routes:    y,
+		Grace:     10 * time.Minute,
+		Every:     time.Minute,
+		Logger:    slog.New(slog.DiscardHandler),
 	}
 }
 
 // The janitor removes only what no open workflow owns.
 func TestSweep(t *testing.T) {
 	t.Parallel()
+
 	const running, closed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+
 	y := &fakeHost{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
 		"rollout-open":   description(running, "open.2"),
 		"rollout-new":    description(running, ""),
@@ -95,13 +118,15 @@ func TestSweep(t *testing.T) {
 	}}
 	y.add("open.2", "open", "agent", time.Hour)
 	y.add("open.2.v", "open", "verifier", time.Hour)
-	y.add("open.10", "open", "agent", time.Hour) // of a later attempt, which the workflow has not recorded
+	// of a later attempt, which the workflow has not recorded
+	y.add("open.10", "open", "agent", time.Hour)
 	y.add("new.1", "new", "agent", time.Hour)
 	y.add("unsure.1", "unsure", "agent", time.Hour)
 	y.add("young.1", "young", "agent", 9*time.Minute)
 	y.add("foreign", "", "", time.Hour)
 	kept := len(y.infos)
-	y.add("open.1", "open", "agent", time.Hour) // of an earlier attempt
+	// of an earlier attempt
+	y.add("open.1", "open", "agent", time.Hour)
 	y.add("open.1.v", "open", "verifier", time.Hour)
 	y.add("closed.1", "closed", "agent", time.Hour)
 	y.add("closed.1.v", "closed", "verifier", time.Hour)
@@ -117,6 +142,7 @@ func TestSweep(t *testing.T) {
 // A route whose sandbox ended by itself is closed once its workflow has closed or runs a later attempt.
 func TestSweepRoutes(t *testing.T) {
 	t.Parallel()
+
 	y := &fakeHost{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
 		"rollout-open":   description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, "open.2"),
 		"rollout-new":    description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, ""),
@@ -131,6 +157,7 @@ func TestSweepRoutes(t *testing.T) {
 // If a route cannot be closed, its sandbox stays listed, so that the next sweep finds it again.
 func TestSweepAgainAfterAFailedClose(t *testing.T) {
 	t.Parallel()
+
 	y := &fakeHost{}
 	y.add("never.1", "never", "agent", time.Hour)
 	j := y.janitor()
@@ -152,9 +179,11 @@ func TestJanitorSweepsUntilItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &fakeHost{}
 		ctx, cancel := context.WithCancel(t.Context())
+
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); y.janitor().Run(ctx) }()
-		time.Sleep(150 * time.Second) // fake time
+		// fake time
+		time.Sleep(150 * time.Second)
 		cancel()
 		<-stopped
 		require.Equal(t, 3, y.lists, "at once, and each minute")

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// DefaultLease is how long a sandbox outlives the last renewal of its lease. It must be longer than a worker's restart takes; an
-// orphaned sandbox holds its capacity for as long.
+// DefaultLease is how long a sandbox outlives the last renewal of its lease. It must be longer than a
+// worker's restart takes; an orphaned sandbox holds its capacity for as long.
 const DefaultLease = 5 * time.Minute
 
 // Leases keeps sandboxes alive while activities work in them. It is safe for concurrent use.
@@ -20,12 +20,17 @@ type Leases struct {
 	Logger *slog.Logger
 }
 
-// Attach finds the living sandbox and renews its lease until release is called; release waits for a renewal under way. A sandbox
-// that is gone is a fault.SandboxLost.
-func (l Leases) Attach(ctx context.Context, b *sandbox.Backend, id string) (sb *sandbox.Sandbox, release func(), err error) {
+// Attach finds the living sandbox and renews its lease until release is called; release waits for a renewal
+// under way. A sandbox that is gone is a fault.SandboxLost.
+func (l Leases) Attach(
+	ctx context.Context,
+	b *sandbox.Backend,
+	id string,
+) (sb *sandbox.Sandbox, release func(), err error) {
 	if sb, err = b.AttachFor(ctx, id, l.Length); err != nil {
 		return nil, nil, err
 	}
+
 	return sb, l.Keep(ctx, sb), nil
 }
 
@@ -38,5 +43,6 @@ func (l Leases) Keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) 
 			l.Logger.WarnContext(ctx, "lease not renewed", "sandbox", sb.ID(), "kind", fault.KindOf(err), "error", err)
 		}
 	})
+
 	return func() { cancel(); stop() }
 }

@@ -19,18 +19,26 @@ func TestStartsAreFIFO(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		starts := host.NewStarts(2, nil)
+
 		const all = 20
+
 		var mu sync.Mutex
+
 		order, running, most := []int{}, 0, 0
+
 		for i := range all {
 			go func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // fake time: the requests come one after the other
+				// fake time: the requests come one after the other
+				time.Sleep(time.Duration(i) * time.Millisecond)
+
 				release, err := starts.Acquire(t.Context(), host.StartAgent)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				mu.Lock()
+
 				order, running = append(order, i), running+1
 				most = max(most, running)
 				mu.Unlock()
@@ -39,17 +47,22 @@ func TestStartsAreFIFO(t *testing.T) {
 				running--
 				mu.Unlock()
 				release()
-				release() // repeated calls have no effect
+				// repeated calls have no effect
+				release()
 			}()
 		}
+
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
+
 		require.Equal(t, 2, most)
+
 		want := make([]int, all)
 		for i := range want {
 			want[i] = i
 		}
+
 		require.Equal(t, want, order)
 	})
 }
@@ -60,11 +73,13 @@ func TestStartsThatHangOrEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		starts := host.NewStarts(1, reg)
-		_, err := starts.Acquire(t.Context(), host.StartImage) // never released
+		// never released
+		_, err := starts.Acquire(t.Context(), host.StartImage)
 		require.NoError(t, err)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		_, err = starts.Acquire(ctx, host.StartAgent)
 		require.Equal(t, fault.Unavailable, fault.KindOf(err))
 
@@ -72,6 +87,7 @@ func TestStartsThatHangOrEnd(t *testing.T) {
 		release, err := starts.Acquire(t.Context(), host.StartAgent)
 		require.NoError(t, err)
 		require.Equal(t, 29*time.Second, time.Since(begun), "the first one's 30 s are over")
+
 		measured, err := reg.Gather()
 		require.NoError(t, err)
 		require.Len(t, measured, 3)
@@ -81,10 +97,12 @@ func TestStartsThatHangOrEnd(t *testing.T) {
 
 func TestNilStartsAdmitAll(t *testing.T) {
 	t.Parallel()
+
 	var starts *host.Starts
 	for range 100 {
 		release, err := starts.Acquire(t.Context(), host.StartImage)
 		require.NoError(t, err)
+
 		defer release()
 	}
 }

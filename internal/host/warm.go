@@ -18,7 +18,8 @@ import (
 // takeTimeout bounds the check and the hand-over of a warm sandbox. A rollout that gets none is created a cold one.
 const takeTimeout = 3 * time.Second
 
-// WarmAgent describes the agent of a warm sandbox: its name, and the part of the job that is known before the sandbox exists.
+// WarmAgent describes the agent of a warm sandbox: its name, and the part of the job that is known before
+// the sandbox exists.
 type WarmAgent struct {
 	Name string
 	Job  agent.Job
@@ -45,35 +46,54 @@ type Room interface {
 
 // WarmOptions describe a pool. Size and Sandboxes are needed.
 type WarmOptions struct {
-	Size      int // warm sandboxes at most
+	// warm sandboxes at most
+	Size      int
 	Sandboxes WarmSandboxes
 	Room      Room
-	Starts    *Starts // none is started while an agent is; nil: no bound
-	Backend   string  // a label of the metrics
-	Registry  prometheus.Registerer
-	Logger    *slog.Logger // nil: silent
+
+	// none is started while an agent is; nil: no bound
+	Starts *Starts
+
+	// a label of the metrics
+	Backend  string
+	Registry prometheus.Registerer
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
-// WarmPool keeps a few sandboxes in which an agent waits for its job, so that a rollout need not wait for the agent's start, or for its
-// sandbox where the agent needs nothing in it.
+// WarmPool keeps a few sandboxes in which an agent waits for its job, so that a rollout need not wait for
+// the agent's start, or for its sandbox where the agent needs nothing in it.
 //
-// It starts sandboxes for the kind of job that was requested last, one at a time, while no rollout's agent is starting. They use only room and
-// CPU time that rollouts leave. A sandbox that was handed to a rollout never returns to the pool.
+// It starts sandboxes for the kind of job that was requested last, one at a time, while no rollout's agent
+// is starting. They use only room and CPU time that rollouts leave. A sandbox that was handed to a rollout
+// never returns to the pool.
 //
-// Its state follows from the sandboxes: a restarted worker finds the ready ones and destroys the incomplete ones. Sandboxes of a worker that is
-// not restarted end with their leases. A nil pool has no sandboxes. It is safe for concurrent use.
+// Its state follows from the sandboxes: a restarted worker finds the ready ones and destroys the incomplete
+// ones. Sandboxes of a worker that is not restarted end with their leases. A nil pool has no sandboxes. It
+// is safe for concurrent use.
 type WarmPool struct {
-	o       WarmOptions
-	log     *slog.Logger
-	wake    chan struct{} // holds one element while there is something to do
+	o   WarmOptions
+	log *slog.Logger
+
+	// holds one element while there is something to do
+	wake    chan struct{}
 	waiting prometheus.Gauge
 	takes   *prometheus.CounterVec
 
-	mu      sync.Mutex
-	ready   []warmSandbox      // the oldest first
-	garbage []string           // ids to destroy
-	asked   asked              // what to start
-	stop    context.CancelFunc // ends the start that is under way; nil: there is none
+	mu sync.Mutex
+
+	// the oldest first
+	ready []warmSandbox
+
+	// ids to destroy
+	garbage []string
+
+	// what to start
+	asked asked
+
+	// ends the start that is under way; nil: there is none
+	stop context.CancelFunc
 }
 
 type warmSandbox struct{ id, key string }
@@ -83,7 +103,9 @@ func NewWarmPool(o WarmOptions) *WarmPool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"backend": o.Backend}, o.Registry))
+
 	return &WarmPool{
 		o: o, log: o.Logger, wake: make(chan struct{}, 1), asked: asked{last: time.Now()},
 		waiting: f.NewGauge(prometheus.GaugeOpts{
@@ -95,26 +117,31 @@ func NewWarmPool(o WarmOptions) *WarmPool {
 	}
 }
 
-// Take hands a ready sandbox for a to a rollout, under the id to, with the sizes of s. It returns false if there is none, or if a sandbox of
-// that id exists.
+// Take hands a ready sandbox for a to a rollout, under the id to, with the sizes of s. It returns false if
+// there is none, or if a sandbox of that id exists.
 func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.Sandbox, labels map[string]string) bool {
 	if p == nil || p.o.Size == 0 {
 		return false
 	}
+
 	key := p.o.Sandboxes.Key(a)
 	if key == "" {
 		return false
 	}
+
 	p.ask(key, a)
 	defer p.notify()
+
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
+
 	for {
 		w, ok := p.pop(key)
 		if !ok {
 			p.takes.WithLabelValues("none").Inc()
 			return false
 		}
+
 		err := p.handOver(ctx, w, to, s, labels)
 		switch {
 		case err == nil:
@@ -123,6 +150,7 @@ func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.S
 		case fault.Is(err, fault.Conflict): // another size, or the rollout has its sandbox
 			p.push(w)
 			p.takes.WithLabelValues("unfit").Inc()
+
 			return false
 		default:
 			p.log.WarnContext(ctx, "warm sandbox dropped", "sandbox", w.id, "error", err)
@@ -131,14 +159,22 @@ func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.S
 	}
 }
 
-func (p *WarmPool) handOver(ctx context.Context, w warmSandbox, to string, s rollout.Sandbox, labels map[string]string) error {
+func (p *WarmPool) handOver(
+	ctx context.Context,
+	w warmSandbox,
+	to string,
+	s rollout.Sandbox,
+	labels map[string]string,
+) error {
 	ready, err := p.o.Sandboxes.Ready(ctx, w.id, w.key)
 	if err == nil && !ready {
 		err = fault.New(fault.AgentFailed, "its agent does not answer")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return p.o.Sandboxes.HandOver(ctx, w.id, to, s, labels)
 }
 
@@ -147,10 +183,13 @@ func (p *WarmPool) MakeRoom(ctx context.Context) {
 	if p == nil || !p.any() {
 		return
 	}
+
 	spare, err := p.o.Room.Spare(ctx)
 	if err != nil {
-		return // the host cannot list its sandboxes, so the creation fails as well
+		// the host cannot list its sandboxes, so the creation fails as well
+		return
 	}
+
 	p.shrink(spare)
 	p.collect(ctx)
 }

@@ -21,18 +21,32 @@ import (
 
 // warmFleet is a fake backend of warm sandboxes that can fail.
 type warmFleet struct {
-	mu       sync.Mutex
-	living   map[string]string // key by id
-	dead     map[string]bool   // sandboxes that exist, but whose agents do not answer
-	given    map[string]string // new id by old id
+	mu sync.Mutex
+
+	// key by id
+	living map[string]string
+
+	// sandboxes that exist, but whose agents do not answer
+	dead map[string]bool
+
+	// new id by old id
+	given    map[string]string
 	started  int
 	startErr error
 	handErr  error
-	stuck    int           // number of destructions that will fail
-	slow     time.Duration // duration of a start
-	spare    int
-	looks    int          // number of readiness checks
-	starts   *host.Starts // of the host
+
+	// number of destructions that will fail
+	stuck int
+
+	// duration of a start
+	slow  time.Duration
+	spare int
+
+	// number of readiness checks
+	looks int
+
+	// of the host
+	starts *host.Starts
 }
 
 func newWarmFleet() *warmFleet {
@@ -43,16 +57,19 @@ func (f *warmFleet) Key(a host.WarmAgent) string {
 	if a.Name == "cold" {
 		return ""
 	}
+
 	return fmt.Sprintf("%s/%d", a.Name, a.Job.MaxOutput)
 }
 
 func (f *warmFleet) Living(context.Context) (map[string]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	all := map[string]string{}
 	for id, key := range f.living {
 		all[id] = key
 	}
+
 	return all, nil
 }
 
@@ -62,6 +79,7 @@ func (f *warmFleet) Start(ctx context.Context, id string, a host.WarmAgent) erro
 	f.living[id] = f.Key(a)
 	slow, err := f.slow, f.startErr
 	f.mu.Unlock()
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -73,63 +91,78 @@ func (f *warmFleet) Start(ctx context.Context, id string, a host.WarmAgent) erro
 func (f *warmFleet) Ready(_ context.Context, id, _ string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.looks++
 	if _, ok := f.living[id]; !ok {
 		return false, fault.New(fault.SandboxLost, "gone")
 	}
+
 	return !f.dead[id], nil
 }
 
 func (f *warmFleet) HandOver(_ context.Context, from, to string, _ rollout.Sandbox, _ map[string]string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.handErr != nil {
 		return f.handErr
 	}
+
 	if _, ok := f.living[from]; !ok {
 		return fault.New(fault.SandboxLost, "gone")
 	}
+
 	delete(f.living, from)
 	f.given[from] = to
+
 	return nil
 }
 
 func (f *warmFleet) Destroy(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.stuck > 0 {
 		f.stuck--
 		return errors.New("disk on fire")
 	}
+
 	delete(f.living, id)
+
 	return nil
 }
 
 func (f *warmFleet) Spare(context.Context) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.spare, nil
 }
 
 func (f *warmFleet) asked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.looks
 }
 
 func (f *warmFleet) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	change()
 }
 
 func (f *warmFleet) ids() []string {
 	living, _ := f.Living(context.Background())
+
 	ids := make([]string, 0, len(living))
 	for id := range living {
 		ids = append(ids, id)
 	}
+
 	slices.Sort(ids)
+
 	return ids
 }
 
@@ -142,8 +175,15 @@ func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *hos
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f.starts = host.NewStarts(1, nil)
-		p := host.NewWarmPool(host.WarmOptions{Size: size, Sandboxes: f, Room: f, Starts: f.starts, Registry: prometheus.NewRegistry()})
+		p := host.NewWarmPool(host.WarmOptions{
+			Size:      size,
+			Sandboxes: f,
+			Room:      f,
+			Starts:    f.starts,
+			Registry:  prometheus.NewRegistry(),
+		})
 		ctx, cancel := context.WithCancel(t.Context())
+
 		var running sync.WaitGroup
 		running.Go(func() { p.Run(ctx) })
 		synctest.Wait()
@@ -157,19 +197,23 @@ func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *hos
 func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 	t.Helper()
 	got := p.Take(t.Context(), to, a, rollout.Sandbox{}, nil)
+
 	waitForPool()
+
 	return got
 }
 
 // waitForPool waits until a woken pool has finished its delayed work.
 func waitForPool() {
-	time.Sleep(time.Second) // fake time
+	// fake time
+	time.Sleep(time.Second)
 	synctest.Wait()
 }
 
 // The pool fills after the first rollout has asked. It gives each sandbox to one rollout and replaces it.
 func TestWarmPoolHandsOverEachOnce(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		require.Empty(t, f.ids(), "until a rollout comes, the agent is not known")
@@ -179,17 +223,20 @@ func TestWarmPoolHandsOverEachOnce(t *testing.T) {
 		require.True(t, take(t, p, "r3.1", wants("a", 1)))
 		require.Len(t, f.ids(), 2)
 		require.Len(t, f.given, 2)
+
 		for from := range f.given {
 			require.NotContains(t, f.ids(), from)
 		}
+
 		require.False(t, take(t, p, "r4.1", wants("cold", 1)))
 	})
 }
 
-// A job of another kind does not get a sandbox that was started for this kind. The pool switches kinds when such jobs come twice in a
-// row.
+// A job of another kind does not get a sandbox that was started for this kind. The pool switches kinds when
+// such jobs come twice in a row.
 func TestWarmPoolKeepsKindsApart(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
@@ -204,17 +251,21 @@ func TestWarmPoolKeepsKindsApart(t *testing.T) {
 // The pool detects a dead sandbox before a hand-over and while the sandbox waits.
 func TestWarmPoolDetectsDeadSandboxes(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
+
 		first := f.ids()
 		f.set(func() { f.dead[first[0]] = true; delete(f.living, first[1]) })
 		require.False(t, take(t, p, "r2.1", wants("a", 1)))
+
 		second := f.ids()
 		require.Len(t, second, 2)
 		require.NotContains(t, second, first[0])
 		f.set(func() { f.dead[second[0]] = true })
-		time.Sleep(time.Minute) // fake time
+		// fake time
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, f.ids(), 2)
 		require.NotContains(t, f.ids(), second[0])
@@ -224,6 +275,7 @@ func TestWarmPoolDetectsDeadSandboxes(t *testing.T) {
 // After a worker was killed, the next pool takes over waiting sandboxes and destroys half-made ones.
 func TestWarmPoolTakesOver(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	f.living = map[string]string{"warm-ready": "a/1", "warm-half": "a/1"}
 	f.dead["warm-half"] = true
@@ -240,10 +292,11 @@ func TestWarmPoolTakesOver(t *testing.T) {
 	})
 }
 
-// Rollouts have priority: the pool removes sandboxes and cancels starts for which there is no capacity, and adds them again when there
-// is.
+// Rollouts have priority: the pool removes sandboxes and cancels starts for which there is no capacity, and
+// adds them again when there is.
 func TestWarmPoolYieldsCapacityToRollouts(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
@@ -268,14 +321,17 @@ func TestWarmPoolYieldsCapacityToRollouts(t *testing.T) {
 // While agents of rollouts start, the pool starts none and renews the leases of those it has.
 func TestWarmPoolWaitsForStarts(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
+
 		before := f.asked()
 		release, err := f.starts.Acquire(t.Context(), host.StartAgent)
 		require.NoError(t, err)
 		require.True(t, take(t, p, "r2.1", wants("a", 1)))
-		time.Sleep(25 * time.Second) // fake time; a start counts for 30 s
+		// fake time; a start counts for 30 s
+		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		require.Len(t, f.ids(), 1)
 		require.Greater(t, f.asked(), before, "the leases are renewed meanwhile")
@@ -285,9 +341,11 @@ func TestWarmPoolWaitsForStarts(t *testing.T) {
 	})
 }
 
-// A failed start leaves no sandbox and is retried with growing delays. A sandbox that cannot be destroyed at once is destroyed later.
+// A failed start leaves no sandbox and is retried with growing delays. A sandbox that cannot be destroyed
+// at once is destroyed later.
 func TestWarmPoolRetriesSlowly(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	f.startErr, f.stuck = errors.New("no such program"), 1
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
@@ -308,6 +366,7 @@ func TestWarmPoolRetriesSlowly(t *testing.T) {
 // After half an hour without rollouts the pool is empty.
 func TestIdleWarmPoolIsEmpty(t *testing.T) {
 	t.Parallel()
+
 	f := newWarmFleet()
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
@@ -324,6 +383,7 @@ func TestIdleWarmPoolIsEmpty(t *testing.T) {
 // A backend without warm sandboxes has a nil pool.
 func TestNoWarmPool(t *testing.T) {
 	t.Parallel()
+
 	var p *host.WarmPool
 	require.False(t, p.Take(t.Context(), "r1.1", wants("a", 1), rollout.Sandbox{}, nil))
 	p.MakeRoom(t.Context())
@@ -336,14 +396,17 @@ func TestStartsIdle(t *testing.T) {
 		starts := host.NewStarts(2, nil)
 		release, err := starts.Acquire(t.Context(), host.StartAgent)
 		require.NoError(t, err)
+
 		idle := make(chan error, 1)
 		go func() { idle <- starts.Idle(t.Context()) }()
+
 		time.Sleep(time.Second)
 		require.Empty(t, idle)
 		release()
 		require.NoError(t, <-idle)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		_, err = starts.Acquire(t.Context(), host.StartAgent)
 		require.NoError(t, err)
 		require.True(t, fault.Is(starts.Idle(ctx), fault.Unavailable))
@@ -354,18 +417,25 @@ func TestStartsIdle(t *testing.T) {
 // Warm sandboxes use only the capacity that rollouts leave free.
 func TestSpare(t *testing.T) {
 	t.Parallel()
+
 	l := &living{}
+
 	room := host.NewCapacity(host.CapacityOptions{Slots: 3, Total: memory(100), Default: memory(40), Sandboxes: l})
 	for n, want := range []int{2, 1, 0, 0} {
 		l.set(n)
+
 		spare, err := room.Spare(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, spare, "%d rollouts", n)
 	}
+
 	l.set(0)
+
 	release, err := room.Claim(t.Context(), host.Claim{ID: "r.1", Size: memory(30)})
 	require.NoError(t, err)
+
 	defer release()
+
 	spare, err := room.Spare(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, spare)

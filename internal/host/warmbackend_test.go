@@ -30,16 +30,23 @@ func (sleepingAgent) WarmKey(job agent.Job) string {
 	if job.ObeyProject {
 		return ""
 	}
+
 	return "any"
 }
 
-func (sleepingAgent) Warm(ctx context.Context, env agent.Env, _ agent.Job, _ func(context.Context, http.Handler) error) error {
+func (sleepingAgent) Warm(
+	ctx context.Context,
+	env agent.Env,
+	_ agent.Job,
+	_ func(context.Context, http.Handler) error,
+) error {
 	_, err := agent.OpenProcess(ctx, env.Sandbox, 1, func() (wire.Process, error) {
 		return wire.Process{Argv: []string{"/bin/sleep", "infinity"}}, nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return agent.MarkWarm(ctx, env.Sandbox)
 }
 
@@ -60,17 +67,22 @@ func realBackend(t *testing.T) host.WarmBackend {
 	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxd})
 	require.NoError(t, err)
 	agents, err := agent.NewRegistry(
-		agent.Kind{Name: "sleeper", Agent: sleepingAgent{}}, agent.Kind{Name: "cold", Agent: installed{}}, interactive.Kind(), react.Kind(),
+		agent.Kind{
+			Name:  "sleeper",
+			Agent: sleepingAgent{},
+		}, agent.Kind{Name: "cold", Agent: installed{}}, interactive.Kind(), react.Kind(),
 	)
 	require.NoError(t, err)
+
 	return host.WarmBackend{
 		Backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 16, TmpMiB: 16, MemoryMiB: 128}}),
 		Agents:  agents, Lease: time.Minute, Prepare: func(context.Context, *sandbox.Sandbox) error { return nil },
 	}
 }
 
-// A worker takes over the waiting sandbox of a killed worker and destroys the half-made one. It gives the first to a rollout and starts
-// a replacement. When the worker stops, only the sandbox of the rollout is left.
+// A worker takes over the waiting sandbox of a killed worker and destroys the half-made one. It gives the
+// first to a rollout and starts a replacement. When the worker stops, only the sandbox of the rollout is
+// left.
 func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	t.Parallel()
 	b := realBackend(t)
@@ -88,20 +100,29 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 		Room: host.NewCapacity(host.CapacityOptions{Slots: 4, Sandboxes: b}),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
+
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
+
 	only := func(id string) func() bool {
 		return func() bool {
 			living, err := b.Living(t.Context())
 			_, ok := living[id]
+
 			return err == nil && ok && len(living) == 1
 		}
 	}
 	require.Eventually(t, only("warm-left"), 5*time.Minute, 10*time.Millisecond)
 
 	labels := map[string]string{driver.LabelRollout: "r", driver.LabelPurpose: driver.PurposeAgent}
-	require.Eventually(t, func() bool { return p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels) }, 5*time.Minute, 10*time.Millisecond)
+
+	require.Eventually(
+		t,
+		func() bool { return p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels) },
+		5*time.Minute,
+		10*time.Millisecond,
+	)
 	t.Cleanup(func() { require.NoError(t, b.Destroy(context.WithoutCancel(t.Context()), "r.1")) })
 	sb, err := b.Attach(t.Context(), "r.1")
 	require.NoError(t, err)
@@ -116,6 +137,7 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	}, 5*time.Minute, 10*time.Millisecond, "it is replaced")
 	cancel()
 	running.Wait()
+
 	infos, err := b.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, infos, 1)
@@ -136,7 +158,16 @@ func TestWarmSandboxWithoutAnAgent(t *testing.T) {
 	ready, err := b.Ready(t.Context(), "warm-plain", b.Key(job))
 	require.NoError(t, err)
 	require.True(t, ready)
-	require.NoError(t, b.HandOver(t.Context(), "warm-plain", "r.1", rollout.Sandbox{}, map[string]string{driver.LabelPurpose: driver.PurposeAgent}))
+	require.NoError(
+		t,
+		b.HandOver(
+			t.Context(),
+			"warm-plain",
+			"r.1",
+			rollout.Sandbox{},
+			map[string]string{driver.LabelPurpose: driver.PurposeAgent},
+		),
+	)
 	t.Cleanup(func() { require.NoError(t, b.Destroy(context.WithoutCancel(t.Context()), "r.1")) })
 	sb, err := b.Attach(t.Context(), "r.1")
 	require.NoError(t, err)

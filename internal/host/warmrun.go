@@ -10,13 +10,16 @@ import (
 )
 
 const (
-	// warmLook is the time between two looks at the pool when no rollout comes; it renews leases, so it is well below DefaultLease.
+	// warmLook is the time between two looks at the pool when no rollout comes; it renews leases, so it is
+	// well below DefaultLease.
 	warmLook = 15 * time.Second
-	// settleTime is left to the rollout that woke the pool before a sandbox is started or destroyed: its own start needs the processors more.
+	// settleTime is left to the rollout that woke the pool before a sandbox is started or destroyed: its
+	// own start needs the processors more.
 	settleTime = 200 * time.Millisecond
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
-	// warmTimeout bounds one start. It is long because warm starts have low priority on a busy host, and cancelling one wastes its CPU time.
+	// warmTimeout bounds one start. It is long because warm starts have low priority on a busy host, and
+	// cancelling one wastes its CPU time.
 	warmTimeout = 10 * time.Minute
 	// firstRetry, doubled with each failure up to lastRetry, is the pause after a start that failed.
 	firstRetry = 15 * time.Second
@@ -28,20 +31,26 @@ const (
 // Run keeps the pool full until ctx ends; then it destroys the sandboxes that wait.
 func (p *WarmPool) Run(ctx context.Context) {
 	p.adopt(ctx)
+
 	tick := time.NewTicker(warmLook)
 	defer tick.Stop()
+
 	retry := retryPause{}
 	for {
 		p.maintain(ctx, &retry)
+
 		if p.o.Size == 0 {
-			return // those of an earlier worker are gone
+			// those of an earlier worker are gone
+			return
 		}
+
 		select {
 		case <-ctx.Done():
 			p.close(ctx)
 			return
 		case <-p.wake:
-			_ = clock.Sleep(ctx, settleTime) // maintain notices an end of ctx
+			// maintain notices an end of ctx
+			_ = clock.Sleep(ctx, settleTime)
 		case <-tick.C:
 			p.check(ctx)
 		}
@@ -54,6 +63,7 @@ func (p *WarmPool) adopt(ctx context.Context) {
 	if err != nil {
 		p.log.WarnContext(ctx, "warm sandboxes of an earlier worker are left to their leases", "error", err)
 	}
+
 	for id, key := range living {
 		if ready, err := p.o.Sandboxes.Ready(ctx, id, key); err == nil && ready {
 			p.push(warmSandbox{id: id, key: key})
@@ -66,12 +76,14 @@ func (p *WarmPool) adopt(ctx context.Context) {
 // check renews the leases of the ready sandboxes, and drops those that died.
 func (p *WarmPool) check(ctx context.Context) {
 	dead := map[string]bool{}
+
 	for _, w := range p.snapshot() {
 		if ready, err := p.o.Sandboxes.Ready(ctx, w.id, w.key); (err != nil || !ready) && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "warm sandbox is not ready", "sandbox", w.id, "error", err)
 			dead[w.id] = true
 		}
 	}
+
 	p.discard(func(w warmSandbox) bool { return dead[w.id] })
 }
 
@@ -82,20 +94,26 @@ func (p *WarmPool) maintain(ctx context.Context, retry *retryPause) {
 		if err != nil {
 			return
 		}
+
 		a, key, n := p.wanted(spare)
 		if key != "" {
 			p.discard(func(w warmSandbox) bool { return w.key != key })
 		}
+
 		p.shrink(n)
 		p.collect(ctx)
+
 		if key == "" || len(p.snapshot()) >= n || !retry.over() || !p.idle(ctx) {
 			return
 		}
+
 		if err := p.start(ctx, key, a); err != nil {
 			p.log.WarnContext(ctx, "warm sandbox not started", "agent", a.Name, "error", err)
 			retry.failed()
+
 			return
 		}
+
 		retry.reset()
 	}
 }
@@ -104,6 +122,7 @@ func (p *WarmPool) maintain(ctx context.Context, retry *retryPause) {
 func (p *WarmPool) idle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, warmLook)
 	defer cancel()
+
 	return p.o.Starts.Idle(ctx) == nil
 }
 
@@ -111,22 +130,29 @@ func (p *WarmPool) idle(ctx context.Context) bool {
 func (p *WarmPool) start(ctx context.Context, key string, a WarmAgent) error {
 	starting, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
+
 	p.setStop(cancel)
+
 	id := "warm-" + uuid.NewString()
 	err := p.o.Sandboxes.Start(starting, id, a)
 	p.setStop(nil)
+
 	if err != nil {
 		p.drop(id)
 		p.collect(context.WithoutCancel(ctx))
+
 		return err
 	}
+
 	p.push(warmSandbox{id: id, key: key})
+
 	return nil
 }
 
 func (p *WarmPool) setStop(stop context.CancelFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.stop = stop
 }
 
@@ -134,6 +160,7 @@ func (p *WarmPool) setStop(stop context.CancelFunc) {
 func (p *WarmPool) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
+
 	p.shrink(0)
 	p.collect(ctx)
 }

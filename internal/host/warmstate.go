@@ -11,8 +11,8 @@ type asked struct {
 	key   string
 	agent WarmAgent
 	last  time.Time
-	// rival is another key that was asked for since. Asked for twice in a row it takes the place of key, so that a mix of jobs does
-	// not replace the pool's sandboxes with each rollout.
+	// rival is another key that was asked for since. Asked for twice in a row it takes the place of key, so
+	// that a mix of jobs does not replace the pool's sandboxes with each rollout.
 	rival string
 }
 
@@ -20,6 +20,7 @@ type asked struct {
 func (p *WarmPool) ask(key string, a WarmAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.asked.last = time.Now()
 	switch {
 	case p.asked.agent.Name == "" || key == p.asked.key || key == p.asked.rival:
@@ -33,9 +34,11 @@ func (p *WarmPool) ask(key string, a WarmAgent) {
 func (p *WarmPool) wanted(spare int) (a WarmAgent, key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if time.Since(p.asked.last) > idleTime {
 		return WarmAgent{}, "", 0
 	}
+
 	return p.asked.agent, p.asked.key, min(p.o.Size, spare)
 }
 
@@ -49,19 +52,23 @@ func (p *WarmPool) notify() {
 func (p *WarmPool) pop(key string) (warmSandbox, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	i := slices.IndexFunc(p.ready, func(w warmSandbox) bool { return w.key == key })
 	if i < 0 {
 		return warmSandbox{}, false
 	}
+
 	w := p.ready[i]
 	p.ready = slices.Delete(p.ready, i, i+1)
 	p.waiting.Set(float64(len(p.ready)))
+
 	return w, true
 }
 
 func (p *WarmPool) push(w warmSandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.ready = append(p.ready, w)
 	p.waiting.Set(float64(len(p.ready)))
 }
@@ -70,6 +77,7 @@ func (p *WarmPool) push(w warmSandbox) {
 func (p *WarmPool) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.garbage = append(p.garbage, id)
 }
 
@@ -77,6 +85,7 @@ func (p *WarmPool) drop(id string) {
 func (p *WarmPool) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return len(p.ready)+len(p.garbage) > 0 || p.stop != nil
 }
 
@@ -84,6 +93,7 @@ func (p *WarmPool) any() bool {
 func (p *WarmPool) shrink(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.stop != nil {
 		if len(p.ready)+1 > n {
 			p.stop()
@@ -91,9 +101,11 @@ func (p *WarmPool) shrink(n int) {
 			n--
 		}
 	}
+
 	for len(p.ready) > max(n, 0) {
 		p.garbage, p.ready = append(p.garbage, p.ready[0].id), p.ready[1:]
 	}
+
 	p.waiting.Set(float64(len(p.ready)))
 }
 
@@ -101,11 +113,13 @@ func (p *WarmPool) shrink(n int) {
 func (p *WarmPool) discard(f func(warmSandbox) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.ready = slices.DeleteFunc(p.ready, func(w warmSandbox) bool {
 		gone := f(w)
 		if gone {
 			p.garbage = append(p.garbage, w.id)
 		}
+
 		return gone
 	})
 	p.waiting.Set(float64(len(p.ready)))
@@ -117,6 +131,7 @@ func (p *WarmPool) collect(ctx context.Context) {
 	ids := p.garbage
 	p.garbage = nil
 	p.mu.Unlock()
+
 	for _, id := range ids {
 		if err := p.o.Sandboxes.Destroy(ctx, id); err != nil {
 			p.log.WarnContext(ctx, "warm sandbox not destroyed", "sandbox", id, "error", err)
@@ -129,5 +144,6 @@ func (p *WarmPool) collect(ctx context.Context) {
 func (p *WarmPool) snapshot() []warmSandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return slices.Clone(p.ready)
 }

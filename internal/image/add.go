@@ -21,18 +21,20 @@ import (
 // layersAtOnce is how many layers of an image are read at once.
 const layersAtOnce = 3
 
-// Import adds the image at path under a name: the folder of a root file system, an OCI layout folder, an archive of docker save, or a tar file
-// of an OCI layout.
+// Import adds the image at path under a name: the folder of a root file system, an OCI layout folder, an
+// archive of docker save, or a tar file of an OCI layout.
 func (s *Store) Import(ctx context.Context, path, image string) (Image, error) {
 	full, err := ParseName(image)
 	if err != nil {
 		return Image{}, err
 	}
+
 	return s.adding(ctx, func(temp string) (Image, error) {
 		img, err := s.openPath(ctx, path, temp)
 		if err != nil {
 			return Image{}, err
 		}
+
 		return s.add(ctx, func() {}, img, temp, full)
 	})
 }
@@ -44,49 +46,63 @@ func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error))
 		return Image{}, err
 	}
 	defer l.Close()
+
 	temp, err := os.MkdirTemp(s.path(tempDir), "add-")
 	if err != nil {
 		return Image{}, fault.Wrap(fault.Exhausted, err, "folder of the images")
 	}
+
 	defer func() { _ = removeTree(temp) }()
+
 	added, err := do(temp)
 	if err != nil {
 		return added, err
 	}
+
 	_ = l.Close()
 	_, err = s.Collect()
+
 	return added, err
 }
 
-// add unpacks the layers that the store does not have, and records the image under its names. stop cancels the reads of img; add calls it
-// when a layer has failed.
+// add unpacks the layers that the store does not have, and records the image under its names. stop cancels
+// the reads of img; add calls it when a layer has failed.
 func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string, names ...string) (Image, error) {
 	record, layers, err := s.describe(img)
 	if err != nil {
 		return record, err
 	}
+
 	if old, err := s.read(record.ID); err == nil {
 		return s.addNames(old, names)
 	}
+
 	locks, err := s.lockLayers(ctx, record.Layers)
 	defer locks.close()
+
 	if err != nil {
 		return record, err
 	}
-	// Another process may have added the image during the wait, and a sandbox may hold its record: a new record would not be held.
+	// Another process may have added the image during the wait, and a sandbox may hold its record: a new
+	// record would not be held.
 	if old, err := s.read(record.ID); err == nil {
 		return s.addNames(old, names)
 	}
+
 	if err := s.unpackAll(ctx, stop, record.Layers, layers, temp); err != nil {
 		return record, err
 	}
+
 	if err := s.sum(&record); err != nil {
 		return record, err
 	}
+
 	if err := s.writeJSON(s.imageFile(record.ID), record); err != nil {
 		return record, fault.Wrap(fault.Exhausted, err, "record image")
 	}
+
 	s.o.Logger.Info("added an image", "image", record.ID, "names", names, "bytes", record.Bytes)
+
 	return s.addNames(record, names)
 }
 
@@ -97,6 +113,7 @@ func (s *Store) addNames(i Image, names []string) (Image, error) {
 			return i, fault.Wrap(fault.Exhausted, err, "record the name %s", full)
 		}
 	}
+
 	return i, s.touch(i.ID)
 }
 
@@ -106,26 +123,47 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	if err != nil {
 		return Image{}, nil, invalid(err, "configuration")
 	}
+
 	if n := len(config.RootFS.DiffIDs); n > s.o.Limits.Layers {
-		return Image{}, nil, fault.New(fault.Invalid, "image: must have at most %d layers, got %d", s.o.Limits.Layers, n)
+		return Image{}, nil, fault.New(
+			fault.Invalid,
+			"image: must have at most %d layers, got %d",
+			s.o.Limits.Layers,
+			n,
+		)
 	}
+
 	id, err := img.ConfigName()
 	if err != nil {
 		return Image{}, nil, invalid(err, "configuration")
 	}
+
 	layers, err := img.Layers()
 	if err != nil || len(layers) != len(config.RootFS.DiffIDs) {
-		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("it has %d layers, but digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
+		return Image{}, nil, invalid(
+			errors.Join(
+				err,
+				fmt.Errorf("it has %d layers, but digests for %d", len(layers), len(config.RootFS.DiffIDs)),
+			),
+			"layers",
+		)
 	}
+
 	record := recordOf(config, id)
 	for _, d := range config.RootFS.DiffIDs {
 		if data, err := hex.DecodeString(d.Hex); d.Algorithm != "sha256" || err != nil || len(data) != sha256.Size {
-			return record, nil, fault.New(fault.Invalid, "image: the digest of a layer must be sha256: and 64 hex digits, got %q", d)
+			return record, nil, fault.New(
+				fault.Invalid,
+				"image: the digest of a layer must be sha256: and 64 hex digits, got %q",
+				d,
+			)
 		}
 	}
+
 	if p := platform(); record.Arch != "" && record.Arch != p.Architecture || record.OS != "" && record.OS != p.OS {
 		return record, nil, wrongPlatform([]string{record.OS + "/" + record.Arch})
 	}
+
 	return record, layers, nil
 }
 
@@ -134,6 +172,7 @@ func invalid(err error, part string) error {
 	if fault.KindOf(err) != fault.Internal {
 		return err
 	}
+
 	return fault.Wrap(fault.Invalid, registryError(err), "image: %s", part)
 }
 
@@ -142,29 +181,37 @@ func (s *Store) unpackAll(ctx context.Context, stop func(), ids []string, layers
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(layersAtOnce)
 	context.AfterFunc(ctx, stop)
+
 	var fresh []string
+
 	shared := &budget{Limits: s.o.Limits}
 	for n, id := range ids {
 		if _, err := os.Stat(s.layerDir(id)); err == nil || slices.Contains(fresh, id) {
 			continue
 		}
+
 		fresh = append(fresh, id)
+
 		g.Go(func() error {
 			return s.unpackLayer(ctx, layers[n], id, shared, filepath.Join(temp, filepath.Base(s.layerDir(id))))
 		})
 	}
+
 	if err := g.Wait(); err != nil || len(fresh) == 0 {
 		return err
 	}
+
 	if err := syncAll(temp); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "write layers")
 	}
+
 	for _, id := range fresh {
 		dir := s.layerDir(id)
 		if err := os.Rename(filepath.Join(temp, filepath.Base(dir)), dir); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "keep layer")
 		}
 	}
+
 	return nil
 }
 
@@ -175,6 +222,7 @@ func syncAll(dir string) error {
 		return err
 	}
 	defer f.Close()
+
 	return unix.Syncfs(int(f.Fd()))
 }
 
@@ -183,28 +231,38 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 	if err := os.MkdirAll(filepath.Join(dir, rootDir), 0o755); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "unpack layer")
 	}
+
 	root, err := os.OpenRoot(filepath.Join(dir, rootDir))
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "unpack layer")
 	}
 	defer root.Close()
+
 	content, err := l.Uncompressed()
 	if err != nil {
 		return readError(registryError(err))
 	}
 	defer content.Close()
+
 	sum := sha256.New()
-	bounded := &boundedReader{r: io.TeeReader(until(ctx, content), sum), left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead}
+	bounded := &boundedReader{
+		r:    io.TeeReader(until(ctx, content), sum),
+		left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead,
+	}
+
 	written, err := unpack(ctx, bounded, root, s.ownedBy, b)
 	if err != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	if _, err := io.Copy(io.Discard, bounded); err != nil { // padding after the last entry belongs to the digest
+	// padding after the last entry belongs to the digest
+	if _, err := io.Copy(io.Discard, bounded); err != nil {
 		return readError(registryError(err))
 	}
+
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != id {
 		return fault.New(fault.Invalid, "image: a layer has the digest %s, but the configuration has %s", got, id)
 	}
+
 	return fault.Wrap(fault.Exhausted, s.writeJSON(filepath.Join(dir, recordFile), written), "record layer")
 }
 
@@ -214,6 +272,7 @@ func until(ctx context.Context, r io.Reader) io.Reader {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+
 		return r.Read(p)
 	})
 }
@@ -236,6 +295,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return n, fault.New(fault.Invalid, "image: a layer has more bytes than the limit of its files allows")
 	}
+
 	return n, err
 }
 
@@ -246,12 +306,22 @@ func (s *Store) sum(i *Image) error {
 		if err := readJSON(filepath.Join(s.layerDir(id), recordFile), &l); err != nil {
 			return fault.Wrap(fault.Internal, err, "record of layer %s", id)
 		}
+
 		i.Bytes += l.Bytes
 		i.Entries += l.Entries
 	}
+
 	if i.Bytes > s.o.Limits.Bytes || i.Entries > s.o.Limits.Entries {
-		return fault.New(fault.Invalid, "image: must have at most %d bytes in %d entries, got %d bytes in %d entries", s.o.Limits.Bytes, s.o.Limits.Entries, i.Bytes, i.Entries)
+		return fault.New(
+			fault.Invalid,
+			"image: must have at most %d bytes in %d entries, got %d bytes in %d entries",
+			s.o.Limits.Bytes,
+			s.o.Limits.Entries,
+			i.Bytes,
+			i.Entries,
+		)
 	}
+
 	return nil
 }
 
@@ -261,14 +331,17 @@ type layerLocks []*os.File
 // lockLayers waits until no other process unpacks one of the layers. The order of the digests prevents a deadlock.
 func (s *Store) lockLayers(ctx context.Context, ids []string) (layerLocks, error) {
 	var locks layerLocks
+
 	sorted := slices.Sorted(slices.Values(ids))
 	for _, id := range slices.Compact(sorted) {
 		f, err := lock(ctx, s.path(locksDir, filepath.Base(s.layerDir(id))), unix.LOCK_EX)
 		if err != nil {
 			return locks, err
 		}
+
 		locks = append(locks, f)
 	}
+
 	return locks, nil
 }
 

@@ -14,10 +14,17 @@ import (
 
 // BuildJob describes a build.
 type BuildJob struct {
-	Folder     string    // the build context
-	Dockerfile string    // path below Folder
-	Name       string    // of the image
-	Output     io.Writer // of the builder
+	// the build context
+	Folder string
+
+	// path below Folder
+	Dockerfile string
+
+	// of the image
+	Name string
+
+	// of the builder
+	Output io.Writer
 }
 
 // Build builds an image and adds it to the images of this host.
@@ -25,52 +32,66 @@ func Build(ctx context.Context, images *Store, j BuildJob) (Image, error) {
 	if _, err := ParseName(j.Name); err != nil {
 		return Image{}, err
 	}
+
 	if _, err := os.Stat(filepath.Join(j.Folder, j.Dockerfile)); err != nil {
 		return Image{}, fault.Wrap(fault.NotFound, err, "build")
 	}
+
 	temp, err := os.MkdirTemp("", "rolloutd-build-")
 	if err != nil {
 		return Image{}, fault.Wrap(fault.Exhausted, err, "build")
 	}
 	defer os.RemoveAll(temp)
+
 	archive := filepath.Join(temp, "image.tar")
 	if err := j.run(ctx, archive); err != nil {
 		return Image{}, err
 	}
+
 	return images.Import(ctx, archive, j.Name)
 }
 
 // run builds into an archive with the first builder that answers.
 func (j BuildJob) run(ctx context.Context, archive string) error {
 	var missing []string
+
 	for _, b := range builders(j, archive) {
 		if err := j.exec(ctx, io.Discard, b.answers); err != nil {
 			missing = append(missing, b.name+" ("+strings.TrimSpace(err.Error())+")")
 			continue
 		}
+
 		for _, command := range b.commands {
 			if err := j.exec(ctx, j.Output, command); err != nil {
 				return fault.Wrap(fault.Unavailable, err, "build with %s", b.name)
 			}
 		}
+
 		return nil
 	}
-	return fault.New(fault.Unavailable, "build: this machine has no builder that answers: %s; start one, or build elsewhere and use `rolloutd image import`",
-		strings.Join(missing, ", "))
+
+	return fault.New(
+		fault.Unavailable,
+		"build: this machine has no builder that answers: %s; start one, or build elsewhere and use `rolloutd image import`",
+		strings.Join(missing, ", "),
+	)
 }
 
 // builder is a program that builds images.
 type builder struct {
-	name     string
-	answers  []string // a command that succeeds if the builder's daemon answers
+	name string
+
+	// a command that succeeds if the builder's daemon answers
+	answers  []string
 	commands [][]string
 }
 
 func builders(j BuildJob, archive string) []builder {
 	return []builder{
 		{"buildctl", []string{"buildctl", "debug", "workers"}, [][]string{{
-			"buildctl", "build", "--frontend", "dockerfile.v0", "--local", "context=" + j.Folder, "--local", "dockerfile=" + j.Folder,
-			"--opt", "filename=" + j.Dockerfile, "--output", "type=oci,dest=" + archive,
+			"buildctl", "build", "--frontend", "dockerfile.v0", "--local", "context=" + j.Folder, "--local",
+			"dockerfile=" + j.Folder, "--opt", "filename=" + j.Dockerfile, "--output",
+			"type=oci,dest=" + archive,
 		}}},
 		{"docker", []string{"docker", "version"}, [][]string{
 			{"docker", "build", "--tag", j.Name, "--file", filepath.Join(j.Folder, j.Dockerfile), j.Folder},
@@ -82,9 +103,11 @@ func builders(j BuildJob, archive string) []builder {
 func (j BuildJob) exec(ctx context.Context, output io.Writer, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = output, output
+
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("not in PATH")
 	}
+
 	return err
 }

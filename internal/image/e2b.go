@@ -27,10 +27,17 @@ RUN apt-get update && apt-get install -y --no-install-recommends bash ca-certifi
 
 // Template is a template of E2B's machines.
 type Template struct {
-	Folder     string // the build context, which gets the definition
-	Dockerfile string // path below Folder; unused with From
-	From       string // an image instead of a Dockerfile
-	Name       string // of the template
+	// the build context, which gets the definition
+	Folder string
+
+	// path below Folder; unused with From
+	Dockerfile string
+
+	// an image instead of a Dockerfile
+	From string
+
+	// of the template
+	Name string
 }
 
 var (
@@ -44,21 +51,31 @@ var (
 // Write writes the definition and returns its path. The error is a fault.Invalid if E2B cannot build the Dockerfile.
 func (t Template) Write() (string, error) {
 	if !templateName.MatchString(t.Name) {
-		return "", fault.New(fault.Invalid, "the name of the template must be at most 128 lower-case letters, digits, '-' and '_', beginning with a letter or digit, got %q", t.Name)
+		return "", fault.New(
+			fault.Invalid,
+			"the name of the template must be at most 128 lower-case letters, digits, '-' and '_', beginning with a letter or digit, got %q",
+			t.Name,
+		)
 	}
+
 	text, err := t.source()
 	if err != nil {
 		return "", err
 	}
+
 	path := filepath.Join(t.Folder, TemplateFile)
+
 	old, err := os.ReadFile(path)
 	if err == nil && !strings.HasPrefix(string(old), templateHeader) {
 		return "", fault.New(fault.Invalid, "%s was not written by rolloutd: rename it, and name it with --file", path)
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fault.Wrap(fault.Invalid, err, "read the old definition")
 	}
+
 	err = os.WriteFile(path, []byte(templateHeader+"\n"+strings.TrimRight(text, "\n")+"\n"+templateNeeds), 0o644)
+
 	return path, fault.Wrap(fault.Invalid, err, "write the definition")
 }
 
@@ -68,14 +85,19 @@ func (t Template) source() (string, error) {
 		if !imageName.MatchString(t.From) {
 			return "", fault.New(fault.Invalid, "the name of an image must not have spaces, got %q", t.From)
 		}
+
 		return fmt.Sprintf("FROM %s\n", t.From), nil
 	}
+
 	path := filepath.Join(t.Folder, t.Dockerfile)
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fault.Wrap(fault.NotFound, err, "build")
 	}
+
 	const instead = "build and push the image elsewhere, and use --from IMAGE"
+
 	switch stages := len(fromLine.FindAll(text, -1)); {
 	case stages == 0:
 		return "", fault.New(fault.Invalid, "%s has no FROM", path)
@@ -84,5 +106,6 @@ func (t Template) source() (string, error) {
 	case copiesFrom.Match(text):
 		return "", fault.New(fault.Invalid, "%s has COPY --from, which E2B does not know: %s", path, instead)
 	}
+
 	return string(text), nil
 }

@@ -16,7 +16,12 @@ import (
 func TestTemplateIsReadByTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "Dockerfile", "FROM python:3.12-slim AS base\nENV A=b\nRUN python3 -c 'print(1)' && \\\n    echo from here\nWORKDIR /app\nUSER app\n")
+	write(
+		t,
+		dir,
+		"Dockerfile",
+		"FROM python:3.12-slim AS base\nENV A=b\nRUN python3 -c 'print(1)' && \\\n    echo from here\nWORKDIR /app\nUSER app\n",
+	)
 	path, err := image.Template{Folder: dir, Dockerfile: "Dockerfile", Name: "swe-1"}.Write()
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "e2b.Dockerfile"), path)
@@ -29,6 +34,7 @@ func TestTemplateIsReadByTheOfficialClient(t *testing.T) {
 
 func TestTemplatesThatE2BCannotBuild(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ dockerfile, name, says string }{
 		"several stages":      {"FROM golang:1 AS a\nRUN true\nfrom debian\nCOPY --from=a /x /x\n", "a", "has 2 stages"},
 		"copy of other image": {"FROM debian\nCOPY --chmod=755 --from=busybox /bin/sh /x\n", "a", "COPY --from"},
@@ -57,6 +63,7 @@ func TestTemplateOfOthers(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, image.TemplateFile))
 	require.NoError(t, err)
 	require.Equal(t, "FROM debian\n", string(text))
+
 	_, err = image.Template{Folder: dir, Dockerfile: "missing", Name: "a"}.Write()
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }

@@ -15,6 +15,8 @@ func Unpack(ctx context.Context, r io.Reader, dir string, l Limits) error {
 		return err
 	}
 	defer root.Close()
+
 	_, err = unpack(ctx, r, root, owner{root: os.Geteuid() == 0}, &budget{Limits: l.withDefaults()})
+
 	return err
 }

@@ -18,32 +18,40 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// folderImage makes an image of one layer of the folder of a root file system. Other file systems mounted in it (proc, dev) are left out.
+// folderImage makes an image of one layer of the folder of a root file system. Other file systems mounted
+// in it (proc, dev) are left out.
 func folderImage(ctx context.Context, dir, arch string) (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return tarOf(ctx, dir), nil },
 		tarball.WithCompression("none"))
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "image: read folder %s", dir)
 	}
+
 	config := &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}}
+
 	base, err := mutate.ConfigFile(empty.Image, config)
 	if err != nil {
 		return nil, err
 	}
+
 	return mutate.AppendLayers(base, layer)
 }
 
 // tarOf streams the folder as a tar file. An error of the folder is the error of the reader.
 func tarOf(ctx context.Context, dir string) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { // ends when the folder was read, or the reader is closed
+	// ends when the folder was read, or the reader is closed
+	go func() {
 		t := tar.NewWriter(w)
+
 		err := writeTree(ctx, t, dir)
 		if err == nil {
 			err = t.Close()
 		}
+
 		_ = w.CloseWithError(err)
 	}()
+
 	return r
 }
 
@@ -53,25 +61,31 @@ func writeTree(ctx context.Context, t *tar.Writer, dir string) error {
 		return err
 	}
 	defer root.Close()
+
 	top, err := root.Stat(".")
 	if err != nil {
 		return err
 	}
+
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
+
 		name, err := filepath.Rel(dir, path)
 		if err != nil || name == "." {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
+
 		if deviceOf(info) != deviceOf(top) {
 			return skip(e)
 		}
+
 		return writeEntry(t, root, name, info)
 	})
 }
@@ -80,6 +94,7 @@ func skip(e fs.DirEntry) error {
 	if e.IsDir() {
 		return fs.SkipDir
 	}
+
 	return nil
 }
 
@@ -87,12 +102,14 @@ func deviceOf(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Dev
 	}
+
 	return 0
 }
 
 // writeEntry writes a folder, a file or a link, and leaves out all other types.
 func writeEntry(t *tar.Writer, root *os.Root, name string, info fs.FileInfo) error {
 	link := ""
+
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		var err error
@@ -102,19 +119,24 @@ func writeEntry(t *tar.Writer, root *os.Root, name string, info fs.FileInfo) err
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return nil
 	}
+
 	h, err := tar.FileInfoHeader(info, link)
 	if err != nil {
 		return err
 	}
+
 	h.Name, h.Uname, h.Gname = name, "", ""
 	if err := t.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
+
 	f, err := root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+
 	_, err = io.CopyN(t, f, h.Size)
+
 	return err
 }

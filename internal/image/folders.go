@@ -5,12 +5,15 @@ import (
 	"path"
 )
 
-// folders has the headers of a layer's folders, which get their final mode and time at the end. Forgetting a folder forgets all below it; the cost
-// is proportional to what is forgotten, since a hostile layer may replace the same folder again and again.
+// folders has the headers of a layer's folders, which get their final mode and time at the end. Forgetting
+// a folder forgets all below it; the cost is proportional to what is forgotten, since a hostile layer may
+// replace the same folder again and again.
 type folders struct {
 	headers map[string]*tar.Header
 	known   map[string]bool
-	below   map[string][]string // the known folders in a folder, some of them more than once
+
+	// the known folders in a folder, some of them more than once
+	below map[string][]string
 }
 
 func newFolders() folders {

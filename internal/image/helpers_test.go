@@ -48,25 +48,33 @@ func hardlink(path, to string) entry {
 
 func tarOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	w := tar.NewWriter(&out)
+
 	for _, e := range entries {
 		e.Size = int64(len(e.text))
 		if len(e.PAXRecords) > 0 {
 			e.Format = tar.FormatPAX
 		}
+
 		require.NoError(t, w.WriteHeader(&e.Header))
 		_, err := w.Write([]byte(e.text))
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, w.Close())
+
 	return out.Bytes()
 }
 
 func layerOf(t testing.TB, data []byte) v1.Layer {
 	t.Helper()
+
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
 	require.NoError(t, err)
+
 	return l
 }
 
@@ -78,45 +86,56 @@ func imageOf(t testing.TB, layers ...[]entry) v1.Image {
 
 func imageFor(t testing.TB, arch string, layers ...[]entry) v1.Image {
 	t.Helper()
+
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{Env: []string{"PATH=/bin", "LEVEL=1"}, User: "app", WorkingDir: "/app"},
 	})
 	require.NoError(t, err)
+
 	for _, entries := range layers {
 		img, err = mutate.AppendLayers(img, layerOf(t, tarOf(t, entries...)))
 		require.NoError(t, err)
 	}
+
 	return img
 }
 
 // serve starts a registry, behind wrap, and returns its host and port.
 func serve(t testing.TB, wrap func(http.Handler) http.Handler) string {
 	t.Helper()
+
 	h := registry.New(registry.Logger(quiet()))
 	if wrap != nil {
 		h = wrap(h)
 	}
+
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
+
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
 func push(t testing.TB, host, repository string, img v1.Image) string {
 	t.Helper()
+
 	ref, err := name.ParseReference(host + "/" + repository)
 	require.NoError(t, err)
 	require.NoError(t, remote.Write(ref, img))
+
 	return ref.String()
 }
 
 func open(t testing.TB, o image.Options) *image.Store {
 	t.Helper()
+
 	if o.Dir == "" {
 		o.Dir = filepath.Join(t.TempDir(), "images")
 	}
+
 	s, err := image.Open(o)
 	require.NoError(t, err)
+
 	return s
 }
 
@@ -127,12 +146,15 @@ func archive(t testing.TB, img v1.Image) string {
 	ref, err := name.NewTag("example/app:1")
 	require.NoError(t, err)
 	require.NoError(t, tarball.WriteToFile(path, ref, img))
+
 	return path
 }
 
 func read(t testing.TB, use *image.Use, layer int, path string) string {
 	t.Helper()
+
 	data, err := os.ReadFile(filepath.Join(use.Layers[layer], path))
 	require.NoError(t, err)
+
 	return string(data)
 }

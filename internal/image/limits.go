@@ -7,11 +7,19 @@ import (
 
 // Limits bounds what one image may unpack to.
 type Limits struct {
-	Layers  int   // default 128
-	Entries int   // files, folders, links and whiteouts of all layers; default 500,000
-	Bytes   int64 // content of all files; default 32 GiB
-	Depth   int   // folders within each other; default 100
-	// Folders bounds the names and extended attributes of folders, which are in memory until their layer ends, in bytes; default 64 MiB.
+	// default 128
+	Layers int
+
+	// files, folders, links and whiteouts of all layers; default 500,000
+	Entries int
+
+	// content of all files; default 32 GiB
+	Bytes int64
+
+	// folders within each other; default 100
+	Depth int
+	// Folders bounds the names and extended attributes of folders, which are in memory until their layer
+	// ends, in bytes; default 64 MiB.
 	Folders int64
 }
 

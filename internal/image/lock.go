@@ -23,29 +23,36 @@ func tryLock(path string, flags, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := lockOpened(f, how); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
-// lockOpened locks a file that was opened by its path. The lock of a file that is no longer at its path would protect nothing.
+// lockOpened locks a file that was opened by its path. The lock of a file that is no longer at its path
+// would protect nothing.
 func lockOpened(f *os.File, how int) error {
 	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return errHeld
 	}
+
 	if err != nil {
 		return err
 	}
+
 	opened, err := f.Stat()
 	if err != nil {
 		return err
 	}
+
 	if now, err := os.Stat(f.Name()); err != nil || !os.SameFile(opened, now) {
 		return errHeld
 	}
+
 	return nil
 }
 
@@ -53,11 +60,13 @@ func lockOpened(f *os.File, how int) error {
 func lock(ctx context.Context, path string, how int) (*os.File, error) {
 	tick := time.NewTicker(lockStep)
 	defer tick.Stop()
+
 	for {
 		f, err := tryLock(path, os.O_RDWR|os.O_CREATE, how)
 		if !errors.Is(err, errHeld) {
 			return f, err
 		}
+
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

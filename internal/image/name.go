@@ -16,6 +16,7 @@ func ParseName(image string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return ref.Name(), nil
 }
 
@@ -23,10 +24,12 @@ func parse(image string, options ...name.Option) (name.Reference, error) {
 	if image == "" || len(image) > maxName {
 		return nil, fault.Field("image", "must be a name of 1 to %d bytes, got %d bytes", maxName, len(image))
 	}
+
 	ref, err := name.ParseReference(image, options...)
 	if err != nil {
 		return nil, fault.Field("image", "must be a name like python:3.12-slim or ghcr.io/owner/name@sha256:…: %v", err)
 	}
+
 	return ref, nil
 }
 
@@ -36,6 +39,7 @@ func Registry(image string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return registryOf(ref), nil
 }
 
@@ -43,5 +47,6 @@ func registryOf(ref name.Reference) string {
 	if r := ref.Context().RegistryStr(); r != name.DefaultRegistry {
 		return r
 	}
+
 	return "docker.io"
 }

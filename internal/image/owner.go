@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// owner decides the owner of a store's files. Root keeps the owners of the image. For an ordinary user all files belong to that user, who can
-// always change them.
+// owner decides the owner of a store's files. Root keeps the owners of the image. For an ordinary user all
+// files belong to that user, who can always change them.
 type owner struct{ root bool }
 
 // opaque is the attribute of a folder that hides the one below it.
@@ -20,6 +20,7 @@ func (o owner) opaque() string {
 	if o.root {
 		return "trusted.overlay.opaque"
 	}
+
 	return "user.overlay.opaque"
 }
 
@@ -33,13 +34,17 @@ func (o owner) finish(f *os.File, h *tar.Header) error {
 	} else if mode |= 0o600; h.Typeflag == tar.TypeDir {
 		mode |= 0o700
 	}
-	if err := f.Chmod(mode); err != nil { // after chown, which clears the set-user-id bit
+	// after chown, which clears the set-user-id bit
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
+
 	if err := o.attributes(f, h); err != nil {
 		return err
 	}
+
 	t := unix.NsecToTimeval(mtime(h).UnixNano())
+
 	return unix.Futimes(int(f.Fd()), []unix.Timeval{t, t})
 }
 
@@ -48,6 +53,7 @@ func (o owner) link(root *os.Root, name string, h *tar.Header) error {
 	if !o.root {
 		return nil
 	}
+
 	return root.Lchown(name, bounded(h.Uid), bounded(h.Gid))
 }
 
@@ -55,6 +61,7 @@ func bounded(id int) int {
 	if id < 0 || id > maxID {
 		return overflowID
 	}
+
 	return id
 }
 
@@ -67,19 +74,23 @@ const (
 // attributes sets file capabilities and user attributes. It leaves out all others, such as those of overlayfs.
 func (o owner) attributes(f *os.File, h *tar.Header) error {
 	size := 0
+
 	for record, value := range h.PAXRecords {
 		name, ok := strings.CutPrefix(record, xattrRecord)
 		if !ok || !o.keeps(name) {
 			continue
 		}
+
 		if size += len(name) + len(value); size > maxAttributes {
 			return fault.New(fault.Invalid, "it has more than %d bytes of extended attributes", maxAttributes)
 		}
+
 		err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -87,5 +98,6 @@ func (o owner) keeps(name string) bool {
 	if strings.HasPrefix(name, "user.overlay.") {
 		return false
 	}
+
 	return strings.HasPrefix(name, "user.") || o.root && name == "security.capability"
 }

@@ -12,19 +12,27 @@ import (
 
 // Image is the record of an image in the store.
 type Image struct {
-	ID      string   `json:"id"`     // digest of its configuration, sha256:…
-	Layers  []string `json:"layers"` // digests of the uncompressed layers, the lowest first
-	Bytes   int64    `json:"bytes"`  // of all its files, unpacked
-	Entries int      `json:"entries"`
-	OS      string   `json:"os,omitempty"`
-	Arch    string   `json:"arch,omitempty"`
+	// digest of its configuration, sha256:…
+	ID string `json:"id"`
+
+	// digests of the uncompressed layers, the lowest first
+	Layers []string `json:"layers"`
+
+	// of all its files, unpacked
+	Bytes   int64  `json:"bytes"`
+	Entries int    `json:"entries"`
+	OS      string `json:"os,omitempty"`
+	Arch    string `json:"arch,omitempty"`
 	// Env, User and Workdir are those of its configuration.
 	Env     []string `json:"env,omitempty"`
 	User    string   `json:"user,omitempty"`
 	Workdir string   `json:"workdir,omitempty"`
 
-	Names  []string  `json:"-"` // by which the store finds it
-	UsedAt time.Time `json:"-"` // when a sandbox last used it, or when it was added
+	// by which the store finds it
+	Names []string `json:"-"`
+
+	// when a sandbox last used it, or when it was added
+	UsedAt time.Time `json:"-"`
 }
 
 // layer is the record of a layer in the store.
@@ -41,13 +49,15 @@ type named struct {
 
 // Folders and files of a store.
 const (
-	layersDir  = "layers"
-	imagesDir  = "images"
-	namesDir   = "names"
-	tempDir    = "tmp"
-	locksDir   = "locks"
-	storeLock  = "lock"
-	rootDir    = "root" // of a layer
+	layersDir = "layers"
+	imagesDir = "images"
+	namesDir  = "names"
+	tempDir   = "tmp"
+	locksDir  = "locks"
+	storeLock = "lock"
+
+	// of a layer
+	rootDir    = "root"
 	recordFile = "layer.json"
 )
 
@@ -59,6 +69,7 @@ func recordOf(config *v1.ConfigFile, id v1.Hash) Image {
 	for _, d := range config.RootFS.DiffIDs {
 		i.Layers = append(i.Layers, d.String())
 	}
+
 	return i
 }
 
@@ -67,6 +78,7 @@ func readJSON(path string, into any) error {
 	if err != nil {
 		return err
 	}
+
 	return json.Unmarshal(data, into)
 }
 
@@ -76,18 +88,23 @@ func (s *Store) writeJSON(path string, value any) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.CreateTemp(s.path(tempDir), "json-")
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(data)
+
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		_ = os.Remove(f.Name())
 	}
+
 	return err
 }
 

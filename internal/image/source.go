@@ -20,33 +20,40 @@ import (
 // platform is the platform of this machine.
 func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// openPath opens an image at path: the folder of a root file system, an OCI layout folder, an archive of docker save, or a tar file of an
-// OCI layout, which is unpacked into temp.
+// openPath opens an image at path: the folder of a root file system, an OCI layout folder, an archive of
+// docker save, or a tar file of an OCI layout, which is unpacked into temp.
 func (s *Store) openPath(ctx context.Context, path, temp string) (v1.Image, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fault.Wrap(fault.NotFound, err, "image")
 	}
+
 	if st.IsDir() {
 		if isLayout(path) {
 			return fromLayout(path)
 		}
+
 		return folderImage(ctx, path, runtime.GOARCH)
 	}
+
 	docker, err := hasMember(path, "manifest.json")
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "image: %s is neither a folder nor a tar file", path)
 	}
+
 	if docker {
 		i, err := tarball.ImageFromPath(path, nil)
 		return i, fault.Wrap(fault.Invalid, err, "image: %s must be an archive of docker save with one image", path)
 	}
+
 	if err := s.untarLayout(ctx, path, temp); err != nil {
 		return nil, err
 	}
+
 	if !isLayout(temp) {
 		return nil, fault.New(fault.Invalid, "image: %s is neither an archive of docker save nor an OCI archive", path)
 	}
+
 	return fromLayout(temp)
 }
 
@@ -62,14 +69,17 @@ func hasMember(path, name string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
+
 	for t := tar.NewReader(f); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
+
 		if err != nil {
 			return false, err
 		}
+
 		if strings.TrimPrefix(h.Name, "./") == name {
 			return true, nil
 		}
@@ -83,12 +93,15 @@ func (s *Store) untarLayout(ctx context.Context, path, temp string) error {
 		return fault.Wrap(fault.NotFound, err, "image")
 	}
 	defer f.Close()
+
 	root, err := os.OpenRoot(temp)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "unpack image")
 	}
 	defer root.Close()
+
 	_, err = unpack(ctx, f, root, owner{}, &budget{Limits: s.o.Limits})
+
 	return err
 }
 
@@ -98,6 +111,7 @@ func fromLayout(dir string) (v1.Image, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "image: OCI layout %s", dir)
 	}
+
 	return pick(index, 0)
 }
 
@@ -110,7 +124,9 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "image: index")
 	}
+
 	var others []string
+
 	for _, d := range m.Manifests {
 		switch {
 		case d.MediaType.IsIndex() && depth < maxNesting:
@@ -118,6 +134,7 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 			if err != nil {
 				return nil, fault.Wrap(fault.Invalid, err, "image: index %s", d.Digest)
 			}
+
 			return pick(inner, depth+1)
 		case d.MediaType.IsImage() && (d.Platform == nil || d.Platform.Satisfies(platform())):
 			i, err := index.Image(d.Digest)
@@ -126,6 +143,7 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 			others = append(others, d.Platform.String())
 		}
 	}
+
 	return nil, wrongPlatform(others)
 }
 
@@ -134,5 +152,6 @@ func wrongPlatform(others []string) error {
 	if len(others) > 0 {
 		has = strings.Join(others[:min(len(others), 20)], ", ")
 	}
+
 	return fault.New(fault.Invalid, "image: it has no variant for %s; it has: %s", platform(), has)
 }

@@ -23,7 +23,8 @@ import (
 type Options struct {
 	// Dir is the folder of the store. It is created if missing and belongs to one user.
 	Dir string
-	// MaxBytes bounds the unpacked layers. Beyond it, adding an image removes the least recently used ones; 0: no bound.
+	// MaxBytes bounds the unpacked layers. Beyond it, adding an image removes the least recently used ones;
+	// 0: no bound.
 	MaxBytes int64
 	// Limits bounds what one image may unpack to; zero fields take the defaults.
 	Limits Limits
@@ -44,17 +45,21 @@ func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the images")
 	}
+
 	o.Dir, o.Limits = dir, o.Limits.withDefaults()
+
 	s := &Store{o: o, ownedBy: owner{root: os.Geteuid() == 0}}
 	for _, part := range []string{"", layersDir, imagesDir, namesDir, tempDir, locksDir} {
 		if err := os.MkdirAll(s.path(part), 0o700); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "folder of the images")
 		}
 	}
+
 	return s, s.clearTemp()
 }
 
@@ -64,10 +69,13 @@ func (s *Store) clearTemp() error {
 	if errors.Is(err, errHeld) {
 		return nil
 	}
+
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "lock the images")
 	}
+
 	defer l.Close()
+
 	return fault.Wrap(fault.Unavailable, removeChildren(s.path(tempDir)), "clear the folder of the images")
 }
 
@@ -77,23 +85,33 @@ func (s *Store) List() ([]Image, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "list images")
 	}
+
 	names, err := s.names()
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]Image, 0, len(entries))
 	for _, e := range entries {
 		i, err := s.read("sha256:" + strings.TrimSuffix(e.Name(), ".json"))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since
+			// removed since
+			continue
 		}
+
 		if err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "record of image %s", e.Name())
 		}
+
 		i.Names = names[i.ID]
 		all = append(all, i)
 	}
-	slices.SortFunc(all, func(a, b Image) int { return cmp.Or(b.UsedAt.Compare(a.UsedAt), strings.Compare(a.ID, b.ID)) })
+
+	slices.SortFunc(
+		all,
+		func(a, b Image) int { return cmp.Or(b.UsedAt.Compare(a.UsedAt), strings.Compare(a.ID, b.ID)) },
+	)
+
 	return all, nil
 }
 
@@ -103,10 +121,12 @@ func (s *Store) Find(image string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
+
 	i, err := s.read(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return i, notHere(image)
 	}
+
 	return i, fault.Wrap(fault.Internal, err, "record of image %s", image)
 }
 
@@ -116,13 +136,16 @@ func (s *Store) Bytes() (int64, error) {
 	if err != nil {
 		return 0, fault.Wrap(fault.Unavailable, err, "list layers")
 	}
+
 	var sum int64
+
 	for _, e := range entries {
 		var l layer
 		if err := readJSON(s.path(layersDir, e.Name(), recordFile), &l); err == nil {
 			sum += l.Bytes
 		}
 	}
+
 	return sum, nil
 }
 
@@ -136,17 +159,22 @@ func (s *Store) resolve(image string) (string, error) {
 		if data, err := hex.DecodeString(id); err != nil || len(data) != sha256.Size {
 			return "", fault.Field("image", "must be sha256: and 64 hex digits, got %q", image)
 		}
+
 		return strings.ToLower(image), nil
 	}
+
 	full, err := ParseName(image)
 	if err != nil {
 		return "", err
 	}
+
 	var n named
+
 	err = readJSON(s.nameFile(full), &n)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", notHere(image)
 	}
+
 	return n.ID, fault.Wrap(fault.Internal, err, "name of image %s", image)
 }
 
@@ -159,15 +187,19 @@ func (s *Store) touch(id string) error {
 // read returns the record of the image; a missing one is an fs.ErrNotExist.
 func (s *Store) read(id string) (Image, error) {
 	var i Image
+
 	path := s.imageFile(id)
 	if err := readJSON(path, &i); err != nil {
 		return i, err
 	}
+
 	st, err := os.Stat(path)
 	if err != nil {
 		return i, err
 	}
+
 	i.UsedAt = st.ModTime()
+
 	return i, nil
 }
 
@@ -177,16 +209,20 @@ func (s *Store) names() (map[string][]string, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "list names of images")
 	}
+
 	all := map[string][]string{}
+
 	for _, e := range entries {
 		var n named
 		if err := readJSON(s.path(namesDir, e.Name()), &n); err == nil {
 			all[n.ID] = append(all[n.ID], n.Name)
 		}
 	}
+
 	for _, list := range all {
 		slices.Sort(list)
 	}
+
 	return all, nil
 }
 
@@ -223,7 +259,8 @@ func (s *Store) Use(ctx context.Context, image string) (*Use, error) {
 		if !errors.Is(err, errHeld) {
 			return u, err
 		}
-		select { // another process is removing it, or checks whether it may
+		// another process is removing it, or checks whether it may
+		select {
 		case <-time.After(lockStep):
 		case <-ctx.Done():
 			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for image %s", image)
@@ -236,24 +273,32 @@ func (s *Store) use(image string) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	path := s.imageFile(id)
+
 	held, err := tryLock(path, os.O_RDONLY, unix.LOCK_SH)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, notHere(image)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	u := &Use{Lock: held}
 	if err := readJSON(path, &u.Image); err != nil {
 		return nil, errors.Join(notHere(image), held.Close())
 	}
+
 	u.Image.UsedAt = time.Now()
+
 	if err := s.touch(id); err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
+
 	for _, l := range u.Image.Layers {
 		u.Layers = append(u.Layers, filepath.Join(s.layerDir(l), rootDir))
 	}
+
 	return u, nil
 }

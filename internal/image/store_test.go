@@ -29,12 +29,15 @@ func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 // A pulled image is found by its name and its digest. Its layers are shared, and its configuration is kept.
 func TestPull(t *testing.T) {
 	t.Parallel()
+
 	var blobs atomic.Int32
+
 	host := serve(t, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
 				blobs.Add(1)
 			}
+
 			h.ServeHTTP(w, r)
 		})
 	})
@@ -49,20 +52,25 @@ func TestPull(t *testing.T) {
 	require.Equal(t, "app", added.User)
 	require.Equal(t, "/app", added.Workdir)
 	require.EqualValues(t, 5, added.Bytes)
+
 	before := blobs.Load()
 	_, err = s.Pull(t.Context(), second)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, blobs.Load()-before, "the configuration and the one layer that is new")
+
 	all, err := s.List()
 	require.NoError(t, err)
 	require.Len(t, all, 2)
+
 	for _, i := range all {
 		require.Len(t, i.Names, 2)
-		use, err := s.Use(t.Context(), i.Names[1]) // by digest: '@' sorts after ':'
+		// by digest: '@' sorts after ':'
+		use, err := s.Use(t.Context(), i.Names[1])
 		require.NoError(t, err)
 		require.Equal(t, "base", read(t, use, 0, "etc/base"))
 		require.NoError(t, use.Lock.Close())
 	}
+
 	size, err := s.Bytes()
 	require.NoError(t, err)
 	require.EqualValues(t, 6, size)
@@ -78,11 +86,14 @@ func TestImport(t *testing.T) {
 	packed := filepath.Join(t.TempDir(), "oci.tar")
 	out, err := exec.CommandContext(t.Context(), "tar", "-C", folder, "-cf", packed, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+
 	var ids []string
+
 	for _, path := range []string{archive(t, img), folder, packed} {
 		s := open(t, image.Options{})
 		added, err := s.Import(t.Context(), path, "example/app:1")
 		require.NoError(t, err, path)
+
 		ids = append(ids, added.ID)
 		use, err := s.Use(t.Context(), "example/app:1")
 		require.NoError(t, err)
@@ -90,6 +101,7 @@ func TestImport(t *testing.T) {
 		require.Equal(t, "2", read(t, use, 1, "top"))
 		require.NoError(t, use.Lock.Close())
 	}
+
 	require.Equal(t, ids[0], ids[1])
 	require.Equal(t, ids[0], ids[2])
 }
@@ -107,7 +119,9 @@ func TestImportFolder(t *testing.T) {
 	require.Len(t, added.Layers, 1)
 	use, err := s.Use(t.Context(), "local")
 	require.NoError(t, err)
+
 	defer use.Lock.Close()
+
 	st, err := os.Stat(filepath.Join(use.Layers[0], "bin/tool"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o755), st.Mode())
@@ -116,8 +130,10 @@ func TestImportFolder(t *testing.T) {
 
 func mustName(t *testing.T, n string) string {
 	t.Helper()
+
 	full, err := image.ParseName(n)
 	require.NoError(t, err)
+
 	return full
 }
 
@@ -127,6 +143,7 @@ func TestRefused(t *testing.T) {
 	host := serve(t, nil)
 	ok := imageOf(t, []entry{file("a", "1")})
 	push(t, host, "ok:1", ok)
+
 	foreign := push(t, host, "foreign:1", imageFor(t, "riscv64", []entry{file("a", "1")}))
 	for name, want := range map[string]string{
 		host + "/missing:1":                            "does not have it",
@@ -139,6 +156,7 @@ func TestRefused(t *testing.T) {
 			require.ErrorContains(t, err, want, what)
 			require.Equal(t, fault.Invalid, fault.KindOf(err), what)
 		}
+
 		nothingIn(t, s)
 	}
 }
@@ -146,20 +164,24 @@ func TestRefused(t *testing.T) {
 func pull(t *testing.T, s *image.Store, name string) error {
 	t.Helper()
 	_, err := s.Pull(t.Context(), name)
+
 	return err
 }
 
 func nothingIn(t *testing.T, s *image.Store) {
 	t.Helper()
+
 	all, err := s.List()
 	require.NoError(t, err)
 	require.Empty(t, all)
+
 	size, err := s.Bytes()
 	require.NoError(t, err)
 	require.Zero(t, size)
 }
 
-// An image in use is neither removed nor collected. Collection removes the images that were unused for the longest time.
+// An image in use is neither removed nor collected. Collection removes the images that were unused for the
+// longest time.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -167,13 +189,16 @@ func TestCollect(t *testing.T) {
 	add := func(name string) string {
 		i, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file(name, strings.Repeat(name, 100))})), name)
 		require.NoError(t, err)
+
 		return i.ID
 	}
 	add("a")
+
 	use, err := s.Use(t.Context(), "a")
 	require.NoError(t, err)
 	add("b")
-	other := open(t, image.Options{Dir: folder}) // as in another process
+	// as in another process
+	other := open(t, image.Options{Dir: folder})
 	require.Equal(t, fault.Conflict, fault.KindOf(other.Remove(t.Context(), "a")))
 	add("c")
 	require.Equal(t, []string{"a", "c"}, short(t, s))
@@ -185,6 +210,7 @@ func TestCollect(t *testing.T) {
 	require.NoError(t, other.Remove(t.Context(), "c"))
 	require.NoError(t, other.Remove(t.Context(), "d"))
 	nothingIn(t, s)
+
 	left, err := os.ReadDir(filepath.Join(folder, "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -192,16 +218,21 @@ func TestCollect(t *testing.T) {
 
 func short(t *testing.T, s *image.Store) []string {
 	t.Helper()
+
 	all, err := s.List()
 	require.NoError(t, err)
+
 	var names []string
+
 	for _, i := range all {
 		for _, n := range i.Names {
 			n = strings.TrimPrefix(n, "index.docker.io/library/")
 			names = append(names, strings.TrimSuffix(n, ":latest"))
 		}
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -209,11 +240,13 @@ func short(t *testing.T, s *image.Store) []string {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	s := open(t, image.Options{})
+
 	path := archive(t, imageOf(t, []entry{file("a", "1")}))
 	for _, name := range []string{"one", "two:2"} {
 		_, err := s.Import(t.Context(), path, name)
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, s.Remove(t.Context(), "one"))
 	i, err := s.Find("two:2")
 	require.NoError(t, err)
@@ -221,32 +254,40 @@ func TestNames(t *testing.T) {
 	nothingIn(t, s)
 }
 
-// Several stores over one folder add the same image concurrently. The image is stored once and complete. Each sandbox that uses the
-// image right after the add holds its lock.
+// Several stores over one folder add the same image concurrently. The image is stored once and complete.
+// Each sandbox that uses the image right after the add holds its lock.
 func TestConcurrentAdd(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "images")
 	path := archive(t, imageOf(t, []entry{file("a", "1")}, []entry{file("b", "22")}))
+
 	var all sync.WaitGroup
+
 	errs, uses := make([]error, 6), make([]*image.Use, 6)
 	for n := range errs {
 		s := open(t, image.Options{Dir: folder})
+
 		all.Go(func() {
 			if _, errs[n] = s.Import(t.Context(), path, "app"); errs[n] == nil {
 				uses[n], errs[n] = s.Use(t.Context(), "app")
 			}
 		})
 	}
+
 	all.Wait()
+
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
+
 	s := open(t, image.Options{Dir: folder})
 	size, err := s.Bytes()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, size)
+
 	record, err := os.Stat(filepath.Join(folder, "images", strings.TrimPrefix(uses[0].Image.ID, "sha256:")+".json"))
 	require.NoError(t, err)
+
 	for _, u := range uses {
 		held, err := u.Lock.Stat()
 		require.NoError(t, err)
@@ -254,11 +295,12 @@ func TestConcurrentAdd(t *testing.T) {
 		require.True(t, fault.Is(s.Remove(t.Context(), "app"), fault.Conflict))
 		require.NoError(t, u.Lock.Close())
 	}
+
 	require.NoError(t, s.Remove(t.Context(), "app"))
 }
 
-// A record that is removed, or removed and added again, between its opening and its lock is not held. A lock of the old file would not keep the
-// image.
+// A record that is removed, or removed and added again, between its opening and its lock is not held. A
+// lock of the old file would not keep the image.
 func TestRecordReplacedBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "images")
@@ -268,7 +310,9 @@ func TestRecordReplacedBeforeItsLock(t *testing.T) {
 	require.NoError(t, err)
 	record, err := os.Open(filepath.Join(folder, "images", strings.TrimPrefix(added.ID, "sha256:")+".json"))
 	require.NoError(t, err)
+
 	defer record.Close()
+
 	require.NoError(t, s.Remove(t.Context(), "app"))
 	require.ErrorIs(t, image.LockOpened(record, unix.LOCK_SH), image.ErrHeld)
 	_, err = s.Import(t.Context(), path, "app")
@@ -296,24 +340,33 @@ func TestUsedAt(t *testing.T) {
 	require.NoError(t, err)
 	use, err := s.Use(t.Context(), "app")
 	require.NoError(t, err)
+
 	defer use.Lock.Close()
+
 	found, err := s.Find("app")
 	require.NoError(t, err)
 	require.Equal(t, added.ID, found.ID)
 	require.False(t, found.UsedAt.Before(use.Image.UsedAt.Truncate(time.Second)))
 }
 
-// Too little disk space for the layers is a shortage, not a fault of the image, and the unpacked files are removed. With enough space
-// the same image is pulled.
+// Too little disk space for the layers is a shortage, not a fault of the image, and the unpacked files are
+// removed. With enough space the same image is pulled.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small disk")
 	}
+
 	folder := t.TempDir()
 	require.NoError(t, unix.Mount("test", folder, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(folder, unix.MNT_DETACH)) })
-	ref := push(t, serve(t, nil), "big:1", imageOf(t, []entry{file("small", "1")}, []entry{file("big", strings.Repeat("0123456789abcdef", 3<<16))}))
+	ref := push(
+		t,
+		serve(t, nil),
+		"big:1",
+		imageOf(t, []entry{file("small", "1")}, []entry{file("big", strings.Repeat("0123456789abcdef", 3<<16))}),
+	)
 	s := open(t, image.Options{Dir: folder})
 	err := pull(t, s, ref)
 	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)

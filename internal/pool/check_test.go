@@ -10,8 +10,10 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
+
 	good := pool.Spec{Driver: pool.DriverRawExec}.WithDefaults("p")
 	require.Empty(t, good.Check())
+
 	for field, change := range map[string]func(*pool.Spec){
 		"tool_pool_mode":      func(s *pool.Spec) { s.Mode = "modal" },
 		"nomad_address":       func(s *pool.Spec) { s.NomadAddress = "localhost:4646" },
@@ -41,10 +43,13 @@ func TestCheck(t *testing.T) {
 // Settings without an effect, and drivers that do not run in the backend, are accepted with a note.
 func TestNotes(t *testing.T) {
 	t.Parallel()
+
 	docker := pool.Spec{Image: "i", Privileged: true}.WithDefaults("p")
 	require.Empty(t, docker.Notes())
+
 	raw := pool.Spec{Driver: pool.DriverRawExec, Image: "i", Privileged: true, PurgeOnStart: true}.WithDefaults("p")
 	require.Len(t, raw.Notes(), 3)
+
 	chroot := pool.Spec{Driver: pool.DriverExec}.WithDefaults("p")
 	require.Len(t, chroot.Notes(), 1)
 	chroot.Backend = "docker"

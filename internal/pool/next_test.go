@@ -12,7 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // the time of all observations
+// the time of all observations
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // world is an observation of a job with six groups, of a pool of one to five hosts with ten slots each.
 func world(change ...func(*pool.Observation)) pool.Observation {
@@ -24,9 +25,11 @@ func world(change ...func(*pool.Observation)) pool.Observation {
 	for i := range 6 {
 		o.Job.Groups = append(o.Job.Groups, pool.Group{Name: fmt.Sprint("host-", i)})
 	}
+
 	for _, c := range change {
 		c(&o)
 	}
+
 	return o
 }
 
@@ -71,6 +74,7 @@ func idleFor(d time.Duration) func(*pool.Observation) {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
+
 	const running, draining, drained, lost = fleet.Running, fleet.Draining, fleet.Drained, fleet.Lost
 	for name, c := range map[string]struct {
 		o      pool.Observation
@@ -84,7 +88,9 @@ func TestNext(t *testing.T) {
 			o: world(host(0, running, 10), waiting(5, 3*time.Second)), target: 1,
 		},
 		"rollouts wait for long": {
-			o: world(host(0, running, 10), waiting(15, time.Minute)), target: 3, counts: map[string]int{"host-1": 1, "host-2": 1},
+			o:      world(host(0, running, 10), waiting(15, time.Minute)),
+			target: 3,
+			counts: map[string]int{"host-1": 1, "host-2": 1},
 		},
 		"rollouts wait, and a host that starts has room for them": {
 			o: world(host(0, running, 10), starting(1, "pending"), waiting(5, time.Minute)), target: 2,
@@ -98,10 +104,14 @@ func TestNext(t *testing.T) {
 		},
 		"more hosts than needed, since a moment": {o: world(host(0, running, 0), host(1, running, 3)), target: 2},
 		"more hosts than needed, for long": {
-			o: world(host(0, running, 2), host(1, running, 3), idleFor(time.Hour)), target: 1, drain: []string{"nomad-a0"},
+			o:      world(host(0, running, 2), host(1, running, 3), idleFor(time.Hour)),
+			target: 1,
+			drain:  []string{"nomad-a0"},
 		},
 		"a drained host leaves when it is empty": {
-			o: world(host(0, running, 3), host(1, drained, 0), drainedByPool(1)), target: 1, counts: map[string]int{"host-1": 0},
+			o:      world(host(0, running, 3), host(1, drained, 0), drainedByPool(1)),
+			target: 1,
+			counts: map[string]int{"host-1": 0},
 		},
 		"a drained host with rollouts stays": {
 			o: world(host(0, running, 3), host(1, draining, 1), drainedByPool(1)), target: 1,
@@ -117,32 +127,44 @@ func TestNext(t *testing.T) {
 			o: world(host(0, draining, 4)), target: 1, counts: map[string]int{"host-1": 1},
 		},
 		"a host that leaves comes back before another one starts": {
-			o: world(host(0, running, 10), host(1, draining, 4), drainedByPool(1), waiting(2, time.Minute)), target: 2, resume: []string{"nomad-a1"},
+			o:      world(host(0, running, 10), host(1, draining, 4), drainedByPool(1), waiting(2, time.Minute)),
+			target: 2,
+			resume: []string{"nomad-a1"},
 		},
 		"a fixed number": {
 			o: world(host(0, running, 0), fixed(3)), target: 3, counts: map[string]int{"host-1": 1, "host-2": 1},
 		},
 		"a smaller fixed number: those with the fewest rollouts": {
-			o: world(host(0, running, 1), host(1, running, 9), host(2, running, 2), fixed(1)), target: 1, drain: []string{"nomad-a0", "nomad-a2"},
+			o:      world(host(0, running, 1), host(1, running, 9), host(2, running, 2), fixed(1)),
+			target: 1,
+			drain:  []string{"nomad-a0", "nomad-a2"},
 		},
 		"an allocation that was never placed is given up at once": {
-			o: world(host(0, running, 1), fixed(1), func(o *pool.Observation) { o.Job.Groups[1].Count = 1 }), target: 1, counts: map[string]int{"host-1": 0},
+			o:      world(host(0, running, 1), fixed(1), func(o *pool.Observation) { o.Job.Groups[1].Count = 1 }),
+			target: 1,
+			counts: map[string]int{"host-1": 0},
 		},
 		"a host that starts is marked first": {
 			o: world(host(0, running, 1), starting(1, "running"), fixed(1)), target: 1, drain: []string{"nomad-a1"},
 		},
 		"a marked host that cannot start leaves": {
-			o: world(host(0, running, 1), starting(1, "pending"), fixed(1), drainedByPool(1)), target: 1, counts: map[string]int{"host-1": 0},
+			o:      world(host(0, running, 1), starting(1, "pending"), fixed(1), drainedByPool(1)),
+			target: 1,
+			counts: map[string]int{"host-1": 0},
 		},
 		"a marked host that starts is not known to be empty": {
 			o: world(host(0, running, 1), starting(1, "running"), fixed(1), drainedByPool(1)), target: 1,
 		},
 		"a lost host leaves before all others": {
-			o: world(host(0, running, 1), host(1, lost, 3), fixed(1)), target: 1, drain: []string{"nomad-a1"}, counts: map[string]int{"host-1": 0},
+			o:      world(host(0, running, 1), host(1, lost, 3), fixed(1)),
+			target: 1,
+			drain:  []string{"nomad-a1"},
+			counts: map[string]int{"host-1": 0},
 		},
 		"old settings leave first": {
-			o: world(host(0, running, 5), host(1, running, 1), fixed(1), func(o *pool.Observation) { o.Job.Groups[0].Outdated = true }), target: 1,
-			drain: []string{"nomad-a0"},
+			o:      world(host(0, running, 5), host(1, running, 1), fixed(1), func(o *pool.Observation) { o.Job.Groups[0].Outdated = true }),
+			target: 1,
+			drain:  []string{"nomad-a0"},
 		},
 		"down": {
 			o:     world(host(0, running, 5), host(1, running, 0), func(o *pool.Observation) { o.Spec.Down = pool.DownDrained }),
@@ -153,13 +175,15 @@ func TestNext(t *testing.T) {
 			drain: []string{"nomad-a0"}, counts: map[string]int{"host-0": 0},
 		},
 		"a deployment is active": {
-			o: world(host(0, running, 10), waiting(15, time.Minute), func(o *pool.Observation) { o.Job.Deploying, o.Last.Target = true, 1 }), target: 1,
+			o:      world(host(0, running, 10), waiting(15, time.Minute), func(o *pool.Observation) { o.Job.Deploying, o.Last.Target = true, 1 }),
+			target: 1,
 		},
 		"stopped by hand": {
 			o: world(func(o *pool.Observation) { o.Job.Stopped = true }),
 		},
 		"stopped before the pool was made": {
-			o: world(func(o *pool.Observation) { o.Job.Stopped, o.Job.SubmittedAt = true, now.Add(-2*time.Hour) }), target: 1,
+			o:      world(func(o *pool.Observation) { o.Job.Stopped, o.Job.SubmittedAt = true, now.Add(-2*time.Hour) }),
+			target: 1,
 			counts: map[string]int{"host-0": 1, "host-1": 0, "host-2": 0, "host-3": 0, "host-4": 0, "host-5": 0},
 		},
 		"no job": {
@@ -169,6 +193,7 @@ func TestNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			p, err := pool.Next(c.o)
 			require.NoError(t, err)
 			require.Equal(t, c.counts, p.Counts)
@@ -184,6 +209,7 @@ func TestNext(t *testing.T) {
 // A job with another owner is never changed.
 func TestAnotherOwner(t *testing.T) {
 	t.Parallel()
+
 	for _, owner := range []string{"", "another"} {
 		for _, down := range []string{"", pool.DownDrained, pool.DownNow} {
 			o := world(host(0, fleet.Running, 0), waiting(100, time.Hour))
@@ -199,7 +225,9 @@ func TestAnotherOwner(t *testing.T) {
 
 func TestJobEnds(t *testing.T) {
 	t.Parallel()
+
 	no := false
+
 	for name, c := range map[string]struct {
 		change            func(*pool.Observation)
 		deregister, purge bool
@@ -216,13 +244,18 @@ func TestJobEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			p, err := pool.Next(world(c.change))
 			require.NoError(t, err)
 			require.Equal(t, []bool{c.deregister, c.purge, c.done}, []bool{p.Deregister, p.Purge, p.Done})
 			require.Nil(t, p.Counts)
 		})
 	}
-	busy := world(host(0, fleet.Running, 1), func(o *pool.Observation) { o.Spec.PurgeOnStart, o.Job.SubmittedAt = true, now.Add(-2*time.Hour) })
+
+	busy := world(
+		host(0, fleet.Running, 1),
+		func(o *pool.Observation) { o.Spec.PurgeOnStart, o.Job.SubmittedAt = true, now.Add(-2*time.Hour) },
+	)
 	p, err := pool.Next(busy)
 	require.NoError(t, err)
 	require.False(t, p.Deregister, "a job with hosts is not purged at the start of a pool")
@@ -231,12 +264,15 @@ func TestJobEnds(t *testing.T) {
 // Over successive checks a pool grows, is idle, and shrinks to its minimum. Marks of removed hosts are deleted.
 func TestSuccessiveChecks(t *testing.T) {
 	t.Parallel()
+
 	o := world(host(0, fleet.Running, 1), host(1, fleet.Running, 0))
 	look := func() pool.Plan {
 		p, err := pool.Next(o)
 		require.NoError(t, err)
+
 		o.Last = pool.StatusOf(o, p)
 		o.Now = o.Now.Add(2 * time.Minute)
+
 		return p
 	}
 	require.Empty(t, look().Drain)
@@ -245,7 +281,9 @@ func TestSuccessiveChecks(t *testing.T) {
 	require.Equal(t, []string{"nomad-a1"}, look().Drain, "six minutes without need for it")
 	host(1, fleet.Drained, 0)(&o)
 	require.Equal(t, map[string]int{"host-1": 0}, look().Counts)
+
 	o.Job.Groups[1] = pool.Group{Name: "host-1"}
+
 	require.Equal(t, []string{"nomad-a1"}, look().Forget)
 	require.Empty(t, look().Forget)
 }

@@ -8,20 +8,32 @@ import (
 
 // Job is the pool's job, as Nomad has it.
 type Job struct {
-	Exists      bool
-	Index       uint64 // its version: Nomad refuses a change with an older one
-	Owner       string // by its meta
-	Stopped     bool
-	SubmittedAt time.Time // of its last change
-	Deploying   bool      // a deployment is active
-	Groups      []Group   // of the job, and those that the spec has beyond them
+	Exists bool
+
+	// its version: Nomad refuses a change with an older one
+	Index uint64
+
+	// by its meta
+	Owner   string
+	Stopped bool
+
+	// of its last change
+	SubmittedAt time.Time
+
+	// a deployment is active
+	Deploying bool
+
+	// of the job, and those that the spec has beyond them
+	Groups []Group
 }
 
 // Group is a task group: room for one host.
 type Group struct {
-	Name     string
-	Count    int
-	Outdated bool // made by an earlier template
+	Name  string
+	Count int
+
+	// made by an earlier template
+	Outdated bool
 	Allocs   []Alloc
 }
 
@@ -30,10 +42,14 @@ const AllocPending = "pending"
 
 // Alloc is an allocation that Nomad wants to run.
 type Alloc struct {
-	ID    string
-	Node  string
-	State string // pending, running, unknown …
-	Why   string // the last event of a task that does not run
+	ID   string
+	Node string
+
+	// pending, running, unknown …
+	State string
+
+	// the last event of a task that does not run
+	Why string
 }
 
 // HostName is the name of the host that an allocation runs.
@@ -41,58 +57,87 @@ func HostName(alloc string) string { return "nomad-" + alloc }
 
 // Backlog are the rollouts that wait for a slot.
 type Backlog struct {
-	Count int           `json:"count"`
-	Age   time.Duration `json:"age"` // of the oldest
+	Count int `json:"count"`
+
+	// of the oldest
+	Age time.Duration `json:"age"`
 }
 
 // Observation is the input of Next.
 type Observation struct {
-	Spec    Spec
-	Job     Job
-	Hosts   map[string]fleet.Host // of the deployment, by name
+	Spec Spec
+	Job  Job
+
+	// of the deployment, by name
+	Hosts   map[string]fleet.Host
 	Backlog Backlog
-	Last    Status // of the check before
-	Now     time.Time
+
+	// of the check before
+	Last Status
+	Now  time.Time
 }
 
 // Plan is the changes to make. Marks are set before the job is changed; the zero Plan changes nothing.
 type Plan struct {
-	Resume, Drain []string       // hosts
-	Forget        []string       // hosts that have ended, whose marks are not needed any more
-	Counts        map[string]int // of groups that change; not nil: the job is registered
-	Deregister    bool
-	Purge         bool // with Deregister
-	Done          bool // the pool is down
+	// hosts
+	Resume, Drain []string
 
-	Target    int
-	Leaving   []string // hosts that the pool drained, with those of Drain
+	// hosts that have ended, whose marks are not needed any more
+	Forget []string
+
+	// of groups that change; not nil: the job is registered
+	Counts     map[string]int
+	Deregister bool
+
+	// with Deregister
+	Purge bool
+
+	// the pool is down
+	Done bool
+
+	Target int
+
+	// hosts that the pool drained, with those of Drain
+	Leaving   []string
 	IdleSince time.Time
 	Why       string
 }
 
 // Status is the state of a pool at a check.
 type Status struct {
-	At        time.Time  `json:"at"`
-	Target    int        `json:"target"` // hosts
-	Hosts     []HostLine `json:"hosts,omitempty"`
-	Backlog   Backlog    `json:"backlog"`
-	Leaving   []string   `json:"leaving,omitempty"` // hosts that the pool drained
-	IdleSince time.Time  `json:"idle_since,omitzero"`
-	Did       string     `json:"did,omitempty"`   // what the check changed, or why it changed nothing
-	Error     string     `json:"error,omitempty"` // of a failed check: nothing was changed, and the other fields are of the check before
-	Done      bool       `json:"done,omitempty"`
+	At time.Time `json:"at"`
+
+	// hosts
+	Target  int        `json:"target"`
+	Hosts   []HostLine `json:"hosts,omitempty"`
+	Backlog Backlog    `json:"backlog"`
+
+	// hosts that the pool drained
+	Leaving   []string  `json:"leaving,omitempty"`
+	IdleSince time.Time `json:"idle_since,omitzero"`
+
+	// what the check changed, or why it changed nothing
+	Did string `json:"did,omitempty"`
+
+	// of a failed check: nothing was changed, and the other fields are of the check before
+	Error string `json:"error,omitempty"`
+	Done  bool   `json:"done,omitempty"`
 }
 
 // HostLine is a host of a pool.
 type HostLine struct {
-	Group    string      `json:"group"`
-	Host     string      `json:"host,omitempty"`
-	Node     string      `json:"node,omitempty"`
-	Alloc    string      `json:"alloc,omitempty"`
-	State    fleet.State `json:"state,omitempty"` // empty: not known yet
-	Nomad    string      `json:"nomad,omitempty"` // state of the allocation
-	Slots    int         `json:"slots"`
-	Used     int         `json:"used"`
-	Outdated bool        `json:"outdated,omitempty"`
-	Why      string      `json:"why,omitempty"`
+	Group string `json:"group"`
+	Host  string `json:"host,omitempty"`
+	Node  string `json:"node,omitempty"`
+	Alloc string `json:"alloc,omitempty"`
+
+	// empty: not known yet
+	State fleet.State `json:"state,omitempty"`
+
+	// state of the allocation
+	Nomad    string `json:"nomad,omitempty"`
+	Slots    int    `json:"slots"`
+	Used     int    `json:"used"`
+	Outdated bool   `json:"outdated,omitempty"`
+	Why      string `json:"why,omitempty"`
 }

@@ -9,24 +9,44 @@ import (
 
 // room is a group with a count, and the state of its hosts.
 type room struct {
-	name       string
-	hosts      []string // names, of the allocations that Nomad wants to run
-	free, used int      // slots
+	name string
+
+	// names, of the allocations that Nomad wants to run
+	hosts []string
+
+	// slots
+	free, used int
 	outdated   bool
-	lost       bool // all its hosts are lost, or take no work
-	leaving    bool // all hosts are drained, by the pool or an operator
-	empty      bool // leaving, and without rollouts
-	ours       bool // leaving because the pool drained it
+
+	// all its hosts are lost, or take no work
+	lost bool
+
+	// all hosts are drained, by the pool or an operator
+	leaving bool
+
+	// leaving, and without rollouts
+	empty bool
+
+	// leaving because the pool drained it
+	ours bool
 }
 
 func (o Observation) room(g Group) room {
-	r := room{name: g.Name, outdated: g.Outdated, leaving: len(g.Allocs) > 0, empty: true, ours: true, lost: len(g.Allocs) > 0}
+	r := room{
+		name:     g.Name,
+		outdated: g.Outdated,
+		leaving:  len(g.Allocs) > 0,
+		empty:    true,
+		ours:     true,
+		lost:     len(g.Allocs) > 0,
+	}
 	for _, a := range g.Allocs {
 		name := HostName(a.ID)
 		h, known := o.Hosts[name]
 		r.hosts = append(r.hosts, name)
 		drained := slices.Contains(o.Last.Leaving, name)
 		r.ours = r.ours && drained
+
 		switch {
 		case !known: // the host starts, and reads its mark before it takes a sandbox
 			r.leaving, r.lost, r.empty = r.leaving && drained, false, r.empty && a.State == AllocPending
@@ -40,19 +60,25 @@ func (o Observation) room(g Group) room {
 		case h.State == fleet.Draining:
 			r.lost, r.empty = false, false
 		default:
-			r.leaving, r.lost = r.leaving && drained, false // the host has not read its mark yet
+			// the host has not read its mark yet
+			r.leaving, r.lost = r.leaving && drained, false
 			r.free += max(0, h.Total().Slots-h.Total().Used)
 			r.empty = false
 		}
+
 		r.used += h.Total().Used
 	}
+
 	if len(g.Allocs) == 0 {
-		r.free = o.Spec.Slots // Nomad is about to place it
+		// Nomad is about to place it
+		r.free = o.Spec.Slots
 	}
+
 	return r
 }
 
-// drainOrder orders hosts for draining: lost, not placed, of an earlier template, few rollouts; then the last group first.
+// drainOrder orders hosts for draining: lost, not placed, of an earlier template, few rollouts; then the
+// last group first.
 func drainOrder(a, b room) int {
 	rank := func(r room) int {
 		switch {
@@ -66,5 +92,11 @@ func drainOrder(a, b room) int {
 			return 3
 		}
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.used, b.used), cmp.Compare(len(b.name), len(a.name)), cmp.Compare(b.name, a.name))
+
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		cmp.Compare(a.used, b.used),
+		cmp.Compare(len(b.name), len(a.name)),
+		cmp.Compare(b.name, a.name),
+	)
 }

@@ -18,49 +18,81 @@ const localBackend = "local"
 
 // Values of Spec.Down.
 const (
-	DownDrained = "drain" // hosts leave when they are empty
-	DownNow     = "now"   // hosts are stopped at once, which costs each of their rollouts an attempt
+	// hosts leave when they are empty
+	DownDrained = "drain"
+
+	// hosts are stopped at once, which costs each of their rollouts an attempt
+	DownNow = "now"
 )
 
 // Spec describes a pool. Fields that AgentEnv has, too, have its names; docs/deployment.md explains all fields.
 type Spec struct {
-	Name  string    `json:"name" yaml:"-"`
-	Owner string    `json:"owner" yaml:"-"` // the pool changes a job only if its meta has this owner
-	UpAt  time.Time `json:"up_at" yaml:"-"` // of the last `pool up`
-	Fixed *int      `json:"fixed,omitempty" yaml:"-"`
-	Down  string    `json:"down,omitempty" yaml:"-"` // "", DownDrained or DownNow
+	Name string `json:"name" yaml:"-"`
 
-	Mode         string `json:"tool_pool_mode,omitempty" yaml:"tool_pool_mode"` // "nomad", or empty
+	// the pool changes a job only if its meta has this owner
+	Owner string `json:"owner" yaml:"-"`
+
+	// of the last `pool up`
+	UpAt  time.Time `json:"up_at" yaml:"-"`
+	Fixed *int      `json:"fixed,omitempty" yaml:"-"`
+
+	// "", DownDrained or DownNow
+	Down string `json:"down,omitempty" yaml:"-"`
+
+	// "nomad", or empty
+	Mode         string `json:"tool_pool_mode,omitempty" yaml:"tool_pool_mode"`
 	NomadAddress string `json:"nomad_address" yaml:"nomad_address"`
 	Namespace    string `json:"namespace,omitempty" yaml:"namespace"`
 	Region       string `json:"region,omitempty" yaml:"region"`
 	JobID        string `json:"sandbox_job_id" yaml:"sandbox_job_id"`
 
-	Driver     string `json:"driver" yaml:"driver"`
-	Image      string `json:"sandbox_image,omitempty" yaml:"sandbox_image"` // of the driver docker
-	Command    string `json:"command" yaml:"command"`                       // path of rolloutd on the nodes, or in the image
-	Privileged bool   `json:"privileged,omitempty" yaml:"privileged"`       // of the driver docker
-	HostConfig string `json:"host_config,omitempty" yaml:"host_config"`     // path of the hosts' configuration file on the nodes, or in the image
+	Driver string `json:"driver" yaml:"driver"`
+
+	// of the driver docker
+	Image string `json:"sandbox_image,omitempty" yaml:"sandbox_image"`
+
+	// path of rolloutd on the nodes, or in the image
+	Command string `json:"command" yaml:"command"`
+
+	// of the driver docker
+	Privileged bool `json:"privileged,omitempty" yaml:"privileged"`
+
+	// path of the hosts' configuration file on the nodes, or in the image
+	HostConfig string `json:"host_config,omitempty" yaml:"host_config"`
 
 	Slots int `json:"slots_per_container" yaml:"slots_per_container"`
 	Min   int `json:"min_containers" yaml:"min_containers"`
 	Max   int `json:"max_containers" yaml:"max_containers"`
-	// AcquireTimeout is how long a rollout waits for a slot before a host is added, in seconds; Idle how long hosts are spare before one leaves.
+	// AcquireTimeout is how long a rollout waits for a slot before a host is added, in seconds; Idle how
+	// long hosts are spare before one leaves.
 	AcquireTimeout float64 `json:"acquire_timeout_s" yaml:"acquire_timeout_s"`
 	Idle           float64 `json:"idle_s" yaml:"idle_s"`
-	Every          float64 `json:"every_s" yaml:"every_s"` // seconds between two checks
 
-	PurgeOnStart    bool  `json:"purge_job_on_start,omitempty" yaml:"purge_job_on_start"`
-	PurgeOnShutdown *bool `json:"purge_job_on_shutdown,omitempty" yaml:"purge_job_on_shutdown"` // nil: true
+	// seconds between two checks
+	Every float64 `json:"every_s" yaml:"every_s"`
 
-	Backend     string            `json:"backend,omitempty" yaml:"backend"` // whose waiting rollouts count; empty: the default one
-	Datacenters []string          `json:"datacenters,omitempty" yaml:"datacenters"`
-	NodePool    string            `json:"node_pool,omitempty" yaml:"node_pool"`
-	OnePerNode  bool              `json:"one_per_node,omitempty" yaml:"one_per_node"`
-	CPU         int               `json:"cpu_mhz" yaml:"cpu_mhz"`       // what Nomad reserves for a host
-	MemoryMiB   int               `json:"memory_mib" yaml:"memory_mib"` // the same
-	Env         map[string]string `json:"env,omitempty" yaml:"env"`     // of the hosts; nothing secret
-	Variable    string            `json:"secrets" yaml:"secrets"`       // path of the Nomad variable whose items are the hosts' secret variables
+	PurgeOnStart bool `json:"purge_job_on_start,omitempty" yaml:"purge_job_on_start"`
+
+	// nil: true
+	PurgeOnShutdown *bool `json:"purge_job_on_shutdown,omitempty" yaml:"purge_job_on_shutdown"`
+
+	// whose waiting rollouts count; empty: the default one
+	Backend     string   `json:"backend,omitempty" yaml:"backend"`
+	Datacenters []string `json:"datacenters,omitempty" yaml:"datacenters"`
+	NodePool    string   `json:"node_pool,omitempty" yaml:"node_pool"`
+	OnePerNode  bool     `json:"one_per_node,omitempty" yaml:"one_per_node"`
+
+	// what Nomad reserves for a host
+	CPU int `json:"cpu_mhz" yaml:"cpu_mhz"`
+
+	// the same
+	MemoryMiB int `json:"memory_mib" yaml:"memory_mib"`
+
+	// of the hosts; nothing secret
+	Env map[string]string `json:"env,omitempty" yaml:"env"`
+
+	// path of the Nomad variable whose items are the hosts' secret variables
+	Variable string `json:"secrets" yaml:"secrets"`
 }
 
 // WithDefaults is the spec of the named pool with defaults for empty fields.
@@ -71,12 +103,15 @@ func (s Spec) WithDefaults(name string) Spec {
 	s.Driver = cmp.Or(s.Driver, DriverDocker)
 	s.Command = cmp.Or(s.Command, "/usr/local/bin/rolloutd")
 	s.Slots, s.Min, s.Max = cmp.Or(s.Slots, 10), cmp.Or(s.Min, 1), cmp.Or(s.Max, 10)
+
 	s.AcquireTimeout, s.Idle, s.Every = cmp.Or(s.AcquireTimeout, 30), cmp.Or(s.Idle, 300), cmp.Or(s.Every, 15)
 	if len(s.Datacenters) == 0 {
 		s.Datacenters = []string{"*"}
 	}
+
 	s.CPU, s.MemoryMiB = cmp.Or(s.CPU, 500), cmp.Or(s.MemoryMiB, 2048)
 	s.Variable = cmp.Or(s.Variable, "nomad/jobs/"+s.JobID)
+
 	return s
 }
 
@@ -92,17 +127,31 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (s Spec) Notes() (notes []string) {
 	if s.Driver != DriverDocker {
 		if s.Image != "" {
-			notes = append(notes, fmt.Sprintf("sandbox_image has no effect with driver %s: hosts run %s of their node", s.Driver, s.Command))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"sandbox_image has no effect with driver %s: hosts run %s of their node",
+					s.Driver,
+					s.Command,
+				),
+			)
 		}
+
 		if s.Privileged {
 			notes = append(notes, fmt.Sprintf("privileged has no effect with driver %s", s.Driver))
 		}
 	}
+
 	if s.Driver == DriverExec && (s.Backend == "" || s.Backend == localBackend) {
-		notes = append(notes, "driver exec does not run sandboxes of the backend local: Nomad hides parts of /proc; set driver to raw_exec, or backend to that of host_config")
+		notes = append(
+			notes,
+			"driver exec does not run sandboxes of the backend local: Nomad hides parts of /proc; set driver to raw_exec, or backend to that of host_config",
+		)
 	}
+
 	if s.PurgeOnStart {
 		notes = append(notes, "purge_job_on_start purges a job without hosts only: hosts that run keep their rollouts")
 	}
+
 	return notes
 }

@@ -17,6 +17,8 @@ func ScheduleID(name string) string { return "rolloutd-pool-" + name }
 
 // Input is the input of a check, and of the workflow, which makes one check after the other.
 type Input struct {
-	Spec Spec   `json:"spec"`
-	Last Status `json:"last"` // of the check before
+	Spec Spec `json:"spec"`
+
+	// of the check before
+	Last Status `json:"last"`
 }

@@ -12,10 +12,14 @@ const (
 
 // Bounds may be changed while a producer runs.
 type Bounds struct {
-	Concurrency int `json:"concurrency"` // rollouts at once; a group starts while there is room for one of its rollouts
-	// MaxBatchesOffpolicy bounds the batches that are produced ahead of the trainer: running, undelivered and queued; 0: no bound.
+	// rollouts at once; a group starts while there is room for one of its rollouts
+	Concurrency int `json:"concurrency"`
+	// MaxBatchesOffpolicy bounds the batches that are produced ahead of the trainer: running, undelivered
+	// and queued; 0: no bound.
 	MaxBatchesOffpolicy int `json:"max_batches_offpolicy"`
-	TotalSteps          int `json:"total_steps,omitempty"` // of the trainer; 0: what the sink says, or no bound
+
+	// of the trainer; 0: what the sink says, or no bound
+	TotalSteps int `json:"total_steps,omitempty"`
 }
 
 // Validate reports what is wrong with the bounds. The error's kind is Invalid.
@@ -24,20 +28,28 @@ func (b Bounds) Validate() error {
 	case b.Concurrency < 1 || b.Concurrency > maxConcurrency:
 		return fault.Field("concurrency", "must be 1 to %d rollouts at once, got %d", maxConcurrency, b.Concurrency)
 	case b.MaxBatchesOffpolicy < 0 || b.MaxBatchesOffpolicy > maxOffpolicy:
-		return fault.Field("max_batches_offpolicy", "must be 0 (no bound) to %d, got %d", maxOffpolicy, b.MaxBatchesOffpolicy)
+		return fault.Field(
+			"max_batches_offpolicy",
+			"must be 0 (no bound) to %d, got %d",
+			maxOffpolicy,
+			b.MaxBatchesOffpolicy,
+		)
 	case b.TotalSteps < 0 || b.TotalSteps > maxTrainSteps:
 		return fault.Field("total_steps", "must be 0 (no bound) to %d, got %d", maxTrainSteps, b.TotalSteps)
 	}
+
 	return nil
 }
 
 // Change is the signal that changes a running producer; fields that are absent stay as they are.
 type Change struct {
-	Paused              *bool `json:"paused,omitempty"`
-	Stop                bool  `json:"stop,omitempty"` // end after all running groups are delivered
-	Concurrency         *int  `json:"concurrency,omitempty"`
-	MaxBatchesOffpolicy *int  `json:"max_batches_offpolicy,omitempty"`
-	TotalSteps          *int  `json:"total_steps,omitempty"`
+	Paused *bool `json:"paused,omitempty"`
+
+	// end after all running groups are delivered
+	Stop                bool `json:"stop,omitempty"`
+	Concurrency         *int `json:"concurrency,omitempty"`
+	MaxBatchesOffpolicy *int `json:"max_batches_offpolicy,omitempty"`
+	TotalSteps          *int `json:"total_steps,omitempty"`
 }
 
 // Apply returns the bounds as changed.
@@ -50,5 +62,6 @@ func (c Change) Apply(b Bounds) Bounds {
 	set(&b.Concurrency, c.Concurrency)
 	set(&b.MaxBatchesOffpolicy, c.MaxBatchesOffpolicy)
 	set(&b.TotalSteps, c.TotalSteps)
+
 	return b
 }

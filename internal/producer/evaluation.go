@@ -11,8 +11,10 @@ import (
 type EvalSpec struct {
 	Tasks     rollout.SetRef `json:"tasks"`
 	SealedKey string         `json:"sealed_key,omitempty"`
-	Every     int            `json:"every"` // training steps between two evaluations; the first is at step 0
-	GroupSize int            `json:"group_size"`
+
+	// training steps between two evaluations; the first is at step 0
+	Every     int `json:"every"`
+	GroupSize int `json:"group_size"`
 	// Instead starts no training groups while an evaluation runs; otherwise they share the concurrency.
 	Instead bool `json:"instead,omitempty"`
 }
@@ -26,18 +28,29 @@ func (e *EvalSpec) validate() error {
 	case e.GroupSize < 1 || e.GroupSize > rollout.MaxGroupSize:
 		return fault.Field("eval.group_size", "must be 1 to %d rollouts, got %d", rollout.MaxGroupSize, e.GroupSize)
 	}
+
 	return rollout.TaskRef{Set: e.Tasks}.Validate()
 }
 
 // Evaluation is one group of each task of the evaluation set, at a step of training.
 type Evaluation struct {
-	Step       int        `json:"step"`
-	Next       int        `json:"next"` // tasks whose group has started
-	Done       int        `json:"done"` // groups that ended
-	Failed     int        `json:"failed"`
-	Rollouts   int        `json:"rollouts"` // with a reward
-	Sum        float64    `json:"sum"`      // of the rewards
-	Passed     int        `json:"passed"`   // rollouts with a reward of 1 or more
+	Step int `json:"step"`
+
+	// tasks whose group has started
+	Next int `json:"next"`
+
+	// groups that ended
+	Done   int `json:"done"`
+	Failed int `json:"failed"`
+
+	// with a reward
+	Rollouts int `json:"rollouts"`
+
+	// of the rewards
+	Sum float64 `json:"sum"`
+
+	// rollouts with a reward of 1 or more
+	Passed     int        `json:"passed"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
@@ -51,8 +64,10 @@ func (e *Evaluation) Add(rewards []float64) {
 	if len(rewards) == 0 {
 		e.Failed++
 	}
+
 	for _, r := range rewards {
 		e.Rollouts++
+
 		e.Sum += r
 		if r >= 1 {
 			e.Passed++

@@ -5,10 +5,13 @@ import (
 	"strconv"
 )
 
-// Names of the workflow of producers and of its own signal; it also has the signal "abort" and the query "state" of rollouts.
+// Names of the workflow of producers and of its own signal; it also has the signal "abort" and the query
+// "state" of rollouts.
 const (
 	WorkflowName = "ProducerWorkflow"
-	SignalChange = "change" // Change
+
+	// Change
+	SignalChange = "change"
 )
 
 // WorkflowID is the workflow id of a producer.
@@ -20,6 +23,7 @@ func GroupID(producerID string, c Cursor) string {
 	if c.Try > 0 {
 		id += "t" + strconv.Itoa(c.Try)
 	}
+
 	return id
 }
 
@@ -40,5 +44,6 @@ func OfGroup(id string) (producerIDs []string) {
 			producerIDs = append(producerIDs, found[1])
 		}
 	}
+
 	return producerIDs
 }

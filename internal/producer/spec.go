@@ -1,5 +1,5 @@
-// Package producer has the types of producers: what one is asked to do, its state, and the changes that a running one takes. A producer runs
-// groups of a task set, as many at once as a sink can take.
+// Package producer has the types of producers: what one is asked to do, its state, and the changes that a
+// running one takes. A producer runs groups of a task set, as many at once as a sink can take.
 package producer
 
 import (
@@ -10,29 +10,40 @@ import (
 )
 
 const (
-	maxID     = 32 // leaves room in a group's id for its number
+	// leaves room in a group's id for its number
+	maxID     = 32
 	maxEpochs = 1 << 20
 )
 
-// Spec asks for groups of a task set, as many at once as a sink can take. It is the input of ProducerWorkflow and therefore part of
-// stored histories: fields are added, never renamed or removed.
+// Spec asks for groups of a task set, as many at once as a sink can take. It is the input of
+// ProducerWorkflow and therefore part of stored histories: fields are added, never renamed or removed.
 type Spec struct {
-	ID    string         `json:"id"`
-	Owner string         `json:"owner,omitempty"`
-	Name  string         `json:"name,omitempty"` // of the task set, for people
+	ID    string `json:"id"`
+	Owner string `json:"owner,omitempty"`
+
+	// of the task set, for people
+	Name  string         `json:"name,omitempty"`
 	Tasks rollout.SetRef `json:"tasks"`
 	// SealedKey is the API key of the model endpoint, which the stored tasks do not have.
 	SealedKey string `json:"sealed_key,omitempty"`
 
-	GroupSize       int           `json:"group_size"`
-	MaxReplacements int           `json:"max_replacements"` // of one group; see rollout.GroupSpec
+	GroupSize int `json:"group_size"`
+
+	// of one group; see rollout.GroupSpec
+	MaxReplacements int           `json:"max_replacements"`
 	GroupDeadline   time.Duration `json:"group_deadline,omitempty"`
 	Sink            string        `json:"sink"`
 
-	Bounds    Bounds      `json:"bounds"`
-	Shuffle   *uint64     `json:"shuffle,omitempty"`    // seed of the order, another one in each epoch; nil: the order of the set
-	Epochs    int         `json:"epochs,omitempty"`     // 0: without bound
-	BatchSize int         `json:"batch_size,omitempty"` // rollouts of a training step where the sink does not give a number; 0: those of a group
+	Bounds Bounds `json:"bounds"`
+
+	// seed of the order, another one in each epoch; nil: the order of the set
+	Shuffle *uint64 `json:"shuffle,omitempty"`
+
+	// 0: without bound
+	Epochs int `json:"epochs,omitempty"`
+
+	// rollouts of a training step where the sink does not give a number; 0: those of a group
+	BatchSize int         `json:"batch_size,omitempty"`
 	Filter    GroupFilter `json:"filter"`
 	Eval      *EvalSpec   `json:"eval,omitempty"`
 
@@ -45,24 +56,44 @@ func (p Spec) Begin(now time.Time) State {
 	if p.From != nil {
 		s := *p.From
 		s.Runs++
+
 		return s
 	}
+
 	return State{
-		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: Running, Bounds: p.Bounds,
-		Running: []RunningGroup{}, Outbox: []Finished{}, Again: []Cursor{}, Evaluated: []Evaluation{}, StartedAt: now, Runs: 1,
+		ID:        p.ID,
+		Owner:     p.Owner,
+		Name:      p.Name,
+		Sink:      p.Sink,
+		GroupSize: p.GroupSize,
+		Phase:     Running,
+		Bounds:    p.Bounds,
+		Running:   []RunningGroup{},
+		Outbox:    []Finished{},
+		Again:     []Cursor{},
+		Evaluated: []Evaluation{},
+		StartedAt: now,
+		Runs:      1,
 	}
 }
 
 // GroupFilter says which finished groups are not delivered. Each is counted by its reason.
 type GroupFilter struct {
-	EqualScores bool `json:"equal_scores,omitempty"` // those of two rollouts or more whose rewards are all equal: they have no advantage
-	MaxTokens   int  `json:"max_tokens,omitempty"`   // those with a training sequence of this many tokens or more; 0: none
-	MinRollouts int  `json:"min_rollouts,omitempty"` // those with fewer rewards; 0: the sink decides
-	// MaxVersionLag drops those with a trained token sampled by weights more than this many versions behind the trainer's step; nil: none.
+	// those of two rollouts or more whose rewards are all equal: they have no advantage
+	EqualScores bool `json:"equal_scores,omitempty"`
+
+	// those with a training sequence of this many tokens or more; 0: none
+	MaxTokens int `json:"max_tokens,omitempty"`
+
+	// those with fewer rewards; 0: the sink decides
+	MinRollouts int `json:"min_rollouts,omitempty"`
+	// MaxVersionLag drops those with a trained token sampled by weights more than this many versions behind
+	// the trainer's step; nil: none.
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 	// MarkStale delivers those groups nevertheless, marked; see rollout.DeliverySpec.MarkStale.
 	MarkStale bool `json:"mark_stale,omitempty"`
-	// OneVersion drops those whose trained tokens were sampled by more than one version of the weights, where the endpoint reports versions.
+	// OneVersion drops those whose trained tokens were sampled by more than one version of the weights,
+	// where the endpoint reports versions.
 	OneVersion bool `json:"one_version,omitempty"`
 }
 
@@ -70,7 +101,12 @@ type GroupFilter struct {
 func (p Spec) Validate() error {
 	switch {
 	case rollout.CheckID(p.ID) != nil || len(p.ID) > maxID:
-		return fault.Field("producer_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxID, p.ID)
+		return fault.Field(
+			"producer_id",
+			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
+			maxID,
+			p.ID,
+		)
 	case p.GroupSize < 1 || p.GroupSize > rollout.MaxGroupSize:
 		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", rollout.MaxGroupSize, p.GroupSize)
 	case p.MaxReplacements < 0 || p.MaxReplacements > rollout.MaxReplacements:
@@ -90,13 +126,21 @@ func (p Spec) Validate() error {
 	case p.Filter.MarkStale && p.Filter.MaxVersionLag == nil:
 		return fault.Field("filter.mark_stale", "needs filter.max_version_lag")
 	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
-		return fault.Field("filter.min_rollouts", "must be 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
+		return fault.Field(
+			"filter.min_rollouts",
+			"must be 0 to group_size (%d), got %d",
+			p.GroupSize,
+			p.Filter.MinRollouts,
+		)
 	}
+
 	if err := p.Bounds.Validate(); err != nil {
 		return err
 	}
+
 	if err := (rollout.TaskRef{Set: p.Tasks}).Validate(); err != nil {
 		return err
 	}
+
 	return p.Eval.validate()
 }

@@ -14,6 +14,7 @@ import (
 
 func spec() producer.Spec {
 	set := rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: 3}
+
 	return producer.Spec{
 		ID: "p", Tasks: set, GroupSize: 4, Sink: "s", Bounds: producer.Bounds{Concurrency: 8},
 		Eval: &producer.EvalSpec{Tasks: set, Every: 5, GroupSize: 1},
@@ -23,6 +24,7 @@ func spec() producer.Spec {
 func TestSpec(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, spec().Validate())
+
 	for want, change := range map[string]func(*producer.Spec){
 		"producer_id":            func(p *producer.Spec) { p.ID = strings.Repeat("x", 33) },
 		"group_size":             func(p *producer.Spec) { p.GroupSize = 129 },

@@ -2,12 +2,14 @@ package rawjson
 
 import "bytes"
 
-// Cursor walks one JSON value. After the first thing it cannot read, bad is set and every further step is a no-op, so that
-// callers check once, at the end.
+// Cursor walks one JSON value. After the first thing it cannot read, bad is set and every further step is a
+// no-op, so that callers check once, at the end.
 type Cursor struct {
-	Src   []byte
-	At    int
-	KeyAt int // where the latest key of an object begins
+	Src []byte
+	At  int
+
+	// where the latest key of an object begins
+	KeyAt int
 	Bad   bool
 }
 
@@ -21,6 +23,7 @@ func (c *Cursor) Peek() byte {
 			return ch
 		}
 	}
+
 	return 0
 }
 
@@ -30,7 +33,9 @@ func (c *Cursor) Take(ch byte) bool {
 		c.Bad = true
 		return false
 	}
+
 	c.At++
+
 	return true
 }
 
@@ -42,22 +47,27 @@ func (c *Cursor) Fields(yield func(key []byte) bool) {
 	if !c.Take('{') {
 		return
 	}
+
 	if c.Peek() == '}' {
 		c.At++
 		return
 	}
+
 	for {
 		c.Peek()
 		c.KeyAt = c.At
 		key := c.String()
 		c.Take(':')
+
 		if c.Bad || !yield(key) || c.Bad {
 			return
 		}
+
 		if c.Peek() != ',' {
 			c.Take('}')
 			return
 		}
+
 		c.At++
 	}
 }
@@ -67,18 +77,22 @@ func (c *Cursor) Elements(yield func(n int) bool) {
 	if !c.Take('[') {
 		return
 	}
+
 	if c.Peek() == ']' {
 		c.At++
 		return
 	}
+
 	for n := 0; ; n++ {
 		if !yield(n) || c.Bad {
 			return
 		}
+
 		if c.Peek() != ',' {
 			c.Take(']')
 			return
 		}
+
 		c.At++
 	}
 }
@@ -88,18 +102,23 @@ func (c *Cursor) String() []byte {
 	if !c.Take('"') {
 		return nil
 	}
+
 	start := c.At
+
 	end := endOfString(c.Src, start)
 	if end < 0 {
 		c.Bad = true
 		return nil
 	}
+
 	c.At = end
+
 	return c.Src[start : end-1]
 }
 
-// endOfString is where the string that began before b[at] is over, its quote included; -1: nowhere. Most strings of a reply
-// are a few bytes, for which a search that has to be called costs more than a look at each.
+// endOfString is where the string that began before b[at] is over, its quote included; -1: nowhere. Most
+// strings of a reply are a few bytes, for which a search that has to be called costs more than a look at
+// each.
 func endOfString(b []byte, at int) int {
 	const short = 16
 	for near := min(at+short, len(b)); at < near; at++ {
@@ -110,6 +129,7 @@ func endOfString(b []byte, at int) int {
 			return endOfLongString(b, at)
 		}
 	}
+
 	return endOfLongString(b, at)
 }
 
@@ -121,6 +141,7 @@ func endOfLongString(b []byte, at int) int {
 		if n < 0 {
 			return -1
 		}
+
 		if at += n + 1; !escaped(b[start : at-1]) {
 			return at
 		}
@@ -133,6 +154,7 @@ func escaped(s []byte) bool {
 	for n > 0 && s[n-1] == '\\' {
 		n--
 	}
+
 	return (len(s)-n)%2 == 1
 }
 

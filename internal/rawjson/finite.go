@@ -2,29 +2,36 @@ package rawjson
 
 import "bytes"
 
-// Finite replaces the bare words NaN, Infinity and -Infinity, which Python writes and JSON has not, by null. Strings stay
-// as they are. It works on one JSON text as well as on a stream of events.
+// Finite replaces the bare words NaN, Infinity and -Infinity, which Python writes and JSON has not, by
+// null. Strings stay as they are. It works on one JSON text as well as on a stream of events.
 func Finite(src []byte) []byte {
 	if !HasNonFinite(src) {
 		return src
 	}
+
 	out := make([]byte, 0, len(src))
 	for i := 0; i < len(src); {
 		if src[i] == '"' {
 			c := Cursor{Src: src, At: i}
 			c.String()
+
 			if c.Bad {
 				return append(out, src[i:]...)
 			}
+
 			out, i = append(out, src[i:c.At]...), c.At
+
 			continue
 		}
+
 		if n := nonFiniteIndex(src[i:]); n > 0 {
 			out, i = append(out, "null"...), i+n
 			continue
 		}
+
 		out, i = append(out, src[i]), i+1
 	}
+
 	return out
 }
 
@@ -39,6 +46,7 @@ func nonFiniteIndex(s []byte) int {
 			return len(word)
 		}
 	}
+
 	return 0
 }
 
@@ -47,11 +55,13 @@ func Flat(data []byte) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return data
 	}
+
 	out := bytes.Clone(data)
 	for i, ch := range out {
 		if ch == '\n' || ch == '\r' {
 			out[i] = ' '
 		}
 	}
+
 	return out
 }

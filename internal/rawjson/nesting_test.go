@@ -11,6 +11,7 @@ import (
 
 func TestNestable(t *testing.T) {
 	t.Parallel()
+
 	nested := func(levels int) string { return strings.Repeat(`{"a":[`, levels/2) + strings.Repeat("]}", levels/2) }
 	for raw, want := range map[string]bool{
 		"":                             true,

@@ -9,19 +9,29 @@ import (
 
 // Object is a JSON object whose members can be set and removed. All other bytes and their order are kept.
 type Object struct {
-	src     []byte
-	first   int // where what is inside the brace begins
-	last    int // where the last member ends
+	src []byte
+
+	// where what is inside the brace begins
+	first int
+
+	// where the last member ends
+	last    int
 	members []member
 	added   []member
 }
 
 type member struct {
-	key        string
-	from       int    // where the key begins
-	start, end int    // of the value
-	value      []byte // replaces it when not nil
-	gone       bool
+	key string
+
+	// where the key begins
+	from int
+
+	// of the value
+	start, end int
+
+	// replaces it when not nil
+	value []byte
+	gone  bool
 }
 
 // maxMembers bounds the members of an Object: each takes memory besides its text, and no API has that many.
@@ -30,21 +40,24 @@ const maxMembers = 4096
 // usualMembers is as many members as most objects have, and as most get.
 const usualMembers = 16
 
-// ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
-// judged beyond its brackets and strings. The error is a fault.Invalid.
+// ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the
+// top level is not judged beyond its brackets and strings. The error is a fault.Invalid.
 func ParseObject(src []byte) (*Object, error) {
 	c := Cursor{Src: src}
 	if c.Peek() != '{' {
 		return nil, fault.New(fault.Invalid, "not a JSON object")
 	}
+
 	o := &Object{src: src, first: c.At + 1, last: c.At + 1}
 	for key := range c.Fields {
 		if len(o.members) == maxMembers {
 			return nil, fault.New(fault.Invalid, "a JSON object of more than %d members", maxMembers)
 		}
+
 		if o.members == nil {
 			o.members = make([]member, 0, usualMembers)
 		}
+
 		from := c.KeyAt
 		c.Peek()
 		m := member{key: decodeKey(key), from: from, start: c.At}
@@ -52,9 +65,11 @@ func ParseObject(src []byte) (*Object, error) {
 		m.end, o.last = c.At, c.At
 		o.members = append(o.members, m)
 	}
+
 	if !c.End() {
 		return nil, fault.New(fault.Invalid, "not a JSON object: broken near byte %d", c.At)
 	}
+
 	return o, nil
 }
 
@@ -66,13 +81,16 @@ func decodeKey(raw []byte) string {
 			if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &s) == nil {
 				return s
 			}
+
 			break
 		}
 	}
+
 	return string(raw)
 }
 
-// Get returns the value of a member. Of several with one key the last counts, as it does for the parsers of model servers.
+// Get returns the value of a member. Of several with one key the last counts, as it does for the parsers of
+// model servers.
 func (o *Object) Get(key string) ([]byte, bool) {
 	for _, list := range [][]member{o.added, o.members} {
 		for i := range slices.Backward(list) {
@@ -81,6 +99,7 @@ func (o *Object) Get(key string) ([]byte, bool) {
 			}
 		}
 	}
+
 	return nil, false
 }
 
@@ -88,12 +107,14 @@ func (o *Object) value(m *member) []byte {
 	if m.value != nil {
 		return m.value
 	}
+
 	return o.src[m.start:m.end]
 }
 
 // Set gives every member of that key the value, which must be JSON, or adds one at the end.
 func (o *Object) Set(key string, value []byte) {
 	found := false
+
 	for _, list := range [][]member{o.members, o.added} {
 		for i := range list {
 			if list[i].key == key && !list[i].gone {
@@ -101,10 +122,12 @@ func (o *Object) Set(key string, value []byte) {
 			}
 		}
 	}
+
 	if !found {
 		if o.added == nil {
 			o.added = make([]member, 0, usualMembers)
 		}
+
 		o.added = append(o.added, member{key: key, value: value})
 	}
 }
@@ -118,13 +141,16 @@ type Removed struct {
 // Keep removes every member whose key is not to be kept, in one pass, and returns the removed ones in order.
 func (o *Object) Keep(keep func(key string) bool) []Removed {
 	var out []Removed
+
 	for i := range o.members {
 		if m := &o.members[i]; !m.gone && !keep(m.key) {
 			m.gone = true
 			out = append(out, Removed{m.key, o.value(m)})
 		}
 	}
+
 	o.added = slices.DeleteFunc(o.added, func(m member) bool { return !keep(m.key) })
+
 	return out
 }
 
@@ -133,6 +159,7 @@ func (o *Object) Remove(key string) {
 	for i := range o.members {
 		o.members[i].gone = o.members[i].gone || o.members[i].key == key
 	}
+
 	o.added = slices.DeleteFunc(o.added, func(m member) bool { return m.key == key })
 }
 
@@ -140,24 +167,30 @@ func (o *Object) Remove(key string) {
 func (o *Object) Bytes() []byte {
 	out := append(make([]byte, 0, o.size()), o.src[:o.first]...)
 	bare := len(out)
+
 	for i := range o.members {
 		m := &o.members[i]
 		switch {
 		case m.gone:
 			continue
 		case len(out) > bare:
-			out = append(out, o.src[o.members[i-1].end:m.from]...) // the comma
+			// the comma
+			out = append(out, o.src[o.members[i-1].end:m.from]...)
 		default:
 			out = append(out, o.src[o.first:o.members[0].from]...)
 		}
+
 		out = append(append(out, o.src[m.from:m.start]...), o.value(m)...)
 	}
+
 	for _, m := range o.added {
 		if len(out) > bare {
 			out = append(out, ',')
 		}
+
 		out = append(append(AppendQuote(out, m.key), ':'), m.value...)
 	}
+
 	return append(out, o.src[o.last:]...)
 }
 
@@ -167,9 +200,11 @@ func (o *Object) size() int {
 	for _, m := range o.members {
 		n += len(m.value)
 	}
+
 	for _, m := range o.added {
 		n += 6*len(m.key) + len(m.value) + 4
 	}
+
 	return n
 }
 
@@ -178,6 +213,7 @@ func (o *Object) Or(key, other string) []byte {
 	if v, ok := o.Get(key); ok {
 		return v
 	}
+
 	return []byte(other)
 }
 

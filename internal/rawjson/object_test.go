@@ -16,6 +16,7 @@ import (
 
 func TestObjectChangesOnlyWhatIsSet(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ name, in, key, value, want string }{
 		{"replaces in place", `{ "a" : 1 , "model":"x", "z":[1, 2] }`, "model", `"y"`, `{ "a" : 1 , "model":"y", "z":[1, 2] }`},
 		{"adds at the end", `{"a":1}`, "b", `2`, `{"a":1,"b":2}`},
@@ -28,6 +29,7 @@ func TestObjectChangesOnlyWhatIsSet(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			o, err := rawjson.ParseObject([]byte(tc.in))
 			require.NoError(t, err)
 			o.Set(tc.key, []byte(tc.value))
@@ -41,11 +43,14 @@ func TestObjectChangesOnlyWhatIsSet(t *testing.T) {
 
 func TestObjectHasTheLastDuplicate(t *testing.T) {
 	t.Parallel()
+
 	o, err := rawjson.ParseObject([]byte(`{"a":1,"b":{},"a":2}`))
 	require.NoError(t, err)
+
 	got, ok := o.Get("a")
 	require.True(t, ok)
 	require.Equal(t, "2", string(got))
+
 	_, ok = o.Get("c")
 	require.False(t, ok)
 	o.Set("c", []byte("1"))
@@ -55,6 +60,7 @@ func TestObjectHasTheLastDuplicate(t *testing.T) {
 
 func TestObjectRemove(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ in, want string }{
 		{`{"a":1}`, `{}`}, {` { "a" : 1 } `, ` { } `}, {`{"a":1, "b":2}`, `{"b":2}`}, {`{"b":2, "a":1}`, `{"b":2}`},
 		{`{"b":2 , "a":1, "c":3}`, `{"b":2, "c":3}`}, {`{"a":1,"b":2,"a":3}`, `{"b":2}`}, {`{"a":1,"a":2}`, `{}`}, {`{"b":1}`, `{"b":1}`},
@@ -74,6 +80,7 @@ func TestObjectRemove(t *testing.T) {
 
 func TestParseObjectRefuses(t *testing.T) {
 	t.Parallel()
+
 	for _, in := range []string{
 		``, ` `, `[]`, `"x"`, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{"a":1}}`, `{"a":1} x`, `{"a":[}]}`, `{"a":"x}`, `{a:1}`, `{"a":1 "b":2}`,
 	} {
@@ -85,6 +92,7 @@ func TestParseObjectRefuses(t *testing.T) {
 
 func TestOpening(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name, in, system string
 		tools            bool
@@ -99,8 +107,10 @@ func TestOpening(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			o, err := rawjson.ParseObject([]byte(tc.in))
 			require.NoError(t, err)
+
 			got := dialect.OpeningOf(reply.Chat, o)
 			require.Equal(t, tc.system, string(got.System))
 			require.Equal(t, tc.tools, got.Tools)
@@ -113,12 +123,15 @@ func FuzzObject(f *testing.F) {
 	for _, s := range []string{`{}`, `{"model":"x","messages":[{"role":"user","content":"h\"i"}]}`, `{"a":[1,{"b":null}],"a":2}`, "{\"\\u006d\":1}"} {
 		f.Add([]byte(s), "model", "m2")
 	}
+
 	f.Fuzz(func(t *testing.T, in []byte, key, value string) {
 		o, err := rawjson.ParseObject(in)
 		if !json.Valid(in) || !bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
 			return
 		}
+
 		require.NoError(t, err)
+
 		key = strings.ToValidUTF8(key, "")
 		v, err := json.Marshal(value)
 		require.NoError(t, err)

@@ -14,12 +14,15 @@ func MemberOf(object []byte, want string) []byte {
 	if c.Peek() != '{' {
 		return nil
 	}
+
 	var found []byte
+
 	for key := range c.Fields {
 		if value := c.Skip(); string(key) == want {
 			found = value
 		}
 	}
+
 	return found
 }
 
@@ -43,7 +46,9 @@ func AppendQuote(b []byte, s string) []byte {
 	if plain(s) {
 		return append(append(append(b, '"'), s...), '"')
 	}
-	quoted, _ := json.Marshal(s) // a string always encodes
+	// a string always encodes
+	quoted, _ := json.Marshal(s)
+
 	return append(b, quoted...)
 }
 
@@ -54,26 +59,31 @@ func plain[T string | []byte](s T) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
-// IsPlain reports whether raw is obviously a JSON value: a literal, a number of digits, or a string of plain characters.
+// IsPlain reports whether raw is obviously a JSON value: a literal, a number of digits, or a string of
+// plain characters.
 func IsPlain(raw []byte) bool {
 	switch string(raw) {
 	case "true", "false", "null":
 		return true
 	}
+
 	switch {
 	case len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"':
 		return plain(raw[1 : len(raw)-1])
 	case len(raw) == 0 || len(raw) > 1 && raw[0] == '0':
 		return false
 	}
+
 	for _, ch := range raw {
 		if ch < '0' || ch > '9' {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -85,6 +95,7 @@ func AppendRaw(b, raw []byte) []byte {
 	if raw == nil {
 		return append(b, "null"...)
 	}
+
 	return append(b, raw...)
 }
 

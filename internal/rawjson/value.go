@@ -12,6 +12,7 @@ import (
 func (c *Cursor) Skip() []byte {
 	ch := c.Peek()
 	start := c.At
+
 	switch ch {
 	case '"':
 		c.String()
@@ -20,9 +21,11 @@ func (c *Cursor) Skip() []byte {
 	default:
 		c.scalar()
 	}
+
 	if c.Bad {
 		return nil
 	}
+
 	return c.Src[start:c.At]
 }
 
@@ -35,20 +38,23 @@ func (c *Cursor) SkipIDs() []byte {
 			return c.Src[start:c.At]
 		}
 	}
+
 	return c.Skip()
 }
 
 // maxDepth bounds how deep a value may be nested that is stepped over. A level costs a byte, and no recursion.
 const maxDepth = 1 << 20
 
-// skipNested skips an object or array by its brackets and strings only, without checking its contents. Most of a reply passes here, hence
-// the tight loop.
+// skipNested skips an object or array by its brackets and strings only, without checking its contents. Most
+// of a reply passes here, hence the tight loop.
 func (c *Cursor) skipNested() {
 	var open [64]byte
+
 	stack, b, i := open[:0], c.Src, c.At
 	for i < len(b) {
 		ch := b[i]
 		i++
+
 		switch {
 		case ch == '"':
 			if i = endOfString(b, i); i < 0 {
@@ -61,36 +67,43 @@ func (c *Cursor) skipNested() {
 				c.Bad = true
 				return
 			}
-			stack = append(stack, ch+2) // in ASCII the closing bracket is two on from the opening one
+			// in ASCII the closing bracket is two on from the opening one
+			stack = append(stack, ch+2)
 		case ch == '}' || ch == ']':
 			if stack[len(stack)-1] != ch {
 				c.Bad = true
 				return
 			}
+
 			if stack = stack[:len(stack)-1]; len(stack) == 0 {
 				c.At = i
 				return
 			}
 		}
 	}
+
 	c.Bad = true
 }
 
 // scalar steps over a number or a bare word and returns it.
 func (c *Cursor) scalar() []byte {
 	c.Peek()
+
 	start := c.At
 	for c.At < len(c.Src) {
 		switch c.Src[c.At] {
 		case ',', '}', ']', ':', '"', '{', '[', ' ', '\t', '\r', '\n':
 			goto out
 		}
+
 		c.At++
 	}
+
 out:
 	if c.At == start {
 		c.Bad = true
 	}
+
 	return c.Src[start:c.At]
 }
 
@@ -99,9 +112,11 @@ func (c *Cursor) Null() bool {
 	if c.Peek() != 'n' {
 		return false
 	}
+
 	if string(c.scalar()) != "null" {
 		c.Bad = true
 	}
+
 	return true
 }
 
@@ -111,13 +126,17 @@ func (c *Cursor) Float() float64 {
 	if c.Bad {
 		return math.NaN()
 	}
+
 	if string(word) == "null" {
 		return math.NaN()
 	}
+
 	f, err := strconv.ParseFloat(unsafe.String(&word[0], len(word)), 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
+	// beyond the range it is infinite
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		c.Bad = true
 	}
+
 	return f
 }
 
@@ -127,10 +146,12 @@ func (c *Cursor) Integer() int64 {
 	if c.Bad {
 		return 0
 	}
+
 	n, err := strconv.ParseInt(unsafe.String(&word[0], len(word)), 10, 64)
 	if err != nil {
 		c.Bad = true
 	}
+
 	return n
 }
 
@@ -139,7 +160,9 @@ func (c *Cursor) Text() []byte {
 	if c.Peek() == '"' {
 		return c.String()
 	}
+
 	c.Skip()
+
 	return nil
 }
 
@@ -148,5 +171,6 @@ func (c *Cursor) Count() int64 {
 	if c.Null() {
 		return 0
 	}
+
 	return max(c.Integer(), 0)
 }

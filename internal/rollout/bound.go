@@ -8,19 +8,24 @@ import (
 
 // Bound is one of Limits, as a client names it.
 type Bound struct {
-	Name  string // path of the argument, such as "limits.call_s"
-	About string // description of the argument
+	// path of the argument, such as "limits.call_s"
+	Name string
+
+	// description of the argument
+	About string
 	field int
 }
 
 // Bounds are all of Limits, in the order of its fields.
 func Bounds() []Bound {
 	t := reflect.TypeFor[Limits]()
+
 	all := make([]Bound, t.NumField())
 	for i := range all {
 		tag := t.Field(i).Tag
 		all[i] = Bound{Name: tag.Get("arg"), About: tag.Get("jsonschema"), field: i}
 	}
+
 	return all
 }
 

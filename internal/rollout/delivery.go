@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// DeliverySpec names a finished group and the sink that it goes to. It is the input of DeliveryWorkflow and of the activity DeliverGroup,
-// and therefore part of stored histories.
+// DeliverySpec names a finished group and the sink that it goes to. It is the input of DeliveryWorkflow and
+// of the activity DeliverGroup, and therefore part of stored histories.
 type DeliverySpec struct {
 	GroupID string `json:"group_id"`
 	Sink    string `json:"sink"`
@@ -28,14 +28,21 @@ func (d DeliverySpec) Validate() error {
 	if CheckID(d.GroupID) != nil || len(d.GroupID) > maxGroupID {
 		return fault.Field("group_id", "must be the id of a group, got %q", d.GroupID)
 	}
+
 	return CheckSink(d.Sink)
 }
 
 // CheckSink reports what is wrong with the name of a sink. The error's kind is Invalid.
 func CheckSink(name string) error {
 	if CheckID(name) != nil || len(name) > maxSinkName {
-		return fault.Field("sink", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxSinkName, name)
+		return fault.Field(
+			"sink",
+			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
+			maxSinkName,
+			name,
+		)
 	}
+
 	return nil
 }
 
@@ -49,7 +56,8 @@ const (
 	DeliveryPending DeliveryState = "pending"
 	// DeliveryDelivered: the sink acknowledged the group.
 	DeliveryDelivered DeliveryState = "delivered"
-	// DeliveryRefused: the sink refuses the group for good; Delivery.Reason says why. It stays in the list until it is delivered again.
+	// DeliveryRefused: the sink refuses the group for good; Delivery.Reason says why. It stays in the list
+	// until it is delivered again.
 	DeliveryRefused DeliveryState = "refused"
 	// DeliverySkipped: the group is no training data for this sink; Delivery.Reason says why.
 	DeliverySkipped DeliveryState = "skipped"
@@ -65,19 +73,29 @@ func (s DeliveryState) Known() bool { return slices.Contains(DeliveryStates(), s
 
 // Delivery is the delivery of one group to one sink. It is part of stored histories and of objects in the store.
 type Delivery struct {
-	Sink    string        `json:"sink"`
-	GroupID string        `json:"group_id"`
-	Key     string        `json:"key"` // idempotency key: the same for every try, another one for every group
-	TaskID  string        `json:"task_id"`
-	Owner   string        `json:"owner,omitempty"`
-	State   DeliveryState `json:"state"`
+	Sink    string `json:"sink"`
+	GroupID string `json:"group_id"`
+
+	// idempotency key: the same for every try, another one for every group
+	Key    string        `json:"key"`
+	TaskID string        `json:"task_id"`
+	Owner  string        `json:"owner,omitempty"`
+	State  DeliveryState `json:"state"`
 	// Reason is why the group is skipped or refused, or the error of the last try while it is pending.
-	Reason   string     `json:"reason,omitempty"`
-	Tries    int        `json:"tries"` // failed ones
-	Rollouts int        `json:"rollouts"`
-	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
-	Stale    bool       `json:"stale,omitempty"`    // beyond DeliverySpec.MaxVersionLag: skipped, or delivered with a mark
-	Mixed    bool       `json:"mixed,omitempty"`    // skipped by DeliverySpec.OneVersion
+	Reason string `json:"reason,omitempty"`
+
+	// failed ones
+	Tries    int `json:"tries"`
+	Rollouts int `json:"rollouts"`
+
+	// skipped by DeliverySpec.MaxTokens
+	TooLong bool `json:"too_long,omitempty"`
+
+	// beyond DeliverySpec.MaxVersionLag: skipped, or delivered with a mark
+	Stale bool `json:"stale,omitempty"`
+
+	// skipped by DeliverySpec.OneVersion
+	Mixed    bool       `json:"mixed,omitempty"`
 	QueuedAt time.Time  `json:"queued_at"`
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }
@@ -87,10 +105,12 @@ func (d Delivery) Done() bool { return d.State != "" && d.State != DeliveryPendi
 
 // DeliveryFilter selects deliveries; zero fields select all.
 type DeliveryFilter struct {
-	Sink   string
-	State  DeliveryState
-	Owner  string
-	Limit  int // of a page, 1 to 1000
+	Sink  string
+	State DeliveryState
+	Owner string
+
+	// of a page, 1 to 1000
+	Limit  int
 	Cursor string
 }
 
@@ -104,6 +124,7 @@ func (f DeliveryFilter) Validate() error {
 	case f.Cursor != "" && !strings.HasPrefix(f.Cursor, "deliveries/"):
 		return fault.Field("cursor", "not a cursor returned by this list")
 	}
+
 	return nil
 }
 

@@ -6,21 +6,30 @@ import "github.com/rolloutd/rolloutd/internal/fault"
 type LogprobsMode string
 
 const (
-	LogprobsUnknown   LogprobsMode = ""
-	LogprobsProcessed LogprobsMode = "processed" // the distribution that tokens are sampled from
-	LogprobsRaw       LogprobsMode = "raw"       // the model's own distribution, before temperature and truncation
+	LogprobsUnknown LogprobsMode = ""
+
+	// the distribution that tokens are sampled from
+	LogprobsProcessed LogprobsMode = "processed"
+
+	// the model's own distribution, before temperature and truncation
+	LogprobsRaw LogprobsMode = "raw"
 )
 
-// EndpointReport is what a probe found of a model endpoint. The zero value: nothing is known. It is stored with results: fields are
-// added, never renamed or removed.
+// EndpointReport is what a probe found of a model endpoint. The zero value: nothing is known. It is stored
+// with results: fields are added, never renamed or removed.
 type EndpointReport struct {
-	// CaptureLevel is the best level that a rollout on the endpoint can have; "" where the endpoint gave no usable answer.
+	// CaptureLevel is the best level that a rollout on the endpoint can have; "" where the endpoint gave no
+	// usable answer.
 	CaptureLevel CaptureLevel `json:"capture_level,omitempty"`
 	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
 	// ToolSupport says whether the endpoint makes tool calls; nil: not known.
-	ToolSupport *bool    `json:"tool_support,omitempty"`
-	ParamFixes  []string `json:"param_fixes,omitempty"` // as in Turn
-	Findings    []string `json:"findings,omitempty"`    // such as "[WARN] no_prompt_ids: …"
+	ToolSupport *bool `json:"tool_support,omitempty"`
+
+	// as in Turn
+	ParamFixes []string `json:"param_fixes,omitempty"`
+
+	// such as "[WARN] no_prompt_ids: …"
+	Findings []string `json:"findings,omitempty"`
 }
 
 // Raw says whether the log probabilities do not belong to the distribution that tokens are sampled from.
@@ -33,18 +42,25 @@ func (r EndpointReport) Level(captured CaptureLevel) CaptureLevel {
 	if r.Raw() && captured == CaptureTokens {
 		return CaptureLogprobs
 	}
+
 	return captured
 }
 
-// For is the report for a rollout of the model. Raw log probabilities are those of sampling at temperature 1 without truncation, so a
-// rollout that pins both may be trained on. With allowRaw, every rollout may.
+// For is the report for a rollout of the model. Raw log probabilities are those of sampling at temperature
+// 1 without truncation, so a rollout that pins both may be trained on. With allowRaw, every rollout may.
 func (r EndpointReport) For(m Model, allowRaw bool) EndpointReport {
-	if r.LogprobsMode != LogprobsRaw || r.CaptureLevel != CaptureTokens || allowRaw || m.Training() && m.Sampling.atOne() {
+	if r.LogprobsMode != LogprobsRaw || r.CaptureLevel != CaptureTokens || allowRaw ||
+		m.Training() && m.Sampling.atOne() {
 		return r
 	}
+
 	r.CaptureLevel = CaptureLogprobs
-	r.Findings = append(r.Findings[:len(r.Findings):len(r.Findings)], "[WARN] raw_logprobs: the endpoint's log probabilities do not follow the "+
-		"temperature, so no turn is trained on; start the engine with processed log probabilities (vLLM: --logprobs-mode processed_logprobs) or pin temperature 1")
+	r.Findings = append(
+		r.Findings[:len(r.Findings):len(r.Findings)],
+		"[WARN] raw_logprobs: the endpoint's log probabilities do not follow the "+
+			"temperature, so no turn is trained on; start the engine with processed log probabilities (vLLM: --logprobs-mode processed_logprobs) or pin temperature 1",
+	)
+
 	return r
 }
 
@@ -55,13 +71,17 @@ func (s *Sampling) atOne() bool { return s.Temperature != nil && *s.Temperature 
 type Translate string
 
 const (
-	TranslateNone Translate = ""                 // calls go upstream in the agent's API
-	TranslateChat Translate = "chat_completions" // calls go upstream as chat completions, for which engines return token ids
+	// calls go upstream in the agent's API
+	TranslateNone Translate = ""
+
+	// calls go upstream as chat completions, for which engines return token ids
+	TranslateChat Translate = "chat_completions"
 )
 
 func (t Translate) validate() error {
 	if t != TranslateNone && t != TranslateChat {
 		return fault.Field("translate", "must be %q or %q, got %q", TranslateChat, "none", t)
 	}
+
 	return nil
 }

@@ -26,8 +26,8 @@ const EpisodeAttempts = 1
 // SubmitTool is the name of the tool that ends an episode and starts its grading.
 const SubmitTool = "submit"
 
-// MaxEpisodeSteps is how many tool calls an episode, or the agent react, makes at most. A sandbox remembers 20,000 call ids;
-// the rest is reserved for a client that grades.
+// MaxEpisodeSteps is how many tool calls an episode, or the agent react, makes at most. A sandbox remembers
+// 20,000 call ids; the rest is reserved for a client that grades.
 const MaxEpisodeSteps = 16_000
 
 // Filled returns e with every empty field set. A nil e stands for the defaults.
@@ -36,10 +36,13 @@ func (e *Episode) Filled() Episode {
 	if e != nil {
 		f = *e
 	}
+
 	f.Idle = or(f.Idle, DefaultIdle)
-	if f.MaxSteps == 0 || f.MaxSteps > MaxEpisodeSteps { // specifications of earlier versions may ask for more
+	// specifications of earlier versions may ask for more
+	if f.MaxSteps == 0 || f.MaxSteps > MaxEpisodeSteps {
 		f.MaxSteps = MaxEpisodeSteps
 	}
+
 	return f
 }
 
@@ -48,11 +51,13 @@ func (e *Episode) validate() error {
 	if e != nil {
 		f.MaxSteps = e.MaxSteps
 	}
+
 	switch {
 	case f.MaxSteps < 0 || f.MaxSteps > MaxEpisodeSteps:
 		return fault.Field("episode.max_steps", "must be 0 (the most) to %d, got %d", MaxEpisodeSteps, f.MaxSteps)
 	case f.Idle < 0 || f.Idle > MaxBound:
 		return fault.Field("episode.idle_s", "must be 0 to %g seconds, got %g", MaxBound.Seconds(), f.Idle.Seconds())
 	}
+
 	return nil
 }

@@ -9,26 +9,53 @@ import (
 type EventKind string
 
 const (
-	EventPhase      EventKind = "phase"       // PhaseEvent: a phase begins
-	EventAttempt    EventKind = "attempt"     // AttemptEvent: an attempt has ended
-	EventAgent      EventKind = "agent"       // AgentEvent: the agent has started to work
-	EventText       EventKind = "text"        // TextEvent: a text of the agent
-	EventThinking   EventKind = "thinking"    // TextEvent
-	EventToolStart  EventKind = "tool_start"  // ToolEvent
-	EventToolOutput EventKind = "tool_output" // ToolEvent: output since the event before
-	EventToolEnd    EventKind = "tool_end"    // ToolEvent
-	EventTurn       EventKind = "turn"        // TurnEvent: a model call has ended
-	EventCommand    EventKind = "command"     // CommandEvent: a setup or verifier command begins or has ended
-	EventGrade      EventKind = "grade"       // GradeEvent
-	EventWaiting    EventKind = "waiting"     // WaitingEvent
-	EventTruncated  EventKind = "truncated"   // Stamp: the log is full; text and tools are left out from here on
-	EventDone       EventKind = "done"        // State: the last event
+	// PhaseEvent: a phase begins
+	EventPhase EventKind = "phase"
+
+	// AttemptEvent: an attempt has ended
+	EventAttempt EventKind = "attempt"
+
+	// AgentEvent: the agent has started to work
+	EventAgent EventKind = "agent"
+
+	// TextEvent: a text of the agent
+	EventText EventKind = "text"
+
+	// TextEvent
+	EventThinking EventKind = "thinking"
+
+	// ToolEvent
+	EventToolStart EventKind = "tool_start"
+
+	// ToolEvent: output since the event before
+	EventToolOutput EventKind = "tool_output"
+
+	// ToolEvent
+	EventToolEnd EventKind = "tool_end"
+
+	// TurnEvent: a model call has ended
+	EventTurn EventKind = "turn"
+
+	// CommandEvent: a setup or verifier command begins or has ended
+	EventCommand EventKind = "command"
+
+	// GradeEvent
+	EventGrade EventKind = "grade"
+
+	// WaitingEvent
+	EventWaiting EventKind = "waiting"
+
+	// Stamp: the log is full; text and tools are left out from here on
+	EventTruncated EventKind = "truncated"
+
+	// State: the last event
+	EventDone EventKind = "done"
 )
 
 // Event is one entry of a rollout's event log.
 type Event struct {
-	// ID is the place of the event in the log: greater than that of every event before it. It is also the cursor of a reader. 0: the event
-	// describes the present only, and is not in the log.
+	// ID is the place of the event in the log: greater than that of every event before it. It is also the
+	// cursor of a reader. 0: the event describes the present only, and is not in the log.
 	ID   int64           `json:"id,omitempty"`
 	Kind EventKind       `json:"kind"`
 	Data json.RawMessage `json:"data"`
@@ -85,22 +112,36 @@ type AgentEvent struct {
 // TextEvent is one whole text of the agent.
 type TextEvent struct {
 	Stamp
-	SessionID string `json:"serve_session_id,omitempty"` // absent: the agent's own
+
+	// absent: the agent's own
+	SessionID string `json:"serve_session_id,omitempty"`
 	Text      string `json:"text"`
-	Bytes     int    `json:"bytes,omitempty"` // of the whole text, where it is cut
+
+	// of the whole text, where it is cut
+	Bytes int `json:"bytes,omitempty"`
 }
 
 // ToolEvent is a part of a tool call. CallID distinguishes calls at the same time.
 type ToolEvent struct {
 	Stamp
-	SessionID string          `json:"serve_session_id,omitempty"` // absent: the agent's own
-	CallID    string          `json:"call_id"`
-	Tool      string          `json:"tool"`
-	Input     json.RawMessage `json:"input,omitempty"`  // of the start
-	Output    string          `json:"output,omitempty"` // of the end: all output; a long one lacks its middle
-	Error     string          `json:"error,omitempty"`
-	Status    string          `json:"status,omitempty"` // of the end: completed or error
-	Bytes     int             `json:"bytes,omitempty"`  // of the whole input or output, where it is cut
+
+	// absent: the agent's own
+	SessionID string `json:"serve_session_id,omitempty"`
+	CallID    string `json:"call_id"`
+	Tool      string `json:"tool"`
+
+	// of the start
+	Input json.RawMessage `json:"input,omitempty"`
+
+	// of the end: all output; a long one lacks its middle
+	Output string `json:"output,omitempty"`
+	Error  string `json:"error,omitempty"`
+
+	// of the end: completed or error
+	Status string `json:"status,omitempty"`
+
+	// of the whole input or output, where it is cut
+	Bytes int `json:"bytes,omitempty"`
 }
 
 // TurnEvent is a model call that has ended.
@@ -125,8 +166,10 @@ const (
 // CommandEvent is a command of the task that begins or, with Result, has ended.
 type CommandEvent struct {
 	Stamp
-	Stage   string         `json:"stage"`
-	Number  int            `json:"number"` // from 1; 0: the test script
+	Stage string `json:"stage"`
+
+	// from 1; 0: the test script
+	Number  int            `json:"number"`
 	Command string         `json:"command"`
 	Result  *CommandResult `json:"result,omitempty"`
 }

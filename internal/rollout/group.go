@@ -15,14 +15,15 @@ import (
 const (
 	MaxGroupSize    = 128
 	MaxReplacements = 1024
-	// maxGroupText bounds the text of all members' tasks, in bytes: each is in the workflow's history, which Temporal bounds to 50 MiB.
+	// maxGroupText bounds the text of all members' tasks, in bytes: each is in the workflow's history,
+	// which Temporal bounds to 50 MiB.
 	maxGroupText = 32 << 20
 	// maxGroupID leaves room in a rollout's id for what MemberID appends.
 	maxGroupID = 52
 )
 
-// GroupSpec is n rollouts of one task. It is the input of GroupWorkflow and therefore part of stored histories: fields are added, never
-// renamed or removed.
+// GroupSpec is n rollouts of one task. It is the input of GroupWorkflow and therefore part of stored
+// histories: fields are added, never renamed or removed.
 type GroupSpec struct {
 	ID   string `json:"id"`
 	Size int    `json:"size"`
@@ -32,7 +33,8 @@ type GroupSpec struct {
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Member is the specification of each rollout. Its ID and GroupID are set by MemberSpec.
 	Member Spec `json:"member"`
-	// From is where Member is stored; nil: Member is complete. Owner and Model.SealedKey are taken from Member in either case.
+	// From is where Member is stored; nil: Member is complete. Owner and Model.SealedKey are taken from
+	// Member in either case.
 	From *TaskRef `json:"from,omitempty"`
 	// ReportTo is the id of the workflow that gets a signal "report" whenever rollouts have ended; "": none does.
 	ReportTo string `json:"report_to,omitempty"`
@@ -42,7 +44,12 @@ type GroupSpec struct {
 func (g GroupSpec) Validate() error {
 	switch {
 	case CheckID(g.ID) != nil || len(g.ID) > maxGroupID:
-		return fault.Field("group_id", "must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxGroupID, g.ID)
+		return fault.Field(
+			"group_id",
+			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
+			maxGroupID,
+			g.ID,
+		)
 	case g.Size < 1 || g.Size > MaxGroupSize:
 		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
 	case g.MaxReplacements < 0 || g.MaxReplacements > MaxReplacements:
@@ -50,19 +57,29 @@ func (g GroupSpec) Validate() error {
 	case g.Deadline < 0:
 		return fault.Field("deadline_s", "must not be negative, got %g", g.Deadline.Seconds())
 	}
+
 	if err := g.MemberSpec(0, 0).Validate(); err != nil {
 		return err
 	}
+
 	return g.checkText()
 }
 
 func (g GroupSpec) checkText() error {
 	_, verifier := g.Member.Task.Split()
+
 	text, largest := g.Member.Task.inlineSize(verifier)
 	if all := text * (g.Size + g.MaxReplacements); all > maxGroupText {
-		return fault.Field(largest, "instruction, setup and verifier of %d members and %d replacements must be at most %d bytes together, got %d",
-			g.Size, g.MaxReplacements, maxGroupText, all)
+		return fault.Field(
+			largest,
+			"instruction, setup and verifier of %d members and %d replacements must be at most %d bytes together, got %d",
+			g.Size,
+			g.MaxReplacements,
+			maxGroupText,
+			all,
+		)
 	}
+
 	return nil
 }
 
@@ -70,6 +87,7 @@ func (g GroupSpec) checkText() error {
 func (g GroupSpec) MemberSpec(index, replacement int) Spec {
 	s := g.Member
 	s.ID, s.GroupID = MemberID(g.ID, index, replacement), g.ID
+
 	return s
 }
 
@@ -79,6 +97,7 @@ func MemberID(group string, index, replacement int) string {
 	if replacement > 0 {
 		id += "r" + strconv.Itoa(replacement)
 	}
+
 	return id
 }
 
@@ -88,9 +107,12 @@ func GroupOfMember(rolloutID string) (string, bool) {
 	if at < 1 {
 		return "", false
 	}
+
 	index, replacement, _ := strings.Cut(rolloutID[at+1:], "r")
 	i, err := strconv.Atoi(index)
-	n, _ := strconv.Atoi(replacement) // no number: 0, whose id has no such end
+	// no number: 0, whose id has no such end
+	n, _ := strconv.Atoi(replacement)
+
 	return rolloutID[:at], err == nil && MemberID(rolloutID[:at], i, n) == rolloutID
 }
 
@@ -110,16 +132,20 @@ const (
 
 // GroupState is the answer to the query "state" of a group, and its result.
 type GroupState struct {
-	ID         string       `json:"group_id"`
-	TaskID     string       `json:"task_id"`
-	Owner      string       `json:"owner,omitempty"`
-	Size       int          `json:"size"`
-	Outcome    GroupOutcome `json:"outcome,omitempty"`
-	Error      string       `json:"error,omitempty"` // why it is not complete
-	Members    []Member     `json:"members"`
-	Replaced   int          `json:"replaced"` // rollouts that were lost to infrastructure and replaced
-	StartedAt  time.Time    `json:"started_at"`
-	FinishedAt *time.Time   `json:"finished_at,omitempty"`
+	ID      string       `json:"group_id"`
+	TaskID  string       `json:"task_id"`
+	Owner   string       `json:"owner,omitempty"`
+	Size    int          `json:"size"`
+	Outcome GroupOutcome `json:"outcome,omitempty"`
+
+	// why it is not complete
+	Error   string   `json:"error,omitempty"`
+	Members []Member `json:"members"`
+
+	// rollouts that were lost to infrastructure and replaced
+	Replaced   int        `json:"replaced"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
 // Done says whether the group has ended.
@@ -135,46 +161,59 @@ func (g GroupState) Key() string {
 // Finished counts the members that have ended.
 func (g GroupState) Finished() int {
 	n := 0
+
 	for _, m := range g.Members {
 		if m.Outcome != "" {
 			n++
 		}
 	}
+
 	return n
 }
 
 // Rewards lists the rewards of the members that have one, in their order.
 func (g GroupState) Rewards() []float64 {
 	var out []float64
+
 	for _, m := range g.Members {
 		if m.Reward != nil {
 			out = append(out, *m.Reward)
 		}
 	}
+
 	return out
 }
 
 // Member is one of a group's rollouts.
 type Member struct {
-	Index     int      `json:"index"`      // from 0
-	RolloutID string   `json:"rollout_id"` // of the newest rollout
+	// from 0
+	Index int `json:"index"`
+
+	// of the newest rollout
+	RolloutID string   `json:"rollout_id"`
 	Outcome   Outcome  `json:"outcome,omitempty"`
 	Reward    *float64 `json:"reward"`
 	Error     string   `json:"error,omitempty"`
-	Lost      []string `json:"lost,omitempty"` // rollouts that infrastructure lost, which this one replaces
+
+	// rollouts that infrastructure lost, which this one replaces
+	Lost []string `json:"lost,omitempty"`
 }
 
 // ListedGroup is a group in a list, which has no members. What the list does not know is absent, not 0.
 type ListedGroup struct {
-	ID         string       `json:"group_id"`
-	TaskID     string       `json:"task_id"`
-	Owner      string       `json:"owner,omitempty"`
-	Size       *int         `json:"size,omitempty"`
-	Outcome    GroupOutcome `json:"outcome,omitempty"` // "": it runs
-	Replaced   *int         `json:"replaced,omitempty"`
-	MeanReward *float64     `json:"mean_reward,omitempty"` // of a group that has ended, of its members with a reward
-	StartedAt  time.Time    `json:"started_at"`
-	FinishedAt *time.Time   `json:"finished_at,omitempty"`
+	ID     string `json:"group_id"`
+	TaskID string `json:"task_id"`
+	Owner  string `json:"owner,omitempty"`
+	Size   *int   `json:"size,omitempty"`
+
+	// "": it runs
+	Outcome  GroupOutcome `json:"outcome,omitempty"`
+	Replaced *int         `json:"replaced,omitempty"`
+
+	// of a group that has ended, of its members with a reward
+	MeanReward *float64   `json:"mean_reward,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
 // GroupPage is a part of a list of groups. Next is empty on the last one.
@@ -194,24 +233,36 @@ const SignalReport = "report"
 
 // GroupReport is the signal of a group to its producer that rollouts have ended.
 type GroupReport struct {
-	GroupID  string       `json:"group_id"`
-	Left     int          `json:"left"`
-	Outcome  GroupOutcome `json:"outcome,omitempty"` // "": it runs
-	Lost     bool         `json:"lost,omitempty"`    // infrastructure lost all of its rollouts
-	Error    string       `json:"error,omitempty"`
-	Rewards  []float64    `json:"rewards,omitempty"`
-	Replaced int          `json:"replaced,omitempty"`
+	GroupID string `json:"group_id"`
+	Left    int    `json:"left"`
+
+	// "": it runs
+	Outcome GroupOutcome `json:"outcome,omitempty"`
+
+	// infrastructure lost all of its rollouts
+	Lost     bool      `json:"lost,omitempty"`
+	Error    string    `json:"error,omitempty"`
+	Rewards  []float64 `json:"rewards,omitempty"`
+	Replaced int       `json:"replaced,omitempty"`
 }
 
 // Report is the group's report to its producer.
 func (g GroupState) Report() GroupReport {
-	r := GroupReport{GroupID: g.ID, Left: g.Size - g.Finished(), Outcome: g.Outcome, Error: g.Error, Replaced: g.Replaced}
+	r := GroupReport{
+		GroupID:  g.ID,
+		Left:     g.Size - g.Finished(),
+		Outcome:  g.Outcome,
+		Error:    g.Error,
+		Replaced: g.Replaced,
+	}
 	if !g.Done() {
 		return r
 	}
+
 	r.Left, r.Rewards, r.Lost = 0, g.Rewards(), g.Outcome == GroupFailed
 	for _, m := range g.Members {
 		r.Lost = r.Lost && (m.Outcome == InfraFailed || m.Outcome == "")
 	}
+
 	return r
 }

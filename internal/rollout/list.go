@@ -17,13 +17,18 @@ const (
 
 // Filter selects rollouts; empty fields select all.
 type Filter struct {
-	Status  string // StatusRunning or StatusDone
+	// StatusRunning or StatusDone
+	Status  string
 	TaskID  string
 	GroupID string
 	Owner   string
 	Outcome Outcome
-	Limit   int    // of one page
-	Cursor  string // Page.Next of the page before
+
+	// of one page
+	Limit int
+
+	// Page.Next of the page before
+	Cursor string
 	// Detail queries each rollout for its attempt, its turns and why it waits, which a list does not have.
 	Detail bool
 }
@@ -45,6 +50,7 @@ func (f Filter) Validate() error {
 	case !utf8.ValidString(f.GroupID):
 		return fault.Field("group_id", "must be UTF-8, got %q", f.GroupID)
 	}
+
 	return nil
 }
 
@@ -54,22 +60,33 @@ func OutcomeNames() string {
 	for i, o := range Outcomes() {
 		names[i] = string(o)
 	}
+
 	return strings.Join(names, ", ")
 }
 
 // Listed is a rollout in a list. What the list does not know is absent, not 0.
 type Listed struct {
-	ID         string     `json:"rollout_id"`
-	TaskID     string     `json:"task_id"`
-	GroupID    string     `json:"group_id,omitempty"`
-	Owner      string     `json:"owner,omitempty"`
-	Phase      Phase      `json:"phase"`
-	Attempt    *int       `json:"attempt,omitempty"` // of a running rollout, the one that last had a sandbox
-	Turns      *int       `json:"turns,omitempty"`   // of the last attempt; of a running rollout only with Filter.Detail
-	Usage      *Usage     `json:"usage,omitempty"`   // of a rollout that has ended
-	SandboxID  string     `json:"sandbox_id,omitempty"`
-	Waiting    string     `json:"waiting,omitempty"` // only with Filter.Detail
-	AsOf       *time.Time `json:"as_of,omitempty"`   // only with Filter.Detail; see State.AsOf
+	ID      string `json:"rollout_id"`
+	TaskID  string `json:"task_id"`
+	GroupID string `json:"group_id,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Phase   Phase  `json:"phase"`
+
+	// of a running rollout, the one that last had a sandbox
+	Attempt *int `json:"attempt,omitempty"`
+
+	// of the last attempt; of a running rollout only with Filter.Detail
+	Turns *int `json:"turns,omitempty"`
+
+	// of a rollout that has ended
+	Usage     *Usage `json:"usage,omitempty"`
+	SandboxID string `json:"sandbox_id,omitempty"`
+
+	// only with Filter.Detail
+	Waiting string `json:"waiting,omitempty"`
+
+	// only with Filter.Detail; see State.AsOf
+	AsOf       *time.Time `json:"as_of,omitempty"`
 	Outcome    Outcome    `json:"outcome,omitempty"`
 	Reward     *float64   `json:"reward"`
 	StartedAt  time.Time  `json:"started_at"`
@@ -79,7 +96,8 @@ type Listed struct {
 // Done says whether the rollout has ended.
 func (l Listed) Done() bool { return l.Phase == PhaseDone }
 
-// Page is a part of a list: running rollouts first, then ended ones, the latest end first. Next is empty on the last page.
+// Page is a part of a list: running rollouts first, then ended ones, the latest end first. Next is empty on
+// the last page.
 type Page struct {
 	Rollouts []Listed `json:"rollouts"`
 	Next     string   `json:"next,omitempty"`

@@ -11,14 +11,19 @@ import (
 // React configures the agent "react". It is part of stored histories.
 type React struct {
 	// Tools is ToolsHermes (default) or ToolsNative.
-	Tools           string    `json:"tools,omitempty" jsonschema:"form of the tools: hermes (in the system prompt) or native (the model API's own)"`
-	MaxSteps        int       `json:"max_steps,omitempty" jsonschema:"model calls at most"`    // 0: DefaultSteps
-	Temperature     *float64  `json:"temperature,omitempty" jsonschema:"sampling temperature"` // nil: DefaultTemperature
+	Tools string `json:"tools,omitempty" jsonschema:"form of the tools: hermes (in the system prompt) or native (the model API's own)"`
+
+	// 0: DefaultSteps
+	MaxSteps int `json:"max_steps,omitempty" jsonschema:"model calls at most"`
+
+	// nil: DefaultTemperature
+	Temperature     *float64  `json:"temperature,omitempty" jsonschema:"sampling temperature"`
 	MaxTokens       int       `json:"max_tokens,omitempty" jsonschema:"tokens of one reply at most; 0 sets no bound"`
 	ToolDelayS      float64   `json:"tool_delay_s,omitempty" jsonschema:"pause after each tool call, in seconds"`
 	SystemPrompt    string    `json:"system_prompt,omitempty" jsonschema:"system prompt in place of the default one, which lists the tools"`
 	InitialMessages []Message `json:"initial_messages,omitempty" jsonschema:"messages between the system prompt and the instruction"`
-	// OnMalformed is MalformedRespond (default) or MalformedFinal, Continuation is ContinueAuto (default), ContinueTokens or ContinueMessages.
+	// OnMalformed is MalformedRespond (default) or MalformedFinal, Continuation is ContinueAuto (default),
+	// ContinueTokens or ContinueMessages.
 	OnMalformed  string `json:"on_malformed,omitempty" jsonschema:"a tool call that cannot be read: respond with an error, or take the message as the final answer"`
 	Continuation string `json:"continuation,omitempty" jsonschema:"how prompts are continued: tokens (ids), messages (chat completions), or auto"`
 	// EnabledToolsets less DisabledToolsets are the tools of the policy; none enabled: the toolset "default".
@@ -34,23 +39,36 @@ type Message struct {
 
 // Values of React's fields.
 const (
-	ToolsHermes = "hermes" // tools in the system prompt, calls in <tool_call> tags
-	ToolsNative = "native" // the model API's own tools and tool_calls
+	// tools in the system prompt, calls in <tool_call> tags
+	ToolsHermes = "hermes"
 
-	MalformedRespond = "respond" // the policy gets an error and goes on
-	MalformedFinal   = "final"   // the call is ignored; a message without a valid call is the final answer
+	// the model API's own tools and tool_calls
+	ToolsNative = "native"
 
-	ContinueAuto     = "auto"     // token ids where the endpoint can be prompted with them
-	ContinueTokens   = "tokens"   // token ids, or the agent fails
-	ContinueMessages = "messages" // chat completions
+	// the policy gets an error and goes on
+	MalformedRespond = "respond"
+
+	// the call is ignored; a message without a valid call is the final answer
+	MalformedFinal = "final"
+
+	// token ids where the endpoint can be prompted with them
+	ContinueAuto = "auto"
+
+	// token ids, or the agent fails
+	ContinueTokens = "tokens"
+
+	// chat completions
+	ContinueMessages = "messages"
 
 	DefaultSteps       = 50
 	DefaultTemperature = 0.7
 )
 
 const (
-	maxSteps     = 10_000
-	maxToolDelay = 3600.0 // seconds
+	maxSteps = 10_000
+
+	// seconds
+	maxToolDelay = 3600.0
 	maxInitial   = 1000
 )
 
@@ -60,22 +78,28 @@ func (r *React) Filled() React {
 	if r != nil {
 		f = *r
 	}
+
 	if f.Tools == "" {
 		f.Tools = ToolsHermes
 	}
+
 	if f.MaxSteps == 0 {
 		f.MaxSteps = DefaultSteps
 	}
+
 	if f.Temperature == nil {
 		t := DefaultTemperature
 		f.Temperature = &t
 	}
+
 	if f.OnMalformed == "" {
 		f.OnMalformed = MalformedRespond
 	}
+
 	if f.Continuation == "" {
 		f.Continuation = ContinueAuto
 	}
+
 	return f
 }
 
@@ -90,7 +114,12 @@ func (r *React) validate() error {
 	case !slices.Contains([]string{ContinueAuto, ContinueTokens, ContinueMessages}, f.Continuation):
 		return oneOf("react.continuation", f.Continuation, ContinueAuto, ContinueTokens, ContinueMessages)
 	case f.Continuation == ContinueTokens && f.Tools == ToolsNative:
-		return fault.Field("react.continuation", "%q needs react.tools %q: engines parse native tool calls in chat completions only", ContinueTokens, ToolsHermes)
+		return fault.Field(
+			"react.continuation",
+			"%q needs react.tools %q: engines parse native tool calls in chat completions only",
+			ContinueTokens,
+			ToolsHermes,
+		)
 	case f.MaxSteps < 0 || f.MaxSteps > maxSteps:
 		return fault.Field("react.max_steps", "must be 0 (the default) to %d, got %d", maxSteps, f.MaxSteps)
 	case !(*f.Temperature >= 0 && !math.IsInf(*f.Temperature, 0)):
@@ -100,6 +129,7 @@ func (r *React) validate() error {
 	case !(f.ToolDelayS >= 0 && f.ToolDelayS <= maxToolDelay):
 		return fault.Field("react.tool_delay_s", "must be 0 to %g seconds, got %g", maxToolDelay, f.ToolDelayS)
 	}
+
 	return f.validMessages()
 }
 
@@ -109,12 +139,21 @@ func (r *React) validMessages() error {
 		if !slices.Contains([]string{"system", "user", "assistant"}, m.Role) {
 			return fault.Field("react.initial_messages", "must have roles system, user or assistant; got %q", m.Role)
 		}
+
 		size += len(m.Content)
 	}
+
 	if size > MaxTaskBytes/2 || len(r.InitialMessages) > maxInitial {
-		return fault.Field("react.initial_messages", "must have at most %d messages, and at most %d bytes together with system_prompt; got %d messages and %d bytes",
-			maxInitial, MaxTaskBytes/2, len(r.InitialMessages), size)
+		return fault.Field(
+			"react.initial_messages",
+			"must have at most %d messages, and at most %d bytes together with system_prompt; got %d messages and %d bytes",
+			maxInitial,
+			MaxTaskBytes/2,
+			len(r.InitialMessages),
+			size,
+		)
 	}
+
 	return nil
 }
 

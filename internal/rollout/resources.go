@@ -12,9 +12,12 @@ const DefaultBackend = "local"
 
 // Resources are an amount of what sandboxes use. In a bound, a zero field means unbounded.
 type Resources struct {
-	CPU       float64 `json:"cpu,omitempty" yaml:"cpu"`               // cores
-	MemoryMiB int     `json:"memory_mib,omitempty" yaml:"memory_mib"` // tmpfs included
-	DiskMiB   int     `json:"disk_mib,omitempty" yaml:"disk_mib"`
+	// cores
+	CPU float64 `json:"cpu,omitempty" yaml:"cpu"`
+
+	// tmpfs included
+	MemoryMiB int `json:"memory_mib,omitempty" yaml:"memory_mib"`
+	DiskMiB   int `json:"disk_mib,omitempty" yaml:"disk_mib"`
 }
 
 // Plus is the sum of both.
@@ -44,10 +47,16 @@ func (s Sandbox) CheckMax(most Resources) error {
 	case most.CPU > 0 && s.CPU > most.CPU:
 		return fault.Field("sandbox.cpu", "must be at most %g on this server, got %g", most.CPU, s.CPU)
 	case most.MemoryMiB > 0 && s.MemoryMiB > most.MemoryMiB:
-		return fault.Field("sandbox.memory_mib", "must be at most %d on this server, got %d", most.MemoryMiB, s.MemoryMiB)
+		return fault.Field(
+			"sandbox.memory_mib",
+			"must be at most %d on this server, got %d",
+			most.MemoryMiB,
+			s.MemoryMiB,
+		)
 	case most.DiskMiB > 0 && s.DiskMiB > most.DiskMiB:
 		return fault.Field("sandbox.disk_mib", "must be at most %d on this server, got %d", most.DiskMiB, s.DiskMiB)
 	}
+
 	return nil
 }
 
@@ -56,6 +65,7 @@ func CreateQueue(backend string) string {
 	if backend == "" || backend == DefaultBackend {
 		return TaskQueue
 	}
+
 	return TaskQueue + "-create-" + backend
 }
 
@@ -63,17 +73,24 @@ func CreateQueue(backend string) string {
 type Cause string
 
 const (
-	OutOfMemory      Cause = "out_of_memory"      // the sandbox used up its memory and the kernel killed processes
-	OutOfDisk        Cause = "out_of_disk"        // file systems of the sandbox were full at the end of the phase
-	TooManyProcesses Cause = "too_many_processes" // the kernel refused further processes or threads
+	// the sandbox used up its memory and the kernel killed processes
+	OutOfMemory Cause = "out_of_memory"
+
+	// file systems of the sandbox were full at the end of the phase
+	OutOfDisk Cause = "out_of_disk"
+
+	// the kernel refused further processes or threads
+	TooManyProcesses Cause = "too_many_processes"
 )
 
-// ResourceCause says that a sandbox reached one of its bounds during a phase. It comes from the kernel's counters, which no process of
-// the agent or the verifier can change.
+// ResourceCause says that a sandbox reached one of its bounds during a phase. It comes from the kernel's
+// counters, which no process of the agent or the verifier can change.
 type ResourceCause struct {
-	Attempt int   `json:"attempt"`
-	Phase   Phase `json:"phase"` // setup, running_agent or verifying
-	Cause   Cause `json:"cause"`
+	Attempt int `json:"attempt"`
+
+	// setup, running_agent or verifying
+	Phase Phase `json:"phase"`
+	Cause Cause `json:"cause"`
 	// Count is how many processes were killed or refused; 0 for OutOfDisk.
 	Count int `json:"count,omitempty"`
 	// Folders are the mount points of the full file systems, of OutOfDisk only.
@@ -98,5 +115,6 @@ func CausesInWords(causes []ResourceCause) string {
 	for _, c := range causes {
 		words = append(words, c.String())
 	}
+
 	return strings.Join(words, "; ")
 }

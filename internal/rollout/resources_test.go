@@ -18,10 +18,23 @@ func TestCreateQueue(t *testing.T) {
 
 func TestCheckMax(t *testing.T) {
 	t.Parallel()
+
 	most := rollout.Resources{CPU: 4, MemoryMiB: 4096, DiskMiB: 10}
 	require.NoError(t, rollout.Sandbox{CPU: 4, MemoryMiB: 4096, DiskMiB: 10}.CheckMax(most))
-	require.NoError(t, rollout.Sandbox{CPU: 99, MemoryMiB: 1 << 20, DiskMiB: 1 << 20}.CheckMax(rollout.Resources{}), "zero is unbounded")
-	require.ErrorContains(t, rollout.Sandbox{MemoryMiB: 1_000_000}.CheckMax(most), "sandbox.memory_mib: must be at most 4096 on this server, got 1000000")
+	require.NoError(t, rollout.Sandbox{
+		CPU:       99,
+		MemoryMiB: 1 << 20,
+		DiskMiB:   1 << 20,
+	}.CheckMax(rollout.Resources{}), "zero is unbounded")
+	require.ErrorContains(
+		t,
+		rollout.Sandbox{MemoryMiB: 1_000_000}.CheckMax(most),
+		"sandbox.memory_mib: must be at most 4096 on this server, got 1000000",
+	)
 	require.ErrorContains(t, rollout.Sandbox{DiskMiB: 900_000}.CheckMax(most), "sandbox.disk_mib: must be at most 10")
-	require.ErrorContains(t, rollout.Sandbox{CPU: 4.5}.CheckMax(most), "sandbox.cpu: must be at most 4 on this server, got 4.5")
+	require.ErrorContains(
+		t,
+		rollout.Sandbox{CPU: 4.5}.CheckMax(most),
+		"sandbox.cpu: must be at most 4 on this server, got 4.5",
+	)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Result is what a client gets: the fields of both generations of the rollout tools, which are always present, and further fields.
+// Result is what a client gets: the fields of both generations of the rollout tools, which are always
+// present, and further fields.
 type Result struct {
 	// Both generations.
 	TaskID       string        `json:"task_id"`
@@ -30,58 +31,82 @@ type Result struct {
 	InstallLogTail string            `json:"install_log_tail"`
 
 	// Generation 2.
-	AgentExitCode *int              `json:"agent_exit_code"` // null: the agent never ran, or its exit code is not known
+	// null: the agent never ran, or its exit code is not known
+	AgentExitCode *int              `json:"agent_exit_code"`
 	SetupResults  []CommandResult   `json:"setup_results"`
 	VerifyResults []CommandResult   `json:"verify_results"`
 	Files         map[string]string `json:"files"`
 	FilesExtra    []string          `json:"files_extra"`
 
 	// Further fields.
-	ID        string        `json:"rollout_id"`
-	GroupID   string        `json:"group_id,omitempty"`
-	Owner     string        `json:"owner,omitempty"` // see Spec.Owner
-	Outcome   Outcome       `json:"outcome"`
-	Attempts  []Attempt     `json:"attempts"`
-	SessionID string        `json:"serve_session_id,omitempty"` // the agent's own session
-	Phases    []PhaseTiming `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
-	Usage     Usage         `json:"usage"`
-	Grading   Grading       `json:"grading"`
+	ID      string `json:"rollout_id"`
+	GroupID string `json:"group_id,omitempty"`
+
+	// see Spec.Owner
+	Owner    string    `json:"owner,omitempty"`
+	Outcome  Outcome   `json:"outcome"`
+	Attempts []Attempt `json:"attempts"`
+
+	// the agent's own session
+	SessionID string `json:"serve_session_id,omitempty"`
+
+	// in the order they began, all attempts; the last is open
+	Phases  []PhaseTiming `json:"phases,omitempty"`
+	Usage   Usage         `json:"usage"`
+	Grading Grading       `json:"grading"`
 	// Rewards are the rewards by name that the verifier wrote to reward.json; Reward is one of them.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
-	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, or no worker ran an agent that runs in the worker. The
-	// agent's time was extended by it.
+	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, or no worker ran
+	// an agent that runs in the worker. The agent's time was extended by it.
 	ModelHeldS float64 `json:"model_held_s,omitempty"`
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
 	RolloutType  RolloutType  `json:"rollout_type"`
 	CaptureLevel CaptureLevel `json:"capture_level"`
-	Sampling     *Sampling    `json:"sampling,omitempty"`    // as pinned
-	ParamFixes   []string     `json:"param_fixes,omitempty"` // of all turns and of the endpoint's probe; see Turn
+
+	// as pinned
+	Sampling *Sampling `json:"sampling,omitempty"`
+
+	// of all turns and of the endpoint's probe; see Turn
+	ParamFixes []string `json:"param_fixes,omitempty"`
 	// LogprobsMode, ToolSupport and Findings are of the endpoint's probe; absent: not known.
-	LogprobsMode LogprobsMode      `json:"logprobs_mode,omitempty"`
-	ToolSupport  *bool             `json:"tool_support,omitempty"`
-	Findings     []string          `json:"findings,omitempty"`
-	Digest       string            `json:"digest"` // sha256 of the trace
-	Links        map[string]string `json:"links"`  // name → key in the store
+	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
+	ToolSupport  *bool        `json:"tool_support,omitempty"`
+	Findings     []string     `json:"findings,omitempty"`
+
+	// sha256 of the trace
+	Digest string `json:"digest"`
+
+	// name → key in the store
+	Links map[string]string `json:"links"`
 }
 
 // Head is the result without the parts that an agent can make large: its model calls and its files.
 func (r Result) Head() Result {
 	empty := NewResult(r.ID)
 	r.ProxyTurns, r.WorkdirFiles, r.Files = empty.ProxyTurns, empty.WorkdirFiles, empty.Files
+
 	return r
 }
 
-// NewResult is the result of a rollout about which nothing is known. No list or map is null, since clients of both generations
-// iterate over them.
+// NewResult is the result of a rollout about which nothing is known. No list or map is null, since clients
+// of both generations iterate over them.
 func NewResult(id string) Result {
 	return Result{
-		ID: id, Grading: Grading{Status: NotGraded}, ExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
-		SetupResults: []CommandResult{}, VerifyResults: []CommandResult{}, Files: map[string]string{}, FilesExtra: []string{},
-		Attempts: []Attempt{}, Links: map[string]string{},
+		ID:            id,
+		Grading:       Grading{Status: NotGraded},
+		ExitCode:      -1,
+		ProxyTurns:    []CompactTurn{},
+		WorkdirFiles:  map[string]string{},
+		SetupResults:  []CommandResult{},
+		VerifyResults: []CommandResult{},
+		Files:         map[string]string{},
+		FilesExtra:    []string{},
+		Attempts:      []Attempt{},
+		Links:         map[string]string{},
 	}
 }
 
@@ -129,11 +154,15 @@ type Attempt struct {
 
 // Usage sums what the model calls used.
 type Usage struct {
-	Turns              int     `json:"turns"`
-	PromptTokens       int64   `json:"prompt_tokens"`
-	CachedPromptTokens int64   `json:"cached_prompt_tokens,omitempty"` // of PromptTokens: those that the endpoint says it had in its cache
-	CompletionTokens   int64   `json:"completion_tokens"`
-	CostUSD            float64 `json:"cost_usd,omitempty"` // where the model's price is known; failed tries included
+	Turns        int   `json:"turns"`
+	PromptTokens int64 `json:"prompt_tokens"`
+
+	// of PromptTokens: those that the endpoint says it had in its cache
+	CachedPromptTokens int64 `json:"cached_prompt_tokens,omitempty"`
+	CompletionTokens   int64 `json:"completion_tokens"`
+
+	// where the model's price is known; failed tries included
+	CostUSD float64 `json:"cost_usd,omitempty"`
 }
 
 // TurnKind says what a model call was for.
@@ -144,55 +173,88 @@ const (
 	KindTitle    TurnKind = "title"
 	KindSummary  TurnKind = "summary"
 	KindSubagent TurnKind = "subagent"
-	KindForeign  TurnKind = "foreign" // not of the agent's own processes or session; counts for budgets, is never trained on
+
+	// not of the agent's own processes or session; counts for budgets, is never trained on
+	KindForeign TurnKind = "foreign"
 )
 
 // Branch is the place of a model call in the tree of a rollout's conversations.
 type Branch string
 
 const (
-	BranchRoot      Branch = "root"      // the agent's own conversation, from its beginning
-	BranchCompacted Branch = "compacted" // the agent's own, restarted from a summary of the conversation before
+	// the agent's own conversation, from its beginning
+	BranchRoot Branch = "root"
+
+	// the agent's own, restarted from a summary of the conversation before
+	BranchCompacted Branch = "compacted"
 	BranchSubagent  Branch = "subagent"
-	BranchAuxiliary Branch = "auxiliary" // a title or a summary: a conversation of one call
-	BranchForeign   Branch = "foreign"   // a call that the agent's own session did not make
+
+	// a title or a summary: a conversation of one call
+	BranchAuxiliary Branch = "auxiliary"
+
+	// a call that the agent's own session did not make
+	BranchForeign Branch = "foreign"
 )
 
 // Turn is one model call, whole: a line of the trace.
 type Turn struct {
-	Turn               int             `json:"turn"` // from 1, in the order calls began
-	CallID             string          `json:"call_id"`
-	API                string          `json:"api"` // the path below /v1 that the agent called
-	Kind               TurnKind        `json:"kind"`
-	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
-	Branch             Branch          `json:"branch"`
-	Delivered          bool            `json:"delivered"`
-	Train              bool            `json:"train"` // whether a trainer should learn from it; see sequence.Trains
-	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
-	Broken             string          `json:"broken,omitempty"` // why the reply is not whole; empty: it is whole
-	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply
-	FinishReason       string          `json:"finish_reason"`
-	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
-	CompletionTokens   []string        `json:"completion_tokens"`
-	CompletionTokenIDs []int32         `json:"completion_token_ids"`
-	PerTokenLogps      []float64       `json:"per_token_logps"`
-	Usage              Usage           `json:"usage"`
-	QueuedS            float64         `json:"queued_s"` // part of latency_s: the wait for permission to call the endpoint
-	LatencyS           float64         `json:"latency_s"`
-	FirstByteS         float64         `json:"first_byte_s"`
-	Timestamp          float64         `json:"timestamp"` // unix seconds at the start of the call
-	UpstreamStatus     int             `json:"upstream_status"`
-	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
-	UpstreamTries      int             `json:"upstream_tries"`
-	ModelVersion       string          `json:"model_version,omitempty"`
-	Engine             string          `json:"engine,omitempty"` // base URL of the engine that was called last, where the endpoint has several
-	Request            json.RawMessage `json:"request"`          // as sent upstream
-	// Rewritten has the members that the gateway changed in the agent's request: {"max_tokens":{"from":32000,"to":4096}}. Without "from"
-	// the gateway added the member, without "to" it removed the member.
+	// from 1, in the order calls began
+	Turn   int    `json:"turn"`
+	CallID string `json:"call_id"`
+
+	// the path below /v1 that the agent called
+	API  string   `json:"api"`
+	Kind TurnKind `json:"kind"`
+
+	// the agent's session id; "parent/child" for a subagent
+	Lineage   string `json:"lineage"`
+	Branch    Branch `json:"branch"`
+	Delivered bool   `json:"delivered"`
+
+	// whether a trainer should learn from it; see sequence.Trains
+	Train       bool         `json:"train"`
+	PrefixBreak *PrefixBreak `json:"prefix_break,omitempty"`
+
+	// why the reply is not whole; empty: it is whole
+	Broken string `json:"broken,omitempty"`
+
+	// what is wrong with the capture of a whole reply
+	Flaws              []string  `json:"flaws,omitempty"`
+	FinishReason       string    `json:"finish_reason"`
+	PromptTokenIDs     []int32   `json:"prompt_token_ids"`
+	CompletionTokens   []string  `json:"completion_tokens"`
+	CompletionTokenIDs []int32   `json:"completion_token_ids"`
+	PerTokenLogps      []float64 `json:"per_token_logps"`
+	Usage              Usage     `json:"usage"`
+
+	// part of latency_s: the wait for permission to call the endpoint
+	QueuedS    float64 `json:"queued_s"`
+	LatencyS   float64 `json:"latency_s"`
+	FirstByteS float64 `json:"first_byte_s"`
+
+	// unix seconds at the start of the call
+	Timestamp      float64 `json:"timestamp"`
+	UpstreamStatus int     `json:"upstream_status"`
+
+	// object or null
+	UpstreamError json.RawMessage `json:"upstream_error"`
+	UpstreamTries int             `json:"upstream_tries"`
+	ModelVersion  string          `json:"model_version,omitempty"`
+
+	// base URL of the engine that was called last, where the endpoint has several
+	Engine string `json:"engine,omitempty"`
+
+	// as sent upstream
+	Request json.RawMessage `json:"request"`
+	// Rewritten has the members that the gateway changed in the agent's request:
+	// {"max_tokens":{"from":32000,"to":4096}}. Without "from" the gateway added the member, without "to" it
+	// removed the member.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
-	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as "response_format".
+	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as
+	// "response_format".
 	Constrained string `json:"constrained,omitempty"`
-	// SamplingParams are the sampling parameters as sent; RequestedSamplingParams are those that the agent asked for, where they differ.
+	// SamplingParams are the sampling parameters as sent; RequestedSamplingParams are those that the agent
+	// asked for, where they differ.
 	SamplingParams          json.RawMessage `json:"sampling_params,omitempty"`
 	RequestedSamplingParams json.RawMessage `json:"requested_sampling_params,omitempty"`
 	// ParamFixes are changes of the request that the endpoint needed, such as "dropped top_k".
@@ -204,9 +266,12 @@ type Turn struct {
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
 	// needs those of Request.
 	Images int `json:"images,omitempty"`
-	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty where there are no ids.
-	LossMask Mask            `json:"loss_mask,omitempty"`
-	Response json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
+	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty
+	// where there are no ids.
+	LossMask Mask `json:"loss_mask,omitempty"`
+
+	// the API's own object, such as a chat.completion, or null
+	Response json.RawMessage `json:"response"`
 }
 
 // Mask is a list of zeros and ones. In JSON it is a list of numbers.
@@ -216,22 +281,28 @@ type Mask []byte
 func (m Mask) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2*len(m)+2)
 	out = append(out, '[')
+
 	for i, bit := range m {
 		if i > 0 {
 			out = append(out, ',')
 		}
+
 		out = append(out, '0'+bit&1)
 	}
+
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON reads a list of zeros and ones, or null. It has an element for each token of a turn; encoding/json takes three times as long.
+// UnmarshalJSON reads a list of zeros and ones, or null. It has an element for each token of a turn;
+// encoding/json takes three times as long.
 func (m *Mask) UnmarshalJSON(raw []byte) error {
 	*m = make(Mask, 0, len(raw)/2)
 	if string(raw) == "null" {
 		return nil
 	}
+
 	list, isList := bytes.CutPrefix(raw, []byte("["))
+
 	list, ends := bytes.CutSuffix(list, []byte("]"))
 	for digit := false; len(list) > 0; list = list[1:] {
 		switch c := list[0]; {
@@ -243,9 +314,11 @@ func (m *Mask) UnmarshalJSON(raw []byte) error {
 			isList = false
 		}
 	}
+
 	if !isList || !ends {
 		return fault.New(fault.Invalid, "a mask must be a list of zeros and ones")
 	}
+
 	return nil
 }
 
@@ -255,15 +328,20 @@ func NewMask(prompt, completion int, train bool) Mask {
 	for i := prompt; train && i < len(m); i++ {
 		m[i] = 1
 	}
+
 	return m
 }
 
-// PrefixBreak says that a turn's prompt does not begin, token for token, with the prompt and completion of the previous delivered turn of
-// its lineage: the conversation was summarised or changed, or the chat template renders earlier replies differently from how they were
-// sampled. Turns on the two sides of a break do not form one training sequence.
+// PrefixBreak says that a turn's prompt does not begin, token for token, with the prompt and completion of
+// the previous delivered turn of its lineage: the conversation was summarised or changed, or the chat
+// template renders earlier replies differently from how they were sampled. Turns on the two sides of a
+// break do not form one training sequence.
 type PrefixBreak struct {
-	AfterTurn int `json:"after_turn"` // that previous turn
-	At        int `json:"at"`         // index of the first of the prompt's ids that differs
+	// that previous turn
+	AfterTurn int `json:"after_turn"`
+
+	// index of the first of the prompt's ids that differs
+	At int `json:"at"`
 }
 
 // FinishReason is null in JSON where there is none.
@@ -274,6 +352,7 @@ func (f FinishReason) MarshalJSON() ([]byte, error) {
 	if f == "" {
 		return []byte("null"), nil
 	}
+
 	return json.Marshal(string(f))
 }
 
@@ -299,16 +378,22 @@ type CompactTurn struct {
 	UpstreamError      json.RawMessage `json:"upstream_error"`
 	ModelVersion       string          `json:"model_version,omitempty"`
 	Engine             string          `json:"engine,omitempty"`
-	SamplingParams     json.RawMessage `json:"sampling_params,omitempty"` // as in Turn
-	Images             int             `json:"images,omitempty"`          // as in Turn
-	Request            map[string]any  `json:"request"`
-	Response           map[string]any  `json:"response"`
+
+	// as in Turn
+	SamplingParams json.RawMessage `json:"sampling_params,omitempty"`
+
+	// as in Turn
+	Images   int            `json:"images,omitempty"`
+	Request  map[string]any `json:"request"`
+	Response map[string]any `json:"response"`
 }
 
 // Transcript is the agent's own record of the session.
 type Transcript struct {
-	SessionID string            `json:"serve_session_id"`
-	Messages  []json.RawMessage `json:"messages"` // {info, parts}, as OpenCode gives them
+	SessionID string `json:"serve_session_id"`
+
+	// {info, parts}, as OpenCode gives them
+	Messages []json.RawMessage `json:"messages"`
 }
 
 // Price is what a model costs, in US dollars for a million tokens.
@@ -319,15 +404,18 @@ type Price struct {
 	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
 }
 
-// Of is the cost of the usage, in US dollars. Prompt tokens written to a cache cost the same as others, although some endpoints charge more.
+// Of is the cost of the usage, in US dollars. Prompt tokens written to a cache cost the same as others,
+// although some endpoints charge more.
 func (p *Price) Of(u Usage) float64 {
 	if p == nil {
 		return 0
 	}
+
 	cached, saved := min(u.CachedPromptTokens, u.PromptTokens), 0.0
 	if p.CachedPrompt != nil {
 		saved = (p.Prompt - *p.CachedPrompt) * float64(cached)
 	}
+
 	return (p.Prompt*float64(u.PromptTokens) + p.Completion*float64(u.CompletionTokens) - saved) / 1e6
 }
 

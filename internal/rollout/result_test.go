@@ -12,10 +12,12 @@ import (
 // Unknown values are null in a result, as in the reference, not an empty text or a number.
 func TestUnknownValuesAreNull(t *testing.T) {
 	t.Parallel()
+
 	res := rollout.NewResult("r")
 	res.ProxyTurns = []rollout.CompactTurn{{Turn: 1}, {Turn: 2, FinishReason: "stop"}}
 	text, err := json.Marshal(res)
 	require.NoError(t, err)
+
 	var got struct {
 		Reward        json.RawMessage `json:"reward"`
 		AgentExitCode json.RawMessage `json:"agent_exit_code"`
@@ -25,8 +27,10 @@ func TestUnknownValuesAreNull(t *testing.T) {
 		} `json:"proxy_turns"`
 	}
 	require.NoError(t, json.Unmarshal(text, &got))
+
 	for _, field := range []json.RawMessage{got.Reward, got.AgentExitCode, got.TestExitCode, got.ProxyTurns[0].FinishReason} {
 		require.Equal(t, "null", string(field))
 	}
+
 	require.Equal(t, `"stop"`, string(got.ProxyTurns[1].FinishReason))
 }

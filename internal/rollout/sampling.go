@@ -12,9 +12,12 @@ import (
 type Purpose string
 
 const (
-	PurposeAuto  Purpose = "" // training where the endpoint gives token ids and log probabilities
+	// training where the endpoint gives token ids and log probabilities
+	PurposeAuto  Purpose = ""
 	PurposeTrain Purpose = "train"
-	PurposeEval  Purpose = "eval" // no turn is trained on
+
+	// no turn is trained on
+	PurposeEval Purpose = "eval"
 )
 
 // RolloutType says what a rollout's turns may be used for.
@@ -29,8 +32,11 @@ const (
 type CaptureLevel string
 
 const (
-	CaptureTokens   CaptureLevel = "tokens"   // token ids and log probabilities of the engine
-	CaptureLogprobs CaptureLevel = "logprobs" // log probabilities without all ids
+	// token ids and log probabilities of the engine
+	CaptureTokens CaptureLevel = "tokens"
+
+	// log probabilities without all ids
+	CaptureLogprobs CaptureLevel = "logprobs"
 	CaptureText     CaptureLevel = "text"
 )
 
@@ -39,15 +45,19 @@ func (p Purpose) Type(level CaptureLevel, turns int) RolloutType {
 	if p != PurposeEval && level == CaptureTokens || p == PurposeTrain && turns == 0 {
 		return TypeTrain
 	}
+
 	return TypeEval
 }
 
-// Sampling are the parameters that every model call of a rollout is made with, whatever the agent asks for. A nil field leaves the
-// parameter to the agent. It is part of stored histories: fields are added, never renamed or removed.
+// Sampling are the parameters that every model call of a rollout is made with, whatever the agent asks for.
+// A nil field leaves the parameter to the agent. It is part of stored histories: fields are added, never
+// renamed or removed.
 type Sampling struct {
-	Temperature       *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
-	TopP              *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
-	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"` // 0 is the same
+	Temperature *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
+	TopP        *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
+
+	// 0 is the same
+	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"`
 	MinP              *float64 `json:"min_p,omitempty" jsonschema:"pinned on every model call"`
 	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"pinned on every model call"`
 	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"pinned on every model call"`
@@ -57,13 +67,14 @@ type Sampling struct {
 	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
 }
 
-// ForTraining returns s with a neutral value for every unset parameter that truncates or reweights the distribution: an engine would
-// take its own defaults, which shift the log probabilities. s may be nil.
+// ForTraining returns s with a neutral value for every unset parameter that truncates or reweights the
+// distribution: an engine would take its own defaults, which shift the log probabilities. s may be nil.
 func (s *Sampling) ForTraining() *Sampling {
 	var out Sampling
 	if s != nil {
 		out = *s
 	}
+
 	whole, none, all := 1.0, 0.0, -1
 	out.TopP = cmp.Or(out.TopP, &whole)
 	out.TopK = cmp.Or(out.TopK, &all)
@@ -71,6 +82,7 @@ func (s *Sampling) ForTraining() *Sampling {
 	out.RepetitionPenalty = cmp.Or(out.RepetitionPenalty, &whole)
 	out.PresencePenalty = cmp.Or(out.PresencePenalty, &none)
 	out.FrequencyPenalty = cmp.Or(out.FrequencyPenalty, &none)
+
 	return &out
 }
 
@@ -87,7 +99,11 @@ func (m Model) validSampling() error {
 	case m.Purpose != PurposeAuto && m.Purpose != PurposeTrain && m.Purpose != PurposeEval:
 		return fault.Field("purpose", "must be %q, %q or %q, got %q", "auto", PurposeTrain, PurposeEval, m.Purpose)
 	case m.Purpose == PurposeTrain && !(m.TokenIDs && m.Logprobs):
-		return fault.Field("purpose", "training needs token ids and log probabilities, which endpoint %q does not give", m.Upstream())
+		return fault.Field(
+			"purpose",
+			"training needs token ids and log probabilities, which endpoint %q does not give",
+			m.Upstream(),
+		)
 	case m.Sampling == nil:
 		return nil
 	case m.Training():
@@ -103,6 +119,7 @@ func (s *Sampling) neutral() error {
 	if s.Temperature != nil && !(*s.Temperature > 0) {
 		return fault.Field(field+".temperature", "must be above 0 for purpose %q, got %g", PurposeTrain, *s.Temperature)
 	}
+
 	for _, p := range []struct {
 		name    string
 		v       *float64
@@ -112,12 +129,27 @@ func (s *Sampling) neutral() error {
 		{"presence_penalty", s.PresencePenalty, 0}, {"frequency_penalty", s.FrequencyPenalty, 0},
 	} {
 		if p.v != nil && *p.v != p.neutral {
-			return fault.Field(field+"."+p.name, "must be %g for purpose %q, got %g; purpose %q accepts other values", p.neutral, PurposeTrain, *p.v, PurposeEval)
+			return fault.Field(
+				field+"."+p.name,
+				"must be %g for purpose %q, got %g; purpose %q accepts other values",
+				p.neutral,
+				PurposeTrain,
+				*p.v,
+				PurposeEval,
+			)
 		}
 	}
+
 	if s.TopK != nil && *s.TopK != -1 && *s.TopK != 0 {
-		return fault.Field(field+".top_k", "must be -1 for purpose %q, got %d; purpose %q accepts other values", PurposeTrain, *s.TopK, PurposeEval)
+		return fault.Field(
+			field+".top_k",
+			"must be -1 for purpose %q, got %d; purpose %q accepts other values",
+			PurposeTrain,
+			*s.TopK,
+			PurposeEval,
+		)
 	}
+
 	return s.validate(field)
 }
 
@@ -127,7 +159,9 @@ const (
 	maxPenalty     = 2.0
 	maxRepetition  = 10.0
 	maxStops       = 16
-	maxStop        = 1 << 10 // bytes
+
+	// bytes
+	maxStop = 1 << 10
 )
 
 func (s *Sampling) validate(field string) error {
@@ -135,19 +169,31 @@ func (s *Sampling) validate(field string) error {
 		name     string
 		v        *float64
 		min, max float64
-		above    bool // min itself is excluded
+
+		// min itself is excluded
+		above bool
 	}{
-		{"temperature", s.Temperature, 0, maxTemperature, false}, {"top_p", s.TopP, 0, 1, true}, {"min_p", s.MinP, 0, 1, false},
-		{"repetition_penalty", s.RepetitionPenalty, 0, maxRepetition, true},
-		{"presence_penalty", s.PresencePenalty, -maxPenalty, maxPenalty, false}, {"frequency_penalty", s.FrequencyPenalty, -maxPenalty, maxPenalty, false},
+		{"temperature", s.Temperature, 0, maxTemperature, false}, {"top_p", s.TopP, 0, 1, true},
+		{"min_p", s.MinP, 0, 1, false}, {"repetition_penalty", s.RepetitionPenalty, 0, maxRepetition, true},
+		{"presence_penalty", s.PresencePenalty, -maxPenalty, maxPenalty, false},
+		{"frequency_penalty", s.FrequencyPenalty, -maxPenalty, maxPenalty, false},
 	} {
 		if p.v == nil {
 			continue
 		}
+
 		if v := *p.v; math.IsNaN(v) || v < p.min || v > p.max || p.above && v == p.min {
-			return fault.Field(field+"."+p.name, "must be %s %g and at most %g, got %g", lowest(p.above), p.min, p.max, v)
+			return fault.Field(
+				field+"."+p.name,
+				"must be %s %g and at most %g, got %g",
+				lowest(p.above),
+				p.min,
+				p.max,
+				v,
+			)
 		}
 	}
+
 	switch {
 	case s.TopK != nil && *s.TopK < -1:
 		return fault.Field(field+".top_k", "must be -1 (all tokens) or the number of tokens, got %d", *s.TopK)
@@ -156,11 +202,13 @@ func (s *Sampling) validate(field string) error {
 	case len(s.Stop) > maxStops:
 		return fault.Field(field+".stop", "must have at most %d texts, got %d", maxStops, len(s.Stop))
 	}
+
 	for _, text := range s.Stop {
 		if text == "" || len(text) > maxStop || strings.ContainsRune(text, 0) {
 			return fault.Field(field+".stop", "must have texts of 1 to %d bytes without NUL, got %.100q", maxStop, text)
 		}
 	}
+
 	return nil
 }
 
@@ -168,5 +216,6 @@ func lowest(above bool) string {
 	if above {
 		return "above"
 	}
+
 	return "at least"
 }

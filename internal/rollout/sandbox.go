@@ -11,13 +11,16 @@ import (
 
 // Values of Sandbox.User that are not the name or the id of an account.
 const (
-	UserRoot    = "root"
-	UserOfImage = "image" // the USER of the image
+	UserRoot = "root"
+
+	// the USER of the image
+	UserOfImage = "image"
 )
 
 var accountPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$`)
 
-// IsAccount says whether the text can be a user of an image: a name or an id, with or without ":" and the name or the id of a group.
+// IsAccount says whether the text can be a user of an image: a name or an id, with or without ":" and the
+// name or the id of a group.
 func IsAccount(text string) bool { return accountPattern.MatchString(text) }
 
 // WorkdirOfImage stands for the WORKDIR of the image.
@@ -30,28 +33,46 @@ const maxGradePaths = 16
 func (s Sandbox) CheckImage() error {
 	if s.Image == "" {
 		for field, set := range map[string]bool{
-			"user": s.User != "", "workdir": s.Workdir != "", "image_env": s.ImageEnv, "grade_paths": len(s.GradePaths) > 0,
+			"user":        s.User != "",
+			"workdir":     s.Workdir != "",
+			"image_env":   s.ImageEnv,
+			"grade_paths": len(s.GradePaths) > 0,
 		} {
 			if set {
 				return fault.Field("sandbox."+field, "needs sandbox.image")
 			}
 		}
 	}
+
 	if s.User != "" && !IsAccount(s.User) {
-		return fault.Field("sandbox.user", "must be %q, %q (the user that the image names), a name or an id with or without :group, or empty (the user 1000); got %.100q",
-			UserRoot, UserOfImage, s.User)
+		return fault.Field(
+			"sandbox.user",
+			"must be %q, %q (the user that the image names), a name or an id with or without :group, or empty (the user 1000); got %.100q",
+			UserRoot,
+			UserOfImage,
+			s.User,
+		)
 	}
+
 	if len(s.GradePaths) > maxGradePaths {
-		return fault.Field("sandbox.grade_paths", "must have at most %d paths, got %d", maxGradePaths, len(s.GradePaths))
+		return fault.Field(
+			"sandbox.grade_paths",
+			"must have at most %d paths, got %d",
+			maxGradePaths,
+			len(s.GradePaths),
+		)
 	}
+
 	for _, p := range s.GradePaths {
 		if err := CheckGradePath("sandbox.grade_paths", p); err != nil {
 			return err
 		}
 	}
+
 	if s.Workdir == "" || s.Workdir == WorkdirOfImage {
 		return nil
 	}
+
 	return CheckGradePath("sandbox.workdir", s.Workdir)
 }
 
@@ -67,46 +88,73 @@ func (s Sandbox) CheckBackend(backend string) error {
 	case backend != BackendE2B:
 		return nil
 	case s.User != "":
-		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local or docker", s.User, backend)
+		return fault.Field(
+			"sandbox.user",
+			"%q is not possible on the backend %s: use the backend local or docker",
+			s.User,
+			backend,
+		)
 	case s.Workdir != "":
-		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend %s: use the backend local or docker", backend)
+		return fault.Field(
+			"sandbox.workdir",
+			"a folder of the image cannot be the workdir on the backend %s: use the backend local or docker",
+			backend,
+		)
 	case len(s.GradePaths) > 0:
-		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend %s: use the backend local or docker", backend)
+		return fault.Field(
+			"sandbox.grade_paths",
+			"folders of the image cannot be graded on the backend %s: use the backend local or docker",
+			backend,
+		)
 	case s.ImageEnv:
-		return fault.Field("sandbox.image_env", "is not possible on the backend %s: set the variables in the task", backend)
+		return fault.Field(
+			"sandbox.image_env",
+			"is not possible on the backend %s: set the variables in the task",
+			backend,
+		)
 	}
+
 	return nil
 }
 
-// CheckGradePath refuses a folder that cannot be copied from the agent's sandbox to the verifier's: the system's folders have the verifier's
-// programs, and some folders are not part of the image.
+// CheckGradePath refuses a folder that cannot be copied from the agent's sandbox to the verifier's: the
+// system's folders have the verifier's programs, and some folders are not part of the image.
 func CheckGradePath(field, p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
 		return fault.Field(field, "must be an absolute path such as /app; got %.100q", p)
 	}
+
 	for _, src := range []string{"/usr/src/", "/usr/local/src/"} {
 		if strings.HasPrefix(p, src) {
 			return nil
 		}
 	}
+
 	for _, folder := range []string{"/", "/home", "/opt", "/var", "/var/lib"} {
 		if p == folder {
 			return fault.Field(field, "must be a folder below %[1]s, which holds the system's files; got %[1]s", p)
 		}
 	}
+
 	for _, folder := range []string{
-		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/tmp", "/var/tmp", "/var/run",
-		"/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
+		"/sys", "/usr", "/tmp", "/var/tmp", "/var/run", "/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
 	} {
 		if p == folder || strings.HasPrefix(p, folder+"/") {
-			return fault.Field(field, "must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got %s", p)
+			return fault.Field(
+				field,
+				"must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got %s",
+				p,
+			)
 		}
 	}
+
 	return nil
 }
 
-// Network lists the hosts that a task's processes may reach: names (example.org), the names below one (*.example.org), with or without a
-// port. The setup may reach Allow and Setup, the agent Allow and Agent. Grading reaches nothing.
+// Network lists the hosts that a task's processes may reach: names (example.org), the names below one
+// (*.example.org), with or without a port. The setup may reach Allow and Setup, the agent Allow and Agent.
+// Grading reaches nothing.
 type Network struct {
 	Allow []string `json:"allow,omitempty"`
 	Setup []string `json:"setup,omitempty"`
@@ -115,7 +163,9 @@ type Network struct {
 
 const (
 	maxHosts = 1000
-	maxHost  = 300 // bytes
+
+	// bytes
+	maxHost = 300
 )
 
 // ForSetup lists what the setup may reach.
@@ -123,6 +173,7 @@ func (n *Network) ForSetup() []string {
 	if n == nil {
 		return nil
 	}
+
 	return slices.Concat(n.Allow, n.Setup)
 }
 
@@ -131,6 +182,7 @@ func (n *Network) ForAgent() []string {
 	if n == nil {
 		return nil
 	}
+
 	return slices.Concat(n.Allow, n.Agent)
 }
 
@@ -139,6 +191,7 @@ func (n *Network) All() []string {
 	if n == nil {
 		return nil
 	}
+
 	return slices.Concat(n.Allow, n.Setup, n.Agent)
 }
 
@@ -147,10 +200,12 @@ func (n *Network) validate() error {
 	if len(all) > maxHosts {
 		return fault.Field("network", "must have at most %d hosts, got %d", maxHosts, len(all))
 	}
+
 	for _, host := range all {
 		if host == "" || len(host) > maxHost {
 			return fault.Field("network", "must have host names of 1 to %d bytes, got %.100q", maxHost, host)
 		}
 	}
+
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package rollout has the types of the domain: the request (Spec, Task), its progress (State, Phase) and its result (Result, Turn,
-// Outcome). Of this module it imports only the error kinds, and it does no I/O.
+// Package rollout has the types of the domain: the request (Spec, Task), its progress (State, Phase) and
+// its result (Result, Turn, Outcome). Of this module it imports only the error kinds, and it does no I/O.
 package rollout
 
 import (
@@ -16,22 +16,33 @@ const (
 	VerifierDir = Home + "/logs/verifier"
 	RewardFile  = VerifierDir + "/reward.txt"
 	AgentLogDir = Home + "/logs/agent"
-	AgentLog    = AgentLogDir + "/opencode.jsonl" // of OpenCode
-	// Packages is the folder of the user's Python packages. Python runs usercustomize.py and *.pth files in it at every start.
+
+	// of OpenCode
+	AgentLog = AgentLogDir + "/opencode.jsonl"
+	// Packages is the folder of the user's Python packages. Python runs usercustomize.py and *.pth files in
+	// it at every start.
 	Packages = Home + "/.local/lib"
 	ModelURL = "http://127.0.0.1:7000/v1"
 )
 
-// Spec is one rollout as asked for, validated and resolved: everything a worker needs, on any host. It is the workflow's
-// input and therefore part of stored histories: fields are added, never renamed or removed.
+// Spec is one rollout as asked for, validated and resolved: everything a worker needs, on any host. It is
+// the workflow's input and therefore part of stored histories: fields are added, never renamed or removed.
 type Spec struct {
-	ID      string   `json:"id"`
-	GroupID string   `json:"group_id,omitempty"`
-	Owner   string   `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
-	Task    Task     `json:"task"`
-	Agent   string   `json:"agent"`             // a name of the deployment's registry, such as AgentOpencode
-	React   *React   `json:"react,omitempty"`   // of AgentReact
-	Episode *Episode `json:"episode,omitempty"` // of AgentInteractive
+	ID      string `json:"id"`
+	GroupID string `json:"group_id,omitempty"`
+
+	// name of the token that asked for it; empty on a server without tokens
+	Owner string `json:"owner,omitempty"`
+	Task  Task   `json:"task"`
+
+	// a name of the deployment's registry, such as AgentOpencode
+	Agent string `json:"agent"`
+
+	// of AgentReact
+	React *React `json:"react,omitempty"`
+
+	// of AgentInteractive
+	Episode *Episode `json:"episode,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Model   Model    `json:"model"`
 	Limits  Limits   `json:"limits"`
@@ -42,17 +53,22 @@ type Spec struct {
 
 // Task is what is asked: instruction, setup, files, verifier.
 type Task struct {
-	ID          string            `json:"id,omitempty"`
-	Instruction string            `json:"instruction"`
-	Files       map[string]string `json:"files,omitempty"` // absolute path under Home, or relative to Workdir → text
+	ID          string `json:"id,omitempty"`
+	Instruction string `json:"instruction"`
+
+	// absolute path under Home, or relative to Workdir → text
+	Files map[string]string `json:"files,omitempty"`
 	// FilesRef is the archive in the store that holds Files once the rollout has started; a tar below Home.
 	FilesRef *Ref `json:"files_ref,omitempty"`
-	// Uploads are files that the owner has uploaded before, by the SHA-256 of their content in hex; paths are those of Files. They are
-	// in the archives, too, once the rollout has started.
-	Uploads  map[string]string `json:"uploads,omitempty"`
-	Setup    []string          `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
-	Verifier Verifier          `json:"verifier"`
-	// Solution are bash commands that solve the task, run one by one by the agent "oracle". No other agent's sandbox gets them.
+	// Uploads are files that the owner has uploaded before, by the SHA-256 of their content in hex; paths
+	// are those of Files. They are in the archives, too, once the rollout has started.
+	Uploads map[string]string `json:"uploads,omitempty"`
+
+	// bash commands, run one by one; the first that fails ends the rollout
+	Setup    []string `json:"setup,omitempty"`
+	Verifier Verifier `json:"verifier"`
+	// Solution are bash commands that solve the task, run one by one by the agent "oracle". No other
+	// agent's sandbox gets them.
 	Solution []string `json:"solution,omitempty"`
 	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.
 	ObeyProject bool `json:"obey_project,omitempty"`
@@ -62,34 +78,55 @@ type Task struct {
 type Mode string
 
 const (
-	TransparentProxy Mode = "transparent_proxy" // through the gateway, every call captured
-	BlackBox         Mode = "black_box"         // through the model channel, uncaptured
+	// through the gateway, every call captured
+	TransparentProxy Mode = "transparent_proxy"
+
+	// through the model channel, uncaptured
+	BlackBox Mode = "black_box"
 )
 
 // MessagesMode is how much of each prompt the turns of a result have; the trace always has all.
 type MessagesMode string
 
 const (
-	MessagesDelta MessagesMode = ""     // messages that the previous turn of the lineage did not have; system messages are cut
-	MessagesFull  MessagesMode = "full" // all, in each turn
-	MessagesNone  MessagesMode = "none"
+	// messages that the previous turn of the lineage did not have; system messages are cut
+	MessagesDelta MessagesMode = ""
+
+	// all, in each turn
+	MessagesFull MessagesMode = "full"
+	MessagesNone MessagesMode = "none"
 )
 
 // Model is a resolved model endpoint.
 type Model struct {
-	Endpoint string `json:"endpoint,omitempty"` // the catalogue's name, for people
-	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1; several with commas are engines of one endpoint
-	Own      bool   `json:"own,omitempty"`      // BaseURL is the caller's own, not what the server has for that endpoint
-	Name     string `json:"name"`               // the upstream's name of the model
+	// the catalogue's name, for people
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// OpenAI-compatible, ends in /v1; several with commas are engines of one endpoint
+	BaseURL string `json:"base_url"`
+
+	// BaseURL is the caller's own, not what the server has for that endpoint
+	Own bool `json:"own,omitempty"`
+
+	// the upstream's name of the model
+	Name string `json:"name"`
 	// SealedKey is the API key under the deployment's encryption key (see internal/seal); only the gateway opens it.
-	SealedKey    string `json:"sealed_key,omitempty"`
-	MaxTokensCap int    `json:"max_tokens_cap"` // clamp of each call's max_tokens; ≤ 0: none
-	Logprobs     bool   `json:"logprobs"`       // the endpoint accepts logprobs and top_logprobs
-	TopLogprobs  int    `json:"top_logprobs"`
-	TokenIDs     bool   `json:"token_ids"` // the endpoint accepts vLLM's return_token_ids
+	SealedKey string `json:"sealed_key,omitempty"`
+
+	// clamp of each call's max_tokens; ≤ 0: none
+	MaxTokensCap int `json:"max_tokens_cap"`
+
+	// the endpoint accepts logprobs and top_logprobs
+	Logprobs    bool `json:"logprobs"`
+	TopLogprobs int  `json:"top_logprobs"`
+
+	// the endpoint accepts vLLM's return_token_ids
+	TokenIDs bool `json:"token_ids"`
 	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
-	Thinking *bool  `json:"thinking,omitempty"`
-	Price    *Price `json:"price,omitempty"` // nil: not known
+	Thinking *bool `json:"thinking,omitempty"`
+
+	// nil: not known
+	Price *Price `json:"price,omitempty"`
 	// Sampling are the parameters of every call; nil leaves them to the agent.
 	Sampling *Sampling `json:"sampling,omitempty"`
 	Purpose  Purpose   `json:"purpose,omitempty"`
@@ -100,8 +137,9 @@ type Model struct {
 	Images *bool `json:"images,omitempty"`
 }
 
-// Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalogue; host:port if only a URL was given;
-// name@host:port if both were given, which is a server apart from the one in the catalogue.
+// Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalogue; host:port
+// if only a URL was given; name@host:port if both were given, which is a server apart from the one in the
+// catalogue.
 func (m Model) Upstream() string {
 	switch {
 	case m.Endpoint == "":
@@ -122,6 +160,7 @@ func (m Model) host() string {
 	if err != nil {
 		return m.BaseURL
 	}
+
 	return u.Host
 }
 
@@ -152,28 +191,42 @@ type Limits struct {
 
 // Sandbox is what the task asks of its sandbox; zero values take the backend's defaults.
 type Sandbox struct {
-	Backend   string  `json:"backend,omitempty"` // "local"
-	Image     string  `json:"image,omitempty"`
-	CPU       float64 `json:"cpu,omitempty"`        // cores
-	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
-	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
-	// User is the agent's account in an image: UserRoot, UserOfImage, an account of the image, or "" for the user 1000. Workdir is a folder of
-	// the image that becomes the workdir, or WorkdirOfImage. ImageEnv starts processes with the image's environment. GradePaths are further
-	// folders that are graded.
+	// "local"
+	Backend string `json:"backend,omitempty"`
+	Image   string `json:"image,omitempty"`
+
+	// cores
+	CPU float64 `json:"cpu,omitempty"`
+
+	// whole sandbox, tmpfs included
+	MemoryMiB int `json:"memory_mib,omitempty"`
+
+	// home directory
+	DiskMiB int `json:"disk_mib,omitempty"`
+	// User is the agent's account in an image: UserRoot, UserOfImage, an account of the image, or "" for
+	// the user 1000. Workdir is a folder of the image that becomes the workdir, or WorkdirOfImage. ImageEnv
+	// starts processes with the image's environment. GradePaths are further folders that are graded.
 	User       string   `json:"user,omitempty"`
 	Workdir    string   `json:"workdir,omitempty"`
 	ImageEnv   bool     `json:"image_env,omitempty"`
 	GradePaths []string `json:"grade_paths,omitempty"`
-	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but the model channel.
+	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but
+	// the model channel.
 	Network *Network `json:"network,omitempty"`
 }
 
 // Names of agents that every deployment has.
 const (
 	AgentOpencode = "opencode"
-	AgentReact    = "react"  // acts by tool calls, in a loop on the host
-	AgentOracle   = "oracle" // runs the task's solution
-	AgentNop      = "nop"    // does nothing
+
+	// acts by tool calls, in a loop on the host
+	AgentReact = "react"
+
+	// runs the task's solution
+	AgentOracle = "oracle"
+
+	// does nothing
+	AgentNop = "nop"
 	// AgentInteractive waits for the tool calls of a client; see Episode.
 	AgentInteractive = "interactive"
 )

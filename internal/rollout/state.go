@@ -16,7 +16,9 @@ const (
 	PhaseSetup      Phase = "setup"
 	PhaseAgent      Phase = "running_agent"
 	PhaseVerifying  Phase = "verifying"
-	PhaseScoring    Phase = "awaiting_score" // a client grades; see Verifier.External
+
+	// a client grades; see Verifier.External
+	PhaseScoring    Phase = "awaiting_score"
 	PhaseCollecting Phase = "collecting"
 	PhaseClosing    Phase = "closing_sandbox"
 	PhaseDone       Phase = "done"
@@ -24,24 +26,38 @@ const (
 
 // State is the answer to the workflow query "state".
 type State struct {
-	ID         string        `json:"rollout_id"`
-	TaskID     string        `json:"task_id"`
-	GroupID    string        `json:"group_id,omitempty"`
-	Owner      string        `json:"owner,omitempty"` // see Spec.Owner
-	Phase      Phase         `json:"phase"`
-	Attempt    int           `json:"attempt"`
-	Turns      int           `json:"turns"` // model calls so far, of this attempt
-	SandboxID  string        `json:"sandbox_id,omitempty"`
-	Host       string        `json:"host,omitempty"`             // that has the sandbox
-	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
-	Waiting    string        `json:"waiting,omitempty"`          // why the model endpoint takes no further rollout (while queued) or gives the agent no answer, or why a step is retried
-	Outcome    Outcome       `json:"outcome,omitempty"`
-	Reward     *float64      `json:"reward"`
-	Error      string        `json:"error,omitempty"`
-	StartedAt  time.Time     `json:"started_at"`
-	FinishedAt *time.Time    `json:"finished_at,omitempty"`
-	Phases     []PhaseTiming `json:"phases,omitempty"` // in the order they began, all attempts
-	// AsOf is set where no worker answers for a running rollout: when what is known of it was recorded. Its phases are not known then.
+	ID      string `json:"rollout_id"`
+	TaskID  string `json:"task_id"`
+	GroupID string `json:"group_id,omitempty"`
+
+	// see Spec.Owner
+	Owner   string `json:"owner,omitempty"`
+	Phase   Phase  `json:"phase"`
+	Attempt int    `json:"attempt"`
+
+	// model calls so far, of this attempt
+	Turns     int    `json:"turns"`
+	SandboxID string `json:"sandbox_id,omitempty"`
+
+	// that has the sandbox
+	Host string `json:"host,omitempty"`
+
+	// the agent's own session
+	SessionID string `json:"serve_session_id,omitempty"`
+
+	// why the model endpoint takes no further rollout (while queued) or gives the agent no answer, or why a
+	// step is retried
+	Waiting    string     `json:"waiting,omitempty"`
+	Outcome    Outcome    `json:"outcome,omitempty"`
+	Reward     *float64   `json:"reward"`
+	Error      string     `json:"error,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+
+	// in the order they began, all attempts
+	Phases []PhaseTiming `json:"phases,omitempty"`
+	// AsOf is set where no worker answers for a running rollout: when what is known of it was recorded. Its
+	// phases are not known then.
 	AsOf *time.Time `json:"as_of,omitempty"`
 }
 
@@ -50,7 +66,8 @@ func (s State) Done() bool { return s.Phase == PhaseDone }
 
 // Waiting is the heartbeat detail of CreateSandbox once it has waited for the model endpoint.
 type Waiting struct {
-	Why string `json:"why,omitempty"` // of the latest check; empty: the activity no longer waits
+	// of the latest check; empty: the activity no longer waits
+	Why string `json:"why,omitempty"`
 	// Returns counts the tries of the activity, as Temporal counts them, that only waited.
 	Returns int `json:"returns"`
 }
@@ -65,14 +82,21 @@ type PhaseTiming struct {
 
 // Names of the workflow contract, as operators and other-language clients use them.
 const (
-	WorkflowName  = "RolloutWorkflow"
-	TaskQueue     = "rolloutd"
-	SignalAbort   = "abort"    // payload: Abort
-	SignalTurns   = "progress" // payload: Progress; from RunAgent, throttled
-	QueryState    = "state"    // answer: State
+	WorkflowName = "RolloutWorkflow"
+	TaskQueue    = "rolloutd"
+
+	// payload: Abort
+	SignalAbort = "abort"
+
+	// payload: Progress; from RunAgent, throttled
+	SignalTurns = "progress"
+
+	// answer: State
+	QueryState    = "state"
 	workflowIDFmt = "rollout-"
 
-	// ActivityCreate makes the sandbox of an attempt; it is scheduled once for each, and its result has the fields of Created.
+	// ActivityCreate makes the sandbox of an attempt; it is scheduled once for each, and its result has the
+	// fields of Created.
 	ActivityCreate = "CreateSandbox"
 	// ActivityAgent runs the agent of an attempt; its result has the fields "turns" and "session_id" of Progress.
 	ActivityAgent = "RunAgent"
@@ -97,7 +121,9 @@ type Progress struct {
 	Attempt   int    `json:"attempt"`
 	Turns     int    `json:"turns"`
 	SessionID string `json:"session_id,omitempty"`
-	Waiting   string `json:"waiting,omitempty"` // see State.Waiting
+
+	// see State.Waiting
+	Waiting string `json:"waiting,omitempty"`
 }
 
 // Summary is the workflow's own result. It is small; the whole Result is in the store.
@@ -111,17 +137,23 @@ type Summary struct {
 
 // Ref points at a blob in the store.
 type Ref struct {
-	Key    string `json:"key"`
-	Digest string `json:"digest"` // "sha256:<hex>"
+	Key string `json:"key"`
+
+	// "sha256:<hex>"
+	Digest string `json:"digest"`
 	Size   int64  `json:"size"`
 }
 
-// Target names one attempt of a rollout. Every handle (sandboxes, gateway route, store keys) is derived from it, so nothing
-// has to be carried from one activity to the next. It is part of stored histories.
+// Target names one attempt of a rollout. Every handle (sandboxes, gateway route, store keys) is derived
+// from it, so nothing has to be carried from one activity to the next. It is part of stored histories.
 type Target struct {
 	RolloutID string `json:"rollout_id"`
-	Attempt   int    `json:"attempt"`           // from 1
-	Backend   string `json:"backend,omitempty"` // of its sandboxes; "": DefaultBackend
+
+	// from 1
+	Attempt int `json:"attempt"`
+
+	// of its sandboxes; "": DefaultBackend
+	Backend string `json:"backend,omitempty"`
 }
 
 // SandboxID is the id of the agent's sandbox and of the gateway's route.
@@ -130,7 +162,8 @@ func (t Target) SandboxID() string { return t.RolloutID + "." + strconv.Itoa(t.A
 // VerifierID is the id of the sandbox in which the attempt is graded.
 func (t Target) VerifierID() string { return t.SandboxID() + ".v" }
 
-// ControlID is the id of the sandbox in which the verifier runs without the agent's work, to find out which of the two used up a resource.
+// ControlID is the id of the sandbox in which the verifier runs without the agent's work, to find out which
+// of the two used up a resource.
 func (t Target) ControlID() string { return t.SandboxID() + ".c" }
 
 // Outcome says why a rollout (or one attempt of it) ended.
@@ -149,11 +182,14 @@ const (
 
 // Outcomes lists all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Completed, AgentFailed, AgentTimeout, BudgetExhausted, Aborted, SetupFailed, VerifierFailed, InfraFailed}
+	return []Outcome{
+		Completed, AgentFailed, AgentTimeout, BudgetExhausted, Aborted, SetupFailed, VerifierFailed,
+		InfraFailed,
+	}
 }
 
-// MayCarryReward says whether the outcome is of the policy's own doing. Any other outcome has reward null, never 0: a zero
-// for an infrastructure failure would train the model on noise.
+// MayCarryReward says whether the outcome is of the policy's own doing. Any other outcome has reward null,
+// never 0: a zero for an infrastructure failure would train the model on noise.
 func (o Outcome) MayCarryReward() bool {
 	switch o {
 	case Completed, AgentFailed, AgentTimeout, BudgetExhausted:

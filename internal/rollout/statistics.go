@@ -4,9 +4,14 @@ import "math"
 
 // Statistics describes the rewards of a group.
 type Statistics struct {
-	N    int     `json:"n"`    // members with a reward
-	Mean float64 `json:"mean"` // 0 where N is 0
-	Std  float64 `json:"std"`  // of the population: divided by N
+	// members with a reward
+	N int `json:"n"`
+
+	// 0 where N is 0
+	Mean float64 `json:"mean"`
+
+	// of the population: divided by N
+	Std  float64 `json:"std"`
 	Best float64 `json:"best"`
 	// Pass counts rewards of 1 or more, PassRate is their share.
 	Pass     int     `json:"pass"`
@@ -19,16 +24,20 @@ func StatisticsOf(rewards []float64) Statistics {
 	if s.N == 0 {
 		return s
 	}
+
 	s.Best = math.Inf(-1)
 	for _, r := range rewards {
 		s.Mean += bounded(r) / float64(s.N)
+
 		s.Best = max(s.Best, r)
 		if r >= 1 {
 			s.Pass++
 		}
 	}
+
 	s.Std = deviation(rewards, s.Mean)
 	s.PassRate = float64(s.Pass) / float64(s.N)
+
 	return s
 }
 
@@ -38,38 +47,47 @@ func bounded(reward float64) float64 {
 	return max(-most, min(reward, most))
 }
 
-// deviation is the standard deviation. It scales distances to at most 1 before squaring, so that squares do not overflow.
+// deviation is the standard deviation. It scales distances to at most 1 before squaring, so that squares do
+// not overflow.
 func deviation(rewards []float64, mean float64) float64 {
 	most, variance := 0.0, 0.0
 	for _, r := range rewards {
 		most = max(most, math.Abs(bounded(r)-mean))
 	}
+
 	_, exponent := math.Frexp(most)
 	for _, r := range rewards {
 		d := math.Ldexp(bounded(r)-mean, -exponent)
 		variance += d * d / float64(len(rewards))
 	}
+
 	return math.Ldexp(math.Sqrt(variance), exponent)
 }
 
-// PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n attempts, c of them passed:
-// 1 − C(n−c, k) / C(n, k) (Chen et al., "Evaluating Large Language Models Trained on Code", 2021). k is from 1 to n.
+// PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n
+// attempts, c of them passed: 1 − C(n−c, k) / C(n, k) (Chen et al., "Evaluating Large Language Models
+// Trained on Code", 2021). k is from 1 to n.
 func PassAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1
 	}
+
 	miss := 1.0
 	for i := n - c + 1; i <= n; i++ {
 		miss *= 1 - float64(k)/float64(i)
 	}
+
 	return 1 - miss
 }
 
-// Advantages centres rewards on their mean; scaled divides them by their standard deviation as well, as GRPO does. Equal rewards have
-// advantage 0.
+// Advantages centres rewards on their mean; scaled divides them by their standard deviation as well, as
+// GRPO does. Equal rewards have advantage 0.
 func Advantages(rewards []float64, scaled bool) []float64 {
-	const tiny = 1e-8 // below it a standard deviation is rounding
+	// below it a standard deviation is rounding
+	const tiny = 1e-8
+
 	s := StatisticsOf(rewards)
+
 	out := make([]float64, len(rewards))
 	for i, r := range rewards {
 		out[i] = bounded(r) - s.Mean
@@ -79,5 +97,6 @@ func Advantages(rewards []float64, scaled bool) []float64 {
 			out[i] /= s.Std
 		}
 	}
+
 	return out
 }

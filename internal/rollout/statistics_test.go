@@ -12,6 +12,7 @@ import (
 
 func TestStatisticsOfRewards(t *testing.T) {
 	t.Parallel()
+
 	s := rollout.StatisticsOf([]float64{1, 0, 0.5, 0.5})
 	require.Equal(t, 4, s.N)
 	require.InDelta(t, 0.5, s.Mean, 1e-12)
@@ -26,19 +27,24 @@ func TestStatisticsOfRewards(t *testing.T) {
 // Every finite reward has finite statistics, because clients get them as JSON, which has no infinities.
 func TestHugeRewards(t *testing.T) {
 	t.Parallel()
+
 	s := rollout.StatisticsOf([]float64{1e200, -1e200})
 	require.InEpsilon(t, 1e200, s.Std, 1e-9)
 	require.Equal(t, []float64{1, -1}, rollout.Advantages([]float64{1e200, -1e200}, true))
+
 	for _, rewards := range [][]float64{
 		{math.MaxFloat64, math.MaxFloat64, math.MaxFloat64}, {-math.MaxFloat64, 0, 1}, {math.MaxFloat64, -math.MaxFloat64, -math.MaxFloat64},
 	} {
-		_, err := json.Marshal([]any{rollout.StatisticsOf(rewards), rollout.Advantages(rewards, true), rollout.Advantages(rewards, false)})
+		_, err := json.Marshal(
+			[]any{rollout.StatisticsOf(rewards), rollout.Advantages(rewards, true), rollout.Advantages(rewards, false)},
+		)
 		require.NoError(t, err, "%v", rewards)
 	}
 }
 
 func TestPassAtK(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		n, c, k int
 		want    float64

@@ -8,8 +8,11 @@ import (
 
 // SetRef is a stored set of tasks.
 type SetRef struct {
-	Key string `json:"key"` // in the store
-	Len int    `json:"len"` // tasks
+	// in the store
+	Key string `json:"key"`
+
+	// tasks
+	Len int `json:"len"`
 }
 
 // TaskRef is one task of a stored set.
@@ -28,5 +31,6 @@ func (t TaskRef) Validate() error {
 	if !setKey.MatchString(t.Set.Key) || t.Index < 0 || t.Index >= t.Set.Len {
 		return fault.Field("tasks", "must name tasks of a stored task set, got task %d of %q", t.Index, t.Set.Key)
 	}
+
 	return nil
 }

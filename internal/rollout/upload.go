@@ -16,8 +16,13 @@ var uploadDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // CheckUpload refuses a digest that is not a SHA-256 in hex.
 func CheckUpload(digest string) error {
 	if !uploadDigest.MatchString(digest) {
-		return fault.Field("uploads", "must be the SHA-256 of an uploaded file as 64 lower-case hex digits, got %q", digest)
+		return fault.Field(
+			"uploads",
+			"must be the SHA-256 of an uploaded file as 64 lower-case hex digits, got %q",
+			digest,
+		)
 	}
+
 	return nil
 }
 
@@ -29,19 +34,24 @@ func (t Task) validUploads() error {
 	if len(t.Uploads) > 0 {
 		taken = t.paths()
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.Uploads)) {
 		full, err := FilePath(name)
 		if err != nil {
 			return err
 		}
+
 		if err := CheckUpload(t.Uploads[name]); err != nil {
 			return err
 		}
+
 		if taken[full] {
 			return fault.Field("uploads", "%q is given twice", name)
 		}
+
 		taken[full] = true
 	}
+
 	return nil
 }
 
@@ -53,15 +63,19 @@ func (t Task) paths() map[string]bool {
 	if t.Verifier.Script != "" {
 		all[TestScript] = true
 	}
+
 	for name := range t.Files {
-		full, _ := FilePath(name) // validated before
+		// validated before
+		full, _ := FilePath(name)
 		all[full] = true
 	}
+
 	for name := range t.Verifier.Files {
 		if rel, err := TestFileName(name); err == nil {
 			all[path.Join(TestsDir, rel)] = true
 		}
 	}
+
 	return all
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// MaxTaskBytes bounds the text of a task without its files: it travels in one workflow payload, which Temporal bounds to 2 MiB.
+	// MaxTaskBytes bounds the text of a task without its files: it travels in one workflow payload, which
+	// Temporal bounds to 2 MiB.
 	MaxTaskBytes = 3 << 19
 	// MaxUploadBytes bounds the files of a task, which travel through the store.
 	MaxUploadBytes = 256 << 20
@@ -30,35 +31,50 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // agentPattern keeps names of agents usable in paths.
 var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
-// Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
+// Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The
+// error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage()} {
+
+	for _, err := range []error{
+		CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(),
+		s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage(),
+	} {
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
+
 	if len(errs) == 0 {
 		return nil
 	}
+
 	var first *fault.Error
 	errors.As(errs[0], &first)
+
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
 }
 
-// validImage applies Sandbox.CheckImage, and refuses grading in a sandbox in which the agent could have changed the verifier's programs.
+// validImage applies Sandbox.CheckImage, and refuses grading in a sandbox in which the agent could have
+// changed the verifier's programs.
 func (s Spec) validImage() error {
 	if s.Sandbox.User != "" && s.Task.Verifier.SameSandbox {
 		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", s.Sandbox.User)
 	}
+
 	return s.Sandbox.CheckImage()
 }
 
 // CheckID refuses an invalid rollout id.
 func CheckID(id string) error {
 	if !idPattern.MatchString(id) {
-		return fault.Field("rollout_id", "must be 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", id)
+		return fault.Field(
+			"rollout_id",
+			"must be 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q",
+			id,
+		)
 	}
+
 	return nil
 }
 
@@ -73,12 +89,19 @@ func (s Spec) validAgent() error {
 	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:
 		return fault.Field("solution", "must have at least one command for the agent %q", AgentOracle)
 	case s.Agent == AgentReact && s.Mode == BlackBox:
-		return fault.Field("mode", "must be %q for the agent %q, which continues from the recorded model calls after a crash; got %q", TransparentProxy, AgentReact, s.Mode)
+		return fault.Field(
+			"mode",
+			"must be %q for the agent %q, which continues from the recorded model calls after a crash; got %q",
+			TransparentProxy,
+			AgentReact,
+			s.Mode,
+		)
 	case s.Agent == AgentReact:
 		return s.React.validate()
 	case s.Agent == AgentInteractive:
 		return s.Episode.validate()
 	}
+
 	return nil
 }
 
@@ -87,17 +110,24 @@ func (s Spec) validModel() error {
 	if !NeedsModel(s.Agent) && s.Model.BaseURL == "" && s.Model.Name == "" {
 		return nil
 	}
+
 	return s.Model.validate()
 }
 
 // validCost refuses a bound on the cost without a price, and a negative price.
 func (s Spec) validCost() error {
 	if s.Limits.Cost > 0 && s.Model.Price == nil {
-		return fault.Field("limits.cost", "needs the price of the model %q: set the argument price, or the setting prices", s.Model.Name)
+		return fault.Field(
+			"limits.cost",
+			"needs the price of the model %q: set the argument price, or the setting prices",
+			s.Model.Name,
+		)
 	}
+
 	if p := s.Model.Price; p != nil && !p.Valid() {
 		return fault.Field("price", "prompt, completion and cached_prompt must not be negative")
 	}
+
 	return nil
 }
 
@@ -108,30 +138,39 @@ func (t Task) validate() error {
 	if strings.TrimSpace(t.Instruction) == "" {
 		return fault.Field("instruction", "must be the prompt for the agent, got an empty text")
 	}
+
 	if err := t.checkSize(); err != nil {
 		return err
 	}
+
 	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
 		return fault.Field("setup", "setup and verify must have at most %d commands together, got %d", maxCommands, n)
 	}
+
 	if n := len(t.Solution); n > maxCommands {
 		return fault.Field("solution", "must have at most %d commands, got %d", maxCommands, n)
 	}
+
 	if err := noneBlank("setup", t.Setup); err != nil {
 		return err
 	}
+
 	if err := noneBlank("solution", t.Solution); err != nil {
 		return err
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
 		if _, err := FilePath(name); err != nil {
 			return err
 		}
 	}
+
 	if err := t.validUploads(); err != nil {
 		return err
 	}
+
 	_, verifier := t.Split()
+
 	return verifier.validate()
 }
 
@@ -142,40 +181,52 @@ func noneBlank(field string, commands []string) error {
 			return fault.Field(fmt.Sprintf("%s[%d]", field, i), "must be a bash command, got an empty one")
 		}
 	}
+
 	return nil
 }
 
 // checkSize bounds the parts of the task in the workflow's input, and those in the store.
 func (t Task) checkSize() error {
 	files, verifier := t.Split()
+
 	n, largest := t.inlineSize(verifier)
 	switch uploaded := sizeOf(files); {
 	case n > MaxTaskBytes:
-		return fault.Field(largest, "instruction, setup, solution and verifier with its files must be at most %d bytes together, got %d", MaxTaskBytes, n)
+		return fault.Field(
+			largest,
+			"instruction, setup, solution and verifier with its files must be at most %d bytes together, got %d",
+			MaxTaskBytes,
+			n,
+		)
 	case uploaded > MaxUploadBytes:
 		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
 	case len(files)+len(t.Uploads) > maxFiles:
 		return fault.Field("upload_files", "must have at most %d files, got %d", maxFiles, len(files)+len(t.Uploads))
 	}
+
 	return t.FilesRef.checkArchive("files_ref")
 }
 
-// checkArchive refuses a key that is not of an archive of task files: nothing else in the store may be staged in a sandbox.
+// checkArchive refuses a key that is not of an archive of task files: nothing else in the store may be
+// staged in a sandbox.
 func (r *Ref) checkArchive(field string) error {
 	if r != nil && !taskFilesKey.MatchString(r.Key) {
 		return fault.Field(field, "must be the key of a task's archive, got %q", r.Key)
 	}
+
 	return nil
 }
 
 // inlineSize is the size of the task in the workflow's input, and the argument that is the largest part of it.
 func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 	most := -1
+
 	for _, part := range []struct {
 		field string
 		size  int
 	}{
-		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))}, {"solution", len(strings.Join(t.Solution, ""))}, {"test_script", len(v.Script)},
+		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))},
+		{"solution", len(strings.Join(t.Solution, ""))}, {"test_script", len(v.Script)},
 		{"test_files", sizeOf(v.Files)}, {"verify", len(strings.Join(v.Commands, ""))},
 	} {
 		sum += part.size
@@ -183,6 +234,7 @@ func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 			most, largest = part.size, part.field
 		}
 	}
+
 	return sum, largest
 }
 
@@ -193,6 +245,7 @@ func sizeOf(files map[string]string) (n int) {
 	for name, text := range files {
 		n += len(name) + len(text)
 	}
+
 	return n
 }
 
@@ -202,20 +255,28 @@ var taskFilesKey = regexp.MustCompile(`^tasks/[0-9a-f]{64}\.tar$`)
 // TaskFilesKey is where the archive of a task's files is stored; digest is its SHA-256 in hex.
 func TaskFilesKey(digest string) string { return "tasks/" + digest + ".tar" }
 
-// FilePath is the path of a file of Task.Files in the sandbox: relative names are below Workdir. A name that leads out of
-// Home, or names no file, is Invalid.
+// FilePath is the path of a file of Task.Files in the sandbox: relative names are below Workdir. A name
+// that leads out of Home, or names no file, is Invalid.
 func FilePath(name string) (string, error) {
 	full := name
 	if !path.IsAbs(name) {
 		full = Workdir + "/" + name
 	}
+
 	clean := path.Clean(full)
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0):
 		return "", fault.Field("upload_files", "must have paths of files, got %q", name)
 	case !strings.HasPrefix(clean, Home+"/") || clean == Workdir:
-		return "", fault.Field("upload_files", "must have paths below %s (relative ones are below %s), got %q", Home, Workdir, name)
+		return "", fault.Field(
+			"upload_files",
+			"must have paths below %s (relative ones are below %s), got %q",
+			Home,
+			Workdir,
+			name,
+		)
 	}
+
 	return clean, nil
 }
 
@@ -226,12 +287,15 @@ func (m Model) validate() error {
 	case m.Name == "":
 		return fault.Field("model", "must be the name of a model")
 	}
+
 	return m.Translate.validate()
 }
 
 func (s Sandbox) validate() error {
-	const mostCPU, mostMiB = 1 << 12, 1 << 24 // sums of them do not overflow; operators set lower bounds
-	const leastCPU, leastMiB = 0.01, 64       // the least CPU share of the kernel; the least memory in which sandboxd starts
+	// sums of them do not overflow; operators set lower bounds
+	const mostCPU, mostMiB = 1 << 12, 1 << 24
+	// the least CPU share of the kernel; the least memory in which sandboxd starts
+	const leastCPU, leastMiB = 0.01, 64
 	switch {
 	case !(s.CPU >= 0 && s.MemoryMiB >= 0 && s.DiskMiB >= 0):
 		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
@@ -240,6 +304,7 @@ func (s Sandbox) validate() error {
 	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
 		return fault.Field("sandbox", "cpu must be at most %d, memory_mib and disk_mib at most %d", mostCPU, mostMiB)
 	}
+
 	return s.Network.validate()
 }
 
@@ -248,5 +313,6 @@ func joined(errs []error) string {
 	for i, err := range errs {
 		texts[i] = err.Error()
 	}
+
 	return strings.Join(texts, "; ")
 }

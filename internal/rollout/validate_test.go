@@ -27,37 +27,74 @@ func goodSpec() rollout.Spec {
 
 func TestSpecValidate(t *testing.T) {
 	t.Parallel()
+
 	cases := map[string]struct {
 		change func(*rollout.Spec)
 		field  string
 		says   string
 	}{
-		"empty instruction":    {func(s *rollout.Spec) { s.Task.Instruction = " \n" }, "instruction", "prompt"},
-		"id with a dot":        {func(s *rollout.Spec) { s.ID = "a.b" }, "rollout_id", `"a.b"`},
-		"id empty":             {func(s *rollout.Spec) { s.ID = "" }, "rollout_id", "1 to 64"},
-		"id too long":          {func(s *rollout.Spec) { s.ID = strings.Repeat("a", 65) }, "rollout_id", "1 to 64"},
-		"no agent":             {func(s *rollout.Spec) { s.Agent = "" }, "agent", `"opencode"`},
-		"agent with a path":    {func(s *rollout.Spec) { s.Agent = "../x" }, "agent", `"../x"`},
-		"unknown mode":         {func(s *rollout.Spec) { s.Mode = "grey_box" }, "mode", "black_box"},
-		"no endpoint":          {func(s *rollout.Spec) { s.Model.BaseURL = "" }, "base_url", "endpoint"},
-		"cost of no price":     {func(s *rollout.Spec) { s.Limits.Cost = 1 }, "limits.cost", "price"},
-		"negative cost":        {func(s *rollout.Spec) { s.Limits.Cost = -1 }, "limits.cost", "-1"},
-		"negative price":       {func(s *rollout.Spec) { s.Model.Price = &rollout.Price{Prompt: -1} }, "price", "negative"},
+		"empty instruction": {func(s *rollout.Spec) { s.Task.Instruction = " \n" }, "instruction", "prompt"},
+		"id with a dot":     {func(s *rollout.Spec) { s.ID = "a.b" }, "rollout_id", `"a.b"`},
+		"id empty":          {func(s *rollout.Spec) { s.ID = "" }, "rollout_id", "1 to 64"},
+		"id too long":       {func(s *rollout.Spec) { s.ID = strings.Repeat("a", 65) }, "rollout_id", "1 to 64"},
+		"no agent":          {func(s *rollout.Spec) { s.Agent = "" }, "agent", `"opencode"`},
+		"agent with a path": {func(s *rollout.Spec) { s.Agent = "../x" }, "agent", `"../x"`},
+		"unknown mode":      {func(s *rollout.Spec) { s.Mode = "grey_box" }, "mode", "black_box"},
+		"no endpoint":       {func(s *rollout.Spec) { s.Model.BaseURL = "" }, "base_url", "endpoint"},
+		"cost of no price":  {func(s *rollout.Spec) { s.Limits.Cost = 1 }, "limits.cost", "price"},
+		"negative cost":     {func(s *rollout.Spec) { s.Limits.Cost = -1 }, "limits.cost", "-1"},
+		"negative price": {
+			func(s *rollout.Spec) { s.Model.Price = &rollout.Price{Prompt: -1} },
+			"price",
+			"negative",
+		},
 		"no model":             {func(s *rollout.Spec) { s.Model.Name = "" }, "model", "name"},
 		"negative memory":      {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = -1 }, "sandbox", "negative"},
 		"no cpu to speak of":   {func(s *rollout.Spec) { s.Sandbox.CPU = 0.001 }, "sandbox", "0.01"},
 		"not a number of cpus": {func(s *rollout.Spec) { s.Sandbox.CPU = math.NaN() }, "sandbox", "negative"},
 		"hardly any memory":    {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 }, "sandbox", "64"},
 		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
-		"blank verify command": {func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} }, "verify[1]", "bash command"},
-		"blank setup command":  {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
-		"blank solution":       {func(s *rollout.Spec) { s.Task.Solution = []string{" "} }, "solution[0]", "bash command"},
-		"oracle at a loss":     {func(s *rollout.Spec) { s.Agent = rollout.AgentOracle }, "solution", "at least one command"},
-		"long solution":        {func(s *rollout.Spec) { s.Task.Solution = []string{strings.Repeat("x", 2<<20)} }, "solution", "1572864 bytes"},
-		"endless solution":     {func(s *rollout.Spec) { s.Task.Solution = slices.Repeat([]string{"x"}, 1001) }, "solution", "at most 1000"},
-		"one-sided range":      {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1} }, "reward_range", "min"},
-		"empty range":          {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1, 1} }, "reward_range", "below max"},
-		"endless range":        {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{0, math.Inf(1)} }, "reward_range", "min"},
+		"blank verify command": {
+			func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} },
+			"verify[1]",
+			"bash command",
+		},
+		"blank setup command": {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
+		"blank solution": {
+			func(s *rollout.Spec) { s.Task.Solution = []string{" "} },
+			"solution[0]",
+			"bash command",
+		},
+		"oracle at a loss": {
+			func(s *rollout.Spec) { s.Agent = rollout.AgentOracle },
+			"solution",
+			"at least one command",
+		},
+		"long solution": {
+			func(s *rollout.Spec) { s.Task.Solution = []string{strings.Repeat("x", 2<<20)} },
+			"solution",
+			"1572864 bytes",
+		},
+		"endless solution": {
+			func(s *rollout.Spec) { s.Task.Solution = slices.Repeat([]string{"x"}, 1001) },
+			"solution",
+			"at most 1000",
+		},
+		"one-sided range": {
+			func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1} },
+			"reward_range",
+			"min",
+		},
+		"empty range": {
+			func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1, 1} },
+			"reward_range",
+			"below max",
+		},
+		"endless range": {
+			func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{0, math.Inf(1)} },
+			"reward_range",
+			"min",
+		},
 		"unknown on_timeout":   {func(s *rollout.Spec) { s.Task.Verifier.OnTimeout = "retry" }, "on_timeout", `"null"`},
 		"test file above":      {testFile("../x"), "test_files", "tests folder"},
 		"test file elsewhere":  {testFile("/home/user/workdir/x"), "test_files", "tests folder"},
@@ -66,16 +103,40 @@ func TestSpecValidate(t *testing.T) {
 		"script as a file":     {testFile("test.sh"), "test_files", "test_script"},
 		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
 		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "got -1"},
-		"endless timeout":      {func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 }, "agent_timeout_s", "8.64e+06"},
-		"endless queue":        {func(s *rollout.Spec) { s.Limits.Queue = math.MaxInt64 }, "limits.queue_s", "8.64e+06"},
-		"endless attempts":     {func(s *rollout.Spec) { s.Limits.Attempts = math.MaxInt }, "limits.attempts", "at most 100"},
-		"too many commands":    {commands(600, 600), "setup", "1000"},
-		"negative turns":       {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
-		"call beyond agent":    {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
-		"quiet beyond agent":   {func(s *rollout.Spec) { s.Limits.Quiet = time.Hour }, "limits.quiet_s", "10m0s"},
-		"rollout too short":    {func(s *rollout.Spec) { s.Limits.Rollout = 11 * time.Minute }, "limits.rollout_s", "= 18m0s"},
-		"uploads too large":    {func(s *rollout.Spec) { s.Task.Files = map[string]string{"a": strings.Repeat("x", 257<<20)} }, "upload_files", "at most"},
-		"task too large":       {func(s *rollout.Spec) { s.Task.Instruction = strings.Repeat("x", 2<<20) }, "instruction", "at most"},
+		"endless timeout": {
+			func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 },
+			"agent_timeout_s",
+			"8.64e+06",
+		},
+		"endless queue": {
+			func(s *rollout.Spec) { s.Limits.Queue = math.MaxInt64 },
+			"limits.queue_s",
+			"8.64e+06",
+		},
+		"endless attempts": {
+			func(s *rollout.Spec) { s.Limits.Attempts = math.MaxInt },
+			"limits.attempts",
+			"at most 100",
+		},
+		"too many commands":  {commands(600, 600), "setup", "1000"},
+		"negative turns":     {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
+		"call beyond agent":  {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
+		"quiet beyond agent": {func(s *rollout.Spec) { s.Limits.Quiet = time.Hour }, "limits.quiet_s", "10m0s"},
+		"rollout too short": {
+			func(s *rollout.Spec) { s.Limits.Rollout = 11 * time.Minute },
+			"limits.rollout_s",
+			"= 18m0s",
+		},
+		"uploads too large": {
+			func(s *rollout.Spec) { s.Task.Files = map[string]string{"a": strings.Repeat("x", 257<<20)} },
+			"upload_files",
+			"at most",
+		},
+		"task too large": {
+			func(s *rollout.Spec) { s.Task.Instruction = strings.Repeat("x", 2<<20) },
+			"instruction",
+			"at most",
+		},
 		"tests too large":      {file(rollout.TestsDir + "/" + strings.Repeat("x", 2<<20)), "test_files", "at most"},
 		"file outside home":    {file("/etc/passwd"), "upload_files", "/home/user"},
 		"file climbing out":    {file("../../x"), "upload_files", "/home/user"},
@@ -88,10 +149,12 @@ func TestSpecValidate(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			spec := goodSpec()
 			c.change(&spec)
 			err := spec.Validate()
 			require.Equal(t, fault.Invalid, fault.KindOf(err))
+
 			var f *fault.Error
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, c.field, f.Field)
@@ -99,6 +162,7 @@ func TestSpecValidate(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+
 	require.NoError(t, goodSpec().Validate())
 }
 
@@ -116,7 +180,9 @@ func commands(setup, verify int) func(*rollout.Spec) {
 // The longest allowed limits still nest: no sum of them overflows.
 func TestLongestLimits(t *testing.T) {
 	t.Parallel()
+
 	const long = 100 * 24 * time.Hour
+
 	l := rollout.Limits{Setup: long, Agent: long, Verifier: long, Collect: long, Queue: long, Attempts: 100}
 	require.NoError(t, l.Validate())
 	require.Greater(t, l.Filled().Rollout, 400*long)
@@ -126,6 +192,7 @@ func TestLongestLimits(t *testing.T) {
 // The error lists all problems, so that a caller can fix them at once.
 func TestSpecValidateReportsAllProblems(t *testing.T) {
 	t.Parallel()
+
 	err := rollout.Spec{}.Validate()
 	for _, name := range []string{"rollout_id", "instruction", "agent", "base_url"} {
 		require.ErrorContains(t, err, name)
@@ -134,6 +201,7 @@ func TestSpecValidateReportsAllProblems(t *testing.T) {
 
 func TestFilePath(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]string{
 		"a.py":                 "/home/user/workdir/a.py",
 		"./sub/../a.py":        "/home/user/workdir/a.py",
@@ -149,7 +217,9 @@ func TestFilePath(t *testing.T) {
 // For any agent time the derived limits nest, and filling them again does not change them.
 func TestDerivedLimitsNest(t *testing.T) {
 	t.Parallel()
+
 	rng := rand.New(rand.NewPCG(1, 2))
+
 	for range 1000 {
 		l := rollout.DefaultLimits()
 		l.Agent = time.Duration(rng.Int64N(int64(12*time.Hour))) + time.Millisecond
@@ -160,6 +230,7 @@ func TestDerivedLimitsNest(t *testing.T) {
 		require.Less(t, f.Call, f.Agent)
 		require.GreaterOrEqual(t, f.Rollout, f.Setup+f.Agent+f.Verifier+f.Collect)
 	}
+
 	require.Equal(t, rollout.DefaultLimits().Filled(), rollout.Limits{}.Filled())
 }
 
@@ -181,16 +252,26 @@ func uploaded(file, test string) func(*rollout.Spec) {
 // Setup and the agent never see the verifier's files, however the client names them.
 func TestSplit(t *testing.T) {
 	t.Parallel()
+
 	task := rollout.Task{
 		Files: map[string]string{
-			"a.py": "1", "tests/b.py": "2", "/home/user/tests/c.py": "3", "../tests/d/e.py": "4", "/home/user/testsuite": "5",
+			"a.py":                  "1",
+			"tests/b.py":            "2",
+			"/home/user/tests/c.py": "3",
+			"../tests/d/e.py":       "4",
+			"/home/user/testsuite":  "5",
 		},
 		Verifier: rollout.Verifier{Script: "s", Files: map[string]string{"f.py": "6"}},
 	}
 	files, v := task.Split()
 	require.Equal(t, map[string]string{"a.py": "1", "tests/b.py": "2", "/home/user/testsuite": "5"}, files)
-	require.Equal(t, map[string]string{"f.py": "6", "/home/user/tests/c.py": "3", "/home/user/tests/d/e.py": "4"}, v.Files)
+	require.Equal(t, map[string]string{
+		"f.py":                    "6",
+		"/home/user/tests/c.py":   "3",
+		"/home/user/tests/d/e.py": "4",
+	}, v.Files)
 	require.Len(t, task.Verifier.Files, 1, "the task is not changed")
+
 	name, err := rollout.TestFileName("/home/user/tests/d/e.py")
 	require.NoError(t, err)
 	require.Equal(t, "d/e.py", name)
@@ -198,6 +279,7 @@ func TestSplit(t *testing.T) {
 
 func TestAgentsWithoutAModel(t *testing.T) {
 	t.Parallel()
+
 	for _, agent := range []string{rollout.AgentOracle, rollout.AgentNop} {
 		s := goodSpec()
 		s.Agent, s.Model, s.Task.Solution = agent, rollout.Model{}, []string{"true"}
@@ -210,6 +292,7 @@ func TestAgentsWithoutAModel(t *testing.T) {
 // The number of steps of an episode always has a maximum that its sandbox can store.
 func TestEpisodeSteps(t *testing.T) {
 	t.Parallel()
+
 	for asked, want := range map[int]int{0: rollout.MaxEpisodeSteps, 7: 7, 100_000: rollout.MaxEpisodeSteps} {
 		require.Equal(t, want, (&rollout.Episode{MaxSteps: asked}).Filled().MaxSteps)
 	}

@@ -15,12 +15,16 @@ const TimeoutNull = "null"
 
 // Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
 type Verifier struct {
-	Script   string   `json:"script,omitempty"`   // generation 1: a bash script that writes the reward file
-	Commands []string `json:"commands,omitempty"` // generation 2: bash commands, all of them run; the reward is the share that passed
-	// Files are staged in the verifier's tests folder when grading begins; setup and the agent never see them. Names are relative
-	// to that folder, or absolute below TestsDir.
+	// generation 1: a bash script that writes the reward file
+	Script string `json:"script,omitempty"`
+
+	// generation 2: bash commands, all of them run; the reward is the share that passed
+	Commands []string `json:"commands,omitempty"`
+	// Files are staged in the verifier's tests folder when grading begins; setup and the agent never see
+	// them. Names are relative to that folder, or absolute below TestsDir.
 	Files map[string]string `json:"files,omitempty"`
-	// FilesRef is an archive in the store with further files, a tar below the tests folder: those that the client has uploaded before.
+	// FilesRef is an archive in the store with further files, a tar below the tests folder: those that the
+	// client has uploaded before.
 	FilesRef *Ref `json:"files_ref,omitempty"`
 	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
 	RewardRange []float64 `json:"reward_range,omitempty"`
@@ -29,11 +33,12 @@ type Verifier struct {
 	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
 	OnTimeout string `json:"on_timeout,omitempty"`
-	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
-	// state restored into it.
+	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the
+	// agent-writable state restored into it.
 	SameSandbox bool `json:"same_sandbox,omitempty"`
-	// External leaves grading to a client: the sandbox is held after the agent has ended, for Limits.Verifier at most, until the client
-	// gives a score. RewardRange bounds it; empty: any finite number.
+	// External leaves grading to a client: the sandbox is held after the agent has ended, for
+	// Limits.Verifier at most, until the client gives a score. RewardRange bounds it; empty: any finite
+	// number.
 	External bool `json:"external,omitempty"`
 }
 
@@ -45,58 +50,72 @@ func (v Verifier) Range() (least, most float64) {
 	if len(v.RewardRange) != 2 {
 		return 0, 1
 	}
+
 	return v.RewardRange[0], v.RewardRange[1]
 }
 
-// TestFileName is the name of a verifier's file relative to the tests folder. A name that leads out of it, or names no file, is
-// Invalid.
+// TestFileName is the name of a verifier's file relative to the tests folder. A name that leads out of it,
+// or names no file, is Invalid.
 func TestFileName(name string) (string, error) {
 	clean := path.Clean(strings.TrimPrefix(name, TestsDir+"/"))
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) || clean == ".":
 		return "", fault.Field("test_files", "must have paths of files, got %q", name)
 	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
-		return "", fault.Field("test_files", "must have paths relative to the tests folder, or absolute below %s; got %q", TestsDir, name)
+		return "", fault.Field(
+			"test_files",
+			"must have paths relative to the tests folder, or absolute below %s; got %q",
+			TestsDir,
+			name,
+		)
 	}
+
 	return clean, nil
 }
 
-// Split separates the files that setup and the agent see from the verifier with all of its files: files that a client uploads below
-// TestsDir belong to the verifier.
+// Split separates the files that setup and the agent see from the verifier with all of its files: files
+// that a client uploads below TestsDir belong to the verifier.
 //
 //workflowcheck:ignore
 func (t Task) Split() (files map[string]string, v Verifier) {
 	v = t.Verifier
 	v.Files = maps.Clone(v.Files)
 	files = map[string]string{}
+
 	for name, text := range t.Files {
 		full, err := FilePath(name)
 		if err != nil || !strings.HasPrefix(full, TestsDir+"/") {
 			files[name] = text
 			continue
 		}
+
 		if v.Files == nil {
 			v.Files = map[string]string{}
 		}
+
 		v.Files[full] = text
 	}
+
 	return files, v
 }
 
-// SplitUploads separates the uploads that setup and the agent see, by path below Home, from those of the verifier, by path below
-// TestsDir. The task must be valid.
+// SplitUploads separates the uploads that setup and the agent see, by path below Home, from those of the
+// verifier, by path below TestsDir. The task must be valid.
 //
 //workflowcheck:ignore
 func (t Task) SplitUploads() (files, tests map[string]string) {
 	files, tests = map[string]string{}, map[string]string{}
+
 	for name, digest := range t.Uploads {
 		full, _ := FilePath(name)
 		if test, ok := strings.CutPrefix(full, TestsDir+"/"); ok {
 			tests[test] = digest
 			continue
 		}
+
 		files[strings.TrimPrefix(full, Home+"/")] = digest
 	}
+
 	return files, tests
 }
 
@@ -107,32 +126,49 @@ func (v Verifier) validate() error {
 	if err := noneBlank("verify", v.Commands); err != nil {
 		return err
 	}
+
 	if v.OnTimeout != "" && v.OnTimeout != TimeoutNull {
 		return fault.Field("on_timeout", "must be %q or empty, got %q", TimeoutNull, v.OnTimeout)
 	}
+
 	if err := validRange(v.RewardRange); err != nil {
 		return err
 	}
+
 	if v.RewardKey != "" && v.Script == "" {
-		return fault.Field("reward_key", "names a reward that test_script writes to reward.json: the task has no test_script")
+		return fault.Field(
+			"reward_key",
+			"names a reward that test_script writes to reward.json: the task has no test_script",
+		)
 	}
+
 	if v.External && (v.Script != "" || len(v.Commands) > 0) {
 		return fault.Field("verifier", "external means that a client grades: it excludes verify and test_script")
 	}
+
 	seen := map[string]string{}
 	if v.Script != "" {
 		seen[path.Base(TestScript)] = "test_script"
 	}
+
 	for _, given := range slices.Sorted(maps.Keys(v.Files)) {
 		name, err := TestFileName(given)
 		if err != nil {
 			return err
 		}
+
 		if other, ok := seen[name]; ok {
-			return fault.Field("test_files", "must have one name for each file: %q is also the file of %s", given, other)
+			return fault.Field(
+				"test_files",
+				"must have one name for each file: %q is also the file of %s",
+				given,
+				other,
+			)
 		}
+
 		seen[name] = given
 	}
+
 	return v.FilesRef.checkArchive("verifier.files_ref")
 }
 
@@ -140,14 +176,17 @@ func validRange(r []float64) error {
 	if len(r) == 0 {
 		return nil
 	}
+
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if len(r) != 2 || !finite(r[0]) || !finite(r[1]) || r[0] >= r[1] {
 		return fault.Field("reward_range", "must be [min, max] with min below max, got %v", r)
 	}
+
 	return nil
 }
 
-// UpdateScore is the name of the workflow update by which a client grades a rollout whose verifier is external; its argument is a Score.
+// UpdateScore is the name of the workflow update by which a client grades a rollout whose verifier is
+// external; its argument is a Score.
 const UpdateScore = "score"
 
 // Score is the grade of a client. It is part of stored histories.
@@ -161,11 +200,13 @@ func (v Verifier) CheckScore(s Score) error {
 	if len(v.RewardRange) == 2 {
 		least, most = v.RewardRange[0], v.RewardRange[1]
 	}
+
 	switch {
 	case math.IsNaN(s.Score) || math.IsInf(s.Score, 0):
 		return fault.Field("score", "must be a finite number, got %g", s.Score)
 	case s.Score < least || s.Score > most:
 		return fault.Field("score", "must be %g to %g (reward_range), got %g", least, most, s.Score)
 	}
+
 	return nil
 }

@@ -21,10 +21,11 @@ import (
 
 // Options configures a Backend; its zero value works.
 type Options struct {
-	// Defaults replaces zero fields of a rollout's spec; its own zero fields take the package's defaults (see defaults.go).
+	// Defaults replaces zero fields of a rollout's spec; its own zero fields take the package's defaults
+	// (see defaults.go).
 	Defaults driver.Spec
-	// Silence is for how long an exchange with a sandbox may make no progress. Proof is the time that the sandbox then has to answer the
-	// simplest request before it is destroyed. 0: 45 s and 15 s.
+	// Silence is for how long an exchange with a sandbox may make no progress. Proof is the time that the
+	// sandbox then has to answer the simplest request before it is destroyed. 0: 45 s and 15 s.
 	Silence, Proof time.Duration
 	// Logger logs the creation and the end of sandboxes; nil: silent.
 	Logger *slog.Logger
@@ -47,6 +48,7 @@ func New(d driver.Driver, o Options) *Backend {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Backend{
 		driver:   d,
 		defaults: withDefaults(o.Defaults, packageDefaults()),
@@ -65,16 +67,17 @@ func controlTransport(d driver.Driver) *http.Transport {
 			if err != nil {
 				return nil, fault.Wrap(fault.Internal, err, "address %q", addr)
 			}
+
 			return d.Dial(ctx, id)
 		},
 		MaxIdleConnsPerHost: 4,
-		// A worker meets thousands of sandboxes, so connections to dead ones must not accumulate. Agents on the host wait for their model
-		// for much longer than this, and need no connection meanwhile: one takes two goroutines and a file here and another goroutine in
-		// the sandbox.
+		// A worker meets thousands of sandboxes, so connections to dead ones must not accumulate. Agents on
+		// the host wait for their model for much longer than this, and need no connection meanwhile: one
+		// takes two goroutines and a file here and another goroutine in the sandbox.
 		IdleConnTimeout:    5 * time.Second,
 		DisableCompression: true,
-		// Agents in the sandbox hold a connection at all times. The default is 4 KiB for each buffer; bodies larger than the buffer
-		// bypass it.
+		// Agents in the sandbox hold a connection at all times. The default is 4 KiB for each buffer;
+		// bodies larger than the buffer bypass it.
 		ReadBufferSize:  1 << 10,
 		WriteBufferSize: 1 << 10,
 	}
@@ -86,30 +89,48 @@ func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
 	if !ok {
 		return nil
 	}
+
 	if err := p.Prepare(ctx, specOf(s, b.defaults)); err != nil {
 		return contextual(ctx, fmt.Errorf("prepare sandbox: %w", err))
 	}
+
 	return nil
 }
 
 // Create creates the sandbox id, or finds the living one of that id. It returns when the sandbox accepts requests.
-func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*Sandbox, error) {
+func (b *Backend) Create(
+	ctx context.Context,
+	id string,
+	s rollout.Sandbox,
+	labels map[string]string,
+) (*Sandbox, error) {
 	return b.create(ctx, id, s, false, labels)
 }
 
-func (b *Backend) create(ctx context.Context, id string, s rollout.Sandbox, idle bool, labels map[string]string) (_ *Sandbox, err error) {
+func (b *Backend) create(
+	ctx context.Context,
+	id string,
+	s rollout.Sandbox,
+	idle bool,
+	labels map[string]string,
+) (_ *Sandbox, err error) {
 	ctx, span := b.span(ctx, "sandbox.create", id)
 	defer func() { end(span, err) }()
+
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
+
 	spec := specOf(s, b.defaults)
 	spec.Labels, spec.Idle = labels, idle
 	started := time.Now()
+
 	if err := b.driver.Create(ctx, id, spec); err != nil {
 		return nil, contextual(ctx, fmt.Errorf("create sandbox %q: %w", id, err))
 	}
+
 	b.log.DebugContext(ctx, "sandbox ready", "sandbox", id, "took", time.Since(started))
+
 	return b.sandbox(id), nil
 }
 
@@ -118,10 +139,12 @@ func (b *Backend) Attach(ctx context.Context, id string) (*Sandbox, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
+
 	s := b.sandbox(id)
 	if _, err := s.Info(ctx); err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -130,10 +153,12 @@ func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
+
 	s := b.sandbox(id)
 	if err := s.Renew(ctx, ttl); err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -141,13 +166,17 @@ func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (
 func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
 	ctx, span := b.span(ctx, "sandbox.destroy", id)
 	defer func() { end(span, err) }()
+
 	if err := checkID(id); err != nil {
 		return err
 	}
+
 	if err := b.driver.Destroy(ctx, id); err != nil {
 		return contextual(ctx, fmt.Errorf("destroy sandbox %q: %w", id, err))
 	}
+
 	b.log.DebugContext(ctx, "sandbox destroyed", "sandbox", id)
+
 	return nil
 }
 
@@ -157,6 +186,7 @@ func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
 	if err != nil {
 		return nil, contextual(ctx, fmt.Errorf("list sandboxes: %w", err))
 	}
+
 	return infos, nil
 }
 
@@ -166,10 +196,12 @@ func (b *Backend) Inspect(ctx context.Context, id string) (driver.Usage, error) 
 	if !ok {
 		return driver.NoUsage(), nil
 	}
+
 	u, err := inspector.Inspect(ctx, id)
 	if err != nil {
 		return driver.Usage{}, contextual(ctx, fmt.Errorf("inspect sandbox %q: %w", id, err))
 	}
+
 	return u, nil
 }
 
@@ -184,6 +216,7 @@ func end(span trace.Span, err error) {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, string(fault.KindOf(err)))
 	}
+
 	span.End()
 }
 
@@ -194,8 +227,14 @@ func checkID(id string) error {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		ok = ok && (letter || c == '.' || c == '_' || c == '-')
 	}
+
 	if !ok {
-		return fault.Field("sandbox id", "%q must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit", id)
+		return fault.Field(
+			"sandbox id",
+			"%q must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit",
+			id,
+		)
 	}
+
 	return nil
 }

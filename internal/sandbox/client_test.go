@@ -34,8 +34,10 @@ type fake struct {
 
 func newFake(t *testing.T, h http.HandlerFunc) *fake {
 	t.Helper()
+
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
+
 	return &fake{addr: srv.Listener.Addr().String()}
 }
 
@@ -48,6 +50,7 @@ func (f *fake) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	if err := f.dialErr.Load(); err != nil {
 		return nil, *err
 	}
+
 	return (&net.Dialer{}).DialContext(ctx, "tcp", f.addr)
 }
 
@@ -69,12 +72,14 @@ func create(t *testing.T, f *fake) *sandbox.Sandbox {
 	t.Helper()
 	s, err := sandbox.New(f, sandbox.Options{}).Create(t.Context(), "R_1.2", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
+
 	return s
 }
 
 // The error kind that sandboxd sends is the kind that the caller gets.
 func TestKindsAreKept(t *testing.T) {
 	t.Parallel()
+
 	for _, kind := range []fault.Kind{fault.NotFound, fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Exhausted, fault.Timeout} {
 		s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {
 			assert.Equal(t, "R_1.2", r.Host)
@@ -97,12 +102,16 @@ func TestBrokenConnection(t *testing.T) {
 	s := create(t, f)
 	_, err := s.Info(t.Context())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+
 	lost := error(fault.New(fault.SandboxLost, "gone"))
 	f.dialErr.Store(&lost)
+
 	_, err = s.Info(t.Context())
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+
 	plain := errors.New("network down")
 	f.dialErr.Store(&plain)
+
 	_, err = s.Info(t.Context())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	require.ErrorIs(t, err, plain)
@@ -114,6 +123,7 @@ func TestBrokenTar(t *testing.T) {
 	s := create(t, newFake(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "part")
 		_ = http.NewResponseController(w).Flush()
+
 		panic(http.ErrAbortHandler)
 	}))
 	r, err := s.GetTar(t.Context(), "/x")
@@ -131,6 +141,7 @@ func TestRepliesOfAnotherServer(t *testing.T) {
 			_, _ = io.WriteString(w, "no JSON")
 			return
 		}
+
 		http.Error(w, "a proxy in between", http.StatusBadGateway)
 	}))
 	_, err := s.Info(t.Context())
@@ -147,8 +158,18 @@ func TestDefaults(t *testing.T) {
 	labels := map[string]string{driver.LabelRollout: "r"}
 	_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: "i", CPU: 3, MemoryMiB: 7, DiskMiB: 6}, labels)
 	require.NoError(t, err)
+
 	got := f.created
-	require.Equal(t, driver.Spec{Image: "i", CPU: 3, MemoryMiB: 7, PIDs: 9, HomeMiB: 6, TmpMiB: got.TmpMiB, Lease: got.Lease, Labels: labels}, got)
+	require.Equal(t, driver.Spec{
+		Image:     "i",
+		CPU:       3,
+		MemoryMiB: 7,
+		PIDs:      9,
+		HomeMiB:   6,
+		TmpMiB:    got.TmpMiB,
+		Lease:     got.Lease,
+		Labels:    labels,
+	}, got)
 	require.Positive(t, got.TmpMiB)
 	require.Positive(t, got.Lease)
 	_, err = b.Create(t.Context(), "x", rollout.Sandbox{}, nil)
@@ -161,10 +182,12 @@ func TestDefaults(t *testing.T) {
 // Renew extends both leases: the provider's and sandboxd's.
 func TestRenewBoth(t *testing.T) {
 	t.Parallel()
+
 	bodies := make(chan string, 1)
 	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		bodies <- r.URL.Path + " " + string(body)
+
 		w.WriteHeader(http.StatusNoContent)
 	})
 	require.NoError(t, create(t, f).Renew(t.Context(), 90*time.Second))

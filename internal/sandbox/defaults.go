@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// packageDefaults fit one coding agent and its tools: the agent needs about 400 MiB and 60 threads; compilers and test runs need the
-// rest.
+// packageDefaults fit one coding agent and its tools: the agent needs about 400 MiB and 60 threads;
+// compilers and test runs need the rest.
 func packageDefaults() driver.Spec {
 	return driver.Spec{
 		CPU:       2,
@@ -29,6 +29,7 @@ func withDefaults(s, d driver.Spec) driver.Spec {
 	s.HomeMiB = cmp.Or(s.HomeMiB, d.HomeMiB)
 	s.TmpMiB = cmp.Or(s.TmpMiB, d.TmpMiB)
 	s.Lease = cmp.Or(s.Lease, d.Lease)
+
 	return s
 }
 

@@ -15,20 +15,25 @@ import (
 // remoteError returns the error that sandboxd sent, with its kind.
 func remoteError(res *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+
 	var e wire.Error
 	if err := json.Unmarshal(body, &e); err != nil || e.Kind == "" {
 		return fault.New(fault.Internal, "sandboxd answered %s: %.200q", res.Status, body)
 	}
+
 	return fault.New(fault.Kind(e.Kind), "%s", e.Message)
 }
 
-// broken classifies a failed exchange. A broken connection may be a brief network failure, so the sandbox is lost only if the driver
-// cannot reach it either. After an exchange without progress (errSilent) the sandbox is probed, and destroyed if it does not answer.
+// broken classifies a failed exchange. A broken connection may be a brief network failure, so the sandbox
+// is lost only if the driver cannot reach it either. After an exchange without progress (errSilent) the
+// sandbox is probed, and destroyed if it does not answer.
 func (s *Sandbox) broken(ctx context.Context, c call, err error) error {
 	if errors.Is(err, errSilent) && ctx.Err() == nil {
 		return s.endSilent(ctx, c)
 	}
+
 	err = fault.Wrap(s.kindOfBreak(ctx, err), err, "sandbox %q: %s %s", s.id, c.method, c.path)
+
 	return contextual(ctx, err)
 }
 
@@ -49,10 +54,12 @@ func (s *Sandbox) kindOfBreak(ctx context.Context, err error) fault.Kind {
 func (b *Backend) gone(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+
 	conn, err := b.driver.Dial(ctx, id)
 	if err == nil {
 		_ = conn.Close()
 	}
+
 	return fault.Is(err, fault.SandboxLost)
 }
 
@@ -61,5 +68,6 @@ func contextual(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || fault.Is(err, fault.Unavailable) && errors.Is(err, ctx.Err()) {
 		return err
 	}
+
 	return &fault.Error{Kind: fault.Unavailable, Msg: err.Error(), Err: ctx.Err()}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// WriteFile writes data to an absolute path and creates missing parents. It replaces an existing file, and follows no link that a process
-// of the sandbox could have made. Of mode only the permission bits count.
+// WriteFile writes data to an absolute path and creates missing parents. It replaces an existing file, and
+// follows no link that a process of the sandbox could have made. Of mode only the permission bits count.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error {
 	return s.json(ctx, call{
 		method: http.MethodPut,
@@ -24,22 +24,26 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mo
 	}, nil)
 }
 
-// ReadFile returns the regular file at path, at most limit bytes. A missing file is a fault.NotFound; a link, a directory, a device, or a
-// larger file is a fault.Invalid.
+// ReadFile returns the regular file at path, at most limit bytes. A missing file is a fault.NotFound; a
+// link, a directory, a device, or a larger file is a fault.Invalid.
 func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byte, error) {
 	c := call{method: http.MethodGet, path: "/v1/files", query: s.file(path, "limit", strconv.FormatInt(limit, 10))}
+
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer drop(res)
+
 	data, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
 		return nil, s.broken(ctx, c, err)
 	}
+
 	if int64(len(data)) > limit {
 		return nil, fault.New(fault.Invalid, "%s: more than %d bytes", path, limit)
 	}
+
 	return data, nil
 }
 
@@ -48,37 +52,41 @@ func (s *Sandbox) Remove(ctx context.Context, path string) error {
 	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: s.file(path)}, nil)
 }
 
-// PutTar unpacks r into the directory path, which is created if missing. An entry that would be outside is a fault.Invalid. The bounds
-// are those of GetTar.
+// PutTar unpacks r into the directory path, which is created if missing. An entry that would be outside is
+// a fault.Invalid. The bounds are those of GetTar.
 func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
 		method: http.MethodPut, path: "/v1/tar", query: s.file(path), body: io.NopCloser(r),
 	}, nil)
 }
 
-// Restore makes the directory path equal to the tar r: it removes other files, and does not rewrite files that are equal. The bounds are
-// those of GetTar.
+// Restore makes the directory path equal to the tar r: it removes other files, and does not rewrite files
+// that are equal. The bounds are those of GetTar.
 func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
 		method: http.MethodPut, path: "/v1/tar", query: s.file(path, "exact", "true"), body: io.NopCloser(r),
 	}, nil)
 }
 
-// GetTar streams path, a directory or a regular file, as a tar with names relative to it. It omits sockets, FIFOs and devices. A tree
-// with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with longer names or deeper folders is a fault.Invalid. Both
-// are returned before the first byte. If the stream breaks, its reader returns an error.
+// GetTar streams path, a directory or a regular file, as a tar with names relative to it. It omits sockets,
+// FIFOs and devices. A tree with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with
+// longer names or deeper folders is a fault.Invalid. Both are returned before the first byte. If the stream
+// breaks, its reader returns an error.
 func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
 	c := call{method: http.MethodGet, path: "/v1/tar", query: s.file(path)}
+
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+
 	return &stream{ctx: ctx, body: res.Body, sandbox: s, call: c}, nil
 }
 
 // stream adds fault kinds to the errors of a long body.
 type stream struct {
-	ctx     context.Context // of the request: a body lives as long
+	// of the request: a body lives as long
+	ctx     context.Context
 	body    io.ReadCloser
 	sandbox *Sandbox
 	call    call
@@ -89,6 +97,7 @@ func (r *stream) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = r.sandbox.broken(r.ctx, r.call, err)
 	}
+
 	return n, err
 }
 
@@ -100,8 +109,10 @@ func (s *Sandbox) file(path string, more ...string) url.Values {
 	if s.user != "" {
 		q.Set("user", s.user)
 	}
+
 	for i := 0; i+1 < len(more); i += 2 {
 		q.Set(more[i], more[i+1])
 	}
+
 	return q
 }

@@ -16,27 +16,38 @@ func (b *Backend) HandsOver() bool {
 	return ok
 }
 
-// CreateIdle creates a sandbox of default size for a later handover. Until then it gets only CPU time that others leave.
+// CreateIdle creates a sandbox of default size for a later handover. Until then it gets only CPU time that
+// others leave.
 func (b *Backend) CreateIdle(ctx context.Context, id string, labels map[string]string) (*Sandbox, error) {
 	return b.create(ctx, id, rollout.Sandbox{}, true, labels)
 }
 
 // HandOver changes the id of the living sandbox from to to, with the labels and sizes for s; see driver.Handover.
-func (b *Backend) HandOver(ctx context.Context, from, to string, s rollout.Sandbox, labels map[string]string) (err error) {
+func (b *Backend) HandOver(
+	ctx context.Context,
+	from, to string,
+	s rollout.Sandbox,
+	labels map[string]string,
+) (err error) {
 	ctx, span := b.span(ctx, "sandbox.hand_over", to)
 	defer func() { end(span, err) }()
+
 	h, ok := b.driver.(driver.Handover)
 	if !ok {
 		return fault.New(fault.Conflict, "sandboxes of this backend cannot be handed over")
 	}
+
 	if err := checkID(to); err != nil {
 		return err
 	}
+
 	spec := specOf(s, b.defaults)
+
 	spec.Labels = labels
 	if err := h.HandOver(ctx, from, to, spec); err != nil {
 		return contextual(ctx, fmt.Errorf("hand over sandbox %q to %q: %w", from, to, err))
 	}
+
 	return nil
 }
 
@@ -48,6 +59,8 @@ func (s *Sandbox) Since(ctx context.Context) (time.Time, error) {
 			return at, contextual(ctx, err)
 		}
 	}
+
 	info, err := s.Info(ctx)
+
 	return info.StartedAt, err
 }

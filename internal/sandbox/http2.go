@@ -11,15 +11,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
-// serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has returned. http.Server's final error is about its
-// listener, so a broken connection is io.ErrUnexpectedEOF.
+// serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has returned.
+// http.Server's final error is about its listener, so a broken connection is io.ErrUnexpectedEOF.
 func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Logger) error {
 	l := newOneListener(conn)
+
 	var handlers sync.WaitGroup
+
 	srv := &http.Server{ //nolint:gosec // G112: serves one connection, whose peer is sandboxd
 		Protocols: new(http.Protocols),
-		// Handlers end with their connection, not with ctx: a handler that returned on a cancelled context while the connection is open
-		// would send an empty answer, and the agent would take it for the model's.
+		// Handlers end with their connection, not with ctx: a handler that returned on a cancelled context
+		// while the connection is open would send an empty answer, and the agent would take it for the
+		// model's.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2:       listen.HTTP2(),
@@ -31,32 +34,45 @@ func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Lo
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handlers.Add(1)
 			defer handlers.Done()
+
 			h.ServeHTTP(w, r)
 		}),
 	}
 	srv.Protocols.SetUnencryptedHTTP2(true)
+
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	_ = srv.Serve(l)
+
 	stop()
+
 	_ = srv.Close()
-	l.wait() // no handler starts after this
+	// no handler starts after this
+	l.wait()
 	handlers.Wait()
+
 	return io.ErrUnexpectedEOF
 }
 
 // oneListener accepts one connection, and then waits for its end.
 type oneListener struct {
-	conn     net.Conn
-	next     chan net.Conn
-	accepted bool // used by the serving goroutine only
+	conn net.Conn
+	next chan net.Conn
+
+	// used by the serving goroutine only
+	accepted bool
 	closing  sync.Once
-	closed   chan struct{} // Close was called
-	over     chan struct{} // closed when the accepted connection has ended
+
+	// Close was called
+	closed chan struct{}
+
+	// closed when the accepted connection has ended
+	over chan struct{}
 }
 
 func newOneListener(conn net.Conn) *oneListener {
 	l := &oneListener{conn: conn, next: make(chan net.Conn, 1), closed: make(chan struct{}), over: make(chan struct{})}
 	l.next <- conn
+
 	return l
 }
 
@@ -77,6 +93,7 @@ func (l *oneListener) Close() error {
 		close(l.closed)
 		_ = l.conn.Close()
 	})
+
 	return nil
 }
 

@@ -10,21 +10,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// ServeNetwork serves connections of the sandbox's processes to wire.NetworkAddr with serve, until ctx ends (nil) or the channel breaks
-// (an error; a newer ServeNetwork of the same sandbox breaks an older one). It calls open when the channel is open. It returns when every
-// serve has returned: their contexts end with the channel.
-func (b *Backend) ServeNetwork(ctx context.Context, id string, open func(), serve func(context.Context, io.ReadWriteCloser)) error {
+// ServeNetwork serves connections of the sandbox's processes to wire.NetworkAddr with serve, until ctx ends
+// (nil) or the channel breaks (an error; a newer ServeNetwork of the same sandbox breaks an older one). It
+// calls open when the channel is open. It returns when every serve has returned: their contexts end with
+// the channel.
+func (b *Backend) ServeNetwork(
+	ctx context.Context,
+	id string,
+	open func(),
+	serve func(context.Context, io.ReadWriteCloser),
+) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
+
 	conn, err := b.upgrade(ctx, id, "/v1/network", wire.NetworkUpgrade)
 	if err == nil {
 		open()
+
 		err = fault.Wrap(fault.Unavailable, serveHTTP2(ctx, conn, connections(serve), b.log), "serve")
 	}
+
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return fmt.Errorf("network channel of sandbox %q: %w", id, err)
 }
 
@@ -33,9 +43,11 @@ func connections(serve func(context.Context, io.ReadWriteCloser)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		w.WriteHeader(http.StatusOK)
+
 		if control.Flush() != nil {
 			return
 		}
+
 		serve(r.Context(), &connection{body: r.Body, w: w, control: control})
 	})
 }
@@ -56,6 +68,7 @@ func (s *connection) Write(p []byte) (int, error) {
 	if err == nil {
 		err = s.control.Flush()
 	}
+
 	return n, err
 }
 

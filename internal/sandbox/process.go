@@ -20,12 +20,13 @@ const DefaultPath = "/usr/local/bin:/usr/bin:/bin:/opt/rolloutd/bin"
 // longPoll bounds one waiting request, so that a provider's idle timeout does not look like a lost sandbox.
 const longPoll = 50 * time.Second
 
-// Start starts the process, or returns the process that was started under that name before, running or ended. It runs as p.User, or if
-// that is empty as the user of s. Its environment is p.Env, plus PATH and HOME where missing; its directory defaults to the user's home.
-// A missing program is a fault.Invalid.
+// Start starts the process, or returns the process that was started under that name before, running or
+// ended. It runs as p.User, or if that is empty as the user of s. Its environment is p.Env, plus PATH and
+// HOME where missing; its directory defaults to the user's home. A missing program is a fault.Invalid.
 func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
 	defer func() { end(span, err) }()
+
 	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: s.withDefaults(p)}, &st)
 }
 
@@ -33,6 +34,7 @@ func (s *Sandbox) withDefaults(p wire.Process) wire.Process {
 	p.User = cmp.Or(p.User, s.user)
 	p.Env = withBasics(s.env, p.Env, homeOf(p.User))
 	p.Dir = cmp.Or(p.Dir, homeOf(p.User))
+
 	return p
 }
 
@@ -46,6 +48,7 @@ func (s *Sandbox) Wait(ctx context.Context, name string, atMost time.Duration) (
 	deadline := time.Now().Add(atMost)
 	for {
 		left := time.Until(deadline)
+
 		st, err := s.status(ctx, name, min(max(left, 0), longPoll))
 		if err != nil || !st.Running || left <= longPoll {
 			return st, err
@@ -58,42 +61,63 @@ func (s *Sandbox) status(ctx context.Context, name string, wait time.Duration) (
 	if wait > 0 {
 		c.query, c.wait = url.Values{"wait": {wait.String()}}, wait
 	}
+
 	var st wire.Status
+
 	return st, s.json(ctx, c, &st)
 }
 
-// Kill ends the process with its session and descendants, and returns when it has ended; fault.NotFound: it was never started.
+// Kill ends the process with its session and descendants, and returns when it has ended; fault.NotFound: it
+// was never started.
 func (s *Sandbox) Kill(ctx context.Context, name string) error {
 	return s.json(ctx, call{method: http.MethodPost, path: processPath(name) + "/kill"}, nil)
 }
 
-// KillAll ends every process of the sandbox except sandboxd, of all callers, and returns when they are gone. After it Exec and PTY start
-// nothing and return a fault.Aborted; an earlier call still returns its result.
+// KillAll ends every process of the sandbox except sandboxd, of all callers, and returns when they are
+// gone. After it Exec and PTY start nothing and return a fault.Aborted; an earlier call still returns its
+// result.
 func (s *Sandbox) KillAll(ctx context.Context) error {
 	return s.json(ctx, call{method: http.MethodPost, path: "/v1/kill-all"}, nil)
 }
 
 // Chunk is a piece of a process's output.
 type Chunk struct {
-	// Data ends at offset Next. If Next-len(Data) is beyond the requested offset, the bytes between are lost: only the first and the last
-	// MiB of a stream are kept.
+	// Data ends at offset Next. If Next-len(Data) is beyond the requested offset, the bytes between are
+	// lost: only the first and the last MiB of a stream are kept.
 	Data []byte
-	Next int64 // offset of the next request
-	EOF  bool  // the process has ended and Data is the end of its output
+
+	// offset of the next request
+	Next int64
+
+	// the process has ended and Data is the end of its output
+	EOF bool
 }
 
-// Log reads a stream ("stdout" or "stderr") from offset, at most limit bytes. An empty Chunk without EOF means that there is no new
-// output.
+// Log reads a stream ("stdout" or "stderr") from offset, at most limit bytes. An empty Chunk without EOF
+// means that there is no new output.
 func (s *Sandbox) Log(ctx context.Context, name, stream string, offset int64, limit int) (Chunk, error) {
 	return s.log(ctx, name, stream, offset, limit, 0)
 }
 
-// WaitLog is Log that waits for new output or the end of the process, at most atMost. It may return earlier without new output.
-func (s *Sandbox) WaitLog(ctx context.Context, name, stream string, offset int64, limit int, atMost time.Duration) (Chunk, error) {
+// WaitLog is Log that waits for new output or the end of the process, at most atMost. It may return earlier
+// without new output.
+func (s *Sandbox) WaitLog(
+	ctx context.Context,
+	name, stream string,
+	offset int64,
+	limit int,
+	atMost time.Duration,
+) (Chunk, error) {
 	return s.log(ctx, name, stream, offset, limit, min(atMost, longPoll))
 }
 
-func (s *Sandbox) log(ctx context.Context, name, stream string, offset int64, limit int, wait time.Duration) (Chunk, error) {
+func (s *Sandbox) log(
+	ctx context.Context,
+	name, stream string,
+	offset int64,
+	limit int,
+	wait time.Duration,
+) (Chunk, error) {
 	c := call{method: http.MethodGet, path: processPath(name) + "/log", query: url.Values{
 		"stream": {stream},
 		"offset": {strconv.FormatInt(offset, 10)},
@@ -103,19 +127,23 @@ func (s *Sandbox) log(ctx context.Context, name, stream string, offset int64, li
 		c.query.Set("wait", wait.String())
 		c.wait = wait
 	}
+
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return Chunk{}, err
 	}
 	defer drop(res)
+
 	data, err := io.ReadAll(res.Body)
 	if err != nil {
 		return Chunk{}, s.broken(ctx, c, err)
 	}
+
 	next, err := strconv.ParseInt(res.Header.Get(wire.LogNextHeader), 10, 64)
 	if err != nil {
 		return Chunk{}, fault.Wrap(fault.Internal, err, "sandbox %q: %s", s.id, wire.LogNextHeader)
 	}
+
 	return Chunk{Data: data, Next: next, EOF: res.Header.Get(wire.LogEOFHeader) == "true"}, nil
 }
 
@@ -125,10 +153,13 @@ func (s *Sandbox) Tail(ctx context.Context, st wire.Status, stream string, n int
 	if stream == "stderr" {
 		size = st.StderrSize
 	}
+
 	if size == 0 {
 		return nil, nil
 	}
+
 	chunk, err := s.Log(ctx, st.Name, stream, max(size-int64(n), 0), n)
+
 	return chunk.Data, err
 }
 
@@ -136,6 +167,7 @@ func homeOf(user string) string {
 	if user == wire.VerifierUser {
 		return wire.VerifierHome
 	}
+
 	return wire.AgentHome
 }
 
@@ -143,6 +175,7 @@ func withBasics(more, env map[string]string, home string) map[string]string {
 	full := map[string]string{"PATH": DefaultPath, "HOME": home}
 	maps.Copy(full, more)
 	maps.Copy(full, env)
+
 	return full
 }
 

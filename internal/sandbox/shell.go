@@ -12,12 +12,16 @@ import (
 )
 
 const (
-	outputTail = 2000             // characters of each stream in a CommandResult
-	waitStep   = 20 * time.Second // of one status request for a running command
+	// characters of each stream in a CommandResult
+	outputTail = 2000
+
+	// of one status request for a running command
+	waitStep = 20 * time.Second
 )
 
-// CommandBudget bounds the running time of a sequence of commands. It counts the time for which they ran, as the sandbox reports it:
-// a retried activity gets no more of it, and time in which no worker was there to start the next command is not counted.
+// CommandBudget bounds the running time of a sequence of commands. It counts the time for which they ran,
+// as the sandbox reports it: a retried activity gets no more of it, and time in which no worker was there
+// to start the next command is not counted.
 type CommandBudget struct {
 	Total time.Duration
 	spent time.Duration
@@ -26,8 +30,9 @@ type CommandBudget struct {
 // Spend counts time in which a command delayed the start of the next one.
 func (b *CommandBudget) Spend(d time.Duration) { b.spent += d }
 
-// RunCommand runs argv as the named process in the workdir, with the environment env, and returns its final status. If a process of that name
-// runs or has run, it waits for that one. It does not start a command without time left: the status then has TimedOut and no StartedAt.
+// RunCommand runs argv as the named process in the workdir, with the environment env, and returns its final
+// status. If a process of that name runs or has run, it waits for that one. It does not start a command
+// without time left: the status then has TimedOut and no StartedAt.
 func RunCommand(ctx context.Context, sb *Sandbox, name string, p wire.Process, b *CommandBudget) (wire.Status, error) {
 	st, err := sb.Status(ctx, name)
 	if fault.Is(err, fault.NotFound) {
@@ -35,19 +40,24 @@ func RunCommand(ctx context.Context, sb *Sandbox, name string, p wire.Process, b
 		if left <= 0 {
 			return wire.Status{Name: name, TimedOut: true, ExitCode: -1}, nil
 		}
+
 		p.TimeoutMillis = max(left.Milliseconds(), 1)
 		st, err = sb.Start(ctx, name, p)
 	}
+
 	for err == nil && st.Running {
 		st, err = sb.Wait(ctx, name, waitStep)
 	}
+
 	if err == nil {
 		b.spent += st.Ran
 	}
+
 	return st, err
 }
 
-// BashCommand is a process of bash with these arguments in the workdir. It reads no profile files, which an agent could have written.
+// BashCommand is a process of bash with these arguments in the workdir. It reads no profile files, which an
+// agent could have written.
 func BashCommand(args ...string) wire.Process {
 	return wire.Process{
 		Argv: append([]string{"bash", "--noprofile", "--norc"}, args...),
@@ -59,18 +69,23 @@ func BashCommand(args ...string) wire.Process {
 func CommandResult(ctx context.Context, sb *Sandbox, cmd string, st wire.Status) (rollout.CommandResult, error) {
 	res := rollout.CommandResult{Cmd: cmd, ExitCode: st.ExitCode, DurationS: st.Ran.Seconds()}
 	if st.StartedAt.IsZero() {
-		return res, nil // there was no time left to start it
+		// there was no time left to start it
+		return res, nil
 	}
+
 	var err error
 	if res.Stdout, err = output(ctx, sb, st, "stdout"); err != nil {
 		return res, err
 	}
+
 	res.Stderr, err = output(ctx, sb, st, "stderr")
+
 	return res, err
 }
 
 func output(ctx context.Context, sb *Sandbox, st wire.Status, stream string) (string, error) {
-	raw, err := sb.Tail(ctx, st, stream, 4*outputTail) // a character has at most four bytes
+	// a character has at most four bytes
+	raw, err := sb.Tail(ctx, st, stream, 4*outputTail)
 	return text.Tail(string(raw), outputTail), err
 }
 
@@ -80,6 +95,7 @@ func CommandStarted(ctx context.Context, sb *Sandbox, name string) (bool, error)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 

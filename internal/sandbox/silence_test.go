@@ -13,9 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// newWithShortTimeouts creates a sandbox whose client has short timeouts. The handler hangs on requests for which hangs returns true.
+// newWithShortTimeouts creates a sandbox whose client has short timeouts. The handler hangs on requests for
+// which hangs returns true.
 func newWithShortTimeouts(t *testing.T, proof time.Duration, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
 	t.Helper()
+
 	over := make(chan struct{})
 	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
 		if hangs(r) {
@@ -24,18 +26,22 @@ func newWithShortTimeouts(t *testing.T, proof time.Duration, hangs func(*http.Re
 			case <-r.Context().Done():
 			}
 		}
+
 		w.WriteHeader(http.StatusNoContent)
 	})
 	t.Cleanup(func() { close(over) })
+
 	b := sandbox.New(f, sandbox.Options{Silence: 50 * time.Millisecond, Proof: proof})
 	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
+
 	return s, f
 }
 
 // A sandbox that answers no request is destroyed, and the caller gets SandboxLost.
 func TestSilentSandboxIsDestroyed(t *testing.T) {
 	t.Parallel()
+
 	for name, call := range map[string]func(*testing.T, *sandbox.Sandbox) error{
 		"kill all": func(t *testing.T, s *sandbox.Sandbox) error { return s.KillAll(t.Context()) },
 		"renew":    func(t *testing.T, s *sandbox.Sandbox) error { return s.Renew(t.Context(), time.Minute) },

@@ -17,7 +17,9 @@ import (
 // Invalid requests are refused with an error kind, and the server keeps running.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
+
 	h := sandboxd.New(sandboxd.Options{SandboxID: "s"}).Handler()
+
 	for _, c := range []struct {
 		method, url, body string
 		status            int
@@ -50,6 +52,7 @@ func TestBadRequests(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(c.method, c.url, strings.NewReader(c.body)))
 		require.Equal(t, c.status, w.Code, "%s %s: %s", c.method, c.url, w.Body)
+
 		var e wire.Error
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e), "%s %s", c.method, c.url)
 		require.Equal(t, c.status, fault.EdgeOf(fault.Kind(e.Kind)).HTTPStatus)
@@ -59,9 +62,11 @@ func TestBadRequests(t *testing.T) {
 
 func TestInfo(t *testing.T) {
 	t.Parallel()
+
 	h := sandboxd.New(sandboxd.Options{SandboxID: "r.1", Version: "v"}).Handler()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/info", nil))
+
 	var info wire.Info
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &info))
 	require.Equal(t, "r.1", info.SandboxID)
@@ -74,12 +79,15 @@ func FuzzProcessRequest(f *testing.F) {
 	f.Add(`{"argv":["x"],"env":{"A":"b"},"dir":"/none","stdin":"AAAA","timeout_ms":5}`)
 	f.Add(`{"argv":["/\u0000"],"dir":"/"}`)
 	f.Add(`{"argv":[""],"env":{"":""}}`)
+
 	h := sandboxd.New(sandboxd.Options{}).Handler()
+
 	f.Fuzz(func(t *testing.T, body string) {
 		var p wire.Process
 		if json.Unmarshal([]byte(body), &p) == nil && len(p.Argv) > 0 && strings.HasPrefix(p.Argv[0], "/") {
 			t.Skip("it may name a real program")
 		}
+
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/v1/processes/a", strings.NewReader(body)))
 		require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)

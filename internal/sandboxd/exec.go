@@ -20,13 +20,23 @@ type execs struct {
 
 // newExecs returns an Execs that starts its commands in p.
 func newExecs(p *process.Table) *execs {
-	return &execs{processes: p, calls: idempotent.New(func(r wire.ExecResult) int { return r.Stdout.Len() + r.Stderr.Len() })}
+	return &execs{
+		processes: p,
+		calls:     idempotent.New(func(r wire.ExecResult) int { return r.Stdout.Len() + r.Stderr.Len() }),
+	}
 }
 
 // Run runs the command once under the id, and returns its result, or Running after wait; see calls.Table.
 func (x *execs) Run(ctx context.Context, id string, e wire.Exec, wait time.Duration) (wire.ExecResult, error) {
-	r, running, err := x.calls.Run(ctx, id, e, wait, func(ctx context.Context) (wire.ExecResult, error) { return x.run(ctx, e) })
+	r, running, err := x.calls.Run(
+		ctx,
+		id,
+		e,
+		wait,
+		func(ctx context.Context) (wire.ExecResult, error) { return x.run(ctx, e) },
+	)
 	r.Name, r.Running = id, running
+
 	return r, err
 }
 
@@ -36,15 +46,23 @@ func (x *execs) Delete(ctx context.Context, id string) error { return x.calls.De
 // run runs a command until it ends or is ended by its timeout, its deletion or the end of the sandbox.
 func (x *execs) run(ctx context.Context, e wire.Exec) (wire.ExecResult, error) {
 	name := fmt.Sprintf("exec-%d", x.started.Add(1))
+
 	p, err := x.processes.StartCall(name, e.Process, nil)
 	if err != nil {
 		return wire.ExecResult{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = x.processes.Kill(p) }) // a process that survives SIGKILL is waited for
+	// a process that survives SIGKILL is waited for
+	stop := context.AfterFunc(ctx, func() { _ = x.processes.Kill(p) })
 	defer stop()
+
 	<-p.Done()
 	x.processes.Delete(name)
-	return wire.ExecResult{Status: p.Status(), Stdout: output(p.Stream("stdout")), Stderr: output(p.Stream("stderr"))}, nil
+
+	return wire.ExecResult{
+		Status: p.Status(),
+		Stdout: output(p.Stream("stdout")),
+		Stderr: output(p.Stream("stderr")),
+	}, nil
 }
 
 func output(o *process.Output) wire.Output {

@@ -13,11 +13,14 @@ import (
 
 func (s *Server) postExec(w http.ResponseWriter, r *http.Request) {
 	var e wire.Exec
+
 	wait, err := readCall(w, r, &e)
+
 	var result wire.ExecResult
 	if err == nil {
 		result, err = s.exec.Run(r.Context(), r.PathValue("id"), e, wait)
 	}
+
 	answer(w, result, err)
 }
 
@@ -27,11 +30,14 @@ func (s *Server) deleteExec(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) postPTY(w http.ResponseWriter, r *http.Request) {
 	var c wire.PTYCall
+
 	wait, err := readCall(w, r, &c)
+
 	var result wire.PTYAnswer
 	if err == nil {
 		result, err = s.pty.Call(r.Context(), r.PathValue("name"), r.PathValue("id"), c, wait)
 	}
+
 	answer(w, result, err)
 }
 
@@ -44,10 +50,12 @@ func readCall(w http.ResponseWriter, r *http.Request, body any) (time.Duration, 
 	if err := readJSON(w, r, body); err != nil {
 		return 0, err
 	}
+
 	wait, err := time.ParseDuration(r.FormValue("wait"))
 	if err != nil || wait < 0 {
 		return 0, fault.Field("wait", "%q is not a duration such as 5s", r.FormValue("wait"))
 	}
+
 	return wait, nil
 }
 
@@ -56,5 +64,6 @@ func answer(w http.ResponseWriter, result any, err error) {
 		reply.Error(w, err)
 		return
 	}
+
 	reply.JSON(w, result)
 }

@@ -19,6 +19,7 @@ func (s *Server) as(h http.HandlerFunc) http.HandlerFunc {
 		if err == nil {
 			err = s.processes.Users.Run(user, func() { h(w, r) })
 		}
+
 		if err != nil {
 			reply.Error(w, err)
 		}
@@ -30,6 +31,7 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.places.Write(r.FormValue("path"), mode, r.Body)
 	}
+
 	reply.Result(w, err)
 }
 
@@ -37,10 +39,12 @@ func fileMode(q string) (uint32, error) {
 	if q == "" {
 		return 0o644, nil
 	}
+
 	mode, err := strconv.ParseUint(q, 8, 32)
 	if err != nil || mode > 0o777 {
 		return 0, fault.Field("mode", "%q is not a mode such as 0644", q)
 	}
+
 	return uint32(mode), nil
 }
 
@@ -52,18 +56,22 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
 			reply.Error(w, fault.Field("limit", "%q is not a number of bytes", q))
 			return
 		}
+
 		limit = n
 	}
+
 	f, err := s.places.OpenRegular(path, limit)
 	if err != nil {
 		reply.Error(w, fault.Wrap(reply.Kind(err), err, "read %q", path))
 		return
 	}
 	defer f.Close()
+
 	w.Header().Set("Content-Type", "application/octet-stream")
 	// One more byte than allowed shows the client that the file has grown past the limit.
 	if _, err := io.Copy(w, io.LimitReader(f, limit+1)); err != nil {
-		panic(http.ErrAbortHandler) // so that the client does not take a partial file for the whole
+		// so that the client does not take a partial file for the whole
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -76,6 +84,7 @@ func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
 	if r.FormValue("exact") == "true" {
 		unpack = s.places.Restore
 	}
+
 	reply.Result(w, unpack(r.FormValue("path"), s.treeLimit, r.Body))
 }
 
@@ -86,11 +95,14 @@ func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer source.Close()
+
 	if err := source.Measure(s.treeLimit); err != nil {
 		reply.Error(w, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/x-tar")
+
 	if err := source.Pack(w, s.treeLimit); err != nil {
 		s.log.Warn("tar broken off", "error", err)
 		panic(http.ErrAbortHandler)

@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	maxConnections = 128              // of processes of the sandbox; more are not accepted yet
-	channelTime    = 10 * time.Second // for a connection to wait for the host side
+	// of processes of the sandbox; more are not accepted yet
+	maxConnections = 128
+
+	// for a connection to wait for the host side
+	channelTime = 10 * time.Second
 )
 
 // forwarder listens while the network channel is open.
@@ -28,12 +31,16 @@ type forwarder struct {
 	channel *backchannel.Channel
 	address string
 
-	mu       sync.Mutex
-	listener net.Listener // nil: not listening yet
+	mu sync.Mutex
+
+	// nil: not listening yet
+	listener net.Listener
 	closed   bool
-	ctx      context.Context // of all connections
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+
+	// of all connections
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 }
 
 // newForwarder returns a Forwarder for that address.
@@ -48,21 +55,26 @@ func (f *forwarder) Upgrade(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, fault.Wrap(fault.Unavailable, err, "listen for connections of processes"))
 		return
 	}
+
 	f.channel.Upgrade(w, r)
 }
 
 func (f *forwarder) listen() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.listener != nil || f.closed {
 		return nil
 	}
+
 	l, err := net.Listen("tcp", f.address) //nolint:noctx // loopback
 	if err != nil {
 		return err
 	}
+
 	f.listener = netutil.LimitListener(l, maxConnections)
 	f.running.Go(f.accept)
+
 	return nil
 }
 
@@ -70,9 +82,11 @@ func (f *forwarder) listen() error {
 func (f *forwarder) Addr() net.Addr {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.listener == nil {
 		return nil
 	}
+
 	return f.listener.Addr()
 }
 
@@ -82,14 +96,17 @@ func (f *forwarder) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors: wait for a connection to end
+		// out of descriptors: wait for a connection to end
+		if err != nil {
 			select {
 			case <-f.ctx.Done():
 				return
 			case <-time.After(100 * time.Millisecond):
 			}
+
 			continue
 		}
+
 		f.running.Go(func() { f.carry(conn) })
 	}
 }
@@ -98,26 +115,33 @@ func (f *forwarder) accept() {
 func (f *forwarder) carry(conn net.Conn) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
+
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	defer conn.Close()
+
 	waiting, enough := context.WithTimeout(ctx, channelTime)
 	defer enough()
+
 	host, err := f.channel.Get(waiting)
 	if err != nil {
 		return
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://host/", body{conn})
 	if err != nil {
 		return
 	}
+
 	req.ContentLength = -1
+
 	res, err := host.RoundTrip(req)
 	if err != nil {
 		return
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(conn, res.Body) // either end may be gone
+	// either end may be gone
+	_, _ = io.Copy(conn, res.Body)
 }
 
 // body is the data of a connection. Close ends a waiting Read, but leaves the connection open for the answer.
@@ -129,6 +153,7 @@ func (b body) Close() error { return b.SetReadDeadline(time.Unix(1, 0)) }
 // Close ends all connections and the channel.
 func (f *forwarder) Close() {
 	f.mu.Lock()
+
 	f.closed = true
 	if f.listener != nil {
 		_ = f.listener.Close()

@@ -22,15 +22,20 @@ func Guard() error {
 	if err := closeOnExec(); err != nil {
 		return err
 	}
+
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
+
 	ignoreSignals()
+
 	if err := prestart.IgnoreUnhandled(); err != nil {
 		return err
 	}
+
 	unix.Umask(0o022)
 	prestart.WarmThreads(12)
+
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
@@ -39,19 +44,36 @@ func closeOnExec() error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
+
 	return nil
 }
 
 // ignoreSignals sends the signals that end or stop a Go program to a channel that is never read; Go ignores all others.
 // Children would inherit an ignored disposition. Each signal costs two thread switches, about 20 µs.
 func ignoreSignals() {
-	signal.Notify(make(chan os.Signal, 1),
-		unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE,
-		unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV,
-		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	signal.Notify(
+		make(chan os.Signal, 1),
+		unix.SIGHUP,
+		unix.SIGINT,
+		unix.SIGTERM,
+		unix.SIGPIPE,
+		unix.SIGQUIT,
+		unix.SIGILL,
+		unix.SIGTRAP,
+		unix.SIGABRT,
+		unix.SIGSTKFLT,
+		unix.SIGSYS,
+		unix.SIGBUS,
+		unix.SIGFPE,
+		unix.SIGSEGV,
+		unix.SIGTSTP,
+		unix.SIGTTIN,
+		unix.SIGTTOU,
+	)
 }

@@ -15,20 +15,24 @@ const maxLease = 7 * 24 * time.Hour
 
 // lease calls expired if it is not renewed in time.
 type lease struct {
-	mu    sync.Mutex
-	timer *time.Timer // nil: no end
+	mu sync.Mutex
+
+	// nil: no end
+	timer *time.Timer
 }
 
 func newLease(ttl time.Duration, expired func()) *lease {
 	if ttl <= 0 {
 		return &lease{}
 	}
+
 	return &lease{timer: time.AfterFunc(ttl, expired)}
 }
 
 func (l *lease) renew(ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.timer != nil {
 		l.timer.Reset(ttl)
 	}
@@ -46,10 +50,12 @@ func (s *Server) postLease(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
+
 	if in.TTLMillis <= 0 || in.TTLMillis > maxLease.Milliseconds() {
 		reply.Error(w, fault.Field("ttl_ms", "%d must be over 0 and at most %d", in.TTLMillis, maxLease.Milliseconds()))
 		return
 	}
+
 	s.lease.renew(time.Duration(in.TTLMillis) * time.Millisecond)
 	w.WriteHeader(http.StatusNoContent)
 }

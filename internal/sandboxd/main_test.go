@@ -11,7 +11,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == prestart.Command {
 		_ = prestart.Run()
+
 		os.Exit(1)
 	}
+
 	os.Exit(m.Run())
 }

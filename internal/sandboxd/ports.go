@@ -22,7 +22,8 @@ const portsPrefix = "/v1/ports/"
 type ports struct {
 	processes *process.Table
 	any       *httputil.ReverseProxy
-	// checked serves requests that name a process, each on a new connection: an older one may lead to a process that no longer listens.
+	// checked serves requests that name a process, each on a new connection: an older one may lead to a
+	// process that no longer listens.
 	checked *httputil.ReverseProxy
 }
 
@@ -36,12 +37,15 @@ func newPorts(p *process.Table) *ports {
 		answered(res)
 		return s.check(res.Request.URL, requestOf(res.Request.Context()).process)
 	})
+
 	return s
 }
 
 // answered handles the header of an answer. An event stream may be endless and is not waited for.
 func answered(res *http.Response) {
-	res.Header.Del(wire.PortErrorHeader) // the server inside must not answer for sandboxd
+	// the server inside must not answer for sandboxd
+	res.Header.Del(wire.PortErrorHeader)
+
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		requestOf(res.Request.Context()).answered()
 	}
@@ -65,8 +69,11 @@ func portProxy(fresh bool, modify func(*http.Response) error) *httputil.ReverseP
 
 // portRequest is the context of a request.
 type portRequest struct {
-	process  string // that must be the listener; "": any
-	answered func() // reports that the process may be stopped again
+	// that must be the listener; "": any
+	process string
+
+	// reports that the process may be stopped again
+	answered func()
 }
 
 // portRequestKey is the context key of a portRequest.
@@ -83,20 +90,26 @@ func (s *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		portError(w, err)
 		return
 	}
+
 	name := r.Header.Get(wire.PortProcessHeader)
+
 	answered := s.processes.Ask(name)
 	defer answered()
+
 	out := r.WithContext(context.WithValue(r.Context(), portRequestKey{}, portRequest{name, answered}))
 	out.URL = target
 	out.Header.Del(wire.PortProcessHeader)
+
 	if name == "" {
 		s.any.ServeHTTP(w, out)
 		return
 	}
+
 	if err := s.check(target, name); err != nil {
 		portError(w, err)
 		return
 	}
+
 	s.checked.ServeHTTP(w, out)
 }
 
@@ -105,31 +118,41 @@ func (s *ports) check(target *url.URL, name string) error {
 	if err != nil {
 		return fault.Field("port", "%q is not a port", target.Port())
 	}
+
 	return s.processes.Owned(uint16(port), name)
 }
 
 // portTarget returns the URL inside. It keeps the path as written, with escapes and double slashes.
 func portTarget(u *url.URL) (*url.URL, error) {
 	digits, path, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), portsPrefix), "/")
+
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 {
 		return nil, fault.Field("port", "%q is not a port", digits)
 	}
+
 	plain, err := url.PathUnescape("/" + path)
 	if err != nil {
 		return nil, fault.Field("path", "%v", err)
 	}
+
 	return &url.URL{
-		Scheme: "http", Host: net.JoinHostPort("127.0.0.1", digits), Path: plain, RawPath: "/" + path, RawQuery: u.RawQuery,
+		Scheme:   "http",
+		Host:     net.JoinHostPort("127.0.0.1", digits),
+		Path:     plain,
+		RawPath:  "/" + path,
+		RawQuery: u.RawQuery,
 	}, nil
 }
 
 func portError(w http.ResponseWriter, err error) {
 	w.Header().Set(wire.PortErrorHeader, "true")
+
 	switch reply.Kind(err) {
 	case fault.Invalid, fault.NotFound, fault.AgentFailed:
 	default:
 		err = fault.Wrap(fault.Unavailable, err, "forward")
 	}
+
 	reply.Error(w, err)
 }

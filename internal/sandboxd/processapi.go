@@ -21,11 +21,13 @@ func (s *Server) putProcess(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
+
 	p, err := s.processes.Start(r.PathValue("name"), spec)
 	if err != nil {
 		reply.Error(w, err)
 		return
 	}
+
 	reply.JSON(w, p.Status())
 }
 
@@ -35,14 +37,17 @@ func (s *Server) getProcess(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
+
 	wait, err := waitOf(r)
 	if err != nil {
 		reply.Error(w, err)
 		return
 	}
+
 	if wait > 0 {
 		await(r, p, wait)
 	}
+
 	reply.JSON(w, p.Status())
 }
 
@@ -52,10 +57,12 @@ func waitOf(r *http.Request) (time.Duration, error) {
 	if q == "" {
 		return 0, nil
 	}
+
 	wait, err := time.ParseDuration(q)
 	if err != nil || wait < 0 {
 		return 0, fault.Field("wait", "%q is not a duration such as 5s", q)
 	}
+
 	return wait, nil
 }
 
@@ -63,6 +70,7 @@ func waitOf(r *http.Request) (time.Duration, error) {
 func await(r *http.Request, p *process.Process, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
+
 	select {
 	case <-p.Done():
 	case <-timer.C:
@@ -75,16 +83,18 @@ func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.processes.Kill(p)
 	}
+
 	if err != nil {
 		reply.Error(w, err)
 		return
 	}
+
 	await(r, p, process.KillTime)
 	reply.JSON(w, p.Status())
 }
 
-// killBefore sends SIGKILL to every process before the request takes its turn: the request whose turn it is may wait for a process that
-// others have stopped.
+// killBefore sends SIGKILL to every process before the request takes its turn: the request whose turn it is
+// may wait for a process that others have stopped.
 func (s *Server) killBefore(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.processes.SignalAll()
@@ -102,36 +112,46 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
+
 	stream := p.Stream(r.FormValue("stream"))
 	offset, limit, err := logRange(r)
+
 	wait, waitErr := waitOf(r)
 	if stream == nil {
 		err = fault.Field("stream", "%q is neither stdout nor stderr", r.FormValue("stream"))
 	}
+
 	if err = cmp.Or(err, waitErr); err != nil {
 		reply.Error(w, err)
 		return
 	}
+
 	if wait > 0 {
 		awaitOutput(r, p, stream, offset, wait)
 	}
-	final := !p.Running() // read before the stream, so that the read of a final stream is its end
+	// read before the stream, so that the read of a final stream is its end
+	final := !p.Running()
 	data, next := stream.Read(offset, limit)
+
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(wire.LogNextHeader, strconv.FormatInt(next, 10))
 	w.Header().Set(wire.LogEOFHeader, strconv.FormatBool(final && next == stream.Length()))
 	_, _ = w.Write(data)
 }
 
-// awaitOutput returns when the stream is longer than offset, p has ended, the time is over, or the client has disconnected.
+// awaitOutput returns when the stream is longer than offset, p has ended, the time is over, or the client
+// has disconnected.
 func awaitOutput(r *http.Request, p *process.Process, stream *process.Output, offset int64, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
+
 	for {
-		grown := stream.Grown() // before the length, so that no write is missed
+		// before the length, so that no write is missed
+		grown := stream.Grown()
 		if stream.Length() > offset {
 			return
 		}
+
 		select {
 		case <-grown:
 		case <-p.Done():
@@ -146,15 +166,18 @@ func awaitOutput(r *http.Request, p *process.Process, stream *process.Output, of
 
 func logRange(r *http.Request) (offset int64, limit int, err error) {
 	limit = defaultLog
+
 	if q := r.FormValue("offset"); q != "" {
 		if offset, err = strconv.ParseInt(q, 10, 64); err != nil || offset < 0 {
 			return 0, 0, fault.Field("offset", "%q is not a number of bytes", q)
 		}
 	}
+
 	if q := r.FormValue("limit"); q != "" {
 		if limit, err = strconv.Atoi(q); err != nil || limit < 0 {
 			return 0, 0, fault.Field("limit", "%q is not a number of bytes", q)
 		}
 	}
+
 	return offset, limit, nil
 }

@@ -14,5 +14,6 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxJSON)).Decode(v); err != nil {
 		return fault.Wrap(fault.Invalid, err, "request body")
 	}
+
 	return nil
 }

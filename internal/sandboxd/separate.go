@@ -20,21 +20,25 @@ import (
 // Capabilities that sandboxd keeps. Separate needs all others, and drops them at its end.
 const (
 	kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
-	// passed is the bounding set: the capabilities that package child gets by exec, to change the user and to empty that set.
+	// passed is the bounding set: the capabilities that package child gets by exec, to change the user and
+	// to empty that set.
 	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | process.VerifierCapabilities
-	// keptOfRoot is added if the agent is user 0: sandboxd can inspect a process only if it has the process's capabilities.
+	// keptOfRoot is added if the agent is user 0: sandboxd can inspect a process only if it has the
+	// process's capabilities.
 	keptOfRoot = 1 << unix.CAP_NET_BIND_SERVICE
 )
 
-// Separate prepares a sandbox with separate users: the folders get their owners, further user namespaces are forbidden, and sandboxd
-// drops the capabilities that it does not need. The user namespace must map ids for sandboxd, which has every capability in it, the agent
-// and the verifier. Separate is called once, before the first process starts, by a binary without cgo.
+// Separate prepares a sandbox with separate users: the folders get their owners, further user namespaces
+// are forbidden, and sandboxd drops the capabilities that it does not need. The user namespace must map ids
+// for sandboxd, which has every capability in it, the agent and the verifier. Separate is called once,
+// before the first process starts, by a binary without cgo.
 //
 // In a verifier's sandbox it also starts the place of the work; without one the returned Place is nil.
 func Separate(o Separation) (*Place, error) {
 	if err := giveFolders(o.Agent); err != nil {
 		return nil, err
 	}
+
 	limited, err := forbidUserNamespaces()
 	if err != nil {
 		return nil, fmt.Errorf("forbid user namespaces: %w", err)
@@ -46,6 +50,7 @@ func Separate(o Separation) (*Place, error) {
 			return nil, fmt.Errorf("place of the work: %w", err)
 		}
 	}
+
 	if err := o.confine(); err != nil {
 		return nil, err
 	}
@@ -53,20 +58,23 @@ func Separate(o Separation) (*Place, error) {
 	if !limited {
 		err = checkUserNamespaces()
 	}
+
 	return place, err
 }
 
 // Separation describes how Separate separates.
 type Separation struct {
 	Agent process.Agent
-	// Filter is the system call filter of a verifier's sandbox in the kernel's format, which is set when the place of the work exists; nil:
-	// the sandbox is not a verifier's, and has its filter already.
+	// Filter is the system call filter of a verifier's sandbox in the kernel's format, which is set when
+	// the place of the work exists; nil: the sandbox is not a verifier's, and has its filter already.
 	Filter []byte
 	// The rest is for processes of the work, see Options.
-	Env       wire.BaseEnv
-	Cgroups   []*os.File
-	Cgroup    *os.File
-	Processes uint64 // most processes and threads of a user; 0: no limit
+	Env     wire.BaseEnv
+	Cgroups []*os.File
+	Cgroup  *os.File
+
+	// most processes and threads of a user; 0: no limit
+	Processes uint64
 }
 
 // confine drops the capabilities of this process that it needs no more, and sets the filter.
@@ -75,6 +83,7 @@ func (o Separation) confine() error {
 	if o.Agent.IsRoot() {
 		own, bounding = own|keptOfRoot, bounding|process.RootCapabilities
 	}
+
 	if err := dropCapabilities(own, bounding); err != nil {
 		return err
 	}
@@ -82,6 +91,7 @@ func (o Separation) confine() error {
 	if o.Filter == nil {
 		return nil
 	}
+
 	return setFilter(o.Filter)
 }
 
@@ -101,44 +111,63 @@ func setFilter(program []byte) error {
 	if errno != 0 {
 		return fmt.Errorf("system call filter: %w", errno)
 	}
+
 	return nil
 }
 
-// forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. It is false in a container, where the file is
-// missing, read-only or another user's: there only the filter refuses them.
+// forbidUserNamespaces makes the kernel refuse them, in addition to the system call filter. It is false in
+// a container, where the file is missing, read-only or another user's: there only the filter refuses them.
 func forbidUserNamespaces() (bool, error) {
 	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
-// checkUserNamespaces checks that the system call filter refuses user namespaces. The kernel's own error would be EINVAL, since this
-// process has several threads.
+// checkUserNamespaces checks that the system call filter refuses user namespaces. The kernel's own error
+// would be EINVAL, since this process has several threads.
 func checkUserNamespaces() error {
 	if refused := unix.Unshare(unix.CLONE_NEWUSER); !errors.Is(refused, unix.EPERM) {
-		return fmt.Errorf("the system call filter does not refuse user namespaces (%w), and their limit cannot be set", refused)
+		return fmt.Errorf(
+			"the system call filter does not refuse user namespaces (%w), and their limit cannot be set",
+			refused,
+		)
 	}
+
 	return nil
 }
 
-// MakeFolders creates the folders that Separate gives to the agent and the verifier, and sets the modes of those that a container engine
-// mounts with the image's modes. The control socket is in control, which only this user can enter.
+// MakeFolders creates the folders that Separate gives to the agent and the verifier, and sets the modes of
+// those that a container engine mounts with the image's modes. The control socket is in control, which only
+// this user can enter.
 func MakeFolders(control string) error {
-	for _, path := range []string{wire.AgentWorkdir, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
+	for _, path := range []string{
+		wire.AgentWorkdir, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun,
+	} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
 	}
+
 	for path, mode := range map[string]os.FileMode{
-		"/tmp": 0o777 | os.ModeSticky, "/var/tmp": 0o777 | os.ModeSticky, "/run": 0o755, wire.AgentHome: 0o755, "/verifier": 0o755, control: 0o700,
-		wire.VerifierHome: 0o700, wire.VerifierTests: 0o700, wire.VerifierLogs: 0o700, wire.VerifierRun: 0o700,
+		"/tmp":             0o777 | os.ModeSticky,
+		"/var/tmp":         0o777 | os.ModeSticky,
+		"/run":             0o755,
+		wire.AgentHome:     0o755,
+		"/verifier":        0o755,
+		control:            0o700,
+		wire.VerifierHome:  0o700,
+		wire.VerifierTests: 0o700,
+		wire.VerifierLogs:  0o700,
+		wire.VerifierRun:   0o700,
 	} {
 		if err := os.Chmod(path, mode); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -148,22 +177,28 @@ func giveFolders(agent process.Agent) error {
 	if err != nil {
 		return err
 	}
+
 	if len(graded) > 0 {
 		graded = append(graded, wire.AgentGraded)
 	}
+
 	as, verifier := agent.Account(), agent.VerifierID()
 	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, wire.AgentWorkdir, "/run")...); err != nil {
 		return err
 	}
+
 	if err := give(verifier, verifier, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
 		return err
 	}
+
 	if err := os.Mkdir(runas.Shims, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+
 	if err := os.Chmod(wire.VerifierRun, 0o710); err != nil {
 		return err
 	}
+
 	return give(os.Getuid(), verifier, wire.VerifierRun)
 }
 
@@ -173,42 +208,53 @@ func give(uid, gid int, paths ...string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// dropCapabilities drops all capabilities of sandboxd, in every thread, except those in kept, and of its children except those in passed.
+// dropCapabilities drops all capabilities of sandboxd, in every thread, except those in kept, and of its
+// children except those in passed.
 func dropCapabilities(kept, passed uint32) error {
 	for c := uintptr(0); c < 64; c++ {
 		has, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, c, 0)
 		if errno != 0 {
-			break // past the last one
+			// past the last one
+			break
 		}
+
 		if has == 0 || passed&(1<<c) != 0 {
 			continue
 		}
+
 		if err := everyThread(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
+
 	if err := everyThread(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return fmt.Errorf("ambient set: %w", err)
 	}
+
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{{Effective: kept, Permitted: kept | passed}}
 	ambient := uint32(0)
-	if os.Getuid() != 0 { // whose programs get capabilities only by the ambient set
+	// whose programs get capabilities only by the ambient set
+	if os.Getuid() != 0 {
 		ambient, data[0].Inheritable = passed, passed
 	}
+
 	err := everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if err != nil {
 		return fmt.Errorf("capabilities: %w", err)
 	}
+
 	for left := ambient; left != 0; left &= left - 1 {
 		c := uintptr(bits.TrailingZeros32(left))
 		if err := everyThread(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c); err != nil {
 			return fmt.Errorf("ambient set: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -217,5 +263,6 @@ func everyThread(call, a, b, c uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall(call, a, b, c); errno != 0 {
 		return errno
 	}
+
 	return nil
 }

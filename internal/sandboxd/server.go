@@ -32,8 +32,8 @@ type Options struct {
 	Expired func()
 	// TreeLimit bounds the file contents of one tar in bytes, in each direction; 0: 4 GiB.
 	TreeLimit int64
-	// Writable lists the absolute folders below which processes of the sandbox can write; nil: the default ones. Links are followed only
-	// outside of them, where they are the image's.
+	// Writable lists the absolute folders below which processes of the sandbox can write; nil: the default
+	// ones. Links are followed only outside of them, where they are the image's.
 	Writable []string
 	// SeparateUsers gives the agent and the verifier the user ids wire.AgentID and
 	// wire.VerifierID; see Separate. Without it every process
@@ -46,13 +46,15 @@ type Options struct {
 	Program string
 	// Cgroups are open files by which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
-	// Cgroup is the open folder of a version 2 cgroup into which processes are forked instead, unless it is full; nil: none.
+	// Cgroup is the open folder of a version 2 cgroup into which processes are forked instead, unless it is
+	// full; nil: none.
 	Cgroup *os.File
 	// Reclaim is the open file that swaps out memory of the processes while one of them is stopped; nil: none.
 	Reclaim *os.File
 	// Usage are the sources of the sandbox's usage.
 	Usage usage.Sources
-	// Place is where the graded work runs, in a verifier's sandbox; nil: run-as-agent starts programs beside the verifier's.
+	// Place is where the graded work runs, in a verifier's sandbox; nil: run-as-agent starts programs
+	// beside the verifier's.
 	Place *Place
 	// NetworkAddr is the address of the proxy for processes while the network channel is open; "": wire.NetworkAddr.
 	NetworkAddr string
@@ -73,24 +75,30 @@ type Server struct {
 	treeLimit int64
 	usage     usage.Sources
 	ports     http.Handler
-	runsWork  bool // this process serves run-as-agent
-	log       *slog.Logger
+
+	// this process serves run-as-agent
+	runsWork bool
+	log      *slog.Logger
 }
 
-// New returns a Server. It becomes the reaper of this process's children: Run must be running before the first process starts.
+// New returns a Server. It becomes the reaper of this process's children: Run must be running before the
+// first process starts.
 func New(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Writable == nil {
 		o.Writable = []string{"/home", "/tmp", "/run", "/dev/shm", "/var/tmp", "/verifier"}
 	}
+
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
 		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program,
 		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Reclaim: o.Reclaim, Logger: o.Logger,
 		Spared: o.Place.pid(), NoExec: o.Place.noExec(),
 	})
+
 	return &Server{
 		info: wire.Info{
 			Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now(), SeparateUsers: o.SeparateUsers,
@@ -111,36 +119,47 @@ func New(o Options) *Server {
 	}
 }
 
-// Run serves the control connections of control and the agent's model calls of model, until ctx ends or a listener breaks. It closes
-// both.
+// Run serves the control connections of control and the agent's model calls of model, until ctx ends or a
+// listener breaks. It closes both.
 func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.lease.stop()
+
 	model = netutil.LimitListener(model, modelchannel.MaxConnections)
 	failed := make(chan error, 4)
 	servers := []*http.Server{s.controlServer(), s.modelServer()}
+
 	for i, l := range []net.Listener{control, model} {
 		go func() { failed <- servers[i].Serve(l) }()
 	}
+
 	go func() { failed <- s.processes.Run(ctx) }()
 	go func() { failed <- s.serveRunAs(ctx) }()
+
 	var err error
+
 	running := 4
+
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 		running--
 	}
+
 	cancel()
+
 	for _, srv := range servers {
 		err = errors.Join(err, srv.Close())
 	}
+
 	for range running {
 		<-failed
 	}
+
 	s.model.Close()
 	s.network.Close()
+
 	return err
 }
 
@@ -155,6 +174,7 @@ func (s *Server) serveRunAs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return s.processes.ServeRunAs(ctx, l)
 }
 
@@ -199,12 +219,14 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/tar", s.as(s.getTar))
 	mux.HandleFunc("POST /v1/model", s.model.Upgrade)
 	mux.HandleFunc("POST /v1/network", s.network.Upgrade)
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Not by the mux, which would redirect forwarded paths such as //x.
 		if strings.HasPrefix(r.URL.Path, portsPrefix) {
 			s.ports.ServeHTTP(w, r)
 			return
 		}
+
 		mux.ServeHTTP(w, r)
 	})
 }

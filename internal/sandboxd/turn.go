@@ -2,9 +2,9 @@ package sandboxd
 
 import "net/http"
 
-// turn serialises the requests that change the sandbox, in the order of their arrival. A cancelled caller's request may still be running,
-// and its successor must not run beside it: the verifier's workspace would be removed while it is being filled again. Killing a single
-// process takes no turn, since it must not wait.
+// turn serialises the requests that change the sandbox, in the order of their arrival. A cancelled caller's
+// request may still be running, and its successor must not run beside it: the verifier's workspace would be
+// removed while it is being filled again. Killing a single process takes no turn, since it must not wait.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -17,6 +17,7 @@ func (t turn) take(h http.HandlerFunc) http.HandlerFunc {
 			defer func() { <-t }()
 		case <-r.Context().Done():
 		}
+
 		if r.Context().Err() == nil {
 			h(w, r)
 		}

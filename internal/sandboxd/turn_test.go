@@ -17,9 +17,11 @@ import (
 
 // asker sends requests to a sandboxd over real connections.
 type asker struct {
-	t    *testing.T
-	url  string
-	seen chan string // method and path of each request that reached the server
+	t   *testing.T
+	url string
+
+	// method and path of each request that reached the server
+	seen chan string
 }
 
 func newAsker(t *testing.T, writable string) *asker {
@@ -28,10 +30,12 @@ func newAsker(t *testing.T, writable string) *asker {
 	h := sandboxd.New(sandboxd.Options{Writable: []string{writable}}).Handler()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.seen <- r.Method + " " + r.URL.Path
+
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
 	a.url = srv.URL
+
 	return a
 }
 
@@ -40,18 +44,25 @@ func (a *asker) begin(method, path, file string, body io.Reader) <-chan int {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path+"?path="+url.QueryEscape(file), body)
 	require.NoError(a.t, err)
+
 	status := make(chan int, 1)
+
 	go func() {
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			a.t.Error(err)
 			close(status)
+
 			return
 		}
+
 		res.Body.Close()
+
 		status <- res.StatusCode
 	}()
+
 	require.Equal(a.t, method+" "+path, <-a.seen)
+
 	return status
 }
 
@@ -65,14 +76,17 @@ func TestChangesAreMadeOneAtATime(t *testing.T) {
 	first := a.begin(http.MethodPut, "/v1/files", file, body)
 	_, err := feed.Write([]byte("half"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the first request is running
+	// the first request is running
+	require.Eventually(t, func() bool {
 		left, _ := filepath.Glob(filepath.Join(dir, "w", "*"))
 		hidden, _ := filepath.Glob(filepath.Join(dir, "w", ".*"))
+
 		return len(left)+len(hidden) > 0
 	}, 5*time.Minute, time.Millisecond)
 
 	removal := a.begin(http.MethodDelete, "/v1/files", filepath.Join(dir, "w"), http.NoBody)
 	require.Equal(t, http.StatusNotFound, <-a.begin(http.MethodGet, "/v1/files", file, http.NoBody))
+
 	select {
 	case <-removal:
 		require.Fail(t, "removed while it was written")
@@ -83,6 +97,7 @@ func TestChangesAreMadeOneAtATime(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, <-first)
 	require.Equal(t, http.StatusNoContent, <-removal)
 	require.NoFileExists(t, file, "it was removed once it was there")
+
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)

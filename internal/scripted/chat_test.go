@@ -46,7 +46,11 @@ func TestStreamAndWholeReplyAgree(t *testing.T) {
 	require.Len(t, got.ids, int(reply["usage"].(object)["completion_tokens"].(float64)))
 	require.Len(t, got.tokens, len(got.ids))
 	text := strings.Join(got.tokens, "")
-	require.True(t, strings.HasPrefix(text, "<think>\nthinking, <hard>\n</think>\n\nI see: \"x\" é 日本 🙂<tool_call>\n"), text)
+	require.True(
+		t,
+		strings.HasPrefix(text, "<think>\nthinking, <hard>\n</think>\n\nI see: \"x\" é 日本 🙂<tool_call>\n"),
+		text,
+	)
 	require.True(t, strings.HasSuffix(text, "\n</tool_call><|im_end|>"), text)
 
 	for _, sent := range s.log.sent(t) {
@@ -67,21 +71,26 @@ type joined struct {
 
 func join(t *testing.T, all []object) joined {
 	t.Helper()
+
 	var j joined
+
 	for _, e := range all {
 		for _, c := range e["choices"].([]any) {
 			j.add(t, c.(object))
 		}
 	}
+
 	return j
 }
 
 func (j *joined) add(t *testing.T, choice object) {
 	t.Helper()
+
 	delta := choice["delta"].(object)
 	text := func(name string) string { s, _ := delta[name].(string); return s }
 	j.content += text("content")
 	j.reasoning += text("reasoning_content")
+
 	if calls, ok := delta["tool_calls"].([]any); ok {
 		call := calls[0].(object)
 		if call["id"] != nil {
@@ -92,14 +101,18 @@ func (j *joined) add(t *testing.T, choice object) {
 			f["arguments"] = f["arguments"].(string) + call["function"].(object)["arguments"].(string)
 		}
 	}
+
 	if finish, ok := choice["finish_reason"].(string); ok {
 		j.finish = finish
 	}
+
 	ids, _ := choice["token_ids"].([]any)
 	j.ids = append(j.ids, ids...)
+
 	if lp, ok := choice["logprobs"].(object); ok {
 		entries := lp["content"].([]any)
 		require.Len(t, entries, len(ids))
+
 		for _, e := range entries {
 			j.tokens = append(j.tokens, e.(object)["token"].(string))
 			j.logprobs = append(j.logprobs, e.(object)["logprob"].(float64))
@@ -108,8 +121,9 @@ func (j *joined) add(t *testing.T, choice object) {
 	}
 }
 
-// The next prompt of a conversation begins with the last prompt and its completion, because trainers build their sequences that way.
-// This holds even if the agent has reformatted the tool arguments, as OpenCode does.
+// The next prompt of a conversation begins with the last prompt and its completion, because trainers build
+// their sequences that way. This holds even if the agent has reformatted the tool arguments, as OpenCode
+// does.
 func TestNextPromptExtendsTheLast(t *testing.T) {
 	t.Parallel()
 	s := serve(t, story)
@@ -144,10 +158,16 @@ func TestTurnIsCountedFromTheLastUserMessage(t *testing.T) {
 	}
 	require.Equal(t, "one", text(user("again")))
 	require.Equal(t, "two", text(user("again"), said))
-	require.Equal(t, "one", text(user("again"), said, said)) // the script loops
+	// the script loops
+	require.Equal(t, "one", text(user("again"), said, said))
 	require.Equal(t, "one", text(user("first"), said, said, user("once again")))
-	require.Empty(t, text(user("go"), said, said, said)) // past the end of the script
-	parts := object{"role": "user", "content": []any{object{"type": "text", "text": "ag"}, object{"type": "text", "text": "ain"}}}
+	// past the end of the script
+	require.Empty(t, text(user("go"), said, said, said))
+
+	parts := object{
+		"role":    "user",
+		"content": []any{object{"type": "text", "text": "ag"}, object{"type": "text", "text": "ain"}},
+	}
 	require.Equal(t, "one", text(parts))
 }
 
@@ -170,6 +190,7 @@ func TestOptionalFieldsAreSentOnRequestOnly(t *testing.T) {
 	all, done, err := events(resp)
 	require.NoError(t, err)
 	require.True(t, done)
+
 	for _, e := range all {
 		require.NotContains(t, e, "prompt_token_ids")
 		require.NotContains(t, e, "usage")

@@ -5,7 +5,9 @@ import "strings"
 // plannedReply is the reply to one request, with its pace and faults.
 type plannedReply struct {
 	script string
-	turn   int // from 0
+
+	// from 0
+	turn   int
 	reply  *reply
 	pace   Pace
 	faults []Fault
@@ -14,27 +16,37 @@ type plannedReply struct {
 // choose selects the reply from the request alone. ok is false when no script matches.
 func (s *Server) choose(req *request) (sc plannedReply, ok bool) {
 	text, answered := req.instruction()
+
 	system := req.system()
 	if aside := auxiliaryReply(system, text); aside != nil {
 		return plannedReply{script: "aside", reply: aside}, true
 	}
+
 	for i := range s.scripts {
 		script := &s.scripts[i]
 		if !strings.Contains(text, script.Match) || script.Hermes && !strings.Contains(system, "<tools>") {
 			continue
 		}
+
 		if script.Loop {
 			answered %= len(script.Turns)
 		}
+
 		if answered >= len(script.Turns) {
 			return plannedReply{script: script.Name, turn: answered, reply: newReply(Turn{}, 1)}, true
 		}
-		sc = plannedReply{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}
+
+		sc = plannedReply{
+			script.Name, answered, script.replies[answered], script.pace(answered),
+			script.Turns[answered].Faults,
+		}
 		if turn, changed := req.adapt(script.Turns[answered]); changed {
 			sc.reply = newReply(turn, sc.pace.TokensPerChunk)
 		}
+
 		return sc, true
 	}
+
 	return plannedReply{}, false
 }
 
@@ -54,5 +66,6 @@ func auxiliaryReply(system, text string) *reply {
 	case strings.HasPrefix(system, "You are a context summarization agent."):
 		return newReply(Turn{Text: "The work so far went as planned; the task goes on."}, 1)
 	}
+
 	return nil
 }

@@ -36,39 +36,48 @@ type bench struct {
 
 func newBench(t *testing.T, id string) *bench {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", id+".yaml"))
 	require.NoError(t, err)
 	b := &bench{home: t.TempDir()}
 	require.NoError(t, yaml.Unmarshal(text, &b.task))
 	require.NoError(t, os.MkdirAll(b.dir(), 0o755))
 	require.NoError(t, os.MkdirAll(b.logs(), 0o755))
+
 	for path, text := range b.Files {
 		require.NoError(t, os.WriteFile(filepath.Join(b.dir(), path), []byte(text), 0o644))
 	}
+
 	for path, text := range b.TestFiles {
 		put(t, filepath.Join(b.tests(), path), b.local(text), 0o644)
 	}
 	// In a sandbox run-as-agent changes the user. Here there is only one user.
 	put(t, filepath.Join(b.programs(), "run-as-agent"), "#!/bin/sh\nexec \"$@\"\n", 0o755)
+
 	for _, command := range b.Setup {
 		out, status := b.bash(t, command)
 		require.Zero(t, status, out)
 	}
+
 	return b
 }
 
 // demoTasks returns the ids of the tasks in examples/ and in its task sets.
 func demoTasks(t *testing.T) (ids []string) {
 	t.Helper()
+
 	root := os.DirFS(filepath.Join("..", "..", "examples"))
 	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
 		paths, err := fs.Glob(root, pattern)
 		require.NoError(t, err)
+
 		for _, path := range paths {
 			ids = append(ids, strings.TrimSuffix(path, ".yaml"))
 		}
 	}
+
 	require.NotEmpty(t, ids)
+
 	return ids
 }
 
@@ -92,30 +101,41 @@ func (b *bench) bash(t *testing.T, command string) (output string, status int) {
 	cmd.Dir = b.dir()
 	cmd.Env = []string{"HOME=" + b.home, "PATH=" + b.programs() + ":/usr/local/bin:/usr/bin:/bin",
 		"PYTHONDONTWRITEBYTECODE=1", "TESTS_DIR=" + b.tests(), "VERIFIER_DIR=" + b.logs()}
+
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		require.NoError(t, err)
 	}
+
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
 // solve runs the scripted model on the task, executes its tool calls on this machine, and returns its answer.
 func (b *bench) solve(t *testing.T, s *server) string {
 	t.Helper()
+
 	messages := []object{user(b.Instruction)}
 	for range 20 {
 		choice, _ := s.ask(t, messages...)
 		message := choice["message"].(object)
+
 		calls, _ := message["tool_calls"].([]any)
 		if len(calls) == 0 {
 			return message["content"].(string)
 		}
+
 		messages = append(messages, message)
 		for _, c := range calls {
-			messages = append(messages, object{"role": "tool", "tool_call_id": c.(object)["id"], "content": b.use(t, c.(object))})
+			messages = append(messages, object{
+				"role":         "tool",
+				"tool_call_id": c.(object)["id"],
+				"content":      b.use(t, c.(object)),
+			})
 		}
 	}
+
 	require.Fail(t, "no end after 20 turns")
+
 	return ""
 }
 
@@ -125,52 +145,67 @@ var toolCall = regexp.MustCompile(`(?s)<tool_call>\n(.*?)\n</tool_call>`)
 // solveHermes is solve for such an agent: tool calls and their results are texts.
 func (b *bench) solveHermes(t *testing.T, s *server) string {
 	t.Helper()
+
 	messages := []object{{"role": "system", "content": "<tools>[]</tools>"}, user(b.Instruction)}
 	for range 20 {
 		choice, _ := s.ask(t, messages...)
 		content := choice["message"].(object)["content"].(string)
+
 		calls := toolCall.FindAllStringSubmatch(content, -1)
 		if len(calls) == 0 {
 			return content
 		}
+
 		messages = append(messages, choice["message"].(object))
 		for _, c := range calls {
 			messages = append(messages, user("<tool_response>"+b.useHermes(t, c[1])+"</tool_response>"))
 		}
 	}
+
 	require.Fail(t, "no end after 20 turns")
+
 	return ""
 }
 
 func (b *bench) useHermes(t *testing.T, text string) string {
 	t.Helper()
+
 	var call struct {
 		Name      string            `json:"name"`
 		Arguments map[string]string `json:"arguments"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &call))
+
 	switch call.Name {
 	case "terminal":
 		out, _ := b.bash(t, call.Arguments["command"])
 		return out
 	case "write_file":
-		require.NoError(t, os.WriteFile(filepath.Join(b.dir(), call.Arguments["path"]), []byte(call.Arguments["content"]), 0o644))
+		require.NoError(
+			t,
+			os.WriteFile(filepath.Join(b.dir(), call.Arguments["path"]), []byte(call.Arguments["content"]), 0o644),
+		)
 	default:
 		require.Fail(t, "unknown tool", call.Name)
 	}
+
 	return "done"
 }
 
 func (b *bench) use(t *testing.T, call object) string {
 	t.Helper()
+
 	f := call["function"].(object)
+
 	var args map[string]string
 	require.NoError(t, json.Unmarshal([]byte(f["arguments"].(string)), &args))
 	path := b.local(args["filePath"])
+
 	switch f["name"] {
 	case "bash":
 		require.NotEmpty(t, args["description"])
 		out, _ := b.bash(t, args["command"])
+
 		return out
 	case "write":
 		require.NoError(t, os.WriteFile(path, []byte(args["content"]), 0o644))
@@ -178,28 +213,37 @@ func (b *bench) use(t *testing.T, call object) string {
 		old, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, 1, strings.Count(string(old), args["oldString"]))
-		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(old), args["oldString"], args["newString"], 1)), 0o644))
+		require.NoError(
+			t,
+			os.WriteFile(path, []byte(strings.Replace(string(old), args["oldString"], args["newString"], 1)), 0o644),
+		)
 	case "read":
 		require.FileExists(t, path)
 	default:
 		require.Fail(t, "unknown tool", f["name"])
 	}
+
 	return "done"
 }
 
 // grade returns the reward of the task's verifier.
 func (b *bench) grade(t *testing.T) float64 {
 	t.Helper()
+
 	if b.TestScript != "" {
 		out, status := b.bash(t, b.TestScript)
 		require.Zero(t, status, out)
+
 		text, err := os.ReadFile(filepath.Join(b.logs(), "reward.txt"))
 		require.NoError(t, err)
 		reward, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 		require.NoError(t, err)
+
 		return reward
 	}
+
 	passed := 0
+
 	for _, command := range b.Verify {
 		if out, status := b.bash(t, command); status == 0 {
 			passed++
@@ -207,28 +251,36 @@ func (b *bench) grade(t *testing.T) float64 {
 			t.Log(out)
 		}
 	}
+
 	return float64(passed) / float64(len(b.Verify))
 }
 
 // The solution of a demo task gets the full reward.
 func TestSolutionsOfDemoTasks(t *testing.T) {
 	t.Parallel()
+
 	for _, id := range demoTasks(t) {
 		b := newBench(t, id)
 		require.NotEmpty(t, b.Solution)
+
 		for _, command := range b.Solution {
 			out, status := b.bash(t, command)
 			require.Zero(t, status, out)
 		}
+
 		require.InDelta(t, 1.0, b.grade(t), 0, id)
 	}
 }
 
-// The scripted model solves each demo task for OpenCode and for the agent react. In the task with a deliberate mistake, the mistake
-// appears first.
+// The scripted model solves each demo task for OpenCode and for the agent react. In the task with a
+// deliberate mistake, the mistake appears first.
 func TestDemoTasksAreSolved(t *testing.T) {
 	t.Parallel()
-	solvers := map[string]func(*bench, *testing.T, *server) string{"opencode": (*bench).solve, "react": (*bench).solveHermes}
+
+	solvers := map[string]func(*bench, *testing.T, *server) string{
+		"opencode": (*bench).solve,
+		"react":    (*bench).solveHermes,
+	}
 	for agent, solve := range solvers {
 		for _, id := range demoTasks(t) {
 			t.Run(agent+"/"+id, func(t *testing.T) {
@@ -236,6 +288,7 @@ func TestDemoTasksAreSolved(t *testing.T) {
 				s, b := serve(t, ""), newBench(t, id)
 				require.NotEmpty(t, solve(b, t, s))
 				require.Equal(t, 1.0, b.grade(t))
+
 				if id == "binary_search" {
 					require.Contains(t, string(s.log.sent(t)[3].Request), "IndexError")
 				}
@@ -247,6 +300,7 @@ func TestDemoTasksAreSolved(t *testing.T) {
 // The verifiers reject an empty workspace and each usual mistake, and accept a correct answer.
 func TestVerifiersFailWrongSolutions(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		id, name, path, text string
 		reward               float64
@@ -269,10 +323,12 @@ func TestVerifiersFailWrongSolutions(t *testing.T) {
 	} {
 		t.Run(c.id+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
+
 			b := newBench(t, c.id)
 			if c.path != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(b.dir(), c.path), []byte(c.text), 0o644))
 			}
+
 			require.InDelta(t, c.reward, b.grade(t), 1e-9)
 		})
 	}

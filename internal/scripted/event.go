@@ -9,15 +9,19 @@ func (c *call) opening() []byte {
 	b = strconv.AppendInt(b, c.begun.Unix(), 10)
 	b = append(b, `,"model":`...)
 	b = appendString(b, c.req.Model)
+
 	return append(b, `,"choices":[`...)
 }
 
 // appendRole appends the first event, with the prompt's ids if they were requested.
 func (c *call) appendRole(b []byte) []byte {
-	b = append(append(b, c.open...), `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
+	b = append(
+		append(b, c.open...),
+		`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
 	if c.req.ReturnTokenIDs {
 		b = appendIntList(append(b, `,"prompt_token_ids":`...), c.prompt)
 	}
+
 	return append(b, "}\n\n"...)
 }
 
@@ -26,22 +30,28 @@ func (c *call) appendChunk(b []byte, ch *chunk, finish string) []byte {
 	b = append(append(b, c.open...), `{"index":0,"delta":`...)
 	b = c.appendDelta(b, ch)
 	b = c.appendLogprobs(append(b, `,"logprobs":`...), ch.tokens)
+
 	b = append(b, `,"finish_reason":`...)
 	if finish == "" {
 		b = append(b, "null"...)
 	} else {
 		b = append(append(append(b, '"'), finish...), '"')
 	}
+
 	if c.req.ReturnTokenIDs {
 		b = append(b, `,"token_ids":[`...)
+
 		for i := range ch.tokens {
 			if i > 0 {
 				b = append(b, ',')
 			}
+
 			b = strconv.AppendInt(b, int64(ch.tokens[i].id), 10)
 		}
+
 		b = append(b, ']')
 	}
+
 	return append(b, "}]}\n\n"...)
 }
 
@@ -63,6 +73,7 @@ func (c *call) appendDelta(b []byte, ch *chunk) []byte {
 	case chunkEnd:
 		b = append(b, `{"content":""`...)
 	}
+
 	return append(b, '}')
 }
 
@@ -73,39 +84,49 @@ func (c *call) appendLogprobs(b []byte, tokens []token) []byte {
 	if !c.req.Logprobs {
 		return append(b, "null"...)
 	}
+
 	return append(c.appendEntries(append(b, `{"content":`...), tokens), '}')
 }
 
 // appendEntries appends the list of the tokens with their log probabilities.
 func (c *call) appendEntries(b []byte, tokens []token) []byte {
 	b = append(b, '[')
+
 	for i := range tokens {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		entry := tokens[i].entry
 		if c.req.named {
 			entry = appendEntry(nil, "token_id:"+strconv.Itoa(int(tokens[i].id)), tokens[i].logprob)
 		}
+
 		b = append(append(b, entry...), `,"top_logprobs":[`...)
+
 		for n := range c.req.TopLogprobs {
 			if n > 0 {
 				b = append(b, ',')
 			}
+
 			b = tokens[i].appendAlternative(b, n, c.req.temperature())
 		}
+
 		b = append(b, `]}`...)
 	}
+
 	return append(b, ']')
 }
 
-// appendAlternative appends the n-th likeliest token: the sampled one, then alternatives. The higher the temperature, the closer are their log
-// probabilities.
+// appendAlternative appends the n-th likeliest token: the sampled one, then alternatives. The higher the
+// temperature, the closer are their log probabilities.
 func (t *token) appendAlternative(b []byte, n int, temperature float64) []byte {
 	if n == 0 {
 		return append(append(b, t.entry...), '}')
 	}
+
 	piece := " alternative" + strconv.Itoa(n)
+
 	return append(appendEntry(b, piece, t.logprob-float64(n)/temperature), '}')
 }
 
@@ -119,5 +140,6 @@ func (c *call) appendUsage(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), int64(in), 10)
 	b = strconv.AppendInt(append(b, `,"total_tokens":`...), int64(in+out), 10)
 	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(out), 10)
+
 	return append(b, '}')
 }

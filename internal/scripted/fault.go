@@ -28,10 +28,13 @@ const maxSeen = 100_000
 func (c *counter) next(h hit) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.seen == nil || len(c.seen) >= maxSeen {
 		c.seen = map[hit]int{}
 	}
+
 	c.seen[h]++
+
 	return c.seen[h] - 1
 }
 
@@ -40,13 +43,16 @@ func (s *Server) fault(sc plannedReply, session string) Fault {
 	if len(sc.faults) == 0 {
 		return Fault{}
 	}
+
 	seen := s.shown.next(hit{sc.script, sc.turn, session})
 	for _, f := range sc.faults {
 		if f.Times == 0 || seen < f.Times {
 			return f
 		}
+
 		seen -= f.Times
 	}
+
 	return Fault{}
 }
 
@@ -59,15 +65,18 @@ func (f Fault) refuse(w http.ResponseWriter, r *http.Request) bool {
 		writeJSON(w, http.StatusOK, map[string]any{"detail": "this is neither a stream nor a completion"})
 	case f.Garbage:
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "data: {\"choices\": [{]\n\ndata: \xff\x00\n\n") // an error means that the caller left
+		// an error means that the caller left
+		_, _ = io.WriteString(w, "data: {\"choices\": [{]\n\ndata: \xff\x00\n\n")
 	case f.Status != 0:
 		if f.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
 		}
+
 		writeError(w, f.Status, f.text(r))
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -76,8 +85,10 @@ func (f Fault) text(r *http.Request) string {
 	if text == "" {
 		text = fmt.Sprintf("scripted failure %d", f.Status)
 	}
+
 	if f.EchoKey {
 		text += ": " + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
+
 	return text
 }

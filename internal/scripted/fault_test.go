@@ -20,12 +20,14 @@ turns:
       - {times: 2, status: 429, retry_after: 1500ms}
       - {times: 1, status: 401, message: "no such key", echo_key: true}
 `)
+
 	want := []int{429, 429, 401, 200, 200}
 	for i, status := range want {
 		resp := s.post(t.Context(), t, streamRequest(user("x")))
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, status, resp.StatusCode, "call %d", i)
+
 		switch status {
 		case 429:
 			require.Equal(t, "2", resp.Header.Get("Retry-After"))
@@ -34,8 +36,10 @@ turns:
 			require.Contains(t, string(text), "no such key: sk-secret")
 		}
 	}
+
 	sent := s.log.sent(t)
 	require.Len(t, sent, len(want))
+
 	for i := range sent {
 		require.Equal(t, want[i], sent[i].Status)
 		require.Equal(t, want[i] == http.StatusOK, sent[i].Complete)
@@ -46,9 +50,15 @@ turns:
 func TestFaultsAreCountedBySession(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "turns: [{text: fine, faults: [{times: 1, status: 503}]}]")
+
 	for _, session := range []string{"a", "b"} {
 		for _, want := range []int{503, 200} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/chat/completions", encode(t, streamRequest(user("x"))))
+			req, err := http.NewRequestWithContext(
+				t.Context(),
+				http.MethodPost,
+				s.URL+"/v1/chat/completions",
+				encode(t, streamRequest(user("x"))),
+			)
 			require.NoError(t, err)
 			req.Header.Set("X-Session-Id", session)
 			resp, err := s.Client().Do(req)
@@ -61,13 +71,21 @@ func TestFaultsAreCountedBySession(t *testing.T) {
 
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
+
 	const text = "turns: [{text: one two three four, faults: ["
+
 	for name, c := range map[string]struct {
-		fault  string
-		tokens int    // received tokens
-		finish string // received finish reason
+		fault string
+
+		// received tokens
+		tokens int
+
+		// received finish reason
+		finish string
 		done   bool
-		broken bool // the connection ended with an error
+
+		// the connection ended with an error
+		broken bool
 		last   string
 	}{
 		"cut":          {fault: "{cut_after: 2}", tokens: 2, broken: true},
@@ -84,10 +102,12 @@ func TestStreamFaults(t *testing.T) {
 			all, done, err := events(s.post(t.Context(), t, streamRequest(user("x"))))
 			require.Equal(t, c.broken, err != nil, "%v", err)
 			require.Equal(t, c.done, done)
+
 			if c.last != "" {
 				require.Contains(t, all[len(all)-1], c.last)
 				all = all[:len(all)-1]
 			}
+
 			got := join(t, all)
 			require.Len(t, got.tokens, c.tokens)
 			require.Equal(t, c.finish, got.finish)
@@ -101,6 +121,7 @@ func TestStreamFaults(t *testing.T) {
 
 func TestUnusableReplies(t *testing.T) {
 	t.Parallel()
+
 	for fault, contentType := range map[string]string{"not_sse": "application/json", "garbage": "text/event-stream"} {
 		s := serve(t, "turns: [{text: x, faults: [{"+fault+": true}]}]")
 		resp := s.post(t.Context(), t, streamRequest(user("x")))
@@ -113,6 +134,7 @@ func TestUnusableReplies(t *testing.T) {
 // A hang ends when the caller disconnects. The server detects that and logs the call.
 func TestHangs(t *testing.T) {
 	t.Parallel()
+
 	s := serve(t, `
 - {match: silent, turns: [{text: x, faults: [{hang: true}]}]}
 - {match: whole, turns: [{text: x, faults: [{hang_after: 0}]}]}
@@ -123,10 +145,14 @@ func TestHangs(t *testing.T) {
 		{"messages": []any{user("whole")}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+		ctx = httptrace.WithClientTrace(
+			ctx,
+			&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }},
+		)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/chat/completions", encode(t, request))
 		require.NoError(t, err)
 		_, err = s.Client().Do(req)
+
 		cancel()
 		require.ErrorIs(t, err, context.Canceled)
 		require.Eventually(t, func() bool { return len(s.log.sent(t)) == i+1 }, 5*time.Minute, time.Millisecond)

@@ -11,10 +11,14 @@ import (
 
 func TestLoadTakesOneScriptOrAList(t *testing.T) {
 	t.Parallel()
+
 	one, err := scripted.Load(strings.NewReader("name: a\nturns: [{text: hi}]\n"))
 	require.NoError(t, err)
 	require.Len(t, one, 1)
-	two, err := scripted.Load(strings.NewReader("- {name: a, match: x, turns: [{text: hi}]}\n- {turns: [{text: ho}]}\n"))
+
+	two, err := scripted.Load(
+		strings.NewReader("- {name: a, match: x, turns: [{text: hi}]}\n- {turns: [{text: ho}]}\n"),
+	)
 	require.NoError(t, err)
 	require.Len(t, two, 2)
 	require.Equal(t, "ho", two[1].Turns[0].Text)
@@ -22,6 +26,7 @@ func TestLoadTakesOneScriptOrAList(t *testing.T) {
 
 func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":             {"", "must be one script (name, match, turns) or a list of them, got nothing"},
 		"no scripts":        {"[]", "must have at least one script"},
@@ -46,6 +51,7 @@ func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			_, err := scripted.Load(strings.NewReader(c.text))
 			require.ErrorContains(t, err, c.want)
 		})
@@ -54,20 +60,25 @@ func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 
 // FuzzLoad checks that every script that loads can be served.
 func FuzzLoad(f *testing.F) {
-	f.Add("- {match: x, loop: true, turns: [{text: hi, reasoning: r, tool_calls: [{name: a, arguments: {b: 1}}]}]}\n- {turns: [{filler: 3}]}")
+	f.Add(
+		"- {match: x, loop: true, turns: [{text: hi, reasoning: r, tool_calls: [{name: a, arguments: {b: 1}}]}]}\n- {turns: [{filler: 3}]}",
+	)
 	f.Add("turns: [{faults: [{status: 429, retry_after: 2s, times: 1}, {cut_after: 2}]}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		scripts, err := scripted.Load(strings.NewReader(text))
 		if err != nil {
 			return
 		}
+
 		for _, s := range scripts {
 			for _, turn := range s.Turns {
 				if turn.Filler > 1<<16 {
-					return // valid, but too slow for the fuzz test
+					// valid, but too slow for the fuzz test
+					return
 				}
 			}
 		}
+
 		scripted.New(scripted.Options{Scripts: scripts})
 	})
 }

@@ -15,8 +15,10 @@ type messagesRequest struct {
 }
 
 type turnMessage struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"` // a string, or a list of blocks
+	Role string `json:"role"`
+
+	// a string, or a list of blocks
+	Content json.RawMessage `json:"content"`
 }
 
 type block struct {
@@ -34,15 +36,18 @@ func readMessages(body []byte) (request, error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return request{}, err
 	}
+
 	r := request{Model: in.Model, Tools: in.Tools, Stream: in.Stream}
 	if in.System != "" {
 		r.Messages = append(r.Messages, message{Role: "system", Content: in.System})
 	}
+
 	for i, m := range in.Messages {
 		if err := r.addTurn(m); err != nil {
 			return request{}, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
+
 	return r, nil
 }
 
@@ -53,11 +58,14 @@ func (r *request) addTurn(in turnMessage) error {
 		r.Messages = append(r.Messages, message{Role: in.Role, Content: content(text)})
 		return nil
 	}
+
 	var blocks []block
 	if err := json.Unmarshal(in.Content, &blocks); err != nil {
 		return err
 	}
+
 	m, results := message{Role: in.Role}, []message(nil)
+
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
@@ -70,13 +78,16 @@ func (r *request) addTurn(in turnMessage) error {
 			results = append(results, message{Role: "tool", Content: b.Content, ToolCallID: b.ToolUse})
 		}
 	}
+
 	r.Messages = append(r.Messages, results...)
 	if len(results) > 0 {
 		m.Role = "tool"
 	}
+
 	if len(results) == 0 || m.Content != "" {
 		r.Messages = append(r.Messages, m)
 	}
+
 	return nil
 }
 
@@ -105,32 +116,43 @@ func stopReason(finish string) string {
 func (c *call) blocks() []map[string]any {
 	rep, blocks := c.scene.reply, []map[string]any{}
 	if rep.reasoning != "" {
-		blocks = append(blocks, map[string]any{"type": "thinking", "thinking": rep.reasoning, "signature": "c2NyaXB0ZWQ="})
+		blocks = append(blocks, map[string]any{
+			"type":      "thinking",
+			"thinking":  rep.reasoning,
+			"signature": "c2NyaXB0ZWQ=",
+		})
 	}
+
 	if rep.text != "" {
 		blocks = append(blocks, map[string]any{"type": "text", "text": rep.text})
 	}
+
 	for i, k := range rep.calls {
 		input := json.RawMessage(k.arguments)
 		if !json.Valid(input) {
 			input = json.RawMessage("{}")
 		}
+
 		blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.callID(i), "name": k.name, "input": input})
 	}
+
 	return blocks
 }
 
 // messageEvents is the reply as a stream: each block whole in one piece.
 func (c *call) messageEvents() []event {
 	whole := c.wholeMessage()
+
 	begun := map[string]any{}
 	for key, value := range whole {
 		begun[key] = value
 	}
+
 	begun["content"], begun["stop_reason"] = []any{}, nil
 	begun["usage"] = map[string]int{"input_tokens": len(c.prompt), "output_tokens": 0}
 	events := []event{{"message_start", map[string]any{"message": begun}}}
 	calls := 0
+
 	for i, b := range c.blocks() {
 		empty, delta := map[string]any{"type": b["type"]}, map[string]any{}
 		switch b["type"] {
@@ -145,18 +167,22 @@ func (c *call) messageEvents() []event {
 			delta["type"], delta["partial_json"] = "input_json_delta", c.scene.reply.calls[calls].arguments
 			calls++
 		}
+
 		events = append(events,
 			event{"content_block_start", map[string]any{"index": i, "content_block": empty}},
 			event{"content_block_delta", map[string]any{"index": i, "delta": delta}},
 			event{"content_block_stop", map[string]any{"index": i}})
 	}
+
 	events = append(events,
 		event{"message_delta", map[string]any{
-			"delta": map[string]any{"stop_reason": whole["stop_reason"], "stop_sequence": nil}, "usage": map[string]int{"output_tokens": c.scene.reply.tokens},
+			"delta": map[string]any{"stop_reason": whole["stop_reason"], "stop_sequence": nil},
+			"usage": map[string]int{"output_tokens": c.scene.reply.tokens},
 		}},
 		event{"message_stop", map[string]any{}})
 	for i := range events {
 		events[i].data["type"] = events[i].kind
 	}
+
 	return events
 }

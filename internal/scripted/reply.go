@@ -7,18 +7,22 @@ type reply struct {
 	reasoning, text string
 	calls           []readyCall
 	finish          string
-	chunks          []chunk // the last one is the end: the turn's end token, no text
-	tokens          int
+
+	// the last one is the end: the turn's end token, no text
+	chunks []chunk
+	tokens int
 }
 
 type readyCall struct{ name, arguments string }
 
-// chunk is one event of the stream. Its tokens may join to more than its text: they include the model's markup, which servers
-// remove.
+// chunk is one event of the stream. Its tokens may join to more than its text: they include the model's
+// markup, which servers remove.
 type chunk struct {
-	kind   chunkKind
-	call   int
-	quoted []byte // text as a JSON string
+	kind chunkKind
+	call int
+
+	// text as a JSON string
+	quoted []byte
 	tokens []token
 }
 
@@ -27,8 +31,12 @@ type chunkKind int
 const (
 	chunkReasoning chunkKind = iota
 	chunkText
-	chunkCall      // opens a call: id and name
-	chunkArguments // text is a part of the call's arguments
+
+	// opens a call: id and name
+	chunkCall
+
+	// text is a part of the call's arguments
+	chunkArguments
 	chunkEnd
 )
 
@@ -41,25 +49,32 @@ func newReply(t Turn, perChunk int) *reply {
 			r.finish = "tool_calls"
 		}
 	}
+
 	c := &cutter{reply: r, perChunk: max(perChunk, 1)}
 	if r.reasoning != "" {
 		c.prependMarkup(thinkStart)
 		c.cut(chunkReasoning, 0, r.reasoning)
 		c.appendMarkup(thinkEnd)
 	}
+
 	c.cut(chunkText, 0, r.text)
+
 	for i, call := range t.ToolCalls {
-		arguments, _ := call.json() // valid: checked by Validate
+		// valid: checked by Validate
+		arguments, _ := call.json()
 		r.calls = append(r.calls, readyCall{call.Name, arguments})
+
 		c.prependMarkup(callStart)
 		c.prependMarkup(pieces(callHead(call.Name))...)
 		c.flush(chunkCall, i, "")
 		c.cut(chunkArguments, i, arguments)
 		c.appendMarkup(callTail, callEnd)
 	}
+
 	c.prependMarkup(turnEnd)
 	c.flush(chunkEnd, 0, "")
 	r.tokens = c.position
+
 	return r
 }
 
@@ -94,6 +109,7 @@ func (c *cutter) cut(kind chunkKind, call int, text string) {
 		for _, piece := range part {
 			joined += piece
 		}
+
 		c.prependMarkup(part...)
 		c.flush(kind, call, joined)
 	}
@@ -106,20 +122,27 @@ func (c *cutter) flush(kind chunkKind, call int, text string) {
 
 func pieces(text string) []string {
 	var all []string
+
 	for len(text) > 0 {
 		n := nextPiece(text)
 		all = append(all, text[:n])
 		text = text[n:]
 	}
+
 	return all
 }
 
 // filler is prose of n tokens.
 func filler(n int) string {
-	words := [...]string{" the", " agent", " reads", " a", " file", " and", " then", " writes", " another", " one", " so", " that", " tests", " pass"}
+	words := [...]string{
+		" the", " agent", " reads", " a", " file", " and", " then", " writes", " another", " one", " so",
+		" that", " tests", " pass",
+	}
+
 	var text []byte
 	for i := range n {
 		text = append(text, words[(i*i+3*i)%len(words)]...)
 	}
+
 	return string(text)
 }

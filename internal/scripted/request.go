@@ -19,7 +19,8 @@ type request struct {
 	ReturnTokenIDs bool     `json:"return_token_ids"`
 	Temperature    *float64 `json:"temperature"`
 
-	named bool // the server returns ids as names of tokens
+	// the server returns ids as names of tokens
+	named bool
 }
 
 type message struct {
@@ -49,18 +50,24 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		if err := json.Unmarshal(b, &parts); err != nil {
 			return err
 		}
+
 		var all strings.Builder
 		for _, p := range parts {
 			all.WriteString(p.Text)
 		}
+
 		*c = content(all.String())
+
 		return nil
 	}
+
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
 		return err
 	}
+
 	*c = content(s)
+
 	return nil
 }
 
@@ -72,11 +79,13 @@ func (r *request) instruction() (text string, answered int) {
 			if strings.HasPrefix(string(r.Messages[i].Content), "<tool_response>") {
 				continue
 			}
+
 			return string(r.Messages[i].Content), answered
 		case "assistant":
 			answered++
 		}
 	}
+
 	return "", answered
 }
 
@@ -85,6 +94,7 @@ func (r *request) temperature() float64 {
 	if r.Temperature == nil || *r.Temperature <= 0 {
 		return 1
 	}
+
 	return *r.Temperature
 }
 
@@ -92,10 +102,12 @@ func (r *request) system() string {
 	if len(r.Messages) > 0 && r.Messages[0].Role == "system" {
 		return string(r.Messages[0].Content)
 	}
+
 	return ""
 }
 
-// promptIDs returns the prompt of the request: tools, then each message in the template, then the beginning of the reply.
+// promptIDs returns the prompt of the request: tools, then each message in the template, then the beginning
+// of the reply.
 func (r *request) promptIDs() []int32 {
 	ids := appendIDs(nil, string(r.Tools))
 	for i := range r.Messages {
@@ -105,20 +117,25 @@ func (r *request) promptIDs() []int32 {
 		ids = m.appendIDs(ids)
 		ids = append(ids, tokenID(turnEnd), tokenID("\n"))
 	}
+
 	ids = appendIDs(append(ids, tokenID(turnStart)), "assistant")
+
 	return append(ids, tokenID("\n"))
 }
 
 // appendIDs appends the message's own tokens, part by part as reply() cuts them.
 func (m *message) appendIDs(ids []int32) []int32 {
-	thought := m.ReasoningContent // agents may send the same text under both names
+	// agents may send the same text under both names
+	thought := m.ReasoningContent
 	if thought == "" {
 		thought = m.Reasoning
 	}
+
 	if thought != "" {
 		ids = append(ids, tokenID(thinkStart))
 		ids = append(appendIDs(ids, thought), tokenID(thinkEnd))
 	}
+
 	ids = appendIDs(ids, string(m.Content))
 	for _, c := range m.ToolCalls {
 		ids = append(ids, tokenID(callStart))
@@ -126,6 +143,7 @@ func (m *message) appendIDs(ids []int32) []int32 {
 		ids = appendIDs(ids, canonical(c.Function.Arguments))
 		ids = append(appendIDs(ids, callTail), tokenID(callEnd))
 	}
+
 	return ids
 }
 

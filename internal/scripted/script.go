@@ -22,11 +22,11 @@ type Script struct {
 	Name string `yaml:"name"`
 	// Match is a part of the instruction; empty matches any.
 	Match string `yaml:"match"`
-	// Hermes plays the script for agents that list their tools in the system prompt, within <tools>, and only for them: thoughts and tool
-	// calls are written into the text, in the tags that such agents read.
+	// Hermes plays the script for agents that list their tools in the system prompt, within <tools>, and
+	// only for them: thoughts and tool calls are written into the text, in the tags that such agents read.
 	Hermes bool `yaml:"hermes"`
-	// Loop starts again after the last turn. Without it, calls after the last turn get an empty reply with finish reason "stop", on
-	// which agents end.
+	// Loop starts again after the last turn. Without it, calls after the last turn get an empty reply with
+	// finish reason "stop", on which agents end.
 	Loop  bool   `yaml:"loop"`
 	Pace  Pace   `yaml:"pace"`
 	Turns []Turn `yaml:"turns"`
@@ -34,14 +34,18 @@ type Script struct {
 
 // Turn is one reply.
 type Turn struct {
-	Reasoning string     `yaml:"reasoning"`
-	Text      string     `yaml:"text"`
-	Filler    int        `yaml:"filler"` // tokens of made-up prose after Text; for load
+	Reasoning string `yaml:"reasoning"`
+	Text      string `yaml:"text"`
+
+	// tokens of made-up prose after Text; for load
+	Filler    int        `yaml:"filler"`
 	ToolCalls []ToolCall `yaml:"tool_calls"`
 	// FinishReason defaults to "tool_calls" where there are any, else to "stop".
-	FinishReason string  `yaml:"finish_reason"`
-	Pace         *Pace   `yaml:"pace"` // instead of the script's
-	Faults       []Fault `yaml:"faults"`
+	FinishReason string `yaml:"finish_reason"`
+
+	// instead of the script's
+	Pace   *Pace   `yaml:"pace"`
+	Faults []Fault `yaml:"faults"`
 }
 
 // ToolCall is one call; arguments that are a string are sent unchanged, even if they are not JSON.
@@ -52,30 +56,57 @@ type ToolCall struct {
 
 // Pace is the speed of a reply. The zero value sends it at once.
 type Pace struct {
-	Delay           time.Duration `yaml:"delay"`       // before the headers
-	ChunkDelay      time.Duration `yaml:"chunk_delay"` // between chunks
+	// before the headers
+	Delay time.Duration `yaml:"delay"`
+
+	// between chunks
+	ChunkDelay      time.Duration `yaml:"chunk_delay"`
 	TokensPerSecond float64       `yaml:"tokens_per_second"`
-	TokensPerChunk  int           `yaml:"tokens_per_chunk"` // 0: one, as vLLM does
+
+	// 0: one, as vLLM does
+	TokensPerChunk int `yaml:"tokens_per_chunk"`
 }
 
-// Fault is sent instead of the reply, or breaks it. The faults of a turn are sent one after the other, each Times times for one session;
-// Times 0 is always. After all of them, the turn is played.
+// Fault is sent instead of the reply, or breaks it. The faults of a turn are sent one after the other, each
+// Times times for one session; Times 0 is always. After all of them, the turn is played.
 type Fault struct {
 	Times int `yaml:"times"`
 
-	Status     int           `yaml:"status"`      // answer with this HTTP status
-	RetryAfter time.Duration `yaml:"retry_after"` // with Status: the header, in whole seconds
-	Message    string        `yaml:"message"`     // with Status: the error's text
-	EchoKey    bool          `yaml:"echo_key"`    // with Status: the text repeats the caller's API key
+	// answer with this HTTP status
+	Status int `yaml:"status"`
 
-	Delay      time.Duration `yaml:"delay"`       // before the headers; alone: the reply is late, but whole
-	Hang       bool          `yaml:"hang"`        // no headers until the caller leaves
-	HangAfter  *int          `yaml:"hang_after"`  // nothing more after so many chunks, until the caller leaves
-	CutAfter   *int          `yaml:"cut_after"`   // connection closed after so many chunks
-	ErrorAfter *int          `yaml:"error_after"` // an error event after so many chunks
-	NoFinish   bool          `yaml:"no_finish"`   // [DONE] without a finish reason
-	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is neither a stream nor a completion
-	Garbage    bool          `yaml:"garbage"`     // 200 with a stream of events that are not JSON
+	// with Status: the header, in whole seconds
+	RetryAfter time.Duration `yaml:"retry_after"`
+
+	// with Status: the error's text
+	Message string `yaml:"message"`
+
+	// with Status: the text repeats the caller's API key
+	EchoKey bool `yaml:"echo_key"`
+
+	// before the headers; alone: the reply is late, but whole
+	Delay time.Duration `yaml:"delay"`
+
+	// no headers until the caller leaves
+	Hang bool `yaml:"hang"`
+
+	// nothing more after so many chunks, until the caller leaves
+	HangAfter *int `yaml:"hang_after"`
+
+	// connection closed after so many chunks
+	CutAfter *int `yaml:"cut_after"`
+
+	// an error event after so many chunks
+	ErrorAfter *int `yaml:"error_after"`
+
+	// [DONE] without a finish reason
+	NoFinish bool `yaml:"no_finish"`
+
+	// 200 with a body that is neither a stream nor a completion
+	NotSSE bool `yaml:"not_sse"`
+
+	// 200 with a stream of events that are not JSON
+	Garbage bool `yaml:"garbage"`
 }
 
 // hermes is the turn with its thoughts and tool calls in the text, as a model without tools in its API writes them.
@@ -84,18 +115,24 @@ func (t Turn) hermes() Turn {
 	if t.Reasoning != "" {
 		text.WriteString("<think>\n" + strings.TrimSpace(t.Reasoning) + "\n</think>\n")
 	}
+
 	text.WriteString(t.Text)
+
 	for _, call := range t.ToolCalls {
 		if s := text.String(); s != "" && !strings.HasSuffix(s, "\n") {
 			text.WriteByte('\n')
 		}
-		arguments, _ := call.json() // valid: checked by Validate
+		// valid: checked by Validate
+		arguments, _ := call.json()
 		text.WriteString("<tool_call>\n" + callHead(call.Name) + arguments + "}\n</tool_call>")
 	}
+
 	if t.FinishReason == "" {
 		t.FinishReason = "stop"
 	}
+
 	t.Reasoning, t.Text, t.ToolCalls = "", text.String(), nil
+
 	return t
 }
 
@@ -106,8 +143,10 @@ var demo []byte
 func Default() Scripts {
 	scripts, err := Load(bytes.NewReader(demo))
 	if err != nil {
-		panic(fmt.Sprintf("embedded demo scripts: %v", err)) // a test loads the scripts
+		// a test loads the scripts
+		panic(fmt.Sprintf("embedded demo scripts: %v", err))
 	}
+
 	return scripts
 }
 
@@ -117,13 +156,16 @@ func Load(r io.Reader) (Scripts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
 	}
+
 	scripts, err := decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("script: %w", err)
 	}
+
 	if err := scripts.Validate(); err != nil {
 		return nil, fmt.Errorf("script: %w", err)
 	}
+
 	return scripts, nil
 }
 
@@ -132,28 +174,40 @@ func decode(text []byte) (Scripts, error) {
 	if err := yaml.Unmarshal(text, &shape); err != nil {
 		return nil, err
 	}
+
 	if len(shape.Content) == 0 {
 		return nil, errors.New("must be one script (name, match, turns) or a list of them, got nothing")
 	}
-	var scripts Scripts
-	var err error
+
+	var (
+		scripts Scripts
+		err     error
+	)
 	if shape.Content[0].Kind == yaml.SequenceNode {
 		err = strict(text, &scripts)
 	} else {
 		scripts = make(Scripts, 1)
 		err = strict(text, &scripts[0])
 	}
+
 	return scripts, err
 }
 
 func strict(text []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
+
 	if err := d.Decode(into); err != nil {
-		return yamlinput.File{Type: reflect.TypeFor[Script](), Noun: "a script", Shape: "a script (name, match, turns)"}.Explain(err)
+		return yamlinput.File{
+			Type:  reflect.TypeFor[Script](),
+			Noun:  "a script",
+			Shape: "a script (name, match, turns)",
+		}.Explain(err)
 	}
+
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return errors.New("more than one YAML document: put the scripts into one list")
 	}
+
 	return nil
 }

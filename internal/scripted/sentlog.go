@@ -6,21 +6,30 @@ import (
 	"sync"
 )
 
-// Sent is a line of a server's log: one chat call, and the part of its reply that was written to the connection. Tests compare it with
-// what the gateway captured.
+// Sent is a line of a server's log: one chat call, and the part of its reply that was written to the
+// connection. Tests compare it with what the gateway captured.
 type Sent struct {
-	Session            string          `json:"session,omitempty"` // the caller's x-session-id
-	CallID             string          `json:"call_id,omitempty"` // the caller's X-Rolloutd-Call
-	Script             string          `json:"script"`
-	Turn               int             `json:"turn"`   // of the script, from 0
-	Status             int             `json:"status"` // 0: no headers were sent
-	FinishReason       string          `json:"finish_reason"`
-	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
-	CompletionTokens   []string        `json:"completion_tokens"`
-	CompletionTokenIDs []int32         `json:"completion_token_ids"`
-	Logprobs           []float64       `json:"logprobs"`
-	Complete           bool            `json:"complete"` // the whole reply was sent; logged before the last event
-	Request            json.RawMessage `json:"request"`
+	// the caller's x-session-id
+	Session string `json:"session,omitempty"`
+
+	// the caller's X-Rolloutd-Call
+	CallID string `json:"call_id,omitempty"`
+	Script string `json:"script"`
+
+	// of the script, from 0
+	Turn int `json:"turn"`
+
+	// 0: no headers were sent
+	Status             int       `json:"status"`
+	FinishReason       string    `json:"finish_reason"`
+	PromptTokenIDs     []int32   `json:"prompt_token_ids"`
+	CompletionTokens   []string  `json:"completion_tokens"`
+	CompletionTokenIDs []int32   `json:"completion_token_ids"`
+	Logprobs           []float64 `json:"logprobs"`
+
+	// the whole reply was sent; logged before the last event
+	Complete bool            `json:"complete"`
+	Request  json.RawMessage `json:"request"`
 }
 
 func (s *Sent) add(tokens []token) {
@@ -41,11 +50,14 @@ func (l *sentLog) write(s *Sent) {
 	if l.w == nil {
 		return
 	}
+
 	line, err := json.Marshal(s)
 	if err != nil {
 		return
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	_, _ = l.w.Write(append(line, '\n'))
 }

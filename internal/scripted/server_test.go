@@ -31,6 +31,7 @@ type lockedBuffer struct {
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.b.Write(p)
 }
 
@@ -38,29 +39,39 @@ func (l *lockedBuffer) sent(t *testing.T) []scripted.Sent {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	var all []scripted.Sent
+
 	for d := json.NewDecoder(bytes.NewReader(l.b.Bytes())); d.More(); {
 		var s scripted.Sent
 		require.NoError(t, d.Decode(&s))
 		all = append(all, s)
 	}
+
 	return all
 }
 
 func serve(t *testing.T, script string) *server {
 	t.Helper()
+
 	var scripts scripted.Scripts
+
 	if script != "" {
 		var err error
+
 		scripts, err = scripted.Load(strings.NewReader(script))
 		require.NoError(t, err)
 	}
+
 	log := &lockedBuffer{}
 	s := &server{httptest.NewServer(scripted.New(scripted.Options{Scripts: scripts, Log: log})), log}
+
 	t.Cleanup(func() {
-		s.CloseClientConnections() // ends calls that hang on purpose
+		// ends calls that hang on purpose
+		s.CloseClientConnections()
 		s.Close()
 	})
+
 	return s
 }
 
@@ -76,13 +87,16 @@ func (s *server) post(ctx context.Context, t *testing.T, body object) *http.Resp
 	resp, err := s.Client().Do(req)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
+
 	return resp
 }
 
 func encode(t *testing.T, body object) io.Reader {
 	t.Helper()
+
 	b, err := json.Marshal(body)
 	require.NoError(t, err)
+
 	return bytes.NewReader(b)
 }
 
@@ -97,6 +111,7 @@ func (s *server) askFor(t *testing.T, body object) (choice, reply object) {
 	resp := s.post(t.Context(), t, body)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&reply))
+
 	return reply["choices"].([]any)[0].(object), reply
 }
 
@@ -104,6 +119,7 @@ func (s *server) askFor(t *testing.T, body object) (choice, reply object) {
 func events(resp *http.Response) (all []object, done bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<24)
+
 	for lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		switch {
@@ -115,9 +131,11 @@ func events(resp *http.Response) (all []object, done bool, err error) {
 			if err := json.Unmarshal([]byte(data), &e); err != nil {
 				return all, done, err
 			}
+
 			all = append(all, e)
 		}
 	}
+
 	return all, done, lines.Err()
 }
 
@@ -133,14 +151,18 @@ func TestModelsAndUnknownPaths(t *testing.T) {
 	s := serve(t, "")
 	resp, err := s.Client().Get(s.URL + "/v1/models")
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	var list struct{ Data []struct{ ID string } }
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))
 	require.Equal(t, "scripted", list.Data[0].ID)
 
 	resp, err = s.Client().Get(s.URL + "/v1/nothing")
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
@@ -149,6 +171,7 @@ func TestModelsAndUnknownPaths(t *testing.T) {
 
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	s := serve(t, "match: only this\nturns: [{text: hi}]")
 	for want, body := range map[string]string{
 		"no messages":                       `{"messages":[]}`,

@@ -27,6 +27,7 @@ func tokenID(piece string) int32 {
 	for i := 0; i < len(piece); i++ {
 		h = (h ^ uint32(piece[i])) * 16777619
 	}
+
 	return int32(idBase + h%idRange)
 }
 
@@ -36,14 +37,17 @@ func logprob(id int32, position int) float64 {
 	return -float64(h+1) / 1024
 }
 
-// nextPiece returns the length of the first piece of a non-empty s: a word with the space before it, up to three digits, a
-// run of blanks, or one other character. Pieces never split a character.
+// nextPiece returns the length of the first piece of a non-empty s: a word with the space before it, up to
+// three digits, a run of blanks, or one other character. Pieces never split a character.
 func nextPiece(s string) int {
-	const longest = 16 // bytes of one word
+	// bytes of one word
+	const longest = 16
+
 	i := 0
 	if s[0] == ' ' && len(s) > 1 && isWord(s[1]) {
 		i = 1
 	}
+
 	switch {
 	case isWord(s[i]):
 		for i < len(s) && isWord(s[i]) && (i < longest || !utf8.RuneStart(s[i])) {
@@ -60,6 +64,7 @@ func nextPiece(s string) int {
 	default:
 		i = 1
 	}
+
 	return i
 }
 
@@ -78,6 +83,7 @@ func appendIDs(ids []int32, text string) []int32 {
 		ids = append(ids, tokenID(text[:n]))
 		text = text[n:]
 	}
+
 	return ids
 }
 
@@ -86,12 +92,15 @@ type token struct {
 	piece   string
 	id      int32
 	logprob float64
-	entry   []byte // the logprobs.content entry up to and without top_logprobs
+
+	// the logprobs.content entry up to and without top_logprobs
+	entry []byte
 }
 
 func newToken(piece string, id int32, position int) token {
 	t := token{piece: piece, id: id, logprob: logprob(id, position)}
 	t.entry = appendEntry(nil, piece, t.logprob)
+
 	return t
 }
 
@@ -101,11 +110,14 @@ func appendEntry(b []byte, piece string, lp float64) []byte {
 	b = append(b, `,"logprob":`...)
 	b = strconv.AppendFloat(b, lp, 'f', -1, 64)
 	b = append(b, `,"bytes":[`...)
+
 	for i := 0; i < len(piece); i++ {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		b = strconv.AppendUint(b, uint64(piece[i]), 10)
 	}
+
 	return append(b, ']')
 }

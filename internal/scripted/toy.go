@@ -15,7 +15,8 @@ const (
 	// MaxLength is the length of the model's context, in tokens.
 	MaxLength = 131072
 
-	pairs = 512 // first id of two letters
+	// first id of two letters
+	pairs = 512
 )
 
 // toyMessage is a message of a conversation.
@@ -30,6 +31,7 @@ func merges() []string {
 	for _, role := range roles() {
 		all = append(all, "\n\n"+role+":\n")
 	}
+
 	return append(all, ":\n\n", "\n\n", ":\n")
 }
 
@@ -52,6 +54,7 @@ func encodeTokens(ids []int32, text string) []int32 {
 			i++
 		}
 	}
+
 	return ids
 }
 
@@ -72,47 +75,60 @@ func tokenText(id int32) (string, error) {
 
 func decodeTokens(ids []int32) (string, error) {
 	var text strings.Builder
+
 	for _, id := range ids {
 		piece, err := tokenText(id)
 		if err != nil {
 			return "", err
 		}
+
 		text.WriteString(piece)
 	}
+
 	return text.String(), nil
 }
 
-// promptTokens applies the template: each message with its role before it and End behind it, then the beginning of the reply.
+// promptTokens applies the template: each message with its role before it and End behind it, then the
+// beginning of the reply.
 func promptTokens(messages []toyMessage) []int32 {
 	var ids []int32
+
 	text := ""
 	for _, m := range messages {
 		ids = append(encodeTokens(ids, text+m.Role+":\n"+m.Content), End)
 		text = "\n\n"
 	}
+
 	return encodeTokens(ids, text+"assistant:\n")
 }
 
-// readPrompt returns the messages of a prompt. It refuses a prompt that the template cannot have made from sampled replies: with a doubled End, a
-// message without a role, or a message that was tokenised separately.
+// readPrompt returns the messages of a prompt. It refuses a prompt that the template cannot have made from
+// sampled replies: with a doubled End, a message without a role, or a message that was tokenised
+// separately.
 func readPrompt(prompt []int32) ([]toyMessage, error) {
 	var messages []toyMessage
+
 	for n := 0; ; n++ {
 		end := slices.Index(prompt, End)
+
 		part := prompt
 		if end >= 0 {
 			part = prompt[:end]
 		}
+
 		m, err := readMessage(part, n > 0)
 		if err != nil {
 			return nil, fmt.Errorf("prompt, message %d: %w", n+1, err)
 		}
+
 		if end < 0 {
 			if m.Role != "assistant" || m.Content != "" {
 				return nil, errors.New("prompt: it does not end where a reply begins")
 			}
+
 			return messages, nil
 		}
+
 		messages, prompt = append(messages, m), prompt[end+1:]
 	}
 }
@@ -122,24 +138,31 @@ func readMessage(ids []int32, later bool) (toyMessage, error) {
 	if err != nil {
 		return toyMessage{}, err
 	}
+
 	lead := ""
 	if later {
 		lead = "\n\n"
 	}
+
 	for _, role := range roles() {
 		header := lead + role + ":\n"
 		if !strings.HasPrefix(text, header) {
 			continue
 		}
+
 		want := encodeTokens(nil, text)
-		if role == "assistant" { // its text was sampled, in tokens of any form
+		// its text was sampled, in tokens of any form
+		if role == "assistant" {
 			want = encodeTokens(nil, header)
 			ids = ids[:min(len(want), len(ids))]
 		}
+
 		if !slices.Equal(ids, want) {
 			return toyMessage{}, fmt.Errorf("the tokens of %q are not those that the tokenizer makes", role)
 		}
+
 		return toyMessage{Role: role, Content: text[len(header):]}, nil
 	}
+
 	return toyMessage{}, errors.New("it has no role")
 }

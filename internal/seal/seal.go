@@ -1,7 +1,8 @@
-// Package seal has the deployment's encryption key and what is derived from it: sealed strings (API keys in workflow histories and
-// journals), payload encryption, and the shared secrets between roles.
+// Package seal has the deployment's encryption key and what is derived from it: sealed strings (API keys in
+// workflow histories and journals), payload encryption, and the shared secrets between roles.
 //
-// Every role of a deployment has the same key: a file created in the data folder at first start, or ROLLOUTD_ENCRYPTION_KEY.
+// Every role of a deployment has the same key: a file created in the data folder at first start, or
+// ROLLOUTD_ENCRYPTION_KEY.
 package seal
 
 import (
@@ -36,15 +37,19 @@ func (Key) String() string { return "[key]" }
 // ParseKey reads a key written as 64 hex digits or as base64 of 32 bytes.
 func ParseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
+
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != KeySize {
 		b, err = base64.StdEncoding.DecodeString(s)
 	}
+
 	if err != nil || len(b) != KeySize {
 		return Key{}, errors.New("encryption key: must be 64 hex digits or base64 of 32 bytes")
 	}
+
 	var k Key
 	copy(k.b[:], b)
+
 	return k, nil
 }
 
@@ -54,10 +59,12 @@ func Load(path string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file: %w", err)
 	}
+
 	k, err := ParseKey(string(raw))
 	if err != nil {
 		return Key{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return k, nil
 }
 
@@ -67,34 +74,42 @@ func LoadOrCreate(path string) (Key, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return create(path)
 	}
+
 	return k, err
 }
 
-// create writes a new key to a temporary file and links it into place, so that two roles that start at once read the same key.
+// create writes a new key to a temporary file and links it into place, so that two roles that start at once
+// read the same key.
 func create(path string) (Key, error) {
 	var k Key
 	if _, err := rand.Read(k.b[:]); err != nil {
 		return Key{}, fmt.Errorf("create key: %w", err)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Key{}, fmt.Errorf("create key folder: %w", err)
 	}
+
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".key-*")
 	if err != nil {
 		return Key{}, fmt.Errorf("create key file: %w", err)
 	}
 	defer os.Remove(tmp.Name())
+
 	if _, err := tmp.WriteString(hex.EncodeToString(k.b[:]) + "\n"); err != nil {
 		return Key{}, fmt.Errorf("write key file: %w", err)
 	}
+
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
 		return Key{}, fmt.Errorf("write key file: %w", err)
 	}
+
 	if err := os.Link(tmp.Name(), path); errors.Is(err, os.ErrExist) {
 		return LoadOrCreate(path)
 	} else if err != nil {
 		return Key{}, fmt.Errorf("place key file: %w", err)
 	}
+
 	return k, nil
 }
 
@@ -107,8 +122,10 @@ func (k Key) Token(purpose string) string { return hex.EncodeToString(k.derive("
 func (k Key) derive(info string) []byte {
 	out, err := hkdf.Key(sha256.New, k.b[:], nil, info, KeySize)
 	if err != nil {
-		panic("seal: " + err.Error()) // only for lengths above HKDF's maximum
+		// only for lengths above HKDF's maximum
+		panic("seal: " + err.Error())
 	}
+
 	return out
 }
 
@@ -122,17 +139,24 @@ type Box struct {
 func (k Key) Box(purpose string) Box {
 	block, err := aes.NewCipher(k.derive("box: " + purpose))
 	if err != nil {
-		panic("seal: " + err.Error()) // the key length is fixed
+		// the key length is fixed
+		panic("seal: " + err.Error())
 	}
+
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		panic("seal: " + err.Error())
 	}
+
 	return Box{aead: aead, purpose: []byte(purpose)}
 }
 
 // Seal encrypts plain (AES-256-GCM, random nonce in front).
-func (b Box) Seal(plain []byte) []byte { return b.aead.Seal(nil, nil, plain, b.purpose) } //nolint:gosec // G407: the AEAD draws its own nonce
+func (b Box) Seal(
+	plain []byte,
+) []byte {
+	return b.aead.Seal(nil, nil, plain, b.purpose)
+} //nolint:gosec // G407: the AEAD draws its own nonce
 
 // Open decrypts the result of Seal.
 func (b Box) Open(sealed []byte) ([]byte, error) {
@@ -140,6 +164,7 @@ func (b Box) Open(sealed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("sealed under another key, for another purpose, or damaged")
 	}
+
 	return plain, nil
 }
 
@@ -148,6 +173,7 @@ func (b Box) SealString(secret string) string {
 	if secret == "" {
 		return ""
 	}
+
 	return sealedPrefix + base64.RawURLEncoding.EncodeToString(b.Seal([]byte(secret)))
 }
 
@@ -156,14 +182,18 @@ func (b Box) OpenString(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
+
 	raw, ok := strings.CutPrefix(s, sealedPrefix)
 	if !ok {
 		return "", errors.New("not a sealed secret")
 	}
+
 	sealed, err := base64.RawURLEncoding.DecodeString(raw)
 	if err != nil {
 		return "", fmt.Errorf("sealed secret: %w", err)
 	}
+
 	plain, err := b.Open(sealed)
+
 	return string(plain), err
 }

@@ -24,10 +24,14 @@ func TestSealedStringOpensOnlyForItsPurposeAndKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sk-secret", plain)
 
-	for name, box := range map[string]seal.Box{"other purpose": one.Box("payload"), "other key": other.Box("model key")} {
+	for name, box := range map[string]seal.Box{
+		"other purpose": one.Box("payload"),
+		"other key":     other.Box("model key"),
+	} {
 		_, err := box.OpenString(sealed)
 		require.Error(t, err, name)
 	}
+
 	_, err = one.Box("model key").OpenString("sk-secret")
 	require.ErrorContains(t, err, "not a sealed secret")
 }
@@ -47,6 +51,7 @@ func TestConcurrentFirstStartsAgreeOnOneKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data", "key")
 	ids := make([]string, 16)
+
 	var wg sync.WaitGroup
 	for i := range ids {
 		wg.Go(func() {
@@ -56,11 +61,14 @@ func TestConcurrentFirstStartsAgreeOnOneKey(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	for _, id := range ids {
 		require.NotEmpty(t, id)
 		require.Equal(t, ids[0], id)
 	}
+
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -68,6 +76,7 @@ func TestConcurrentFirstStartsAgreeOnOneKey(t *testing.T) {
 
 func TestParseKeyRefusesWrongLengths(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range []string{"", "abc", "00", "bm90IDMyIGJ5dGVz"} {
 		_, err := seal.ParseKey(s)
 		require.ErrorContains(t, err, "64 hex digits", "input %q", s)

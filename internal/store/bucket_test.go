@@ -14,8 +14,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// A large blob is uploaded in parts while it is produced, and downloaded as it is read. The memory in use does not depend on its size.
-func TestLargeBlobsAreStreamed(t *testing.T) { // neither it nor its subtests are parallel: they measure the memory of the process
+// A large blob is uploaded in parts while it is produced, and downloaded as it is read. The memory in use
+// does not depend on its size.
+func TestLargeBlobsAreStreamed(
+	t *testing.T,
+) { // neither it nor its subtests are parallel: they measure the memory of the process
 	for _, c := range clouds() {
 		t.Run(c.name, func(t *testing.T) { streamsLargeBlobs(t, open(t, c.start(t).url(c.bucket))) })
 	}
@@ -23,6 +26,7 @@ func TestLargeBlobsAreStreamed(t *testing.T) { // neither it nor its subtests ar
 
 func streamsLargeBlobs(t *testing.T, s *store.Store) {
 	const size = 110 << 20
+
 	key := store.AttemptKey("r1", 1, store.Home)
 	before := allocated()
 	ref, err := s.Put(t.Context(), key, io.LimitReader(zeros{}, size))
@@ -41,6 +45,7 @@ func streamsLargeBlobs(t *testing.T, s *store.Store) {
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+
 	return m.TotalAlloc
 }
 
@@ -61,12 +66,14 @@ func survivesLostRequests(t *testing.T, c cloud) {
 	require.NoError(t, err)
 
 	server.Drop(1)
+
 	got, err := s.Bytes(t.Context(), "a/301", 1)
 	require.NoError(t, err, "one lost connection is tried again")
 	require.Equal(t, "x", string(got))
 
 	server.Lose()
-	s.AnswerWithin(10 * time.Second) // some libraries retry until the deadline
+	// some libraries retry until the deadline
+	s.AnswerWithin(10 * time.Second)
 	requireTemporary(t, s)
 	require.Equal(t, fault.Unavailable, fault.KindOf(s.Delete(t.Context(), "a/301")))
 	server.Silence()
@@ -82,6 +89,7 @@ func survivesLostRequests(t *testing.T, c cloud) {
 // requireTemporary makes calls of all kinds concurrently, since each is retried for several seconds.
 func requireTemporary(t *testing.T, s *store.Store) {
 	t.Helper()
+
 	digest := digestOf("x")
 	calls := map[string]func() error{
 		"upload": func() error {
@@ -98,18 +106,27 @@ func requireTemporary(t *testing.T, s *store.Store) {
 		"tail":   func() error { _, err := s.Tail(t.Context(), "a/301", 1); return err },
 		"read":   func() error { _, err := s.Bytes(t.Context(), "a/301", 1); return err },
 	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
+
+	var (
+		all sync.WaitGroup
+		mu  sync.Mutex
+	)
+
 	got := map[string]error{}
+
 	for name, call := range calls {
 		all.Go(func() {
 			err := call()
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			got[name] = err
 		})
 	}
+
 	all.Wait()
+
 	for name, err := range got {
 		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%s: %v", name, err)
 	}
@@ -124,6 +141,7 @@ func TestDeletedBucket(t *testing.T) {
 func knowsDeleted(t *testing.T, c cloud) {
 	s := open(t, c.start(t).url("another-bucket"))
 	requireTemporary(t, s)
+
 	for _, err := range s.Keys(t.Context(), "") {
 		require.Equal(t, fault.Unavailable, fault.KindOf(err), "list: %v", err)
 	}

@@ -29,6 +29,7 @@ import (
 // The error at the start names the wrong setting and does not contain the secret.
 func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	server := s3test.Start(t)
 	for _, c := range []struct {
 		bucket, profile string
@@ -44,8 +45,10 @@ func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 		require.NotContains(t, err.Error(), s3test.SecretKey)
 	}
+
 	s := open(t, server.URL(s3test.Bucket)+"&profile=right")
 	server.Lose()
+
 	err := s.Check(t.Context())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	_, err = store.Open(t.Context(), "s3://"+s3test.AccessKey+":"+s3test.SecretKey+"@bucket")
@@ -56,17 +59,20 @@ func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 // A folder of root is refused as the store of another user: rollouts would wait for results that the user cannot read.
 func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	folder, err := os.MkdirTemp("", "store") // not t.TempDir, which other users cannot enter
+	// not t.TempDir, which other users cannot enter
+	folder, err := os.MkdirTemp("", "store")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+
 	cmd.Env = []string{"HOME=/", checkURL + "=" + folder}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	} else {
 		require.NoError(t, os.Chmod(folder, 0o555))
 	}
+
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "kind="+string(fault.Unauthorized)+"\n")
@@ -74,8 +80,8 @@ func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
 	require.NoError(t, open(t, t.TempDir()).Check(t.Context()))
 }
 
-// checkURL makes the test binary a process that only checks a store: the drivers of GCS and Azure read their variables once in a
-// process.
+// checkURL makes the test binary a process that only checks a store: the drivers of GCS and Azure read
+// their variables once in a process.
 const checkURL = "ROLLOUTD_STORE_TEST_CHECK"
 
 // checkAlone is the main function of that process.
@@ -84,7 +90,9 @@ func checkAlone(url string) (status int) {
 	if err == nil {
 		err = s.Check(context.Background())
 	}
+
 	fmt.Printf("\nkind=%s\n%v\n", fault.KindOf(err), err)
+
 	return 0
 }
 
@@ -97,6 +105,7 @@ func requireRefused(t *testing.T, kind fault.Kind, says, url string, env ...stri
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "kind="+string(kind)+"\n", url)
 	require.Contains(t, string(out), says)
+
 	for _, secret := range []string{"canary", azuretest.Key(""), azuretest.Key("x")} {
 		require.NotContains(t, string(out), secret, "the secret is not shown")
 	}
@@ -104,16 +113,49 @@ func requireRefused(t *testing.T, kind fault.Kind, says, url string, env ...stri
 
 func TestCheckOfGCSSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	const url = "gs://rollouts"
-	requireRefused(t, fault.Unauthorized, "GOOGLE_APPLICATION_CREDENTIALS", url, "GOOGLE_APPLICATION_CREDENTIALS=/no/such/file")
 
-	// The token server and the service return Google's errors for a deleted key and for an account without rights to the bucket.
-	tokens := refuses(t, http.StatusBadRequest, `{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}`)
-	requireRefused(t, fault.Unauthorized, "refuses the credentials", url, "GOOGLE_APPLICATION_CREDENTIALS="+keyFile(t, tokens.URL))
+	const url = "gs://rollouts"
+	requireRefused(
+		t,
+		fault.Unauthorized,
+		"GOOGLE_APPLICATION_CREDENTIALS",
+		url,
+		"GOOGLE_APPLICATION_CREDENTIALS=/no/such/file",
+	)
+
+	// The token server and the service return Google's errors for a deleted key and for an account without
+	// rights to the bucket.
+	tokens := refuses(
+		t,
+		http.StatusBadRequest,
+		`{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}`,
+	)
+	requireRefused(
+		t,
+		fault.Unauthorized,
+		"refuses the credentials",
+		url,
+		"GOOGLE_APPLICATION_CREDENTIALS="+keyFile(t, tokens.URL),
+	)
+
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
-		service := refuses(t, status, fmt.Sprintf(`{"error": {"code": %d, "message": "a@p.iam.gserviceaccount.com does not have storage.objects.create access"}}`, status))
-		requireRefused(t, fault.Unauthorized, "refuses the credentials", url, "STORAGE_EMULATOR_HOST="+strings.TrimPrefix(service.URL, "http://"))
+		service := refuses(
+			t,
+			status,
+			fmt.Sprintf(
+				`{"error": {"code": %d, "message": "a@p.iam.gserviceaccount.com does not have storage.objects.create access"}}`,
+				status,
+			),
+		)
+		requireRefused(
+			t,
+			fault.Unauthorized,
+			"refuses the credentials",
+			url,
+			"STORAGE_EMULATOR_HOST="+strings.TrimPrefix(service.URL, "http://"),
+		)
 	}
+
 	if os.Getenv(allClouds) != "" {
 		requireRefused(t, fault.Invalid, "bucket does not exist", "gs://another-bucket", gcstest.Start(t).Env()...)
 	}
@@ -122,27 +164,36 @@ func TestCheckOfGCSSaysWhatIsWrong(t *testing.T) {
 // refuses starts a server that answers each request with the same status and body.
 func refuses(t *testing.T, status int, body string) *httptest.Server {
 	t.Helper()
+
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body))
 	}))
 	t.Cleanup(s.Close)
+
 	return s
 }
 
 // keyFile writes a key of a service account and returns its path.
 func keyFile(t *testing.T, tokens string) string {
 	t.Helper()
+
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
+
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	data, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "p", "client_email": "a@p.iam.gserviceaccount.com", "private_key": string(text), "token_uri": tokens,
+		"type":         "service_account",
+		"project_id":   "p",
+		"client_email": "a@p.iam.gserviceaccount.com",
+		"private_key":  string(text),
+		"token_uri":    tokens,
 	})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "key.json")
 	require.NoError(t, os.WriteFile(path, data, 0o600))
+
 	return path
 }
 
@@ -155,15 +206,32 @@ func TestRefusedByGCS(t *testing.T) {
 
 func TestCheckOfAzureSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	const account = "AZURE_STORAGE_ACCOUNT=" + azuretest.Account
 	requireRefused(t, fault.Unauthorized, "AZURE_STORAGE_KEY", "azblob://rollouts?protocol=http", account)
 	requireRefused(t, fault.Invalid, "AZURE_STORAGE_ACCOUNT", "azblob://rollouts")
+
 	if os.Getenv(allClouds) == "" {
 		return
 	}
+
 	server := azuretest.Start(t)
-	requireRefused(t, fault.Unauthorized, "refuses the credentials", server.URL(azuretest.Container), account, "AZURE_STORAGE_KEY="+azuretest.Key("x"))
-	requireRefused(t, fault.Unauthorized, "refuses the credentials", server.URL(azuretest.Container), account, "AZURE_STORAGE_SAS_TOKEN=sv=2021-01-01&sig=canary")
+	requireRefused(
+		t,
+		fault.Unauthorized,
+		"refuses the credentials",
+		server.URL(azuretest.Container),
+		account,
+		"AZURE_STORAGE_KEY="+azuretest.Key("x"),
+	)
+	requireRefused(
+		t,
+		fault.Unauthorized,
+		"refuses the credentials",
+		server.URL(azuretest.Container),
+		account,
+		"AZURE_STORAGE_SAS_TOKEN=sv=2021-01-01&sig=canary",
+	)
 	requireRefused(t, fault.Invalid, "bucket does not exist", server.URL("another-container"), azuretest.Env()...)
 }
 

@@ -16,15 +16,19 @@ import (
 
 // cloud is a kind of bucket.
 type cloud struct {
-	name   string
-	bucket string // a bucket that a server has at its start
+	name string
+
+	// a bucket that a server has at its start
+	bucket string
 	start  func(*testing.T) bucketServer
 }
 
 // bucketServer is a server of buckets behind a listener that can fail.
 type bucketServer struct {
 	*emulator.Proxy
-	url func(bucket string) string // the URL that open takes
+
+	// the URL that open takes
+	url func(bucket string) string
 }
 
 // allClouds enables the tests with servers that take a minute to build and install.
@@ -34,24 +38,29 @@ func clouds() []cloud {
 	all := []cloud{{"s3", s3test.Bucket, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := s3test.Start(t)
+
 		return bucketServer{s.Proxy, func(bucket string) string { return s.URL(bucket) + "&profile=right" }}
 	}}}
 	if os.Getenv(allClouds) == "" {
 		return all
 	}
+
 	return append(all, cloud{"gcs", gcstest.Bucket, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := gcstest.Start(t)
+
 		return bucketServer{s.Proxy, func(bucket string) string { return "gs://" + bucket + "#" + s.Address() }}
 	}}, cloud{"azure", azuretest.Container, func(t *testing.T) bucketServer {
 		t.Helper()
 		s := azuretest.Start(t)
+
 		return bucketServer{s.Proxy, s.URL}
 	}})
 }
 
 func forEachCloud(t *testing.T, test func(*testing.T, cloud)) {
 	t.Helper()
+
 	for _, c := range clouds() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,15 +72,21 @@ func forEachCloud(t *testing.T, test func(*testing.T, cloud)) {
 // emulated is locked while STORAGE_EMULATOR_HOST names a server.
 var emulated sync.Mutex
 
-// withServer makes a URL with a server after "#" usable until done is called. The driver of GCS reads the server from a variable when it
-// opens a bucket.
+// withServer makes a URL with a server after "#" usable until done is called. The driver of GCS reads the
+// server from a variable when it opens a bucket.
 func withServer(t *testing.T, url string) (bare string, done func()) {
 	t.Helper()
+
 	bare, address, found := strings.Cut(url, "#")
 	if !found {
 		return url, func() {}
 	}
+
 	emulated.Lock()
-	require.NoError(t, os.Setenv("STORAGE_EMULATOR_HOST", address)) //nolint:usetesting // t.Setenv is not for parallel tests
+	require.NoError(
+		t,
+		os.Setenv("STORAGE_EMULATOR_HOST", address),
+	) //nolint:usetesting // t.Setenv is not for parallel tests
+
 	return bare, emulated.Unlock
 }

@@ -12,17 +12,19 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// codeOf is gcerrors.Code, except for errors that the drivers mistake for a missing blob, so that a caller would believe that a result
-// does not exist. The driver of S3 does so for a missing bucket and for each error whose text contains 301, including a refused
-// connection to port 13010. That of GCS does so for refused credentials, and that of Azure for a missing container and an unresolved
-// host.
+// codeOf is gcerrors.Code, except for errors that the drivers mistake for a missing blob, so that a caller
+// would believe that a result does not exist. The driver of S3 does so for a missing bucket and for each
+// error whose text contains 301, including a refused connection to port 13010. That of GCS does so for
+// refused credentials, and that of Azure for a missing container and an unresolved host.
 func codeOf(err error) gcerrors.ErrorCode {
-	var s3 smithy.APIError
-	var s3Call *smithy.OperationError
-	var gcs *googleapi.Error
-	var azure *azcore.ResponseError
-	var token *oauth2.RetrieveError
-	var network *net.OpError
+	var (
+		s3      smithy.APIError
+		s3Call  *smithy.OperationError
+		gcs     *googleapi.Error
+		azure   *azcore.ResponseError
+		token   *oauth2.RetrieveError
+		network *net.OpError
+	)
 	switch {
 	case errors.As(err, &s3):
 		return codeOfS3(s3.ErrorCode())
@@ -37,6 +39,7 @@ func codeOf(err error) gcerrors.ErrorCode {
 	case errors.As(err, &network):
 		return gcerrors.Unknown
 	}
+
 	return gcerrors.Code(err)
 }
 
@@ -44,7 +47,13 @@ func codeOfS3(code string) gcerrors.ErrorCode {
 	switch code {
 	case "NoSuchKey", "NotFound": // the latter answers a HEAD
 		return gcerrors.NotFound
-	case "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+	case "AccessDenied",
+		"Forbidden",
+		"InvalidAccessKeyId",
+		"SignatureDoesNotMatch",
+		"ExpiredToken",
+		"InvalidToken",
+		"TokenRefreshRequired":
 		return gcerrors.PermissionDenied
 	default:
 		return gcerrors.Unknown
@@ -68,6 +77,7 @@ func codeOfAzure(err *azcore.ResponseError) gcerrors.ErrorCode {
 	if code == gcerrors.NotFound && err.ErrorCode != "BlobNotFound" {
 		return gcerrors.Unknown
 	}
+
 	return code
 }
 
@@ -76,14 +86,17 @@ func codeOfToken(status int) gcerrors.ErrorCode {
 	if status == http.StatusBadRequest {
 		return gcerrors.PermissionDenied
 	}
+
 	return codeOfStatus(status)
 }
 
 // missingBucket reports whether the error of a write means that the bucket does not exist.
 func missingBucket(err error) bool {
-	var s3 smithy.APIError
-	var gcs *googleapi.Error
-	var azure *azcore.ResponseError
+	var (
+		s3    smithy.APIError
+		gcs   *googleapi.Error
+		azure *azcore.ResponseError
+	)
 	switch {
 	case errors.As(err, &s3):
 		return s3.ErrorCode() == "NoSuchBucket" || s3.ErrorCode() == "InvalidBucketName"
@@ -92,5 +105,6 @@ func missingBucket(err error) bool {
 	case errors.As(err, &azure):
 		return azure.ErrorCode == "ContainerNotFound"
 	}
+
 	return false
 }

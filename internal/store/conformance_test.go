@@ -27,27 +27,37 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(checkURL); url != "" {
 		os.Exit(checkAlone(url))
 	}
+
 	os.Exit(withCredentials(m.Run))
 }
 
-// withCredentials runs the tests with the profiles and the account that the URLs of the clouds name. A driver reads its variables only
-// once.
+// withCredentials runs the tests with the profiles and the account that the URLs of the clouds name. A
+// driver reads its variables only once.
 func withCredentials(run func() int) int {
 	dir, err := os.MkdirTemp("", "rolloutd-profiles-")
 	if err == nil {
 		defer os.RemoveAll(dir)
+
 		var path string
+
 		path, err = s3test.Profiles(dir)
-		err = errors.Join(err, os.Setenv("AWS_SHARED_CREDENTIALS_FILE", path), os.Setenv("AWS_EC2_METADATA_DISABLED", "true"))
+		err = errors.Join(
+			err,
+			os.Setenv("AWS_SHARED_CREDENTIALS_FILE", path),
+			os.Setenv("AWS_EC2_METADATA_DISABLED", "true"),
+		)
+
 		for _, pair := range azuretest.Env() {
 			name, value, _ := strings.Cut(pair, "=")
 			err = errors.Join(err, os.Setenv(name, value))
 		}
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return run()
 }
 
@@ -65,20 +75,31 @@ func TestConformance(t *testing.T) {
 
 func conforms(t *testing.T, url func(*testing.T) string) {
 	t.Helper()
+
 	at := url(t)
 	for name, test := range map[string]func(*testing.T, *store.Store){
-		"replaces": replaces, "broken source": breaksOff, "missing": misses, "lists": lists, "many writers": manyWriters, "sessions": keepsSessions,
-		"tasks": readsTasks, "quota": boundsAttempts, "earlier attempts": forgetsEarlier, "tail": readsTails,
+		"replaces":         replaces,
+		"broken source":    breaksOff,
+		"missing":          misses,
+		"lists":            lists,
+		"many writers":     manyWriters,
+		"sessions":         keepsSessions,
+		"tasks":            readsTasks,
+		"quota":            boundsAttempts,
+		"earlier attempts": forgetsEarlier,
+		"tail":             readsTails,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, limited(t, at, store.Quota{RolloutBytes: 20 << 20}))
 		})
 	}
+
 	t.Run("check", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, url(t))
 		require.NoError(t, s.Check(t.Context()))
+
 		for key, err := range s.Keys(t.Context(), "") {
 			require.NoError(t, err)
 			require.Fail(t, "the check left "+key)
@@ -94,12 +115,14 @@ func replaces(t *testing.T, s *store.Store) {
 		streamed, err := s.Put(t.Context(), "replaces/b", struct{ io.Reader }{strings.NewReader(text)})
 		require.NoError(t, err)
 		require.Equal(t, ref.Digest, streamed.Digest)
+
 		for _, key := range []string{"replaces/a", "replaces/b"} {
 			got, err := s.Bytes(t.Context(), key, int64(len(text)))
 			require.NoError(t, err)
 			require.Equal(t, text, string(got))
 		}
 	}
+
 	require.NoError(t, s.Delete(t.Context(), "replaces/a"))
 	there, err := s.Exists(t.Context(), "replaces/a")
 	require.NoError(t, err)
@@ -110,8 +133,13 @@ func replaces(t *testing.T, s *store.Store) {
 func breaksOff(t *testing.T, s *store.Store) {
 	_, err := s.PutBytes(t.Context(), "broken/a", []byte("whole"))
 	require.NoError(t, err)
+
 	cause := fault.New(fault.SandboxLost, "cut")
-	_, err = s.Put(t.Context(), "broken/a", io.MultiReader(bytes.NewReader(make([]byte, 12<<20)), iotest.ErrReader(cause)))
+	_, err = s.Put(
+		t.Context(),
+		"broken/a",
+		io.MultiReader(bytes.NewReader(make([]byte, 12<<20)), iotest.ErrReader(cause)),
+	)
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	got, err := s.Bytes(t.Context(), "broken/a", 10)
 	require.NoError(t, err)
@@ -127,6 +155,7 @@ func misses(t *testing.T, s *store.Store) {
 	require.NoError(t, err)
 	require.False(t, there)
 	require.NoError(t, s.Delete(t.Context(), "none/301"))
+
 	var v any
 	require.Equal(t, fault.NotFound, fault.KindOf(s.JSON(t.Context(), "none/301", &v)))
 }
@@ -135,19 +164,30 @@ func misses(t *testing.T, s *store.Store) {
 func lists(t *testing.T, s *store.Store) {
 	var want []string
 	for i := range 30 {
-		want = append(want, fmt.Sprintf("lists/r%02d/result.json", i), fmt.Sprintf("lists/r%02d/attempts/1/home.tar", i))
+		want = append(
+			want,
+			fmt.Sprintf("lists/r%02d/result.json", i),
+			fmt.Sprintf("lists/r%02d/attempts/1/home.tar", i),
+		)
 	}
+
 	for _, key := range want {
 		_, err := s.PutBytes(t.Context(), key, []byte("x"))
 		require.NoError(t, err)
 	}
+
 	slices.Sort(want)
+
 	var got []string
+
 	for key, err := range s.Keys(t.Context(), "lists/") {
 		require.NoError(t, err)
+
 		got = append(got, key)
 	}
+
 	require.Equal(t, want, got)
+
 	for key, err := range s.Keys(t.Context(), "lists/r07/attempts") {
 		require.NoError(t, err)
 		require.Equal(t, "lists/r07/attempts/1/home.tar", key)
@@ -157,7 +197,9 @@ func lists(t *testing.T, s *store.Store) {
 // Concurrent writers of one key replace each other's blob. A reader gets one complete blob.
 func manyWriters(t *testing.T, s *store.Store) {
 	const writers, size = 12, 100_000
+
 	var all sync.WaitGroup
+
 	errs := make([]error, writers)
 	for i := range writers {
 		all.Go(func() {
@@ -167,11 +209,13 @@ func manyWriters(t *testing.T, s *store.Store) {
 			errs[i] = errors.Join(one, own)
 		})
 	}
+
 	all.Wait()
 	require.NoError(t, errors.Join(errs...))
 	got, err := s.Bytes(t.Context(), "many/one", size)
 	require.NoError(t, err)
 	require.Equal(t, bytes.Repeat(got[:1], size), got)
+
 	for i := range writers {
 		got, err := s.Bytes(t.Context(), fmt.Sprintf("many/%d", i), size)
 		require.NoError(t, err)
@@ -184,12 +228,14 @@ func keepsSessions(t *testing.T, s *store.Store) {
 	kept := store.Sessions{Store: s}
 	_, err := kept.Load(t.Context(), "a")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
+
 	for _, text := range []string{"1", "2", "3"} {
 		require.NoError(t, kept.Save(t.Context(), "a", []byte(text)))
 		got, err := kept.Load(t.Context(), "a")
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
 	}
+
 	n, err := kept.Expire(t.Context(), time.Now().Add(-time.Hour))
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -205,7 +251,10 @@ func keepsSessions(t *testing.T, s *store.Store) {
 }
 
 func readsTasks(t *testing.T, s *store.Store) {
-	specs := []rollout.Spec{{Task: rollout.Task{ID: "a", Instruction: "do a"}}, {Task: rollout.Task{ID: "b", Instruction: "do b"}}}
+	specs := []rollout.Spec{{Task: rollout.Task{
+		ID:          "a",
+		Instruction: "do a",
+	}}, {Task: rollout.Task{ID: "b", Instruction: "do b"}}}
 	ref, err := s.PutTasks(t.Context(), func(yield func(rollout.Spec, error) bool) {
 		for _, spec := range specs {
 			if !yield(spec, nil) {
@@ -214,11 +263,13 @@ func readsTasks(t *testing.T, s *store.Store) {
 		}
 	})
 	require.NoError(t, err)
+
 	for i, want := range specs {
 		got, err := s.Task(t.Context(), rollout.TaskRef{Set: ref, Index: i})
 		require.NoError(t, err)
 		require.Equal(t, want.Task, got.Task)
 	}
+
 	files, err := s.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
 	require.NoError(t, err)
 	again, err := s.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
@@ -241,12 +292,18 @@ func boundsAttempts(t *testing.T, s *store.Store) {
 }
 
 func forgetsEarlier(t *testing.T, s *store.Store) {
-	keys := []string{store.AttemptKey("again", 1, store.Trace), store.AttemptKey("again", 1, store.Grading), store.ResultKey("again")}
+	keys := []string{
+		store.AttemptKey("again", 1, store.Trace),
+		store.AttemptKey("again", 1, store.Grading),
+		store.ResultKey("again"),
+	}
+
 	other := store.AttemptKey("again", 10, store.Trace)
 	for _, key := range append(keys, other) {
 		_, err := s.PutBytes(t.Context(), key, []byte("x"))
 		require.NoError(t, err)
 	}
+
 	n, err := s.DeleteEarlier(t.Context(), "again", 1, time.Now().Add(-time.Hour))
 	require.NoError(t, err)
 	require.Zero(t, n)

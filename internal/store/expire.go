@@ -10,13 +10,19 @@ import (
 )
 
 // DeleteEarlier deletes an attempt's blobs from before that time, and the rollout's result if it is older.
-func (s *Store) DeleteEarlier(ctx context.Context, rolloutID string, attempt int, before time.Time) (removed int, err error) {
+func (s *Store) DeleteEarlier(
+	ctx context.Context,
+	rolloutID string,
+	attempt int,
+	before time.Time,
+) (removed int, err error) {
 	for _, prefix := range []string{AttemptKey(rolloutID, attempt, "") + "/", ResultKey(rolloutID)} {
 		n, err := s.expire(ctx, prefix, before)
 		if removed += n; err != nil {
 			return removed, err
 		}
 	}
+
 	return removed, nil
 }
 
@@ -28,15 +34,19 @@ func (s *Store) expire(ctx context.Context, prefix string, before time.Time) (re
 		if errors.Is(err, io.EOF) {
 			return removed, nil
 		}
+
 		if err != nil {
 			return removed, classify(err, "list", prefix)
 		}
+
 		if o.IsDir || !o.ModTime.Before(before) {
 			continue
 		}
+
 		if err := s.Delete(ctx, o.Key); err != nil {
 			return removed, err
 		}
+
 		removed++
 	}
 }

@@ -12,12 +12,20 @@ import (
 
 // HostRecord has the addresses of a host for the roles of a deployment, and its state when it wrote the record.
 type HostRecord struct {
-	ID        string    `json:"id"`
-	ToolsURL  string    `json:"tools_url"` // of its tool service
-	URL       string    `json:"url"`       // of its API
-	Machine   string    `json:"machine"`   // host name; a loopback address is valid only there
+	ID string `json:"id"`
+
+	// of its tool service
+	ToolsURL string `json:"tools_url"`
+
+	// of its API
+	URL string `json:"url"`
+
+	// host name; a loopback address is valid only there
+	Machine   string    `json:"machine"`
 	StartedAt time.Time `json:"started_at"`
-	At        time.Time `json:"at"` // of the record
+
+	// of the record
+	At time.Time `json:"at"`
 	// KeyID is the id of the host's encryption key; empty in records of earlier versions.
 	KeyID string `json:"key_id,omitempty"`
 
@@ -40,11 +48,14 @@ func (s *Store) Host(ctx context.Context, id string) (h HostRecord, err error) {
 // Hosts returns the records of all hosts, sorted by name.
 func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 	var all []HostRecord
+
 	for key, err := range s.Keys(ctx, hosts) {
 		if err != nil {
 			return nil, err
 		}
+
 		id := strings.TrimSuffix(strings.TrimPrefix(key, hosts), ".json")
+
 		h, err := s.Host(ctx, id)
 		switch {
 		case fault.Is(err, fault.NotFound): // deleted meanwhile
@@ -55,6 +66,7 @@ func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 			all = append(all, h)
 		}
 	}
+
 	return all, nil
 }
 
@@ -70,6 +82,7 @@ func (s *Store) SetDrained(ctx context.Context, host string, on bool) error {
 	if !on {
 		return s.Delete(ctx, drainKey(host))
 	}
+
 	return s.PutJSON(ctx, drainKey(host), drainMark{At: time.Now().UTC()})
 }
 
@@ -82,17 +95,22 @@ func drainKey(host string) string { return path.Join("drained", host+".json") }
 
 // keyRecord has the id of the deployment's encryption key.
 type keyRecord struct {
-	ID string    `json:"id"`
-	At time.Time `json:"at"` // of the first start
+	ID string `json:"id"`
+
+	// of the first start
+	At time.Time `json:"at"`
 }
 
 // keyRecordKey is the key of the blob that has the keyRecord.
 const keyRecordKey = "deployment/key.json"
 
-// KeyID returns the id of the encryption key of the deployment that the store belongs to; fault.NotFound: none is recorded yet.
+// KeyID returns the id of the encryption key of the deployment that the store belongs to; fault.NotFound:
+// none is recorded yet.
 func (s *Store) KeyID(ctx context.Context) (string, error) {
 	var r keyRecord
+
 	err := s.JSON(ctx, keyRecordKey, &r)
+
 	return r.ID, err
 }
 
@@ -102,11 +120,13 @@ func (s *Store) RecordKeyID(ctx context.Context, id string) error {
 	if fault.Is(err, fault.NotFound) {
 		return s.PutJSON(ctx, keyRecordKey, keyRecord{ID: id, At: time.Now().UTC()})
 	}
+
 	return err
 }
 
-// CheckKeyID returns a fault.Unauthorized if the store belongs to a deployment with another encryption key: the processes of two keys
-// cannot read each other's workflows, so that rollouts would fail. A store without a recorded key passes.
+// CheckKeyID returns a fault.Unauthorized if the store belongs to a deployment with another encryption key:
+// the processes of two keys cannot read each other's workflows, so that rollouts would fail. A store
+// without a recorded key passes.
 func (s *Store) CheckKeyID(ctx context.Context, id string) error {
 	recorded, err := s.KeyID(ctx)
 	switch {
@@ -115,7 +135,14 @@ func (s *Store) CheckKeyID(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	}
-	return fault.New(fault.Unauthorized, "the encryption key %q of this machine is not the deployment's, which is %q: set "+
-		"ROLLOUTD_ENCRYPTION_KEY to the deployment's key, or copy its file \"key\" to the data folder; to change the key of a deployment "+
-		"without running rollouts, delete the blob %s of its store", id, recorded, keyRecordKey)
+
+	return fault.New(
+		fault.Unauthorized,
+		"the encryption key %q of this machine is not the deployment's, which is %q: set "+
+			"ROLLOUTD_ENCRYPTION_KEY to the deployment's key, or copy its file \"key\" to the data folder; to change the key of a deployment "+
+			"without running rollouts, delete the blob %s of its store",
+		id,
+		recorded,
+		keyRecordKey,
+	)
 }

@@ -16,7 +16,9 @@ func (s *Store) PutJSON(ctx context.Context, key string, v any) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "encode %q", key)
 	}
+
 	_, err = s.PutBytes(ctx, key, data)
+
 	return err
 }
 
@@ -26,5 +28,6 @@ func (s *Store) JSON(ctx context.Context, key string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	return fault.Wrap(fault.Internal, json.Unmarshal(data, v), "decode %q", key)
 }

@@ -18,10 +18,12 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 			if errors.Is(err, io.EOF) {
 				return
 			}
+
 			if err != nil {
 				yield("", s.failed(ctx, err, "list", prefix))
 				return
 			}
+
 			if !yield(o.Key, nil) {
 				return
 			}

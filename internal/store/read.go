@@ -15,16 +15,21 @@ func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
 	return s.rangeReader(ctx, key, 0, -1)
 }
 
-// rangeReader reads length bytes from an offset; a negative length reads to the end. The answer is bounded in time until its first byte.
+// rangeReader reads length bytes from an offset; a negative length reads to the end. The answer is bounded
+// in time until its first byte.
 func (s *Store) rangeReader(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(s.answer, func() { cancel(unanswered()) })
+
 	r, err := s.bucket.NewRangeReader(ctx, key, offset, length, nil)
 	if late.Stop(); err != nil {
 		err = s.failed(ctx, err, "read", key)
+
 		cancel(nil)
+
 		return nil, err
 	}
+
 	return &blobReader{Reader: r, cancel: cancel}, nil
 }
 
@@ -44,32 +49,40 @@ func (r *blobReader) Close() error {
 func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+
 	r, err := s.Reader(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, s.failed(ctx, err, "read", key)
 	}
+
 	if int64(len(data)) > limit {
 		return nil, fault.New(fault.Invalid, "read %q: larger than %d bytes", key, limit)
 	}
+
 	return data, nil
 }
 
 // Tail reads the last n bytes of a blob, or all of it. An agent determines the size of some blobs.
 func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
 	about, err := s.attributes(ctx, key)
-	if err != nil || about.Size == 0 { // some stores refuse every range of an empty blob
+	// some stores refuse every range of an empty blob
+	if err != nil || about.Size == 0 {
 		return nil, err
 	}
+
 	r, err := s.rangeReader(ctx, key, max(about.Size-n, 0), n)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+
 	data, err := io.ReadAll(r)
+
 	return data, classify(err, "read", key)
 }

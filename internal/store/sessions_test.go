@@ -21,9 +21,11 @@ func TestSessionsExpire(t *testing.T) {
 	require.NoError(t, kept.Save(t.Context(), "session-old", []byte("1")))
 	require.NoError(t, kept.Save(t.Context(), "episode-old", []byte("2")))
 	require.NoError(t, kept.Save(t.Context(), "session-new", []byte("3")))
+
 	result := store.AttemptKey("r1", 1, store.Home)
 	_, err := s.PutBytes(t.Context(), result, []byte("old, too"))
 	require.NoError(t, err)
+
 	long := time.Now().Add(-8 * 24 * time.Hour)
 	for _, old := range []string{"sessions/session-old.json", "sessions/episode-old.json", result} {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, old), long, long))

@@ -1,5 +1,5 @@
-// Package store stores the data of rollouts (results, traces, logs, workspaces) as blobs under stable keys: in a folder by default, or at
-// any gocloud.dev/blob URL. Workflows carry only references to it.
+// Package store stores the data of rollouts (results, traces, logs, workspaces) as blobs under stable keys:
+// in a folder by default, or at any gocloud.dev/blob URL. Workflows carry only references to it.
 //
 // A write is atomic, even across power cuts, and replaces an earlier blob of the key, so an activity may run twice.
 package store
@@ -19,11 +19,19 @@ import (
 
 // Store holds blobs by key. It is safe for concurrent use.
 type Store struct {
-	bucket   *blob.Bucket
-	folder   string               // "": the store is a bucket
-	scheme   string               // of the URL of a bucket
-	sync     func(*os.File) error // makes a file, or a folder's names, survive a power cut
-	answer   time.Duration        // bounds a call of a bucket that transfers little data
+	bucket *blob.Bucket
+
+	// "": the store is a bucket
+	folder string
+
+	// of the URL of a bucket
+	scheme string
+
+	// makes a file, or a folder's names, survive a power cut
+	sync func(*os.File) error
+
+	// bounds a call of a bucket that transfers little data
+	answer   time.Duration
 	quota    Quota
 	measured measured
 }
@@ -34,36 +42,46 @@ type Option func(*Store)
 // WithQuota bounds what the store holds; without it nothing is bounded.
 func WithQuota(q Quota) Option { return func(s *Store) { s.quota = q } }
 
-// Open opens the store at url. A plain path is a folder, created if missing and readable only by its owner. A URL with a scheme
-// ("s3://bucket?region=…") uses the gocloud.dev/blob driver of that scheme, which the program must import (package cloud). Open does not
-// connect to a bucket; Check does.
+// Open opens the store at url. A plain path is a folder, created if missing and readable only by its owner.
+// A URL with a scheme ("s3://bucket?region=…") uses the gocloud.dev/blob driver of that scheme, which the
+// program must import (package cloud). Open does not connect to a bucket; Check does.
 func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
 	}
+
 	bucket, err := open(ctx, url)
 	if err != nil && strings.Contains(err.Error(), "AccountName is required") {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q: AZURE_STORAGE_ACCOUNT is missing", url)
 	}
+
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
 	}
+
 	scheme, _, _ := strings.Cut(url, "://")
+
 	s := &Store{bucket: bucket, scheme: scheme, sync: (*os.File).Sync, answer: answerTimeout}
 	if !remote(url) {
 		s.folder, s.scheme = url, ""
 	}
+
 	for _, o := range options {
 		o(s)
 	}
+
 	return s, nil
 }
 
 // checkURL refuses credentials in a URL, since logs and errors show it.
 func checkURL(url string) error {
 	if before, _, found := strings.Cut(url, "@"); found && remote(before) {
-		return fault.New(fault.Invalid, "open store: its URL must have no credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID")
+		return fault.New(
+			fault.Invalid,
+			"open store: its URL must have no credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID",
+		)
 	}
+
 	return nil
 }
 
@@ -76,6 +94,7 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 	if remote(url) {
 		return blob.OpenBucket(ctx, quiet(url))
 	}
+
 	return fileblob.OpenBucket(url, &fileblob.Options{
 		CreateDir:   true,
 		DirFileMode: 0o700,
@@ -87,16 +106,19 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 // schemeGCS is the scheme of a bucket of Google Cloud Storage.
 const schemeGCS = "gs"
 
-// quiet prevents a warning of the AWS SDK on stderr for each blob that was written in parts, whose checksum it cannot verify.
+// quiet prevents a warning of the AWS SDK on stderr for each blob that was written in parts, whose checksum
+// it cannot verify.
 func quiet(url string) string {
 	const setting = "response_checksum_validation"
 	if !strings.HasPrefix(url, "s3://") || strings.Contains(url, setting) {
 		return url
 	}
+
 	separator := "?"
 	if strings.Contains(url, "?") {
 		separator = "&"
 	}
+
 	return url + separator + setting + "=when_required"
 }
 
@@ -109,22 +131,28 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
-// attributes requests a blob's attributes. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET distinguishes them.
+// attributes requests a blob's attributes. S3 answers a HEAD alike for a missing blob and a missing bucket;
+// a GET distinguishes them.
 func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+
 	about, err := s.bucket.Attributes(ctx, key)
 	if err == nil || s.scheme != "s3" || codeOf(err) != gcerrors.NotFound {
 		return about, s.failed(ctx, err, "look for", key)
 	}
+
 	r, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.failed(ctx, err, "look for", key)
 	}
-	defer r.Close() // it was written meanwhile
+	// it was written meanwhile
+	defer r.Close()
+
 	return &blob.Attributes{Size: r.Size(), ModTime: r.ModTime()}, nil
 }
 
@@ -132,5 +160,6 @@ func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, e
 func (s *Store) Delete(ctx context.Context, key string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+
 	return fault.Ignore(s.failed(ctx, s.bucket.Delete(ctx, key), "delete", key), fault.NotFound)
 }

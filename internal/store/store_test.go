@@ -24,6 +24,7 @@ func open(t *testing.T, url string) *store.Store {
 
 func TestPutAndRead(t *testing.T) {
 	t.Parallel()
+
 	for _, url := range []string{filepath.Join(t.TempDir(), "made", "on", "open"), "mem://"} {
 		s := open(t, url)
 		key := store.AttemptKey("r1", 2, store.Trace)
@@ -84,6 +85,7 @@ func TestFolderIsPrivate(t *testing.T) {
 	s := open(t, dir)
 	_, err := s.PutBytes(t.Context(), "a/b", []byte("x"))
 	require.NoError(t, err)
+
 	for _, path := range []string{dir, filepath.Join(dir, "a")} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
@@ -100,28 +102,35 @@ func TestUnknownScheme(t *testing.T) {
 
 func files(t *testing.T, dir string) []string {
 	t.Helper()
+
 	var names []string
+
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			rel, _ := filepath.Rel(dir, path)
 			names = append(names, rel)
 		}
+
 		return err
 	}))
+
 	return names
 }
 
 func TestTail(t *testing.T) {
 	t.Parallel()
+
 	for _, url := range []string{t.TempDir(), "mem://"} {
 		s := open(t, url)
 		_, err := s.PutBytes(t.Context(), "k", []byte("0123456789"))
 		require.NoError(t, err)
+
 		for n, want := range map[int64]string{3: "789", 10: "0123456789", 99: "0123456789"} {
 			data, err := s.Tail(t.Context(), "k", n)
 			require.NoError(t, err)
 			require.Equal(t, want, string(data))
 		}
+
 		_, err = s.Tail(t.Context(), "none", 3)
 		require.Equal(t, fault.NotFound, fault.KindOf(err))
 	}

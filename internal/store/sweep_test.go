@@ -25,6 +25,7 @@ func TestSweep(t *testing.T) {
 	long := time.Now().Add(-2 * time.Hour)
 	require.NoError(t, os.Chtimes(left, long, long))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, key), long, long))
+
 	fresh := left + ".abc.tmp"
 	require.NoError(t, os.WriteFile(fresh, nil, 0o600))
 
@@ -41,16 +42,20 @@ func TestSweep(t *testing.T) {
 // unfinished leaves a partial blob as a killed writer does, under the name that the driver chose.
 func unfinished(t *testing.T, s *store.Store, dir string) string {
 	t.Helper()
+
 	var during []string
+
 	_, err := s.Put(t.Context(), store.AttemptKey("r2", 1, store.Home), iotest.TimeoutReader(callbackReader{func() {
 		found, err := filepath.Glob(filepath.Join(dir, "rollouts/r2/attempts/1/*"))
 		require.NoError(t, err)
+
 		during = found
 	}}))
 	require.Error(t, err)
 	require.Len(t, during, 1)
 	require.NoFileExists(t, during[0], "a writer that fails tidies up itself")
 	require.NoError(t, os.WriteFile(during[0], []byte("ha"), 0o600))
+
 	return during[0]
 }
 

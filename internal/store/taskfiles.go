@@ -16,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// PutFiles stores the files of a task as one archive under its digest, unless it exists. All rollouts of a group, and all attempts, share
-// it.
+// PutFiles stores the files of a task as one archive under its digest, unless it exists. All rollouts of a
+// group, and all attempts, share it.
 func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.Ref, error) {
 	return s.PutArchive(ctx, files, nil)
 }
@@ -29,25 +29,32 @@ func (s *Store) PutArchive(ctx context.Context, files, blobs map[string]string) 
 		if err := writeTexts(archive, files); err != nil {
 			return err
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(blobs)) {
 			if err := s.writeBlob(ctx, archive, name, blobs[name]); err != nil {
 				return err
 			}
 		}
+
 		return archive.Close()
 	}
 	sum := sha256.New()
+
 	size := &counter{}
 	if err := write(io.MultiWriter(sum, size)); err != nil {
 		return rollout.Ref{}, err
 	}
+
 	digest := hex.EncodeToString(sum.Sum(nil))
+
 	ref := rollout.Ref{Key: rollout.TaskFilesKey(digest), Digest: "sha256:" + digest, Size: size.n}
 	if there, err := s.Exists(ctx, ref.Key); err != nil || there {
 		return ref, err
 	}
+
 	r := piped(write)
 	defer r.Close()
+
 	return s.Put(ctx, ref.Key, r)
 }
 
@@ -62,7 +69,9 @@ func ArchiveOf(files map[string]string) io.ReadCloser {
 // piped returns a reader of what write writes.
 func piped(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(write(w)) }() // ends when r is read to its end or closed
+	// ends when r is read to its end or closed
+	go func() { w.CloseWithError(write(w)) }()
+
 	return r
 }
 
@@ -73,14 +82,19 @@ func writeTexts(archive *tar.Writer, files map[string]string) error {
 		if err != nil {
 			return err
 		}
+
 		content := files[name]
-		if err := archive.WriteHeader(header(strings.TrimPrefix(full, rollout.Home+"/"), content, int64(len(content)))); err != nil {
+		if err := archive.WriteHeader(
+			header(strings.TrimPrefix(full, rollout.Home+"/"), content, int64(len(content))),
+		); err != nil {
 			return err
 		}
+
 		if _, err := io.WriteString(archive, content); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -90,20 +104,26 @@ func (s *Store) writeBlob(ctx context.Context, archive *tar.Writer, name, key st
 	if err != nil {
 		return err
 	}
+
 	r, err := s.Reader(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+
 	content := bufio.NewReader(r)
+
 	head, err := content.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return classify(err, "read", key)
 	}
+
 	if err := archive.WriteHeader(header(name, string(head), about.Size)); err != nil {
 		return err
 	}
+
 	_, err = io.Copy(archive, content)
+
 	return classify(err, "read", key)
 }
 
@@ -120,6 +140,7 @@ func modeOf(content string) int64 {
 	if strings.HasPrefix(content, "#!") || strings.HasPrefix(content, "\x7fELF") {
 		return 0o755
 	}
+
 	return 0o644
 }
 

@@ -28,6 +28,7 @@ func TestPutFiles(t *testing.T) {
 	again, err := s.PutFiles(t.Context(), files)
 	require.NoError(t, err)
 	require.Equal(t, ref, again)
+
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, ref.Size, info.Size())
@@ -35,9 +36,16 @@ func TestPutFiles(t *testing.T) {
 
 	r, err := s.Reader(t.Context(), ref.Key)
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	got := readTar(t, r)
-	require.Equal(t, map[string]string{"workdir/a.txt 644": "A", "workdir/run.sh 755": "#!/bin/sh\n", ".config/x 644": "X", "workdir/deep/er/b 644": ""}, got)
+	require.Equal(t, map[string]string{
+		"workdir/a.txt 644":     "A",
+		"workdir/run.sh 755":    "#!/bin/sh\n",
+		".config/x 644":         "X",
+		"workdir/deep/er/b 644": "",
+	}, got)
 
 	files["a.txt"] = "B"
 	other, err := s.PutFiles(t.Context(), files)

@@ -24,6 +24,7 @@ func (r ToolRecord) Load(ctx context.Context, key string, v any) (bool, error) {
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Uploads stores files that clients send before the rollouts that use them, by the SHA-256 of their content. Each owner has separate
-// files: a digest alone does not give access to another's. A rollout copies what it uses when it starts.
+// Uploads stores files that clients send before the rollouts that use them, by the SHA-256 of their
+// content. Each owner has separate files: a digest alone does not give access to another's. A rollout
+// copies what it uses when it starts.
 type Uploads struct {
 	Store *Store
 	// MaxBytes bounds the files of one owner together; 0: unbounded. Parallel uploads may exceed it by their size.
@@ -24,41 +25,51 @@ type Uploads struct {
 	Keep time.Duration
 }
 
-// Put stores a file of at most rollout.MaxUploadBytes. A file with another SHA-256 is a fault.Invalid; one beyond the bounds is a
-// fault.Exhausted.
+// Put stores a file of at most rollout.MaxUploadBytes. A file with another SHA-256 is a fault.Invalid; one
+// beyond the bounds is a fault.Exhausted.
 func (u Uploads) Put(ctx context.Context, owner, digest string, r io.Reader) (int64, error) {
 	key, err := uploadKey(owner, digest)
 	if err != nil {
 		return 0, err
 	}
+
 	left := int64(rollout.MaxUploadBytes)
+
 	if u.MaxBytes > 0 {
 		used, err := u.Store.sizeOf(ctx, path.Dir(key)+"/", key)
 		if err != nil {
 			return 0, err
 		}
+
 		left = min(left, u.MaxBytes-used)
 	}
+
 	if err := u.Store.Full(ctx); err != nil {
 		return 0, err
 	}
+
 	ref, err := u.Store.Put(ctx, key, &checked{r: r, left: left, sum: sha256.New(), digest: digest})
+
 	return ref.Size, err
 }
 
-// Size returns the size of an owner's file that is kept for at least half of Keep from now; fault.NotFound: there is none.
+// Size returns the size of an owner's file that is kept for at least half of Keep from now; fault.NotFound:
+// there is none.
 func (u Uploads) Size(ctx context.Context, owner, digest string) (int64, error) {
 	key, err := uploadKey(owner, digest)
 	if err != nil {
 		return 0, err
 	}
+
 	about, err := u.Store.attributes(ctx, key)
 	if err == nil && time.Since(about.ModTime) < u.Keep/2 {
 		return about.Size, nil
 	}
+
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return 0, err
 	}
+
 	return 0, fault.New(fault.NotFound, "no upload %s", digest)
 }
 
@@ -89,13 +100,20 @@ type checked struct {
 func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fault.New(fault.Exhausted, "upload: a file must be at most %d MiB, and the files of a token together at most serve.uploads_mib", rollout.MaxUploadBytes>>20)
+		return 0, fault.New(
+			fault.Exhausted,
+			"upload: a file must be at most %d MiB, and the files of a token together at most serve.uploads_mib",
+			rollout.MaxUploadBytes>>20,
+		)
 	}
+
 	c.sum.Write(p[:n])
+
 	if errors.Is(err, io.EOF) {
 		if got := hex.EncodeToString(c.sum.Sum(nil)); got != c.digest {
 			return n, fault.New(fault.Invalid, "upload: the content has the SHA-256 %s, not %s", got, c.digest)
 		}
 	}
+
 	return n, err
 }

@@ -28,10 +28,12 @@ func digestOf(text string) string {
 
 func put(t *testing.T, u store.Uploads, owner, text string) string {
 	t.Helper()
+
 	digest := digestOf(text)
 	size, err := u.Put(t.Context(), owner, digest, strings.NewReader(text))
 	require.NoError(t, err)
 	require.EqualValues(t, len(text), size)
+
 	return digest
 }
 
@@ -46,6 +48,7 @@ func TestUploadsHaveOwners(t *testing.T) {
 	require.EqualValues(t, 6, size)
 	_, err = u.Size(t.Context(), "bob", digest)
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
+
 	task := rollout.Task{Uploads: map[string]string{"a": digest}}
 	_, _, err = s.PutTaskFiles(t.Context(), "bob", task)
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
@@ -60,18 +63,21 @@ func TestUploadsHaveOwners(t *testing.T) {
 func TestUploadsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+
 	u := store.Uploads{Store: open(t, dir), MaxBytes: 10, Keep: time.Hour}
 	for _, digest := range []string{digestOf("other"), "", "../../x", strings.Repeat("A", 64)} {
 		_, err := u.Put(t.Context(), "", digest, strings.NewReader("text"))
 		require.Equal(t, fault.Invalid, fault.KindOf(err), digest)
 	}
+
 	_, err := u.Put(t.Context(), "", digestOf("0123456789a"), strings.NewReader("0123456789a"))
 	require.Equal(t, fault.Exhausted, fault.KindOf(err))
 	require.Empty(t, filesIn(t, dir))
 	put(t, u, "", "0123456")
 	_, err = u.Put(t.Context(), "", digestOf("abcd"), strings.NewReader("abcd"))
 	require.Equal(t, fault.Exhausted, fault.KindOf(err), "both are too large together")
-	put(t, u, "", "0123456") // a repeated upload succeeds
+	// a repeated upload succeeds
+	put(t, u, "", "0123456")
 	put(t, u, "other", "abcd")
 	require.Len(t, filesIn(t, dir), 2)
 }
@@ -89,29 +95,42 @@ func TestUploadsExpire(t *testing.T) {
 		}
 	}
 	age(40 * time.Minute)
+
 	_, err := u.Size(t.Context(), "", digest)
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "a rollout that starts later finds it")
 	n, err := u.Expire(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
 	age(2 * time.Hour)
+
 	n, err = u.Expire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }
 
-// Files in the tests folder are stored separately from those that setup and the agent see. Scripts and programs are executable.
+// Files in the tests folder are stored separately from those that setup and the agent see. Scripts and
+// programs are executable.
 func TestUploadsOfATask(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	u := store.Uploads{Store: s, Keep: time.Hour}
 	data, script, program := put(t, u, "", "data"), put(t, u, "", "#!/bin/sh\n"), put(t, u, "", "\x7fELF\x00")
 	files, tests, err := s.PutTaskFiles(t.Context(), "", rollout.Task{
-		Files:   map[string]string{"note.txt": "N"},
-		Uploads: map[string]string{"data": data, "run.sh": script, rollout.Home + "/bin/tool": program, "../tests/hidden/answer": data},
+		Files: map[string]string{"note.txt": "N"},
+		Uploads: map[string]string{
+			"data":                     data,
+			"run.sh":                   script,
+			rollout.Home + "/bin/tool": program,
+			"../tests/hidden/answer":   data,
+		},
 	})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"workdir/note.txt 644": "N", "workdir/data 644": "data", "workdir/run.sh 755": "#!/bin/sh\n", "bin/tool 755": "\x7fELF\x00"},
+	require.Equal(t, map[string]string{
+		"workdir/note.txt 644": "N",
+		"workdir/data 644":     "data",
+		"workdir/run.sh 755":   "#!/bin/sh\n",
+		"bin/tool 755":         "\x7fELF\x00",
+	},
 		contents(t, s, files))
 	require.Equal(t, map[string]string{"hidden/answer 644": "data"}, contents(t, s, tests))
 }
@@ -121,7 +140,9 @@ func contents(t *testing.T, s *store.Store, ref *rollout.Ref) map[string]string 
 	t.Helper()
 	r, err := s.Reader(t.Context(), ref.Key)
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	return readTar(t, r)
 }
 
@@ -131,22 +152,28 @@ func filesIn(t *testing.T, dir string) (files []string) {
 		if err == nil && d.Type().IsRegular() {
 			files = append(files, path)
 		}
+
 		return err
 	}))
+
 	return files
 }
 
 func readTar(t *testing.T, r io.Reader) map[string]string {
 	t.Helper()
+
 	got := map[string]string{}
+
 	for archive := tar.NewReader(r); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return got
 		}
+
 		require.NoError(t, err)
 		content, err := io.ReadAll(archive)
 		require.NoError(t, err)
+
 		got[fmt.Sprintf("%s %o", h.Name, h.Mode)] = string(content)
 	}
 }

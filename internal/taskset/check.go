@@ -10,19 +10,23 @@ import (
 // check repeats checks of the server, so that its errors have the line.
 func (t Task) check(line map[string]int) error {
 	var errs []error
+
 	bad := func(field, format string, args ...any) {
 		msg := field + ": " + fmt.Sprintf(format, args...)
 		if n := line[field]; n > 0 {
 			msg = fmt.Sprintf("line %d: %s", n, msg)
 		}
+
 		errs = append(errs, errors.New(msg))
 	}
 	if strings.TrimSpace(t.Instruction) == "" {
 		bad("instruction", "must not be empty")
 	}
+
 	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {
 		bad("agent_timeout_s", "must be 0 or more seconds, got %g", t.AgentTimeoutS)
 	}
+
 	for _, list := range []struct {
 		field    string
 		commands []string
@@ -33,5 +37,6 @@ func (t Task) check(line map[string]int) error {
 			}
 		}
 	}
+
 	return errors.Join(errs...)
 }

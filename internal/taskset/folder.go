@@ -20,19 +20,24 @@ func (s *Set) openFolder() error {
 	if st, err := os.Stat(filepath.Join(folder, "tasks")); err == nil && st.IsDir() {
 		folder = filepath.Join(folder, "tasks")
 	}
+
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "task set")
 	}
+
 	s.close = root.Close
 	f := finder{set: s, files: root.FS(), folder: folder}
+
 	return fs.WalkDir(f.files, ".", f.visit)
 }
 
 // finder adds the tasks in a folder to a set.
 type finder struct {
-	set    *Set
-	files  fs.FS // no link leads out of it
+	set *Set
+
+	// no link leads out of it
+	files  fs.FS
 	folder string
 	seen   int
 }
@@ -48,15 +53,23 @@ func (f *finder) visit(name string, d fs.DirEntry, err error) error {
 	case d.IsDir():
 		return f.directory(name)
 	}
+
 	kind := path.Ext(name)
 	if kind != ".yaml" && kind != ".yml" {
 		return nil
 	}
+
 	if err := f.set.full(); err != nil {
 		return err
 	}
+
 	source := filepath.Join(f.folder, filepath.FromSlash(name))
-	f.set.add(item{name: strings.TrimSuffix(name, kind), source: source, read: func() (Task, error) { return readYAMLIn(f.files, name, source) }})
+	f.set.add(item{
+		name:   strings.TrimSuffix(name, kind),
+		source: source,
+		read:   func() (Task, error) { return readYAMLIn(f.files, name, source) },
+	})
+
 	return nil
 }
 
@@ -64,6 +77,7 @@ func skip(d fs.DirEntry) error {
 	if d.IsDir() {
 		return fs.SkipDir
 	}
+
 	return nil
 }
 
@@ -72,18 +86,29 @@ func (f *finder) directory(name string) error {
 	if strings.Count(name, "/") >= maxDepth {
 		return fs.SkipDir
 	}
+
 	if _, err := fs.Stat(f.files, path.Join(name, harborFile)); err != nil {
 		return nil
 	}
+
 	if err := f.set.full(); err != nil {
 		return err
 	}
+
 	source := filepath.Join(f.folder, filepath.FromSlash(name))
+
 	task, err := fs.Sub(f.files, name)
 	if name == "." {
 		name = filepath.Base(filepath.Clean(f.folder))
 	}
-	f.set.add(item{name: name, source: source, err: err, read: func() (Task, error) { return readHarbor(task, source) }})
+
+	f.set.add(item{
+		name:   name,
+		source: source,
+		err:    err,
+		read:   func() (Task, error) { return readHarbor(task, source) },
+	})
+
 	return fs.SkipDir
 }
 
@@ -92,10 +117,12 @@ func readYAMLIn(files fs.FS, name, source string) (Task, error) {
 	if err != nil {
 		return Task{}, at(source, err)
 	}
+
 	t, err := ReadYAML(strings.NewReader(text))
 	if err != nil {
 		return Task{}, at(source, err)
 	}
+
 	return t, nil
 }
 
@@ -104,6 +131,7 @@ func checkRegular(st fs.FileInfo, err error) error {
 	if err == nil && !st.Mode().IsRegular() {
 		err = fault.New(fault.Invalid, "must be a regular file, got %s", st.Mode().Type())
 	}
+
 	return err
 }
 
@@ -113,17 +141,21 @@ func readFile(files fs.FS, name string, limit int64) (string, error) {
 	if err := checkRegular(st, err); err != nil {
 		return "", err
 	}
+
 	if st.Size() > limit {
 		return "", fault.New(fault.Invalid, "must be at most %d bytes, got %d", limit, st.Size())
 	}
+
 	f, err := files.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = fault.New(fault.Invalid, "must be at most %d bytes", limit)
 	}
+
 	return string(text), err
 }

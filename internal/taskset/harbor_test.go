@@ -31,9 +31,14 @@ mcp_servers = []
 
 func harborTask(changes map[string]string) map[string]string {
 	files := map[string]string{
-		"task.toml": harborSettings, "instruction.md": "Write hello.txt.\n", "environment/data.txt": "1\n", "environment/docs/readme.md": "x\n",
-		"tests/test.sh": "#!/bin/bash\necho 1 > /home/user/logs/verifier/reward.txt\n", "tests/check.py": "pass\n",
-		"solution/solve.sh": "#!/bin/bash\ncp ~/solution/hello.txt .\n", "solution/hello.txt": "it's\n",
+		"task.toml":                  harborSettings,
+		"instruction.md":             "Write hello.txt.\n",
+		"environment/data.txt":       "1\n",
+		"environment/docs/readme.md": "x\n",
+		"tests/test.sh":              "#!/bin/bash\necho 1 > /home/user/logs/verifier/reward.txt\n",
+		"tests/check.py":             "pass\n",
+		"solution/solve.sh":          "#!/bin/bash\ncp ~/solution/hello.txt .\n",
+		"solution/hello.txt":         "it's\n",
 	}
 	for name, text := range changes {
 		files[name] = text
@@ -41,6 +46,7 @@ func harborTask(changes map[string]string) map[string]string {
 			delete(files, name)
 		}
 	}
+
 	return files
 }
 
@@ -49,15 +55,18 @@ func below(folder string, files map[string]string) map[string]string {
 	for name, text := range files {
 		out[folder+"/"+name] = text
 	}
+
 	return out
 }
 
 func TestHarborDataset(t *testing.T) {
 	t.Parallel()
+
 	files := below("tasks/hello", harborTask(nil))
 	for name, text := range below("tasks/group/other", harborTask(map[string]string{"environment/Dockerfile": "FROM x\n"})) {
 		files[name] = text
 	}
+
 	files["registry.yaml"] = "not: a task"
 	s := open(t, folder(t, files))
 	require.Equal(t, []string{"group/other", "hello"}, names(s), "the files of a task are no tasks")
@@ -77,6 +86,7 @@ func TestHarborDataset(t *testing.T) {
 		`mkdir -p "$(dirname '/home/user/solution/solve.sh')" && base64 -d > '/home/user/solution/solve.sh' <<< 'IyEvYmluL2Jhc2gKY3Agfi9zb2x1dGlvbi9oZWxsby50eHQgLgo='`,
 	}, args["solution"].([]string)[:2])
 	require.Contains(t, args["solution"].([]string)[2], "exec /solution/solve.sh")
+
 	_, err = s.Task(0)
 	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
 }
@@ -84,13 +94,19 @@ func TestHarborDataset(t *testing.T) {
 // A task that names an image runs in it as a container would.
 func TestHarborImage(t *testing.T) {
 	t.Parallel()
+
 	for workdir, line := range map[string]string{"image": "", "/srv/app": "workdir = \"/srv/app\"\n"} {
 		s := open(t, folder(t, harborTask(map[string]string{
 			"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n" + line, "environment/Dockerfile": "FROM x\n",
 		})))
 		task, err := s.Task(0)
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"image": "python:3.13", "user": "image", "workdir": workdir, "image_env": true}, task.Arguments()["sandbox"])
+		require.Equal(t, map[string]any{
+			"image":     "python:3.13",
+			"user":      "image",
+			"workdir":   workdir,
+			"image_env": true,
+		}, task.Arguments()["sandbox"])
 		require.Empty(t, task.Arguments()["upload_files"], "they are in the image")
 	}
 }
@@ -98,12 +114,19 @@ func TestHarborImage(t *testing.T) {
 // The agent runs as the user that the task names, by name or by number.
 func TestHarborUser(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string]string{"user = \"agent\"": "agent", "user = 1500": "1500", "user = \"root\"": "root"} {
+
+	for line, want := range map[string]string{
+		"user = \"agent\"": "agent",
+		"user = 1500":      "1500",
+		"user = \"root\"":  "root",
+	} {
 		s := open(t, folder(t, harborTask(map[string]string{
-			"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n[agent]\n" + line + "\n", "environment/Dockerfile": "FROM x\n",
+			"task.toml":              "[environment]\ndocker_image = \"python:3.13\"\n[agent]\n" + line + "\n",
+			"environment/Dockerfile": "FROM x\n",
 		})))
 		task, err := s.Task(0)
 		require.NoError(t, err)
+
 		sandbox, _ := task.Arguments()["sandbox"].(map[string]any)
 		require.Equal(t, want, sandbox["user"])
 	}
@@ -113,13 +136,18 @@ func TestHarborUser(t *testing.T) {
 func TestHarborFilesThatAreNotText(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, harborTask(map[string]string{
-		"tests/mask.png": "\x89PNG\x00\xff", "environment/db.bin": "\x00", "tests/test.sh": "echo '{}' > /logs/verifier/reward.json",
+		"tests/mask.png":     "\x89PNG\x00\xff",
+		"environment/db.bin": "\x00",
+		"tests/test.sh":      "echo '{}' > /logs/verifier/reward.json",
 	}))
 	task, err := open(t, dir).Task(0)
 	require.NoError(t, err)
 	require.Len(t, task.Uploads, 2)
 
-	for name, path := range map[string]string{rollout.TestsDir + "/mask.png": "tests/mask.png", "db.bin": "environment/db.bin"} {
+	for name, path := range map[string]string{
+		rollout.TestsDir + "/mask.png": "tests/mask.png",
+		"db.bin":                       "environment/db.bin",
+	} {
 		local := task.Local[task.Uploads[name]]
 		require.Equal(t, filepath.Join(dir, path), local)
 		require.FileExists(t, local)
@@ -136,13 +164,17 @@ func TestOneHarborTaskIsASet(t *testing.T) {
 
 func TestBrokenHarborTasks(t *testing.T) {
 	t.Parallel()
+
 	for want, changes := range map[string]map[string]string{
-		"instruction.md: is missing":                       {"instruction.md": "-"},
-		"tests/test.sh: is missing":                        {"tests/test.sh": "-"},
-		"instruction.md: must be text in UTF-8":            {"instruction.md": "\xff"},
-		"verifier.environment_mode: is not supported":      {"task.toml": "[verifier]\nenvironment_mode = \"separate\"\n"},
-		"environment.storage: must be a size such as":      {"task.toml": "[environment]\nstorage = \"much\"\n"},
-		"docker-compose.yml: services beside the task's":   {"environment/docker-compose.yml": "services: {}", "task.toml": "[environment]\ndocker_image = \"a\"\n"},
+		"instruction.md: is missing":                  {"instruction.md": "-"},
+		"tests/test.sh: is missing":                   {"tests/test.sh": "-"},
+		"instruction.md: must be text in UTF-8":       {"instruction.md": "\xff"},
+		"verifier.environment_mode: is not supported": {"task.toml": "[verifier]\nenvironment_mode = \"separate\"\n"},
+		"environment.storage: must be a size such as": {"task.toml": "[environment]\nstorage = \"much\"\n"},
+		"docker-compose.yml: services beside the task's": {
+			"environment/docker-compose.yml": "services: {}",
+			"task.toml":                      "[environment]\ndocker_image = \"a\"\n",
+		},
 		"task.toml: environment.workdir: needs":            {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"task.toml: steps: is not supported":               {"task.toml": "[[steps]]\nname = \"a\"\n"},
 		"task.toml: environment.gpus: is not supported":    {"task.toml": "[environment]\ngpus = 1\n"},

@@ -20,7 +20,9 @@ const maxSettings = 64 << 10
 type harborSettings struct {
 	Agent struct {
 		TimeoutSec float64 `toml:"timeout_sec"`
-		User       any     `toml:"user"` // a name or a number
+
+		// a name or a number
+		User any `toml:"user"`
 	} `toml:"agent"`
 	Verifier struct {
 		TimeoutSec float64 `toml:"timeout_sec"`
@@ -36,10 +38,12 @@ type harborSettings struct {
 	} `toml:"environment"`
 }
 
-// unsupported are fields that change a task and that rolloutd does not support: the task would run with another meaning.
+// unsupported are fields that change a task and that rolloutd does not support: the task would run with
+// another meaning.
 var unsupported = []string{
-	"steps", "verifier.environment_mode", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
-	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
+	"steps", "verifier.environment_mode", "verifier.user", "verifier.env", "verifier.collect",
+	"verifier.environment", "solution.env", "environment.env", "environment.os", "environment.gpus",
+	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"environment.healthcheck",
 }
 
@@ -50,21 +54,30 @@ func (h *harborReader) settings(t *Task) {
 		h.refuse("%s: %v", harborFile, err)
 		return
 	}
+
 	var s harborSettings
 	if _, err := toml.Decode(text, &s); err != nil {
 		h.refuse("%s: %s", harborFile, strings.TrimPrefix(err.Error(), "toml: "))
 		return
 	}
+
 	h.refuseSettings(text)
+
 	t.AgentTimeoutS = s.Agent.TimeoutSec
 	if s.Verifier.TimeoutSec != 0 {
 		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
 	}
+
 	size := h.image(s)
 	set(size, "cpu", s.Environment.CPUs)
 	set(size, "memory", s.Environment.Memory)
 	set(size, "memory_mib", int(s.Environment.MemoryMB))
-	set(size, "disk_mib", cmp.Or(int(s.Environment.StorageMB), h.mebibytes("environment.storage", s.Environment.Storage)))
+	set(
+		size,
+		"disk_mib",
+		cmp.Or(int(s.Environment.StorageMB), h.mebibytes("environment.storage", s.Environment.Storage)),
+	)
+
 	if len(size) > 0 {
 		t.Sandbox = size
 	}
@@ -75,6 +88,7 @@ func (h *harborReader) mebibytes(field, size string) int {
 	if size == "" {
 		return 0
 	}
+
 	number, unit := strings.TrimRight(size, "bBiI"), 1
 	switch {
 	case strings.HasSuffix(strings.ToUpper(number), "G"):
@@ -82,15 +96,18 @@ func (h *harborReader) mebibytes(field, size string) int {
 	case strings.HasSuffix(strings.ToUpper(number), "M"):
 		number = number[:len(number)-1]
 	}
+
 	n, err := strconv.Atoi(number)
 	if err != nil || n <= 0 {
 		h.refuse("%s: %s: must be a size such as 10G or 512M, got %q", harborFile, field, size)
 		return 0
 	}
+
 	return n * unit
 }
 
-// image returns the settings of a sandbox with the task's image. The files of environment/ have been built into the image.
+// image returns the settings of a sandbox with the task's image. The files of environment/ have been built
+// into the image.
 func (h *harborReader) image(s harborSettings) map[string]any {
 	e := s.Environment
 	switch {
@@ -103,10 +120,12 @@ func (h *harborReader) image(s harborSettings) map[string]any {
 	case e.DockerImage == "":
 		return map[string]any{}
 	}
+
 	user := rollout.UserOfImage
 	if s.Agent.User != nil {
 		user = fmt.Sprint(s.Agent.User)
 	}
+
 	return map[string]any{
 		"image": e.DockerImage, "user": user, "workdir": cmp.Or(e.Workdir, rollout.WorkdirOfImage), "image_env": true,
 	}
@@ -115,10 +134,13 @@ func (h *harborReader) image(s harborSettings) map[string]any {
 // refuseSettings refuses the unsupported fields.
 func (h *harborReader) refuseSettings(text string) {
 	var all map[string]any
+
 	meta, err := toml.Decode(text, &all)
 	if err != nil {
-		return // the caller has reported it
+		// the caller has reported it
+		return
 	}
+
 	for _, field := range unsupported {
 		if meta.IsDefined(strings.Split(field, ".")...) && !blank(all, strings.Split(field, ".")) {
 			h.refuse("%s: %s: is not supported", harborFile, field)
@@ -132,10 +154,12 @@ func blank(v any, field []string) bool {
 		fields, ok := v.(map[string]any)
 		return !ok || blank(fields[field[0]], field[1:])
 	}
+
 	switch fmt.Sprint(v) {
 	case "", "0", "false", "map[]", "[]", "linux", "root", "shared":
 		return true
 	}
+
 	return false
 }
 

@@ -24,29 +24,37 @@ const (
 	maxLevels   = 32
 )
 
-// openLines records the position and the id of each line of a file. The file stays open: a task is read again from its position.
+// openLines records the position and the id of each line of a file. The file stays open: a task is read
+// again from its position.
 func (s *Set) openLines() error {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "task set")
 	}
+
 	s.close = file.Close
 	lines := bufio.NewReaderSize(file, 1<<20)
+
 	var offset int64
+
 	for number := 1; ; number++ {
 		line, size, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "%s:%d", s.path, number)
 		}
+
 		if len(bytes.TrimSpace(line)) > 0 || size > maxLine {
 			if err := s.full(); err != nil {
 				return err
 			}
+
 			s.add(lineItem(file, fmt.Sprintf("%s:%d", s.path, number), number, line, offset, size))
 		}
+
 		offset += size
 	}
 }
@@ -55,12 +63,14 @@ func (s *Set) openLines() error {
 func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
+
 		size += int64(len(part))
 		if size <= maxLine {
 			line = append(line, part...)
 		} else {
 			line = nil
 		}
+
 		switch {
 		case err == nil, errors.Is(err, io.EOF) && size > 0:
 			return line, size, nil
@@ -77,23 +87,29 @@ func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, 
 		it.err = fault.New(fault.Invalid, "%s: must be a line of at most %d MiB", source, maxLine>>20)
 		return it
 	}
+
 	var about struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal(line, &about) == nil && about.ID != "" { // a broken line is reported when it is read
+	// a broken line is reported when it is read
+	if json.Unmarshal(line, &about) == nil && about.ID != "" {
 		it.name = about.ID
 	}
+
 	it.read = func() (Task, error) {
 		text := make([]byte, size)
 		if n, err := file.ReadAt(text, offset); n < len(text) {
 			return Task{}, at(source, err)
 		}
+
 		t, err := readJSON(text)
 		if err != nil {
 			return Task{}, at(source, err)
 		}
+
 		return t, nil
 	}
+
 	return it
 }
 
@@ -102,6 +118,7 @@ func readJSON(text []byte) (Task, error) {
 	limits := jsoninput.Limits{Bytes: maxLine, Elements: maxElements, Depth: maxLevels}
 	dec := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), limits))
 	dec.DisallowUnknownFields()
+
 	var line struct {
 		Task
 		OnTimeout json.RawMessage `json:"on_timeout"`
@@ -109,16 +126,20 @@ func readJSON(text []byte) (Task, error) {
 	if err := dec.Decode(&line); err != nil {
 		return Task{}, rewordJSON(err)
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Task{}, errors.New("must be one JSON object, got more after it")
 	}
+
 	t := line.Task
 	if line.OnTimeout != nil {
 		if err := yaml.Unmarshal(line.OnTimeout, &t.OnTimeout); err != nil {
 			return Task{}, fmt.Errorf("on_timeout: %w", err)
 		}
+
 		t.OnTimeout = *t.OnTimeout.Content[0]
 	}
+
 	return t, t.check(nil)
 }
 
@@ -127,9 +148,11 @@ func rewordJSON(err error) error {
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return errors.New(taskFile().Unknown(strings.Trim(field, `"`), reflect.TypeFor[Task]()))
 	}
+
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		wrong.Field = strings.TrimPrefix(wrong.Field, "Task.")
 	}
+
 	return jsoninput.ExplainError("task", err)
 }

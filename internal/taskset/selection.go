@@ -10,12 +10,23 @@ import (
 
 // Selection says which tasks of a set are taken, and in which order.
 type Selection struct {
-	Tasks   []string `json:"tasks,omitempty"`   // names or globs (* ? [a-z]; * stops at /); empty: all
-	Exclude []string `json:"exclude,omitempty"` // names or globs of tasks that are left out
-	Shuffle *uint64  `json:"shuffle,omitempty"` // seed of the order; nil: the order of the set
-	Shard   int      `json:"shard,omitempty"`   // of Shards, from 0
-	Shards  int      `json:"shards,omitempty"`  // parts of the selected tasks, of nearly equal size; 0: one
-	Limit   int      `json:"limit,omitempty"`   // tasks at most; 0: all
+	// names or globs (* ? [a-z]; * stops at /); empty: all
+	Tasks []string `json:"tasks,omitempty"`
+
+	// names or globs of tasks that are left out
+	Exclude []string `json:"exclude,omitempty"`
+
+	// seed of the order; nil: the order of the set
+	Shuffle *uint64 `json:"shuffle,omitempty"`
+
+	// of Shards, from 0
+	Shard int `json:"shard,omitempty"`
+
+	// parts of the selected tasks, of nearly equal size; 0: one
+	Shards int `json:"shards,omitempty"`
+
+	// tasks at most; 0: all
+	Limit int `json:"limit,omitempty"`
 }
 
 // Validate reports what is wrong with the selection. The error's kind is Invalid.
@@ -25,43 +36,52 @@ func (sel Selection) Validate() error {
 			return fault.Field("tasks", "%q is not a name or a glob: %v", p, err)
 		}
 	}
+
 	switch {
 	case sel.Shards < 0 || sel.Shard < 0 || sel.Shard >= max(sel.Shards, 1):
 		return fault.Field("shard", "must be i/n with 0 ≤ i < n, got %d/%d", sel.Shard, sel.Shards)
 	case sel.Limit < 0:
 		return fault.Field("limit", "must not be negative, got %d", sel.Limit)
 	}
+
 	return nil
 }
 
-// Select returns the indices of the selected tasks, in order. A shard is taken after the shuffle, so that the shards of one seed share no
-// task. Names and globs that select nothing are Invalid.
+// Select returns the indices of the selected tasks, in order. A shard is taken after the shuffle, so that
+// the shards of one seed share no task. Names and globs that select nothing are Invalid.
 func (s *Set) Select(sel Selection) ([]int, error) {
 	if err := sel.Validate(); err != nil {
 		return nil, err
 	}
+
 	chosen := make([]int, 0, len(s.items))
 	for i, it := range s.items {
 		if (len(sel.Tasks) == 0 || matches(sel.Tasks, it.name)) && !matches(sel.Exclude, it.name) {
 			chosen = append(chosen, i)
 		}
 	}
+
 	if err := s.checkUsed(sel.Tasks); err != nil {
 		return nil, err
 	}
+
 	if sel.Shuffle != nil {
 		producer.ShuffleIndices(chosen, *sel.Shuffle)
 	}
+
 	if sel.Shards > 1 {
 		n := len(chosen)
 		chosen = chosen[n*sel.Shard/sel.Shards : n*(sel.Shard+1)/sel.Shards]
 	}
+
 	if sel.Limit > 0 && len(chosen) > sel.Limit {
 		chosen = chosen[:sel.Limit]
 	}
+
 	if len(chosen) == 0 {
 		return nil, fault.Field("tasks", "no task of %s is selected", s.path)
 	}
+
 	return chosen, nil
 }
 
@@ -72,6 +92,7 @@ func (s *Set) checkUsed(patterns []string) error {
 			return fault.Field("tasks", "no task of %s is named %q", s.path, p)
 		}
 	}
+
 	return nil
 }
 

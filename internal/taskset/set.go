@@ -13,9 +13,13 @@ import (
 
 // Bounds of a set.
 const (
-	MaxTasks   = 1_000_000
-	maxEntries = 4 * MaxTasks // files and folders that are visited
-	maxDepth   = 8            // of folders
+	MaxTasks = 1_000_000
+
+	// files and folders that are visited
+	maxEntries = 4 * MaxTasks
+
+	// of folders
+	maxDepth = 8
 )
 
 // Set is an ordered collection of tasks. Close releases its folder. It is safe for concurrent use.
@@ -23,18 +27,23 @@ type Set struct {
 	path  string
 	close func() error
 	items []item
-	index map[string]int // by name
+
+	// by name
+	index map[string]int
 }
 
 // item is one task of a set that has not been read yet.
 type item struct {
 	name, source string
 	read         func() (Task, error)
-	err          error // the error of Task; nil: call read
+
+	// the error of Task; nil: call read
+	err error
 }
 
-// Open finds the tasks at path: a file of JSON lines (.jsonl), one task file (.yaml), or a folder of task files and Harbor tasks. The
-// order is that of lines, or of names. The error's kind is Invalid, or NotFound; a broken task is no error before it is read.
+// Open finds the tasks at path: a file of JSON lines (.jsonl), one task file (.yaml), or a folder of task
+// files and Harbor tasks. The order is that of lines, or of names. The error's kind is Invalid, or
+// NotFound; a broken task is no error before it is read.
 func Open(path string) (*Set, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -43,6 +52,7 @@ func Open(path string) (*Set, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.Invalid, err, "task set")
 	}
+
 	s := &Set{path: path, close: func() error { return nil }, index: map[string]int{}}
 	switch kind := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
@@ -50,16 +60,31 @@ func Open(path string) (*Set, error) {
 	case kind == ".jsonl" || kind == ".ndjson":
 		err = s.openLines()
 	case kind == ".yaml" || kind == ".yml":
-		s.add(item{name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), source: path, read: func() (Task, error) { return OpenFile(path) }})
+		s.add(item{
+			name:   strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)),
+			source: path,
+			read:   func() (Task, error) { return OpenFile(path) },
+		})
 	default:
-		err = fault.New(fault.Invalid, "task set %s: must be a folder, a file of JSON lines (.jsonl) or a task file (.yaml)", path)
+		err = fault.New(
+			fault.Invalid,
+			"task set %s: must be a folder, a file of JSON lines (.jsonl) or a task file (.yaml)",
+			path,
+		)
 	}
+
 	if err == nil && len(s.items) == 0 {
-		err = fault.New(fault.Invalid, "task set %s has no tasks: it must have task files (.yaml), Harbor tasks (task.toml) or JSON lines", path)
+		err = fault.New(
+			fault.Invalid,
+			"task set %s has no tasks: it must have task files (.yaml), Harbor tasks (task.toml) or JSON lines",
+			path,
+		)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+
 	return s, nil
 }
 
@@ -87,27 +112,38 @@ func (s *Set) Task(i int) (Task, error) {
 	if it.err != nil {
 		return Task{}, it.err
 	}
+
 	t, err := it.read()
 	if err == nil {
 		err = at(it.source, t.findUploads(filepath.Dir(it.source)))
 	}
+
 	if err != nil {
 		return Task{}, fault.Wrap(fault.Invalid, err, "")
 	}
+
 	t.Name, t.Source = it.name, it.source
 	if t.ID == "" {
 		t.ID = it.name
 	}
+
 	return t, nil
 }
 
 // add appends a task. A second task of the same name is kept as a broken task.
 func (s *Set) add(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {
-		it.err = fault.New(fault.Invalid, "%s: id: %q is also the id of the task at %s", it.source, it.name, s.items[first].source)
+		it.err = fault.New(
+			fault.Invalid,
+			"%s: id: %q is also the id of the task at %s",
+			it.source,
+			it.name,
+			s.items[first].source,
+		)
 	} else if !ok {
 		s.index[it.name] = len(s.items)
 	}
+
 	s.items = append(s.items, it)
 }
 
@@ -116,6 +152,7 @@ func (s *Set) full() error {
 	if len(s.items) < MaxTasks {
 		return nil
 	}
+
 	return fault.New(fault.Invalid, "task set %s has more than %d tasks", s.path, MaxTasks)
 }
 
@@ -123,5 +160,6 @@ func at(source string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w", source, err)
 }

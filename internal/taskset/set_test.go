@@ -17,20 +17,24 @@ import (
 // folder writes files into a new folder and returns its path.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, text := range files {
 		full := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
 		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 	}
+
 	return dir
 }
 
 func open(t *testing.T, path string) *taskset.Set {
 	t.Helper()
+
 	s, err := taskset.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
+
 	return s
 }
 
@@ -39,25 +43,33 @@ func names(s *taskset.Set) []string {
 	for i := range s.Len() {
 		all = append(all, s.Name(i))
 	}
+
 	return all
 }
 
 func TestFolderOfTaskFiles(t *testing.T) {
 	t.Parallel()
 	s := open(t, folder(t, map[string]string{
-		"b.yaml": "instruction: second\n", "a.yml": "id: own\ninstruction: first\n", "easy/c.yaml": "instruction: third\n",
-		"README.md": "not a task", ".hidden/d.yaml": "instruction: x\n", "broken.yaml": "instruction: x\nverfy: [a]\n",
+		"b.yaml":         "instruction: second\n",
+		"a.yml":          "id: own\ninstruction: first\n",
+		"easy/c.yaml":    "instruction: third\n",
+		"README.md":      "not a task",
+		".hidden/d.yaml": "instruction: x\n",
+		"broken.yaml":    "instruction: x\nverfy: [a]\n",
 	}))
 	require.Equal(t, []string{"a", "b", "broken", "easy/c"}, names(s))
 	first, err := s.Task(0)
 	require.NoError(t, err)
 	require.Equal(t, "own", first.ID)
+
 	third, err := s.Task(3)
 	require.NoError(t, err)
 	require.Equal(t, "easy/c", third.ID, "a task without an id has its name")
+
 	_, err = s.Task(2)
 	require.ErrorContains(t, err, "broken.yaml: line 2: field verfy: no such field of a task")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
+
 	i, ok := s.Find("b")
 	require.True(t, ok)
 	require.Equal(t, 1, i)
@@ -65,7 +77,9 @@ func TestFolderOfTaskFiles(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"set.jsonl": `{"id":"one","instruction":"a","on_timeout":null,"limits":{"turns":5}}
+	dir := folder(
+		t,
+		map[string]string{"set.jsonl": `{"id":"one","instruction":"a","on_timeout":null,"limits":{"turns":5}}
 
 {"instruction":"b \ud83d\ude00"}
 {"id":"one","instruction":"c"}
@@ -73,15 +87,23 @@ func TestLines(t *testing.T) {
 {"id":"y","instruction":"d","verfy":[]}
 not json
 {"id":"z","instruction":" "}
-{"id":"last","instruction":"e"}`})
+{"id":"last","instruction":"e"}`},
+	)
 	s := open(t, filepath.Join(dir, "set.jsonl"))
 	require.Equal(t, []string{"one", "line-3", "one", "x", "y", "line-7", "z", "last"}, names(s))
 	one, err := s.Task(0)
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"task_id": "one", "instruction": "a", "on_timeout": "null", "limits": map[string]any{"turns": 5.0}}, one.Arguments())
+	require.Equal(t, map[string]any{
+		"task_id":     "one",
+		"instruction": "a",
+		"on_timeout":  "null",
+		"limits":      map[string]any{"turns": 5.0},
+	}, one.Arguments())
+
 	two, err := s.Task(1)
 	require.NoError(t, err)
 	require.Equal(t, "b 😀", two.Instruction)
+
 	for i, want := range map[int]string{
 		2: `set.jsonl:4: id: "one" is also the id of the task at`,
 		3: "set.jsonl:5: instruction: must be a string, got number",
@@ -92,12 +114,14 @@ not json
 		_, err := s.Task(i)
 		require.ErrorContains(t, err, want)
 	}
+
 	_, err = s.Task(7)
 	require.NoError(t, err, "a broken task does not hide the next")
 }
 
 func TestKindsOfFieldsInLines(t *testing.T) {
 	t.Parallel()
+
 	for line, want := range map[string]string{
 		`["a"]`:                   "set.jsonl:1: task: must be an object, got array",
 		`{"setup":"x"}`:           "setup: must be a list, got string",
@@ -114,8 +138,14 @@ func TestKindsOfFieldsInLines(t *testing.T) {
 
 func TestLinesAreBounded(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"set.jsonl": fmt.Sprintf("{\"instruction\":%q}\n{\"instruction\":\"x\",\"limits\":{\"a\":%s1%s}}\n{\"instruction\":\"y\"}\n",
-		strings.Repeat("x", 17<<20), strings.Repeat("[", 100), strings.Repeat("]", 100))})
+	dir := folder(t, map[string]string{
+		"set.jsonl": fmt.Sprintf(
+			"{\"instruction\":%q}\n{\"instruction\":\"x\",\"limits\":{\"a\":%s1%s}}\n{\"instruction\":\"y\"}\n",
+			strings.Repeat("x", 17<<20),
+			strings.Repeat("[", 100),
+			strings.Repeat("]", 100),
+		),
+	})
 	s := open(t, filepath.Join(dir, "set.jsonl"))
 	require.Equal(t, 3, s.Len())
 	_, err := s.Task(0)
@@ -134,9 +164,12 @@ func TestOneFileIsASet(t *testing.T) {
 
 func TestNotASet(t *testing.T) {
 	t.Parallel()
+
 	dir := folder(t, map[string]string{"a.txt": "x", "empty/.keep": ""})
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none"): "no such file", filepath.Join(dir, "a.txt"): "must be a folder", filepath.Join(dir, "empty"): "has no tasks",
+		filepath.Join(dir, "none"):  "no such file",
+		filepath.Join(dir, "a.txt"): "must be a folder",
+		filepath.Join(dir, "empty"): "has no tasks",
 	} {
 		_, err := taskset.Open(path)
 		require.ErrorContains(t, err, want)
@@ -160,52 +193,76 @@ func TestHostileFiles(t *testing.T) {
 
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	s := open(t, folder(t, map[string]string{"a.yaml": "id: t\ninstruction: x\n", "b.yaml": "instruction: x\nid: t\n", "c.yaml": "instruction: y\nid: t\n"}))
+	s := open(t, folder(t, map[string]string{
+		"a.yaml": "id: t\ninstruction: x\n",
+		"b.yaml": "instruction: x\nid: t\n",
+		"c.yaml": "instruction: y\nid: t\n",
+	}))
+
 	var all []string
+
 	for i := range s.Len() {
 		task, err := s.Task(i)
 		require.NoError(t, err)
 		digest, err := task.Digest()
 		require.NoError(t, err)
+
 		all = append(all, digest)
 	}
+
 	require.Equal(t, all[0], all[1])
 	require.NotEqual(t, all[0], all[2])
 }
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
+
 	files := map[string]string{}
 	for i := range 10 {
 		files[fmt.Sprintf("easy/t%d.yaml", i)] = "instruction: x\n"
 		files[fmt.Sprintf("hard/t%d.yaml", i)] = "instruction: x\n"
 	}
+
 	s := open(t, folder(t, files))
 	selected := func(sel taskset.Selection) []string {
 		all, err := s.Select(sel)
 		require.NoError(t, err)
+
 		var out []string
 		for _, i := range all {
 			out = append(out, s.Name(i))
 		}
+
 		return out
 	}
 	require.Len(t, selected(taskset.Selection{}), 20)
-	require.Equal(t, []string{"easy/t3", "hard/t1", "hard/t2"}, selected(taskset.Selection{Tasks: []string{"easy/t3", "hard/t[12]"}}))
+	require.Equal(
+		t,
+		[]string{"easy/t3", "hard/t1", "hard/t2"},
+		selected(taskset.Selection{Tasks: []string{"easy/t3", "hard/t[12]"}}),
+	)
 	require.Equal(t, []string{"easy/t0", "easy/t1"}, selected(taskset.Selection{Exclude: []string{"hard/*"}, Limit: 2}))
+
 	seed := uint64(7)
 	shuffled := selected(taskset.Selection{Shuffle: &seed})
 	require.NotEqual(t, selected(taskset.Selection{}), shuffled)
 	require.ElementsMatch(t, selected(taskset.Selection{}), shuffled)
+
 	var parts []string
+
 	for i := range 3 {
 		part := selected(taskset.Selection{Shuffle: &seed, Shard: i, Shards: 3})
 		require.Contains(t, []int{6, 7}, len(part))
 		parts = append(parts, part...)
 	}
+
 	require.Equal(t, shuffled, parts, "shards share no task")
+
 	for want, sel := range map[string]taskset.Selection{
-		`no task of`: {Tasks: []string{"esy/*"}}, "not a name or a glob": {Tasks: []string{"["}}, "must be i/n": {Shard: 3, Shards: 3},
+		`no task of`: {Tasks: []string{"esy/*"}}, "not a name or a glob": {Tasks: []string{"["}}, "must be i/n": {
+			Shard:  3,
+			Shards: 3,
+		},
 		"is selected": {Exclude: []string{"*/*"}}, "limit": {Limit: -1},
 	} {
 		_, err := s.Select(sel)
@@ -227,16 +284,19 @@ func FuzzLines(f *testing.F) {
 // readAll opens a set and reads its tasks. Neither may panic, and every task that is read must be complete.
 func readAll(t *testing.T, path string) {
 	t.Helper()
+
 	s, err := taskset.Open(path)
 	if err != nil {
 		return
 	}
 	defer s.Close()
+
 	for i := range s.Len() {
 		task, err := s.Task(i)
 		if err != nil {
 			continue
 		}
+
 		require.NotEmpty(t, task.Arguments()["instruction"])
 		_, _ = task.Digest()
 	}

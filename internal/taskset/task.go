@@ -12,44 +12,88 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Task has the fields of a task file: what the agent does, the files it finds, and how its work is graded. Absent fields are not sent, so that
-// the server's defaults apply.
+// Task has the fields of a task file: what the agent does, the files it finds, and how its work is graded.
+// Absent fields are not sent, so that the server's defaults apply.
 type Task struct {
-	Name   string `yaml:"-" json:"-"` // unique in its set; empty for a task of no set
-	Source string `yaml:"-" json:"-"` // where the task is: a path, with the line in a file of JSON lines
-	// Local has the files of Uploads beside the task file: paths by SHA-256 in hex. A client uploads them before it sends the task.
+	// unique in its set; empty for a task of no set
+	Name string `yaml:"-" json:"-"`
+
+	// where the task is: a path, with the line in a file of JSON lines
+	Source string `yaml:"-" json:"-"`
+	// Local has the files of Uploads beside the task file: paths by SHA-256 in hex. A client uploads them
+	// before it sends the task.
 	Local map[string]string `yaml:"-" json:"-"`
 
-	ID          string            `yaml:"id" json:"id"`
-	Instruction string            `yaml:"instruction" json:"instruction"`
-	Files       map[string]string `yaml:"files" json:"files"`             // path (relative to the workdir) → text, written before the agent starts
-	Uploads     map[string]string `yaml:"uploads" json:"uploads"`         // the same → a file beside the task file, or the SHA-256 of an upload
-	Setup       []string          `yaml:"setup" json:"setup"`             // bash commands before the agent starts; a failure ends the rollout
-	Solution    []string          `yaml:"solution" json:"solution"`       // bash commands that solve the task, run by the agent oracle
-	Verify      []string          `yaml:"verify" json:"verify"`           // bash commands that grade; the reward is the share that passes
-	TestScript  string            `yaml:"test_script" json:"test_script"` // a bash script that writes the reward file
-	Verifier    map[string]any    `yaml:"verifier" json:"verifier"`       // external: a client grades
-	TestFiles   map[string]string `yaml:"test_files" json:"test_files"`   // name in the tests folder → text, written when grading begins
-	RewardRange []float64         `yaml:"reward_range" json:"reward_range"`
-	RewardKey   string            `yaml:"reward_key" json:"reward_key"` // the reward among several in reward.json
-	OnTimeout   yaml.Node         `yaml:"on_timeout" json:"-"`          // null, quoted or not
+	ID          string `yaml:"id" json:"id"`
+	Instruction string `yaml:"instruction" json:"instruction"`
 
-	AgentTimeoutS float64        `yaml:"agent_timeout_s" json:"agent_timeout_s"`
-	MaxTokensCap  *int           `yaml:"max_tokens_cap" json:"max_tokens_cap"` // ≤ 0: none
-	TopLogprobs   *int           `yaml:"top_logprobs" json:"top_logprobs"`
-	Mode          string         `yaml:"mode" json:"mode"`
-	Template      string         `yaml:"template" json:"template"`
-	Agent         string         `yaml:"agent" json:"agent"`
-	React         map[string]any `yaml:"react" json:"react"` // configuration of the agent react; the server checks it
-	GroupID       string         `yaml:"group_id" json:"group_id"`
-	Limits        map[string]any `yaml:"limits" json:"limits"`               // turns, prompt_tokens, completion_tokens …; the server checks them
-	Translate     string         `yaml:"translate" json:"translate"`         // chat_completions or none; absent: the server's configuration
-	Purpose       string         `yaml:"purpose" json:"purpose"`             // auto, train or eval
-	Sampling      map[string]any `yaml:"sampling" json:"sampling"`           // temperature, seed, max_tokens …, of every model call
-	EvalSampling  map[string]any `yaml:"eval_sampling" json:"eval_sampling"` // the same with purpose eval
-	Sandbox       map[string]any `yaml:"sandbox" json:"sandbox"`             // cpu, memory_mib, disk_mib …; the server checks them
-	Network       map[string]any `yaml:"network" json:"network"`             // allow, setup, agent: hosts that the task may reach; the server checks them
-	AllowNetwork  *bool          `yaml:"allow_network" json:"allow_network"` // true: all hosts that the operator allows
+	// path (relative to the workdir) → text, written before the agent starts
+	Files map[string]string `yaml:"files" json:"files"`
+
+	// the same → a file beside the task file, or the SHA-256 of an upload
+	Uploads map[string]string `yaml:"uploads" json:"uploads"`
+
+	// bash commands before the agent starts; a failure ends the rollout
+	Setup []string `yaml:"setup" json:"setup"`
+
+	// bash commands that solve the task, run by the agent oracle
+	Solution []string `yaml:"solution" json:"solution"`
+
+	// bash commands that grade; the reward is the share that passes
+	Verify []string `yaml:"verify" json:"verify"`
+
+	// a bash script that writes the reward file
+	TestScript string `yaml:"test_script" json:"test_script"`
+
+	// external: a client grades
+	Verifier map[string]any `yaml:"verifier" json:"verifier"`
+
+	// name in the tests folder → text, written when grading begins
+	TestFiles   map[string]string `yaml:"test_files" json:"test_files"`
+	RewardRange []float64         `yaml:"reward_range" json:"reward_range"`
+
+	// the reward among several in reward.json
+	RewardKey string `yaml:"reward_key" json:"reward_key"`
+
+	// null, quoted or not
+	OnTimeout yaml.Node `yaml:"on_timeout" json:"-"`
+
+	AgentTimeoutS float64 `yaml:"agent_timeout_s" json:"agent_timeout_s"`
+
+	// ≤ 0: none
+	MaxTokensCap *int   `yaml:"max_tokens_cap" json:"max_tokens_cap"`
+	TopLogprobs  *int   `yaml:"top_logprobs" json:"top_logprobs"`
+	Mode         string `yaml:"mode" json:"mode"`
+	Template     string `yaml:"template" json:"template"`
+	Agent        string `yaml:"agent" json:"agent"`
+
+	// configuration of the agent react; the server checks it
+	React   map[string]any `yaml:"react" json:"react"`
+	GroupID string         `yaml:"group_id" json:"group_id"`
+
+	// turns, prompt_tokens, completion_tokens …; the server checks them
+	Limits map[string]any `yaml:"limits" json:"limits"`
+
+	// chat_completions or none; absent: the server's configuration
+	Translate string `yaml:"translate" json:"translate"`
+
+	// auto, train or eval
+	Purpose string `yaml:"purpose" json:"purpose"`
+
+	// temperature, seed, max_tokens …, of every model call
+	Sampling map[string]any `yaml:"sampling" json:"sampling"`
+
+	// the same with purpose eval
+	EvalSampling map[string]any `yaml:"eval_sampling" json:"eval_sampling"`
+
+	// cpu, memory_mib, disk_mib …; the server checks them
+	Sandbox map[string]any `yaml:"sandbox" json:"sandbox"`
+
+	// allow, setup, agent: hosts that the task may reach; the server checks them
+	Network map[string]any `yaml:"network" json:"network"`
+
+	// true: all hosts that the operator allows
+	AllowNetwork *bool `yaml:"allow_network" json:"allow_network"`
 
 	// RequireSandbox and RequireStateful are accepted: no rollout runs without a sandbox.
 	RequireSandbox  bool `yaml:"require_sandbox" json:"require_sandbox"`
@@ -58,11 +102,14 @@ type Task struct {
 
 // Digest is the SHA-256 of the task's arguments, in hex. It does not depend on the task's place.
 func (t Task) Digest() (string, error) {
-	text, err := json.Marshal(t.Arguments()) // the keys of maps are sorted
+	// the keys of maps are sorted
+	text, err := json.Marshal(t.Arguments())
 	if err != nil {
 		return "", fault.Wrap(fault.Invalid, err, "%s", t.Source)
 	}
+
 	sum := sha256.Sum256(text)
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -79,17 +126,21 @@ func (t Task) Arguments() map[string]any {
 	set(args, "purpose", t.Purpose)
 	set(args, "translate", t.Translate)
 	set(args, "agent_timeout_s", t.AgentTimeoutS)
+
 	if t.MaxTokensCap != nil {
 		args["max_tokens_cap"] = *t.MaxTokensCap
 	}
+
 	if t.TopLogprobs != nil {
 		args["top_logprobs"] = *t.TopLogprobs
 	}
+
 	if !t.OnTimeout.IsZero() && t.OnTimeout.ShortTag() == "!!null" {
 		args["on_timeout"] = rollout.TimeoutNull
 	} else {
 		set(args, "on_timeout", t.OnTimeout.Value)
 	}
+
 	fileMap(args, "upload_files", t.Files)
 	fileMap(args, "uploads", t.Uploads)
 	fileMap(args, "test_files", t.TestFiles)
@@ -101,12 +152,15 @@ func (t Task) Arguments() map[string]any {
 	objects(args, "limits", t.Limits)
 	objects(args, "sandbox", t.Sandbox)
 	objects(args, "network", t.Network)
+
 	if t.AllowNetwork != nil {
 		args["allow_network"] = *t.AllowNetwork
 	}
+
 	objects(args, "sampling", t.Sampling)
 	objects(args, "eval_sampling", t.EvalSampling)
 	objects(args, "verifier", t.Verifier)
+
 	return args
 }
 

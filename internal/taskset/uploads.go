@@ -11,31 +11,37 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out of the folder: an untrusted
-// task must not read the user's other files.
+// findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out
+// of the folder: an untrusted task must not read the user's other files.
 func (t *Task) findUploads(folder string) error {
 	if len(t.Uploads) == 0 {
 		return nil
 	}
+
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+
 	for _, name := range sortedKeys(t.Uploads) {
 		file := t.Uploads[name]
 		if rollout.CheckUpload(file) == nil {
 			continue
 		}
+
 		digest, err := digestOf(root, file)
 		if err != nil {
 			return fmt.Errorf("uploads: %q: %w", name, err)
 		}
+
 		if t.Local == nil {
 			t.Local = map[string]string{}
 		}
+
 		t.Uploads[name], t.Local[digest] = digest, filepath.Join(folder, file)
 	}
+
 	return nil
 }
 
@@ -43,14 +49,17 @@ func digestOf(root *os.Root, name string) (string, error) {
 	if err := checkRegular(root.Stat(name)); err != nil {
 		return "", err
 	}
+
 	f, err := root.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

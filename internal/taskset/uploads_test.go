@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// A file in the folder of the task file is named by its digest, so that its content is part of the task. A file of another folder is not
-// found.
+// A file in the folder of the task file is named by its digest, so that its content is part of the task. A
+// file of another folder is not found.
 func TestUploadsBesideTheTask(t *testing.T) {
 	t.Parallel()
 	outside, dir := t.TempDir(), t.TempDir()
@@ -23,6 +23,7 @@ func TestUploadsBesideTheTask(t *testing.T) {
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+
 		return path
 	}
 	data := write("data.bin", "data")
@@ -34,7 +35,9 @@ func TestUploadsBesideTheTask(t *testing.T) {
 
 	lines, err := taskset.Open(write("set.jsonl", `{"instruction":"x","uploads":{"big.bin":"data.bin"}}`))
 	require.NoError(t, err)
+
 	defer lines.Close()
+
 	line, err := lines.Task(0)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{digest: data}, line.Local)
@@ -42,7 +45,9 @@ func TestUploadsBesideTheTask(t *testing.T) {
 	secret := filepath.Join(outside, "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "link")))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)) // it has no end of file
+	// it has no end of file
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+
 	for _, name := range []string{secret, "../" + filepath.Base(outside) + "/secret", "link", "missing", "pipe"} {
 		_, err := taskset.OpenFile(write("bad.yaml", "instruction: x\nuploads: {x: "+name+"}\n"))
 		require.ErrorContains(t, err, `bad.yaml: uploads: "x"`, name)

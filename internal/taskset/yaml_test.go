@@ -14,9 +14,11 @@ import (
 
 func TestExamplesAreTasks(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob("../../examples/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+
 	for _, file := range files {
 		task, err := taskset.OpenFile(file)
 		require.NoError(t, err)
@@ -36,6 +38,7 @@ func TestOpenNamesTheFile(t *testing.T) {
 
 func TestArgumentsHaveTheFieldsOfTheFile(t *testing.T) {
 	t.Parallel()
+
 	task, err := taskset.ReadYAML(strings.NewReader(`
 id: t1
 instruction: do it
@@ -65,6 +68,7 @@ eval_sampling: {temperature: 0, stop: [END]}
 
 func TestErrorsNameTheLine(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"":                             "empty",
 		"instruction: x\nverfy: [a]\n": "line 2: field verfy: no such field of a task; did you mean verify?",
@@ -94,8 +98,10 @@ func FuzzYAML(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		require.NotEmpty(t, task.Arguments()["instruction"])
-		if task.Limits == nil && task.Sandbox == nil { // YAML maps may have keys that JSON does not support; the client reports that
+		// YAML maps may have keys that JSON does not support; the client reports that
+		if task.Limits == nil && task.Sandbox == nil {
 			_, err = json.Marshal(task.Arguments())
 			require.NoError(t, err)
 		}

@@ -1,5 +1,6 @@
-// Package telemetry sets up metrics and traces of a process: a Prometheus registry for rolloutd's and Temporal's instruments, and an OTLP
-// exporter of spans if a collector is configured. Without a collector spans cost nothing.
+// Package telemetry sets up metrics and traces of a process: a Prometheus registry for rolloutd's and
+// Temporal's instruments, and an OTLP exporter of spans if a collector is configured. Without a collector
+// spans cost nothing.
 package telemetry
 
 import (
@@ -22,9 +23,14 @@ import (
 
 // Options of a process's telemetry.
 type Options struct {
-	Service  string // service.name
-	Version  string // service.version
-	Endpoint string // base URL of an OTLP/HTTP collector; empty: no spans
+	// service.name
+	Service string
+
+	// service.version
+	Version string
+
+	// base URL of an OTLP/HTTP collector; empty: no spans
+	Endpoint string
 	// OnError receives errors of the exporters; nil: they are dropped.
 	OnError func(error)
 }
@@ -33,8 +39,10 @@ type Options struct {
 type Telemetry struct {
 	registry *prometheus.Registry
 	meters   *sdkmetric.MeterProvider
-	tracers  *sdktrace.TracerProvider // nil without a collector
-	onError  func(error)
+
+	// nil without a collector
+	tracers *sdktrace.TracerProvider
+	onError func(error)
 }
 
 // New sets telemetry up. It does not connect, so that rollouts run while a collector is down.
@@ -43,29 +51,40 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	if t.onError == nil {
 		t.onError = func(error) {}
 	}
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	t.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+
 	res, err := identity(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+
 	reader, err := promexporter.New(promexporter.WithRegisterer(t.registry), promexporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+
 	t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(res))
 	if o.Endpoint != "" {
 		if t.tracers, err = newTracers(ctx, o.Endpoint, res); err != nil {
 			return nil, err
 		}
 	}
+
 	return t, nil
 }
 
 // Install makes these the global providers of otel. Call it once, at the start of the process.
 func (t *Telemetry) Install() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.onError))
-	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	otel.SetTextMapPropagator(
+		propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}),
+	)
 	otel.SetMeterProvider(t.meters)
+
 	if t.tracers != nil {
 		otel.SetTracerProvider(t.tracers)
 	}
@@ -93,5 +112,6 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t.tracers != nil {
 		err = errors.Join(err, t.tracers.Shutdown(ctx))
 	}
+
 	return err
 }

@@ -18,9 +18,11 @@ func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	t.Parallel()
 	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test"})
 	require.NoError(t, err)
+
 	ours := prometheus.NewCounter(prometheus.CounterOpts{Name: "rolloutd_test_total"})
 	tel.Registry().MustRegister(ours)
 	ours.Inc()
+
 	handler := tel.Temporal().WithTags(map[string]string{"namespace": "default"})
 	handler.Counter("temporal_request").Inc(2)
 	handler.Timer("temporal_request_latency").Record(time.Second)
@@ -33,14 +35,20 @@ func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// Shutdown exports the spans that have ended. The test is not parallel, because otel's providers are global to the process.
+// Shutdown exports the spans that have ended. The test is not parallel, because otel's providers are global
+// to the process.
 func TestShutdownFlushesSpansToTheCollector(t *testing.T) {
 	got := make(chan string, 1)
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }))
+
+	collector := httptest.NewServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }),
+	)
 	defer collector.Close()
+
 	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test", Endpoint: collector.URL + "/"})
 	require.NoError(t, err)
 	tel.Install()
+
 	_, span := otel.Tracer("test").Start(t.Context(), "one")
 	require.True(t, span.IsRecording())
 	span.End()
@@ -57,8 +65,10 @@ func TestCollectorThatIsDownStopsNothing(t *testing.T) {
 
 func scrape(t *testing.T, tel *telemetry.Telemetry) string {
 	t.Helper()
+
 	rec := httptest.NewRecorder()
 	tel.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, http.StatusOK, rec.Code)
+
 	return rec.Body.String()
 }

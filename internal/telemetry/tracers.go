@@ -20,15 +20,21 @@ func identity(ctx context.Context, o Options) (*resource.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("telemetry resource: %w", err)
 	}
+
 	return res, nil
 }
 
-// newTracers exports spans to a collector in the background, except those of reads. It keeps the sampling decision of a parent span.
+// newTracers exports spans to a collector in the background, except those of reads. It keeps the sampling
+// decision of a parent span.
 func newTracers(ctx context.Context, endpoint string, res *resource.Resource) (*sdktrace.TracerProvider, error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
+	exporter, err := otlptracehttp.New(
+		ctx,
+		otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("traces to %s: %w", endpoint, err)
 	}
+
 	return sdktrace.NewTracerProvider(
 		sdktrace.WithSpanProcessor(untraced.Filter(sdktrace.NewBatchSpanProcessor(exporter))),
 		sdktrace.WithResource(res),

@@ -17,8 +17,10 @@ import (
 
 func testKey(t testing.TB, digit string) seal.Key {
 	t.Helper()
+
 	key, err := seal.ParseKey(strings.Repeat(digit, 64))
 	require.NoError(t, err)
+
 	return key
 }
 
@@ -58,7 +60,12 @@ func TestDecodeErrorsAreClear(t *testing.T) {
 // An operator may send a signal with Temporal's own tool, without the key.
 func TestPlainPayloadPasses(t *testing.T) {
 	t.Parallel()
-	plain := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`{"reason":"x"}`)}
+
+	plain := &commonpb.Payload{
+		Metadata: map[string][]byte{"encoding": []byte("json/plain")},
+		Data:     []byte(`{"reason":"x"}`),
+	}
+
 	var abort rollout.Abort
 	require.NoError(t, temporalx.DataConverter(testKey(t, "a")).FromPayload(plain, &abort))
 	require.Equal(t, "x", abort.Reason)
@@ -72,11 +79,15 @@ func FuzzCodec(f *testing.F) {
 	f.Add("binary/encrypted", string(sealed[0].Metadata["encryption-key-id"]), sealed[0].Data)
 	f.Add("json/plain", "", []byte("{}"))
 	f.Fuzz(func(t *testing.T, encoding, keyID string, data []byte) {
-		p := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding), "encryption-key-id": []byte(keyID)}, Data: data}
+		p := &commonpb.Payload{
+			Metadata: map[string][]byte{"encoding": []byte(encoding), "encryption-key-id": []byte(keyID)},
+			Data:     data,
+		}
 		if got, err := codec.Decode([]*commonpb.Payload{p}); err == nil {
 			require.Len(t, got, 1)
 			require.NotNil(t, got[0])
 		}
+
 		sealed, err := codec.Encode([]*commonpb.Payload{{Data: data}})
 		require.NoError(t, err)
 		back, err := codec.Decode(sealed)

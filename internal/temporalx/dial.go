@@ -27,11 +27,18 @@ type Options struct {
 	// Address and Namespace override Env if set.
 	Address   string
 	Namespace string
-	Identity  string // shown in histories; "": process id and host name
 
-	Logger  *slog.Logger          // nil: silent
-	Metrics client.MetricsHandler // nil: none
-	Tracer  trace.Tracer          // nil: the global provider's
+	// shown in histories; "": process id and host name
+	Identity string
+
+	// nil: silent
+	Logger *slog.Logger
+
+	// nil: none
+	Metrics client.MetricsHandler
+
+	// nil: the global provider's
+	Tracer trace.Tracer
 }
 
 // Dial connects to Temporal. It fails with fault.Unavailable if no server answers.
@@ -40,10 +47,12 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "reach Temporal at %q", options.HostPort)
 	}
+
 	return c, nil
 }
 
@@ -55,23 +64,32 @@ func ClientOptions(o Options) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, fault.Wrap(fault.Invalid, err, "TEMPORAL_* settings")
 	}
-	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: o.Tracer, DisableQueryTracing: true})
+
+	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
+		Tracer:              o.Tracer,
+		DisableQueryTracing: true,
+	})
 	if err != nil {
 		return client.Options{}, fault.Wrap(fault.Internal, err, "tracing")
 	}
+
 	if o.Address != "" {
 		options.HostPort = o.Address
 	}
+
 	if o.Namespace != "" {
 		options.Namespace = o.Namespace
 	}
+
 	options.Identity = o.Identity
-	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // large payloads are compressed, and encrypted bytes do not compress
+	// large payloads are compressed, and encrypted bytes do not compress
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.DataConverter = DataConverter(o.Key)
 	options.FailureConverter = FailureConverter(o.Key)
 	options.MetricsHandler = o.Metrics
 	options.Logger = logger(o.Logger)
 	options.Interceptors = []interceptor.ClientInterceptor{tracing, &Interceptor{}}
+
 	return options, nil
 }
 
@@ -86,6 +104,7 @@ func logger(l *slog.Logger) sdklog.Logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
 	}
+
 	return sdklog.NewStructuredLogger(l)
 }
 
@@ -99,5 +118,6 @@ func (e environ) Environ() []string {
 	for name, value := range maps.All(e) {
 		all = append(all, name+"="+value)
 	}
+
 	return all
 }

@@ -15,7 +15,12 @@ import (
 
 func TestClientOptionsFromTheStandardSettings(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"TEMPORAL_ADDRESS": "temporal.example:7233", "TEMPORAL_NAMESPACE": "rl", "TEMPORAL_API_KEY": "k"}
+
+	env := map[string]string{
+		"TEMPORAL_ADDRESS":   "temporal.example:7233",
+		"TEMPORAL_NAMESPACE": "rl",
+		"TEMPORAL_API_KEY":   "k",
+	}
 	options, err := temporalx.ClientOptions(temporalx.Options{Key: testKey(t, "a"), Env: env})
 	require.NoError(t, err)
 	require.Equal(t, "temporal.example:7233", options.HostPort)
@@ -23,7 +28,12 @@ func TestClientOptionsFromTheStandardSettings(t *testing.T) {
 	require.NotNil(t, options.Credentials)
 	require.NotNil(t, options.ConnectionOptions.TLS, "an API key must not travel in the clear")
 
-	options, err = temporalx.ClientOptions(temporalx.Options{Key: testKey(t, "a"), Env: env, Address: "127.0.0.1:1", Namespace: "x"})
+	options, err = temporalx.ClientOptions(temporalx.Options{
+		Key:       testKey(t, "a"),
+		Env:       env,
+		Address:   "127.0.0.1:1",
+		Namespace: "x",
+	})
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:1", options.HostPort)
 	require.Equal(t, "x", options.Namespace)
@@ -31,7 +41,11 @@ func TestClientOptionsFromTheStandardSettings(t *testing.T) {
 
 func TestClientOptionsRefuseBadSettings(t *testing.T) {
 	t.Parallel()
-	_, err := temporalx.ClientOptions(temporalx.Options{Env: map[string]string{"TEMPORAL_TLS_CLIENT_CERT_PATH": "/nosuch", "TEMPORAL_TLS_CLIENT_KEY_PATH": "/nosuch"}})
+
+	_, err := temporalx.ClientOptions(temporalx.Options{Env: map[string]string{
+		"TEMPORAL_TLS_CLIENT_CERT_PATH": "/nosuch",
+		"TEMPORAL_TLS_CLIENT_KEY_PATH":  "/nosuch",
+	}})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
@@ -48,8 +62,10 @@ func TestFailureMessagesAreEncrypted(t *testing.T) {
 
 func TestDialNamesTheAddressThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
+
 	_, err := temporalx.Dial(ctx, temporalx.Options{Key: testKey(t, "a"), Address: "127.0.0.1:1"})
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorContains(t, err, "127.0.0.1:1")

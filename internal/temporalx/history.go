@@ -17,23 +17,32 @@ import (
 
 // Histories is the part of a client that reads histories.
 type Histories interface {
-	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
+	GetWorkflowHistory(
+		ctx context.Context,
+		workflowID, runID string,
+		isLongPoll bool,
+		filter enumspb.HistoryEventFilterType,
+	) client.HistoryEventIterator
 }
 
-// PlainHistory returns a workflow's history with decrypted payloads, as the JSON that Temporal's replayer reads. Replay tests and people
-// use it. It contains the workflow's whole input.
+// PlainHistory returns a workflow's history with decrypted payloads, as the JSON that Temporal's replayer
+// reads. Replay tests and people use it. It contains the workflow's whole input.
 func PlainHistory(ctx context.Context, c Histories, key seal.Key, workflowID string) ([]byte, error) {
 	var h historypb.History
+
 	for it := c.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
 		event, err := it.Next()
 		if err != nil {
 			return nil, fault.Wrap(serviceKind(err), err, "history of %q", workflowID)
 		}
+
 		h.Events = append(h.Events, event)
 	}
+
 	if err := decrypt(ctx, &h, Codecs(key)); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "history of %q", workflowID)
 	}
+
 	return protojson.MarshalOptions{Multiline: true}.Marshal(&h)
 }
 
@@ -47,6 +56,7 @@ func decrypt(ctx context.Context, h *historypb.History, codecs []converter.Paylo
 					return nil, err
 				}
 			}
+
 			return payloads, nil
 		},
 	})

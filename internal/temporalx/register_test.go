@@ -20,40 +20,61 @@ import (
 
 // operator holds a namespace's attributes.
 type operator struct {
-	have  map[string]enumspb.IndexedValueType
-	adds  int
-	err   error
-	stale bool // the server has not read the namespace again
+	have map[string]enumspb.IndexedValueType
+	adds int
+	err  error
+
+	// the server has not read the namespace again
+	stale bool
 }
 
-func (o *operator) CountWorkflow(_ context.Context, in *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+func (o *operator) CountWorkflow(
+	_ context.Context,
+	in *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	for name := range o.have {
 		if o.stale && strings.Contains(in.Query, name) {
 			return nil, serviceerror.NewInvalidArgument("invalid search attribute: " + name)
 		}
 	}
+
 	return &workflowservice.CountWorkflowExecutionsResponse{}, nil
 }
 
-func (o *operator) ListSearchAttributes(context.Context, *operatorservice.ListSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.ListSearchAttributesResponse, error) {
+func (o *operator) ListSearchAttributes(
+	context.Context,
+	*operatorservice.ListSearchAttributesRequest,
+	...grpc.CallOption,
+) (*operatorservice.ListSearchAttributesResponse, error) {
 	return &operatorservice.ListSearchAttributesResponse{CustomAttributes: maps.Clone(o.have)}, nil
 }
 
-func (o *operator) AddSearchAttributes(_ context.Context, in *operatorservice.AddSearchAttributesRequest, _ ...grpc.CallOption) (*operatorservice.AddSearchAttributesResponse, error) {
+func (o *operator) AddSearchAttributes(
+	_ context.Context,
+	in *operatorservice.AddSearchAttributesRequest,
+	_ ...grpc.CallOption,
+) (*operatorservice.AddSearchAttributesResponse, error) {
 	o.adds++
 	if o.err != nil {
 		return nil, o.err
 	}
+
 	maps.Copy(o.have, in.SearchAttributes)
+
 	return &operatorservice.AddSearchAttributesResponse{}, nil
 }
 
 func TestRegisterAddsWhatIsMissingOnce(t *testing.T) {
 	t.Parallel()
-	op := &operator{have: map[string]enumspb.IndexedValueType{searchattr.NameTask: enumspb.INDEXED_VALUE_TYPE_KEYWORD, "Theirs": enumspb.INDEXED_VALUE_TYPE_BOOL}}
+
+	op := &operator{have: map[string]enumspb.IndexedValueType{
+		searchattr.NameTask: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"Theirs":            enumspb.INDEXED_VALUE_TYPE_BOOL,
+	}}
 	for range 2 {
 		require.NoError(t, temporalx.Register(t.Context(), op, op, "default"))
 	}
+
 	require.Equal(t, 1, op.adds)
 	require.Subset(t, op.have, searchattr.Types())
 }
@@ -61,11 +82,13 @@ func TestRegisterAddsWhatIsMissingOnce(t *testing.T) {
 // Register succeeds only when the server knows the attributes, whichever process added them.
 func TestRegisterUntilTheServerKnowsTheAttributes(t *testing.T) {
 	t.Parallel()
+
 	op := &operator{have: map[string]enumspb.IndexedValueType{}, stale: true}
 	for range 2 {
 		err := temporalx.Register(t.Context(), op, op, "default")
 		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	}
+
 	op.stale = false
 	require.NoError(t, temporalx.Register(t.Context(), op, op, "default"))
 	require.Equal(t, 1, op.adds)
@@ -73,6 +96,7 @@ func TestRegisterUntilTheServerKnowsTheAttributes(t *testing.T) {
 
 func TestRegisterRefusesAnotherType(t *testing.T) {
 	t.Parallel()
+
 	op := &operator{have: map[string]enumspb.IndexedValueType{searchattr.NameReward: enumspb.INDEXED_VALUE_TYPE_TEXT}}
 	err := temporalx.Register(t.Context(), op, op, "default")
 	require.Equal(t, fault.Conflict, fault.KindOf(err))
@@ -82,6 +106,7 @@ func TestRegisterRefusesAnotherType(t *testing.T) {
 
 func TestRegisterErrors(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		err  error
 		want fault.Kind

@@ -15,6 +15,7 @@ func Tail(s string, n int) string {
 			return s[i:]
 		}
 	}
+
 	return s
 }
 
@@ -24,8 +25,10 @@ func Head(s string, n int) string {
 		if n == 0 {
 			return s[:i]
 		}
+
 		n--
 	}
+
 	return s
 }
 

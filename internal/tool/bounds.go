@@ -11,11 +11,14 @@ import (
 
 // bounds adds to a failed call that its sandbox ran out of memory or processes. It is safe for concurrent use.
 type bounds struct {
-	usage  func(context.Context) (driver.Usage, error) // nil: none
+	// nil: none
+	usage  func(context.Context) (driver.Usage, error)
 	record Record
 
-	mu   sync.Mutex
-	seen []rollout.ResourceCause // counts up to the latest failed call
+	mu sync.Mutex
+
+	// counts up to the latest failed call
+	seen []rollout.ResourceCause
 }
 
 // newBounds starts counting.
@@ -24,10 +27,12 @@ func newBounds(ctx context.Context, env Env) *bounds {
 	if env.Sandbox == nil {
 		return b
 	}
+
 	b.usage = env.Sandbox.Usage
 	if use, err := b.usage(ctx); err == nil {
 		b.seen = counted(use, nil)
 	}
+
 	return b
 }
 
@@ -37,38 +42,47 @@ func counted(use driver.Usage, earlier []rollout.ResourceCause) []rollout.Resour
 	return sandbox.Causes(use, "", earlier)
 }
 
-// explain adds to a failed call what ran out since the last one. The text is recorded, so that a repeated call gets the same.
+// explain adds to a failed call what ran out since the last one. The text is recorded, so that a repeated
+// call gets the same.
 func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, error) {
 	if b.usage == nil || !r.Error {
 		return r, nil
 	}
+
 	use, err := b.usage(ctx)
 	if err != nil || len(counted(use, nil)) == 0 {
 		return r, nil //nolint:nilerr // a driver that cannot count explains nothing
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	var words string
 	if b.record != nil {
 		found, err := b.record.Load(ctx, key("bounds", id), &words)
 		if err != nil {
 			return r, err
 		}
+
 		if found {
 			return withWords(r, words), nil
 		}
 	}
+
 	fresh := counted(use, b.seen)
 	if len(fresh) == 0 {
 		return r, nil
 	}
+
 	words = rollout.CausesInWords(fresh)
 	if b.record != nil {
 		if err := b.record.Save(ctx, key("bounds", id), words); err != nil {
 			return r, err
 		}
 	}
+
 	b.seen = counted(use, nil)
+
 	return withWords(r, words), nil
 }
 
@@ -76,6 +90,8 @@ func withWords(r Result, words string) Result {
 	if r.Message != "" {
 		words = r.Message + "; " + words
 	}
+
 	r.Message = words
+
 	return r
 }

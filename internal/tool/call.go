@@ -25,6 +25,7 @@ func (b *bound) Definitions() []Definition {
 	for _, t := range b.tools {
 		list = append(list, t.definition)
 	}
+
 	return list
 }
 
@@ -33,6 +34,7 @@ func (b *bound) find(name string) *checked {
 	if i < 0 {
 		return nil
 	}
+
 	return b.tools[i]
 }
 
@@ -41,19 +43,24 @@ func (b *bound) Call(ctx context.Context, c Call) (Result, error) {
 	if c.ID == "" || len(c.ID) > maxID {
 		return Result{}, fault.Field("id", "the id of a call must have 1 to %d bytes", maxID)
 	}
+
 	t := b.find(c.Name)
 	if t == nil {
 		return Failed(b.unknown(c.Name)), nil
 	}
+
 	arguments, err := t.schema.check(c.Arguments)
 	if err != nil {
 		return Failed(fmt.Sprintf("invalid arguments for %s: %v", c.Name, err)), nil
 	}
+
 	c.Arguments = arguments
+
 	r, err := t.tool.Call(ctx, b.env, c)
 	if err != nil {
 		return r, err
 	}
+
 	return b.bounds.explain(ctx, c.ID, r)
 }
 
@@ -62,8 +69,10 @@ func (b *bound) unknown(name string) string {
 	for _, t := range b.tools {
 		names = append(names, t.definition.Name)
 	}
+
 	if len(names) == 0 {
 		return fmt.Sprintf("unknown tool %.100q: there are no tools", name)
 	}
+
 	return fmt.Sprintf("unknown tool %.100q: the tools are %s", name, strings.Join(names, ", "))
 }

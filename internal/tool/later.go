@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// BindLater is Bind for a client that already knows its tools. It asks the servers at the first call of a tool that is not the registry's
-// own, so that a failing server affects no other calls.
+// BindLater is Bind for a client that already knows its tools. It asks the servers at the first call of a
+// tool that is not the registry's own, so that a failing server affects no other calls.
 func (s *Selection) BindLater(ctx context.Context, env Env) Set {
 	return &later{selection: s, own: s.own(ctx, env)}
 }
@@ -18,8 +18,10 @@ type later struct {
 	selection *Selection
 	own       *bound
 
-	mu  sync.Mutex
-	all *bound // with the tools of all servers; nil: some have not answered yet
+	mu sync.Mutex
+
+	// with the tools of all servers; nil: some have not answered yet
+	all *bound
 }
 
 // Definitions implements Set: the tools known so far.
@@ -27,6 +29,7 @@ func (l *later) Definitions() []Definition {
 	if all := l.known(); all != nil {
 		return all.Definitions()
 	}
+
 	return l.own.Definitions()
 }
 
@@ -36,35 +39,43 @@ func (l *later) Call(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	return b.Call(ctx, c)
 }
 
-// having returns the tools for a call of that name. A server that does not answer is an error unless another one has the tool.
+// having returns the tools for a call of that name. A server that does not answer is an error unless
+// another one has the tool.
 func (l *later) having(ctx context.Context, name string) (*bound, error) {
 	if all := l.known(); all != nil {
 		return all, nil
 	}
+
 	if l.own.find(name) != nil {
 		return l.own, nil
 	}
+
 	b, err := l.selection.ask(ctx, l.own)
 	switch {
 	case err == nil:
 		l.mu.Lock()
 		defer l.mu.Unlock()
+
 		l.all = b
 	case b.find(name) == nil:
 		kind := fault.KindOf(err)
 		if kind == fault.Unavailable && ctx.Err() == nil {
 			kind = fault.ToolServerFailed
 		}
+
 		return nil, fault.Wrap(kind, err, "look for the tool %.100q", name)
 	}
+
 	return b, nil
 }
 
 func (l *later) known() *bound {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.all
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Record stores the answers of servers outside the sandbox, for one attempt of a rollout or one episode. A loop that is replayed after a
-// crash sees the same tools and results, and calls nothing twice.
+// Record stores the answers of servers outside the sandbox, for one attempt of a rollout or one episode. A
+// loop that is replayed after a crash sees the same tools and results, and calls nothing twice.
 type Record interface {
 	// Load decodes the value saved under key into v; false: none.
 	Load(ctx context.Context, key string, v any) (bool, error)
@@ -40,6 +40,7 @@ func (k keptCall) result(c Call) (Result, error) {
 	if k.ID != c.ID || k.Name != c.Name || k.Arguments != string(c.Arguments) {
 		return Result{}, fault.New(fault.Conflict, "call %q was made before with another tool or other arguments", c.ID)
 	}
+
 	return Result{Content: k.Content, Error: k.Error, Message: k.Message, Data: json.RawMessage(k.Data)}, nil
 }
 
@@ -55,26 +56,33 @@ func listed(ctx context.Context, env Env, s Server) ([]Definition, error) {
 	if env.Record == nil {
 		return list(ctx, s)
 	}
+
 	var kept []keptDefinition
+
 	found, err := env.Record.Load(ctx, listKey(s.Name), &kept)
 	if err != nil {
 		return nil, err
 	}
+
 	if found {
 		tools := make([]Definition, len(kept))
 		for i, d := range kept {
 			tools[i] = Definition{d.Name, d.Description, json.RawMessage(d.Parameters)}
 		}
+
 		return tools, nil
 	}
+
 	tools, err := list(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+
 	kept = make([]keptDefinition, len(tools))
 	for i, d := range tools {
 		kept[i] = keptDefinition{d.Name, d.Description, string(d.Parameters)}
 	}
+
 	return tools, env.Record.Save(ctx, listKey(s.Name), kept)
 }
 

@@ -16,8 +16,12 @@ import (
 type echo string
 
 func (e echo) Definition() tool.Definition {
-	return tool.Definition{Name: string(e), Parameters: json.RawMessage(
-		`{"type":"object","properties":{"command":{"type":"string"},"timeout":{"type":"integer","minimum":1},"lines":{"type":"array","items":{"type":"integer"}}},"required":["command"]}`)}
+	return tool.Definition{
+		Name: string(e),
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"command":{"type":"string"},"timeout":{"type":"integer","minimum":1},"lines":{"type":"array","items":{"type":"integer"}}},"required":["command"]}`,
+		),
+	}
 }
 
 func (e echo) Call(_ context.Context, _ tool.Env, c tool.Call) (tool.Result, error) {
@@ -26,19 +30,25 @@ func (e echo) Call(_ context.Context, _ tool.Env, c tool.Call) (tool.Result, err
 
 func registry(t *testing.T) *tool.Registry {
 	t.Helper()
-	r, err := tool.NewRegistry([]tool.Tool{echo("terminal"), echo("bash"), echo("read_file"), echo("tmux")}, []tool.Toolset{
-		{Name: "default", Includes: []string{"sandbox"}},
-		{Name: "sandbox", Tools: []string{"terminal"}, Includes: []string{"files", "circle"}},
-		{Name: "files", Tools: []string{"read_file"}},
-		{Name: "circle", Includes: []string{"sandbox"}},
-		{Name: "none"},
-	})
+
+	r, err := tool.NewRegistry(
+		[]tool.Tool{echo("terminal"), echo("bash"), echo("read_file"), echo("tmux")},
+		[]tool.Toolset{
+			{Name: "default", Includes: []string{"sandbox"}},
+			{Name: "sandbox", Tools: []string{"terminal"}, Includes: []string{"files", "circle"}},
+			{Name: "files", Tools: []string{"read_file"}},
+			{Name: "circle", Includes: []string{"sandbox"}},
+			{Name: "none"},
+		},
+	)
 	require.NoError(t, err)
+
 	return r
 }
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		enabled, disabled []string
 		want              string
@@ -54,32 +64,43 @@ func TestSelect(t *testing.T) {
 	} {
 		s, err := registry(t).Select(c.enabled, c.disabled)
 		require.NoError(t, err)
+
 		var names []string
+
 		set, err := s.Bind(t.Context(), tool.Env{})
 		require.NoError(t, err)
+
 		for _, d := range set.Definitions() {
 			names = append(names, d.Name)
 		}
+
 		require.Equal(t, c.want, strings.Join(names, " "), "%v less %v", c.enabled, c.disabled)
 	}
 }
 
 func TestUnknownToolset(t *testing.T) {
 	t.Parallel()
+
 	for field, lists := range map[string][2][]string{
 		"enabled_toolsets": {{"default", "web"}, nil}, "disabled_toolsets": {nil, {"web"}},
 	} {
 		_, err := registry(t).Select(lists[0], lists[1])
+
 		var f *fault.Error
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, fault.Invalid, f.Kind)
 		require.Equal(t, field, f.Field)
-		require.ErrorContains(t, err, `unknown toolset "web": must be one of circle, default, files, none, sandbox, all`)
+		require.ErrorContains(
+			t,
+			err,
+			`unknown toolset "web": must be one of circle, default, files, none, sandbox, all`,
+		)
 	}
 }
 
 func TestBadRegistry(t *testing.T) {
 	t.Parallel()
+
 	_, err := tool.NewRegistry([]tool.Tool{echo("a"), echo("a")}, nil)
 	require.ErrorContains(t, err, "defined twice")
 	_, err = tool.NewRegistry([]tool.Tool{echo("a")}, []tool.Toolset{{Name: "x", Tools: []string{"b"}}})
@@ -96,6 +117,7 @@ func TestCall(t *testing.T) {
 	require.NoError(t, err)
 	set, err := selection.Bind(t.Context(), tool.Env{})
 	require.NoError(t, err)
+
 	for _, c := range []struct{ name, arguments, content, message string }{
 		{"terminal", `{"command":"ls"}`, `{"command":"ls"}`, ""},
 		{"terminal", `{"command":"ls","more":1}`, `{"command":"ls","more":1}`, ""},
@@ -121,6 +143,7 @@ func TestCall(t *testing.T) {
 		require.Equal(t, c.content, r.Content)
 		require.Contains(t, r.Message, c.message)
 	}
+
 	_, err = set.Call(t.Context(), tool.Call{Name: "terminal", Arguments: json.RawMessage(`{"command":"ls"}`)})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
@@ -130,7 +153,11 @@ func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{`{"command":"ls"}`, `{"command":"\ud800"}`, "{\"command\":\"\xff\"}", `{"a":1e999}`, `{"command":"a","command":2}`} {
 		f.Add(seed)
 	}
-	r, err := tool.NewRegistry([]tool.Tool{echo("terminal")}, []tool.Toolset{{Name: "default", Tools: []string{"terminal"}}})
+
+	r, err := tool.NewRegistry([]tool.Tool{echo("terminal")}, []tool.Toolset{{
+		Name:  "default",
+		Tools: []string{"terminal"},
+	}})
 	require.NoError(f, err)
 	s, err := r.Select(nil, nil)
 	require.NoError(f, err)
@@ -139,10 +166,12 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, arguments string) {
 		res, err := set.Call(t.Context(), tool.Call{ID: "1", Name: "terminal", Arguments: json.RawMessage(arguments)})
 		require.NoError(t, err)
+
 		if res.Error {
 			require.NotEmpty(t, res.Message)
 			return
 		}
+
 		var got struct{ Command *string }
 		require.NoError(t, json.Unmarshal([]byte(res.Content), &got))
 		require.NotNil(t, got.Command)

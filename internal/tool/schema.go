@@ -30,27 +30,33 @@ type checked struct {
 
 func newChecked(t Tool) (*checked, error) {
 	d := t.Definition()
+
 	s, err := newSchema(d.Parameters)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "tool %q: parameters", d.Name)
 	}
+
 	return &checked{tool: t, definition: d, schema: s}, nil
 }
 
-// fromTexts decodes the lists and objects among invalid arguments that came as their JSON texts, as many clients send them, and returns these
-// texts by name.
+// fromTexts decodes the lists and objects among invalid arguments that came as their JSON texts, as many
+// clients send them, and returns these texts by name.
 func (s *schema) fromTexts(object map[string]any) map[string]json.RawMessage {
 	found := map[string]json.RawMessage{}
+
 	for name, property := range s.resolved.Schema().Properties {
 		text, isText := object[name].(string)
 		if !isText || property.Type != "array" && property.Type != "object" {
 			continue
 		}
+
 		var value any
-		if json.Valid([]byte(text)) && json.NewDecoder(jsoninput.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
+		if json.Valid([]byte(text)) &&
+			json.NewDecoder(jsoninput.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
 			object[name], found[name] = value, json.RawMessage(text)
 		}
 	}
+
 	return found
 }
 
@@ -60,7 +66,9 @@ func withMembers(object json.RawMessage, members map[string]json.RawMessage) (js
 	if err := json.Unmarshal(object, &all); err != nil {
 		return nil, err
 	}
+
 	maps.Copy(all, members)
+
 	return json.Marshal(all)
 }
 
@@ -72,39 +80,52 @@ func newSchema(text json.RawMessage) (*schema, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, err
 	}
+
 	if s.Type != "object" {
 		return nil, errors.New("must be a schema of type object")
 	}
-	resolved, err := s.Resolve(nil) // without a loader: a schema that refers to other documents is refused
+	// without a loader: a schema that refers to other documents is refused
+	resolved, err := s.Resolve(nil)
+
 	return &schema{resolved}, err
 }
 
-// check returns the arguments as one valid JSON object that fits the schema. The error describes the mistake for the policy.
+// check returns the arguments as one valid JSON object that fits the schema. The error describes the
+// mistake for the policy.
 func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
 	}
+
 	if !utf8.Valid(arguments) {
 		arguments = bytes.ToValidUTF8(arguments, []byte("\uFFFD"))
 	}
+
 	decoder := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(arguments), argumentLimits()))
+
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
 	}
+
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not a JSON object: text follows it")
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, errors.New("not a JSON object")
 	}
+
 	if err := s.resolved.Validate(value); err != nil {
 		if texts := s.fromTexts(object); len(texts) > 0 && s.resolved.Validate(value) == nil {
 			return withMembers(arguments, texts)
 		}
+
 		text := strings.TrimPrefix(err.Error(), "validating root: ")
-		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null")) // the library's text for a null
+		// the library's text for a null
+		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null"))
 	}
+
 	return arguments, nil
 }

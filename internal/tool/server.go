@@ -18,7 +18,8 @@ type Source interface {
 
 // Server is a Source with its place in a registry.
 type Server struct {
-	Name string // of the toolset that has all tools of the server
+	// of the toolset that has all tools of the server
+	Name string
 	// Toolsets are further groups of the server's tools. Missing tools are ignored.
 	Toolsets []Toolset
 	Source
@@ -47,9 +48,17 @@ func checkServerTool(d Definition, s Source) (*checked, error) {
 	case !namePattern.MatchString(d.Name):
 		return nil, fault.New(fault.Invalid, "tool %.100q: a name has 1 to 64 letters, digits, '_' or '-'", d.Name)
 	case len(d.Description) > maxDescription || len(d.Parameters) > maxParameters:
-		return nil, fault.New(fault.Invalid, "tool %q: the description may have at most %d bytes and the schema %d, got %d and %d",
-			d.Name, maxDescription, maxParameters, len(d.Description), len(d.Parameters))
+		return nil, fault.New(
+			fault.Invalid,
+			"tool %q: the description may have at most %d bytes and the schema %d, got %d and %d",
+			d.Name,
+			maxDescription,
+			maxParameters,
+			len(d.Description),
+			len(d.Parameters),
+		)
 	}
+
 	return newChecked(&serverTool{definition: d, source: s})
 }
 
@@ -67,20 +76,27 @@ func (t *serverTool) Call(ctx context.Context, env Env, c Call) (Result, error) 
 	if env.Record == nil {
 		return t.source.Call(ctx, env, c)
 	}
+
 	key := callKey(c.ID)
+
 	var kept keptCall
+
 	found, err := env.Record.Load(ctx, key, &kept)
 	if err != nil {
 		return Result{}, err
 	}
+
 	if found {
 		return kept.result(c)
 	}
+
 	result, err := t.source.Call(ctx, env, c)
 	if err != nil {
 		return Result{}, err
 	}
-	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime) // an unrecorded effect would happen twice
+	// an unrecorded effect would happen twice
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
+
 	return result, env.Record.Save(saving, key, keep(c, result))
 }

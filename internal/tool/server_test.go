@@ -27,15 +27,22 @@ func (s *source) Call(_ context.Context, _ tool.Env, c tool.Call) (tool.Result, 
 	if s.err != nil {
 		return tool.Result{}, s.err
 	}
+
 	s.calls++
+
 	return tool.Result{Content: fmt.Sprintf("%s %d", c.Name, s.calls), Data: json.RawMessage(`{"a": "<&>"}`)}, nil
 }
 
 func define(names ...string) []tool.Definition {
 	var list []tool.Definition
 	for _, name := range names {
-		list = append(list, tool.Definition{Name: name, Description: "<b>", Parameters: json.RawMessage(`{"type": "object", "description": "a & b"}`)})
+		list = append(list, tool.Definition{
+			Name:        name,
+			Description: "<b>",
+			Parameters:  json.RawMessage(`{"type": "object", "description": "a & b"}`),
+		})
 	}
+
 	return list
 }
 
@@ -48,32 +55,43 @@ type memory struct {
 func (m *memory) Load(_ context.Context, key string, v any) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	raw, ok := m.blobs[key]
 	if !ok {
 		return false, nil
 	}
+
 	return true, json.Unmarshal(raw, v)
 }
 
 func (m *memory) Save(_ context.Context, key string, v any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	raw, err := json.Marshal(v)
 	m.blobs[key] = raw
+
 	return err
 }
 
 func withServers(t *testing.T, servers ...tool.Server) *tool.Registry {
 	t.Helper()
-	r, err := tool.NewRegistry([]tool.Tool{echo("terminal")}, []tool.Toolset{{Name: "default", Tools: []string{"terminal"}}}, servers...)
+
+	r, err := tool.NewRegistry([]tool.Tool{echo("terminal")}, []tool.Toolset{{
+		Name:  "default",
+		Tools: []string{"terminal"},
+	}}, servers...)
 	require.NoError(t, err)
+
 	return r
 }
 
 func bind(t *testing.T, r *tool.Registry, env tool.Env, enabled, disabled []string) (tool.Set, error) {
 	t.Helper()
+
 	s, err := r.Select(enabled, disabled)
 	require.NoError(t, err)
+
 	return s.Bind(t.Context(), env)
 }
 
@@ -82,6 +100,7 @@ func names(set tool.Set) string {
 	for _, d := range set.Definitions() {
 		list = append(list, d.Name)
 	}
+
 	return strings.Join(list, " ")
 }
 
@@ -94,6 +113,7 @@ func TestSelectOfServers(t *testing.T) {
 		}},
 	)
 	require.Equal(t, []string{"default", "net", "searching", "skills", "all"}, r.Toolsets())
+
 	for _, c := range []struct{ enabled, disabled, want string }{
 		{"", "", "terminal"},
 		{"skills", "", "skills_list skill_view"},
@@ -112,8 +132,12 @@ func TestSelectOfServers(t *testing.T) {
 // A failing server affects only rollouts that select its tools.
 func TestFailedServer(t *testing.T) {
 	t.Parallel()
+
 	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
-	r := withServers(t, tool.Server{Name: "down", Source: down}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
+	r := withServers(t, tool.Server{
+		Name:   "down",
+		Source: down,
+	}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
 	set, err := bind(t, r, tool.Env{}, []string{"default", "up"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "terminal a", names(set))
@@ -122,20 +146,28 @@ func TestFailedServer(t *testing.T) {
 	require.EqualError(t, err, `toolset "down": connection refused`)
 }
 
-// If the servers are listed later, a failing or hanging server affects only the calls that need it, until it is available again.
+// If the servers are listed later, a failing or hanging server affects only the calls that need it, until
+// it is available again.
 func TestBindLater(t *testing.T) {
 	t.Parallel()
+
 	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
-	r := withServers(t, tool.Server{Name: "down", Source: down}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
+	r := withServers(t, tool.Server{
+		Name:   "down",
+		Source: down,
+	}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
 	set := selectAll(t, r).BindLater(t.Context(), tool.Env{Record: &memory{blobs: map[string][]byte{}}})
 	call := func(name string) (tool.Result, error) {
 		return set.Call(t.Context(), tool.Call{ID: name, Name: name, Arguments: json.RawMessage(`{}`)})
 	}
+
 	require.Equal(t, "terminal", names(set))
+
 	for _, name := range []string{"terminal", "a"} {
 		_, err := call(name)
 		require.NoError(t, err)
 	}
+
 	_, err := call("b")
 	require.True(t, fault.Is(err, fault.ToolServerFailed), "%v", err)
 	require.EqualError(t, err, `look for the tool "b": toolset "down": connection refused`)
@@ -145,24 +177,35 @@ func TestBindLater(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "b 1", result.Content)
 	require.Equal(t, "terminal b a", names(set))
+
 	result, err = call("c")
 	require.NoError(t, err)
 	require.Equal(t, `unknown tool "c": the tools are terminal, b, a`, result.Message)
 
-	hung := selectAll(t, withServers(t, tool.Server{Name: "hangs", Source: hangingServer{}})).BindLater(t.Context(), tool.Env{})
-	result, err = hung.Call(t.Context(), tool.Call{ID: "1", Name: "terminal", Arguments: json.RawMessage(`{"command": "x"}`)})
+	hung := selectAll(t, withServers(t, tool.Server{
+		Name:   "hangs",
+		Source: hangingServer{},
+	})).BindLater(t.Context(), tool.Env{})
+	result, err = hung.Call(t.Context(), tool.Call{
+		ID:        "1",
+		Name:      "terminal",
+		Arguments: json.RawMessage(`{"command": "x"}`),
+	})
 	require.NoError(t, err)
 	require.False(t, result.Error, result.Message)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
+
 	_, err = hung.Call(stopped, tool.Call{ID: "2", Name: "x"})
 	require.True(t, fault.Is(err, fault.Unavailable), "the worker stops, and the call is made again: %v", err)
 }
 
 func selectAll(t *testing.T, r *tool.Registry) *tool.Selection {
 	t.Helper()
+
 	selected, err := r.Select([]string{"all"}, nil)
 	require.NoError(t, err)
+
 	return selected
 }
 
@@ -176,7 +219,10 @@ func (hangingServer) List(ctx context.Context) ([]tool.Definition, error) {
 
 func TestServerToolsOfOneName(t *testing.T) {
 	t.Parallel()
-	r := withServers(t, tool.Server{Name: "x", Source: &source{tools: define("terminal")}}, tool.Server{Name: "y", Source: &source{tools: define("a")}},
+	r := withServers(t, tool.Server{
+		Name:   "x",
+		Source: &source{tools: define("terminal")},
+	}, tool.Server{Name: "y", Source: &source{tools: define("a")}},
 		tool.Server{Name: "z", Source: &source{tools: define("a")}})
 	_, err := bind(t, r, tool.Env{}, []string{"x"}, nil)
 	require.EqualError(t, err, `toolset "x": another tool is called "terminal" as well: set tools.servers.x.prefix`)
@@ -191,10 +237,12 @@ func TestServerToolsOfOneName(t *testing.T) {
 // After a crash, the same tools are shown byte for byte, and no call is repeated.
 func TestReplayOfServers(t *testing.T) {
 	t.Parallel()
+
 	s, record := &source{tools: define("a")}, &memory{blobs: map[string][]byte{}}
 	r := withServers(t, tool.Server{Name: "s", Source: s})
 	first, err := bind(t, r, tool.Env{Record: record}, []string{"s"}, nil)
 	require.NoError(t, err)
+
 	call := tool.Call{ID: "1", Name: "a", Arguments: json.RawMessage(`{"x": "<"}`)}
 	result, err := first.Call(t.Context(), call)
 	require.NoError(t, err)

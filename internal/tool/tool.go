@@ -15,20 +15,22 @@ type Definition struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// Call is one call of a tool. A call repeated under the same ID in the same sandbox returns the same result and runs nothing
-// twice. The same ID with other arguments is a fault.Conflict.
+// Call is one call of a tool. A call repeated under the same ID in the same sandbox returns the same result
+// and runs nothing twice. The same ID with other arguments is a fault.Conflict.
 type Call struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // an object; empty: {}
+	ID   string `json:"id"`
+	Name string `json:"name"`
+
+	// an object; empty: {}
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // Result is the answer to a call. All text is valid UTF-8 and bounded.
 type Result struct {
 	// Content is the output of the tool. A failed command has output too.
 	Content string `json:"content"`
-	// Error: the call failed because of the policy: bad arguments, a missing file, a command that exits with a code other than 0 or times
-	// out.
+	// Error: the call failed because of the policy: bad arguments, a missing file, a command that exits
+	// with a code other than 0 or times out.
 	Error bool `json:"error,omitempty"`
 	// Message is the reason for the policy; empty unless Error.
 	Message string `json:"message,omitempty"`
@@ -40,9 +42,10 @@ type Result struct {
 type Set interface {
 	// Definitions lists the tools in the order of their registration.
 	Definitions() []Definition
-	// Call runs one call. A mistake of the policy (an unknown tool, arguments that do not fit the schema) is a Result with Error. An
-	// error is an infrastructure failure with its kind: fault.SandboxLost, fault.Unavailable, fault.ToolServerFailed, fault.Conflict for
-	// an ID used with other arguments, and so on. After such an error the call may be repeated under the same ID.
+	// Call runs one call. A mistake of the policy (an unknown tool, arguments that do not fit the schema)
+	// is a Result with Error. An error is an infrastructure failure with its kind: fault.SandboxLost,
+	// fault.Unavailable, fault.ToolServerFailed, fault.Conflict for an ID used with other arguments, and so
+	// on. After such an error the call may be repeated under the same ID.
 	Call(ctx context.Context, c Call) (Result, error)
 }
 
@@ -60,6 +63,7 @@ func (e Env) Scope() string {
 	if e.CallScope != "" || e.Sandbox == nil {
 		return e.CallScope
 	}
+
 	return e.Sandbox.ID()
 }
 

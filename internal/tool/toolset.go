@@ -13,9 +13,11 @@ const Default = "default"
 
 // Toolset is a named group of tools.
 type Toolset struct {
-	Name     string
-	Tools    []string
-	Includes []string // names of other toolsets
+	Name  string
+	Tools []string
+
+	// names of other toolsets
+	Includes []string
 }
 
 // Names of the toolset with every tool. No toolset may include it.
@@ -39,7 +41,9 @@ func (t toolsets) add(s Toolset, server string) error {
 	if s.Name == "" || s.Name == All || s.Name == star || twice {
 		return fault.New(fault.Invalid, "toolsets: the name %q is empty, reserved or defined twice", s.Name)
 	}
+
 	t[s.Name] = ownedSet{s, server}
+
 	return nil
 }
 
@@ -48,9 +52,13 @@ func (t toolsets) names() []string { return append(slices.Sorted(maps.Keys(t)), 
 
 // picked is the contents of some toolsets.
 type picked struct {
-	all     bool
-	tools   map[string]map[string]bool // names by server; "": the registry's own
-	visited map[string]bool            // toolsets; a server's name stands for all its tools
+	all bool
+
+	// names by server; "": the registry's own
+	tools map[string]map[string]bool
+
+	// toolsets; a server's name stands for all its tools
+	visited map[string]bool
 }
 
 // has reports whether a tool of a server is picked.
@@ -66,16 +74,20 @@ func (p picked) asks(server string) bool {
 // resolve returns the contents of the named toolsets and of those they include. field is the input that named them.
 func (t toolsets) resolve(field string, names []string) (picked, error) {
 	p := picked{tools: map[string]map[string]bool{}, visited: map[string]bool{}}
+
 	for _, name := range names {
 		if name == All || name == star {
 			p.all = true
 			continue
 		}
+
 		if _, ok := t[name]; !ok {
 			return p, fault.Field(field, "unknown toolset %q: must be one of %s", name, strings.Join(t.names(), ", "))
 		}
+
 		t.collect(name, p)
 	}
+
 	return p, nil
 }
 
@@ -84,14 +96,18 @@ func (t toolsets) collect(name string, p picked) {
 	if p.visited[name] {
 		return
 	}
+
 	p.visited[name] = true
+
 	server := t[name].server
 	for _, tool := range t[name].Tools {
 		if p.tools[server] == nil {
 			p.tools[server] = map[string]bool{}
 		}
+
 		p.tools[server][tool] = true
 	}
+
 	for _, include := range t[name].Includes {
 		t.collect(include, p)
 	}
@@ -105,11 +121,13 @@ func (t toolsets) check(known map[string]*checked) error {
 				return fault.New(fault.Invalid, "toolset %q: unknown tool %q", set.Name, tool)
 			}
 		}
+
 		for _, include := range set.Includes {
 			if _, ok := t[include]; !ok {
 				return fault.New(fault.Invalid, "toolset %q: unknown toolset %q in includes", set.Name, include)
 			}
 		}
 	}
+
 	return nil
 }

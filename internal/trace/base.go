@@ -24,13 +24,16 @@ type conversation struct {
 	lineage string
 }
 
-// base describes a conversation's latest complete record, so that the next one is written as the difference to it: agents send their
-// whole past with each call. It holds hashes of blocks, since the bytes of a thousand rollouts are too many to keep.
+// base describes a conversation's latest complete record, so that the next one is written as the difference
+// to it: agents send their whole past with each call. It holds hashes of blocks, since the bytes of a
+// thousand rollouts are too many to keep.
 type base struct {
 	place
 	depth           int
 	request, prompt print
-	from            *diff // nil: written in full
+
+	// nil: written in full
+	from *diff
 }
 
 // diff describes a record as the difference to an earlier one.
@@ -69,30 +72,41 @@ func (l *Log) nextBase(r *Record) *base {
 	l.store.mu.Lock()
 	before := l.bases[conversation{r.Kind, r.Lineage}]
 	l.store.mu.Unlock()
+
 	if before == nil || before.depth+1 >= maxDepth {
 		return next
 	}
-	d := &diff{place: before.place, Depth: before.depth + 1, Request: next.request.common(before.request), Prompt: next.prompt.common(before.prompt)}
+
+	d := &diff{
+		place:   before.place,
+		Depth:   before.depth + 1,
+		Request: next.request.common(before.request),
+		Prompt:  next.prompt.common(before.prompt),
+	}
 	if d.Request != (share{}) || d.Prompt != (share{}) {
 		next.from, next.depth = d, d.Depth
 	}
+
 	return next
 }
 
-// remember makes a written record the base of the next. A broken one has no prompt to continue. The store's lock is held.
+// remember makes a written record the base of the next. A broken one has no prompt to continue. The store's
+// lock is held.
 func (l *Log) remember(r *Record, next *base, at place) {
 	if !r.Whole() {
 		return
 	}
+
 	if l.bases == nil || len(l.bases) >= maxBases {
 		l.bases = map[conversation]*base{}
 	}
+
 	next.place, next.from = at, nil
 	l.bases[conversation{r.Kind, r.Lineage}] = next
 }
 
-// print is the fingerprint of a section: its length, and a hash of each of its blocks, counted from the start and for the last ones also
-// from the end.
+// print is the fingerprint of a section: its length, and a hash of each of its blocks, counted from the
+// start and for the last ones also from the end.
 type print struct {
 	size       int
 	head, tail []uint64
@@ -103,6 +117,7 @@ func newPrint(seed maphash.Seed, b []byte) print {
 	for at := 0; at+blockSize <= len(b); at += blockSize {
 		p.head = append(p.head, maphash.Bytes(seed, b[at:at+blockSize]))
 	}
+
 	return p
 }
 
@@ -110,6 +125,7 @@ func (p print) withTail(seed maphash.Seed, b []byte) print {
 	for end := len(b); end >= blockSize && len(p.tail) < tailBlocks; end -= blockSize {
 		p.tail = append(p.tail, maphash.Bytes(seed, b[end-blockSize:end]))
 	}
+
 	return p
 }
 
@@ -118,6 +134,7 @@ func (p print) common(before print) share {
 	s := share{Prefix: blockSize * alike(p.head, before.head)}
 	room := (min(p.size, before.size) - s.Prefix) / blockSize
 	s.Suffix = blockSize * min(alike(p.tail, before.tail), room)
+
 	return s
 }
 
@@ -126,5 +143,6 @@ func alike(a, b []uint64) int {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
+
 	return n
 }

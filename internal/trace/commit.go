@@ -7,37 +7,47 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// syncInterval is the least time between the starts of two syncs. A sync costs as much CPU as the rest of a record: calls that end
-// together share one, and a single call does not wait.
+// syncInterval is the least time between the starts of two syncs. A sync costs as much CPU as the rest of a
+// record: calls that end together share one, and a single call does not wait.
 const syncInterval = 5 * time.Millisecond
 
-// enough is the number of records that makes a sync worth its cost at once: with that many waiting callers, a longer wait collects no
-// more, and costs a timer and thread switches.
+// enough is the number of records that makes a sync worth its cost at once: with that many waiting callers,
+// a longer wait collects no more, and costs a timer and thread switches.
 const enough = 16
 
-// committer makes concurrent writers share a sync: the first to wait syncs everything written so far, the others wait for that sync or
-// the next one.
+// committer makes concurrent writers share a sync: the first to wait syncs everything written so far, the
+// others wait for that sync or the next one.
 type committer struct {
 	sync func() error
-	due  time.Time // time of the next sync, unless there are enough records before; used by the leader only
+
+	// time of the next sync, unless there are enough records before; used by the leader only
+	due time.Time
 
 	mu      sync.Mutex
 	written int64
 	synced  int64
-	full    chan struct{} // closed when there are enough records; nil: the leader does not wait for more
-	running chan struct{} // closed at the end of the current sync; nil: none
-	failed  error         // a failed sync: the state of the disk is unknown, so every later wait fails
+
+	// closed when there are enough records; nil: the leader does not wait for more
+	full chan struct{}
+
+	// closed at the end of the current sync; nil: none
+	running chan struct{}
+
+	// a failed sync: the state of the disk is unknown, so every later wait fails
+	failed error
 }
 
 // wrote returns the number of a frame that was just written.
 func (c *committer) wrote() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.written++
 	if c.full != nil && c.written-c.synced >= enough {
 		close(c.full)
 		c.full = nil
 	}
+
 	return c.written
 }
 
@@ -45,6 +55,7 @@ func (c *committer) wrote() int64 {
 func (c *committer) wait(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for c.synced < n && c.failed == nil {
 		if c.running != nil {
 			c.join()
@@ -52,6 +63,7 @@ func (c *committer) wait(n int64) error {
 			c.lead()
 		}
 	}
+
 	return c.failed
 }
 
@@ -78,6 +90,7 @@ func (c *committer) lead() {
 	} else {
 		c.synced = upTo
 	}
+
 	c.running = nil
 	close(running)
 }
@@ -88,14 +101,17 @@ func (c *committer) collect() {
 	if wait <= 0 || c.written-c.synced >= enough {
 		return
 	}
+
 	full := make(chan struct{})
 	c.full = full
 	c.mu.Unlock()
+
 	due := time.NewTimer(wait)
 	select {
 	case <-full:
 	case <-due.C:
 	}
+
 	due.Stop()
 	c.mu.Lock()
 	c.full = nil
@@ -105,6 +121,7 @@ func (c *committer) collect() {
 func (c *committer) broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.failed
 }
 
@@ -112,6 +129,8 @@ func (c *committer) broken() error {
 func (c *committer) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.failed = fault.Wrap(fault.Internal, err, "sync trace")
+
 	return c.failed
 }

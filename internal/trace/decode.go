@@ -21,14 +21,17 @@ func decodeHead(head, sections []byte) (*storedHead, error) {
 	if err := json.Unmarshal(head, h); err != nil {
 		return nil, fmt.Errorf("decode record: %w", err)
 	}
+
 	for _, n := range []int{h.Request, h.Reply, h.Prompt, h.TokenIDs, h.Logprobs} {
 		if n < 0 || n > len(sections) {
 			return nil, errDamaged
 		}
 	}
+
 	if h.size() != len(sections) || h.Cut != nil && (h.Cut.At < 0 || h.Cut.At > h.Reply) {
 		return nil, errDamaged
 	}
+
 	return h, nil
 }
 
@@ -38,12 +41,14 @@ func decode(head, sections []byte) (*written, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	w := &written{head: h}
 	w.request, sections = take(sections, h.Request)
 	w.reply, sections = take(sections, h.Reply)
 	w.prompt, sections = take(sections, h.Prompt)
 	w.ids, sections = take(sections, h.TokenIDs)
 	w.logprobs, _ = take(sections, h.Logprobs)
+
 	return w, nil
 }
 
@@ -51,12 +56,21 @@ func take(b []byte, n int) (section, rest []byte) { return b[:n:n], b[n:] }
 
 // record returns the record as it was appended.
 func (w *written) record() *Record {
-	r := &Record{Head: w.head.Head, Request: w.request, Reply: w.reply, PromptTokenIDs: readIDs(w.prompt), TokenIDs: readIDs(w.ids)}
+	r := &Record{
+		Head:           w.head.Head,
+		Request:        w.request,
+		Reply:          w.reply,
+		PromptTokenIDs: readIDs(w.prompt),
+		TokenIDs:       readIDs(w.ids),
+	}
+
 	r.Logprobs = make([]float64, len(w.logprobs)/8)
 	for i := range r.Logprobs {
 		r.Logprobs[i] = math.Float64frombits(binary.LittleEndian.Uint64(w.logprobs[8*i:]))
 	}
+
 	r.restore(w.head.Cut)
+
 	return r
 }
 
@@ -65,6 +79,7 @@ func (r *Record) restore(c *cut) {
 	if c == nil {
 		return
 	}
+
 	whole := make([]byte, 0, len(r.Reply)+11*len(r.PromptTokenIDs)+2)
 	whole = rawjson.AppendIDs(append(whole, r.Reply[:c.At]...), r.PromptTokenIDs, c.Spaced)
 	r.PromptAt = rawjson.Span{Start: c.At, End: len(whole), Spaced: c.Spaced}
@@ -76,5 +91,6 @@ func readIDs(b []byte) []int32 {
 	for i := range ids {
 		ids[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
 	}
+
 	return ids
 }

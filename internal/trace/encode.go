@@ -10,12 +10,22 @@ import (
 // storedHead is a call's head on disk: Head, whose log it is of, and the lengths of the sections, in their order.
 type storedHead struct {
 	Head
-	Log      string `json:"log"`
-	Request  int    `json:"n_request"`   // bytes
-	Reply    int    `json:"n_reply"`     // bytes
-	Prompt   int    `json:"n_prompt"`    // bytes of ids
-	TokenIDs int    `json:"n_token_ids"` // bytes of ids
-	Logprobs int    `json:"n_logprobs"`  // bytes of numbers
+	Log string `json:"log"`
+
+	// bytes
+	Request int `json:"n_request"`
+
+	// bytes
+	Reply int `json:"n_reply"`
+
+	// bytes of ids
+	Prompt int `json:"n_prompt"`
+
+	// bytes of ids
+	TokenIDs int `json:"n_token_ids"`
+
+	// bytes of numbers
+	Logprobs int `json:"n_logprobs"`
 	// Base is the record to which Request and Prompt are the difference; nil: they are complete.
 	Base *diff `json:"base,omitempty"`
 	// Cut is the place in the reply from which the prompt's ids were removed.
@@ -36,6 +46,7 @@ func (h *storedHead) wholeSizes() (request, prompt int) {
 		request += d.Request.Prefix + d.Request.Suffix
 		prompt += d.Prompt.Prefix + d.Prompt.Suffix
 	}
+
 	return request, prompt
 }
 
@@ -48,22 +59,27 @@ func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 	if b.from != nil {
 		request, prompt = b.from.Request.rest(request), b.from.Prompt.rest(prompt)
 	}
+
 	h := &storedHead{
 		Head: r.Head, Log: key, Base: b.from,
 		Request: len(request), Reply: len(r.Reply), Prompt: len(prompt), TokenIDs: len(ids), Logprobs: len(logprobs),
 	}
+
 	front, back := r.Reply, []byte(nil)
 	if at := r.PromptAt; at.End > 0 {
 		front, back = r.Reply[:at.Start], r.Reply[at.End:]
 		h.Reply, h.Cut = len(front)+len(back), &cut{at.Start, at.Spaced}
 	}
+
 	start, err := h.append(startFrame(typeCall, usualHead))
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode record: %w", err)
 	}
+
 	if h.size() > maxBody-len(start) {
 		return nil, nil, fmt.Errorf("encode record: must have at most %d bytes, got %d", maxBody-len(start), h.size())
 	}
+
 	return h, newFrame(start, request, front, back, prompt, ids, logprobs), nil
 }
 
@@ -72,10 +88,12 @@ func idBytes(ids []int32) []byte {
 	if len(ids) > 0 && littleEndian() {
 		return unsafe.Slice((*byte)(unsafe.Pointer(&ids[0])), 4*len(ids))
 	}
+
 	b := make([]byte, 0, 4*len(ids))
 	for _, id := range ids {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
+
 	return b
 }
 
@@ -83,10 +101,12 @@ func floatBytes(list []float64) []byte {
 	if len(list) > 0 && littleEndian() {
 		return unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 8*len(list))
 	}
+
 	b := make([]byte, 0, 8*len(list))
 	for _, f := range list {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
 	}
+
 	return b
 }
 

@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// A frame is: mark, uint32; length of the body, uint32; CRC-32C of the body, uint32; body. A body is: its type, one byte;
-// length of the head, uint32; head; sections. All little endian.
+// A frame is: mark, uint32; length of the body, uint32; CRC-32C of the body, uint32; body. A body is: its
+// type, one byte; length of the head, uint32; head; sections. All little endian.
 const (
 	frameHead = 12
 	bodyHead  = 5
@@ -35,6 +35,7 @@ func startFrame(kind byte, room int) []byte {
 	b := make([]byte, frameHead+bodyHead, frameHead+bodyHead+room)
 	copy(b, frameMark)
 	b[frameHead] = kind
+
 	return b
 }
 
@@ -43,6 +44,7 @@ func newFrame(start []byte, sections ...[]byte) frame {
 	binary.LittleEndian.PutUint32(start[frameHead+1:], uint32(len(start)-frameHead-bodyHead))
 	f := append(frame{start}, sections...)
 	f.seal()
+
 	return f
 }
 
@@ -52,6 +54,7 @@ func (f frame) size() int64 {
 	for _, part := range f {
 		n += len(part)
 	}
+
 	return int64(n)
 }
 
@@ -61,6 +64,7 @@ func (f frame) seal() {
 	for _, part := range f[1:] {
 		sum = crc32.Update(sum, castagnoli(), part)
 	}
+
 	binary.LittleEndian.PutUint32(f[0][4:], uint32(f.size()-frameHead))
 	binary.LittleEndian.PutUint32(f[0][8:], sum)
 }
@@ -70,14 +74,17 @@ func openFrame(b []byte) (body []byte, err error) {
 	if len(b) < frameHead || string(b[:4]) != frameMark {
 		return nil, errDamaged
 	}
+
 	n, sum := int64(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint32(b[8:])
 	if n < bodyHead || n > maxBody || n > int64(len(b)-frameHead) {
 		return nil, errDamaged
 	}
+
 	body = b[frameHead : frameHead+n : frameHead+n]
 	if crc32.Checksum(body, castagnoli()) != sum {
 		return nil, errDamaged
 	}
+
 	return body, nil
 }
 
@@ -87,5 +94,6 @@ func split(body []byte) (kind byte, head, sections []byte, err error) {
 	if n > int64(len(body)-bodyHead) {
 		return 0, nil, nil, errDamaged
 	}
+
 	return body[0], body[bodyHead : bodyHead+n], body[bodyHead+n:], nil
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// Opening a segment with any content neither panics nor fails. The listed records can be read, and opening the segment again gives the same
-// records.
+// Opening a segment with any content neither panics nor fails. The listed records can be read, and opening
+// the segment again gives the same records.
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	s, err := trace.Open(dir, trace.Options{})
 	require.NoError(f, err)
+
 	l := s.Log("k")
 	require.NoError(f, l.Append(record(1, "a")))
 	require.NoError(f, l.Delivered(1))
@@ -37,11 +38,13 @@ func FuzzOpen(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, firstSegment), raw, 0o600))
 		s, err := trace.Open(dir, unsynced())
 		require.NoError(t, err)
+
 		l := s.Log("k")
 		require.NoError(t, trajectory.Export(l, io.Discard, ""))
 		entries := l.Entries()
 		require.NoError(t, l.Append(record(7, "z")))
 		require.NoError(t, s.Close())
+
 		again, err := trace.Open(dir, unsynced())
 		require.NoError(t, err)
 		require.Len(t, again.Log("k").Entries(), len(entries)+1)

@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// append appends the head as encoding/json would. There is one for each call, and reflection would take as long as reading a short reply.
+// append appends the head as encoding/json would. There is one for each call, and reflection would take as
+// long as reading a short reply.
 func (h *storedHead) append(b []byte) ([]byte, error) {
 	w := objectWriter{b: append(b, '{')}
 	h.writeCall(&w)
@@ -19,12 +20,15 @@ func (h *storedHead) append(b []byte) ([]byte, error) {
 	w.number("n_prompt", int64(h.Prompt))
 	w.number("n_token_ids", int64(h.TokenIDs))
 	w.number("n_logprobs", int64(h.Logprobs))
+
 	if h.Base != nil {
 		h.Base.write(&w)
 	}
+
 	if h.Cut != nil {
 		h.Cut.write(&w)
 	}
+
 	return append(w.b, '}'), w.err
 }
 
@@ -43,15 +47,19 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	w.number("first_byte", int64(h.FirstByte))
 	w.number("status", int64(h.Status))
 	w.number("tries", int64(h.Tries))
+
 	if len(h.UpstreamError) > 0 {
 		w.value("upstream_error", h.UpstreamError)
 	}
+
 	w.textIfAny("engine", h.Engine)
 	w.textIfAny("constrained", h.Constrained)
 	w.true("eval", h.Eval)
+
 	if len(h.Fixes) > 0 {
 		w.value("fixes", h.Fixes)
 	}
+
 	w.textIfAny("repaired", h.Repaired)
 	w.numberIfAny("owed", int64(h.Owed))
 }
@@ -61,6 +69,7 @@ func (h *storedHead) writeReply(w *objectWriter) {
 	if len(h.Flaws) > 0 {
 		w.value("flaws", h.Flaws)
 	}
+
 	w.textIfAny("finish_reason", h.FinishReason)
 	w.textIfAny("model_version", h.ModelVersion)
 	w.object("usage")
@@ -68,9 +77,11 @@ func (h *storedHead) writeReply(w *objectWriter) {
 	w.number("prompt_tokens", h.Usage.PromptTokens)
 	w.numberIfAny("cached_prompt_tokens", h.Usage.CachedPromptTokens)
 	w.number("completion_tokens", h.Usage.CompletionTokens)
+
 	if h.Usage.CostUSD != 0 {
 		w.value("cost_usd", h.Usage.CostUSD)
 	}
+
 	w.end()
 }
 
@@ -103,19 +114,24 @@ func (d delivered) append(b []byte) []byte {
 	w := objectWriter{b: append(b, '{')}
 	w.text("log", d.Log)
 	w.number("turn", int64(d.Turn))
+
 	return append(w.b, '}')
 }
 
 // objectWriter appends the members of a JSON object.
 type objectWriter struct {
-	b   []byte // ends with the opening brace or a member
-	err error  // of a value that cannot be encoded
+	// ends with the opening brace or a member
+	b []byte
+
+	// of a value that cannot be encoded
+	err error
 }
 
 func (w *objectWriter) key(name string) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
+
 	w.b = append(append(append(w.b, '"'), name...), '"', ':')
 }
 
@@ -176,5 +192,6 @@ func (w *objectWriter) value(name string, v any) {
 		w.err = err
 		return
 	}
+
 	w.raw(name, encoded)
 }

@@ -10,18 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A head is written as encoding/json writes it, with any of its members. A member missing here would be lost without an error.
+// A head is written as encoding/json writes it, with any of its members. A member missing here would be
+// lost without an error.
 func TestHeadIsWrittenAsByReflection(t *testing.T) {
 	t.Parallel()
+
 	full := &storedHead{}
 	fillIn(t, reflect.ValueOf(full).Elem())
 	require.Equal(t, byReflection(t, full), asWritten(t, full))
 	require.Equal(t, byReflection(t, &storedHead{}), asWritten(t, &storedHead{}))
+
 	fields := reflect.VisibleFields(reflect.TypeFor[storedHead]())
 	for _, f := range fields {
 		if f.Anonymous {
 			continue
 		}
+
 		one := &storedHead{}
 		fillIn(t, reflect.ValueOf(one).Elem().FieldByIndex(f.Index))
 		require.Equal(t, byReflection(t, one), asWritten(t, one), f.Name)
@@ -31,8 +35,10 @@ func TestHeadIsWrittenAsByReflection(t *testing.T) {
 // A value without a JSON form is refused, and so is invalid JSON in a raw member.
 func TestHeadWithoutJSON(t *testing.T) {
 	t.Parallel()
+
 	endless, broken := &storedHead{}, &storedHead{}
 	endless.Usage.CostUSD = math.Inf(1)
+
 	broken.UpstreamError = json.RawMessage("{")
 	for _, h := range []*storedHead{endless, broken} {
 		_, err := h.append(nil)
@@ -42,6 +48,7 @@ func TestHeadWithoutJSON(t *testing.T) {
 
 func TestNoteIsWrittenAsByReflection(t *testing.T) {
 	t.Parallel()
+
 	want, err := json.Marshal(delivered{"a\"b", 7})
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), string(delivered{"a\"b", 7}.append(nil)))
@@ -49,25 +56,32 @@ func TestNoteIsWrittenAsByReflection(t *testing.T) {
 
 func asWritten(t *testing.T, h *storedHead) map[string]any {
 	t.Helper()
+
 	b, err := h.append(nil)
 	require.NoError(t, err)
+
 	var back map[string]any
 	require.NoError(t, json.Unmarshal(b, &back), "%s", b)
+
 	return back
 }
 
 func byReflection(t *testing.T, h *storedHead) map[string]any {
 	t.Helper()
+
 	b, err := json.Marshal(h)
 	require.NoError(t, err)
+
 	var back map[string]any
 	require.NoError(t, json.Unmarshal(b, &back))
+
 	return back
 }
 
 // fillIn sets a value and everything inside it to non-zero values.
 func fillIn(t *testing.T, v reflect.Value) {
 	t.Helper()
+
 	switch v.Type() {
 	case reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))))
@@ -76,6 +90,7 @@ func fillIn(t *testing.T, v reflect.Value) {
 		v.SetBytes([]byte(`{"a":"<b>"}`))
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -88,6 +103,7 @@ func fillIn(t *testing.T, v reflect.Value) {
 		fillIn(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+
 		for i := range v.Len() {
 			fillIn(t, v.Index(i))
 		}

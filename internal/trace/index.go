@@ -10,24 +10,36 @@ import (
 
 // Entry is the index entry of a record. It is small, since there is one for each call of every live route.
 type Entry struct {
-	Turn      int
-	CallID    string
-	Kind      rollout.TurnKind
-	Lineage   string
-	Finish    string // as Head.FinishReason
-	Whole     bool
-	Delivered bool // the agent got it
+	Turn    int
+	CallID  string
+	Kind    rollout.TurnKind
+	Lineage string
+
+	// as Head.FinishReason
+	Finish string
+	Whole  bool
+
+	// the agent got it
+	Delivered bool
 	Usage     rollout.Usage
 	Began     time.Time
 	Ended     time.Time
-	Broken    string // as in Head
-	Tries     int
-	Owed      time.Duration
 
-	place           place
-	request, prompt int   // bytes of these sections when restored
-	adds            int64 // bytes of the prompt that the base lacks
-	chain           int64 // see index.chain
+	// as in Head
+	Broken string
+	Tries  int
+	Owed   time.Duration
+
+	place place
+
+	// bytes of these sections when restored
+	request, prompt int
+
+	// bytes of the prompt that the base lacks
+	adds int64
+
+	// see index.chain
+	chain int64
 }
 
 // Bytes returns the memory for reading the reply with its prompt's ids, besides the returned reply.
@@ -35,41 +47,68 @@ func (e Entry) Bytes() int64 { return e.place.size + 3*int64(e.prompt) + e.chain
 
 // index is the index of a log.
 type index struct {
-	entries  []Entry        // in the order of the file
-	disk     int64          // bytes of all frames
-	restored int64          // bytes of all records when restored
-	whole    map[string]int // call id → its latest complete entry
-	turns    map[int]int    // turn → its entry
+	// in the order of the file
+	entries []Entry
+
+	// bytes of all frames
+	disk int64
+
+	// bytes of all records when restored
+	restored int64
+
+	// call id → its latest complete entry
+	whole map[string]int
+
+	// turn → its entry
+	turns map[int]int
 }
 
 func (ix *index) put(h *storedHead, at place) {
 	if ix.whole == nil {
 		ix.whole, ix.turns = map[string]int{}, map[int]int{}
 	}
+
 	ix.turns[h.Turn] = len(ix.entries)
 	if h.Whole() {
 		ix.whole[h.CallID] = len(ix.entries)
 	}
+
 	request, prompt := h.wholeSizes()
 	ix.disk += at.size
 	ix.restored += int64(request + prompt + h.Reply + h.TokenIDs + h.Logprobs)
 	ix.entries = append(ix.entries, Entry{
-		adds: int64(h.Prompt), chain: ix.chain(h),
-		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Lineage: h.Lineage, Finish: h.FinishReason, Whole: h.Whole(), Usage: h.Usage,
-		Began: h.Began, Ended: h.Began.Add(h.Latency), Broken: h.Broken, Tries: h.Tries, Owed: h.Owed, place: at, request: request, prompt: prompt,
+		adds:    int64(h.Prompt),
+		chain:   ix.chain(h),
+		Turn:    h.Turn,
+		CallID:  h.CallID,
+		Kind:    h.Kind,
+		Lineage: h.Lineage,
+		Finish:  h.FinishReason,
+		Whole:   h.Whole(),
+		Usage:   h.Usage,
+		Began:   h.Began,
+		Ended:   h.Began.Add(h.Latency),
+		Broken:  h.Broken,
+		Tries:   h.Tries,
+		Owed:    h.Owed,
+		place:   at,
+		request: request,
+		prompt:  prompt,
 	})
 }
 
-// chain returns the bytes of frames that Reply holds at once to restore the prompt's ids: one frame, and of those before it the part that
-// each adds.
+// chain returns the bytes of frames that Reply holds at once to restore the prompt's ids: one frame, and of
+// those before it the part that each adds.
 func (ix *index) chain(h *storedHead) int64 {
 	if h.Base == nil || h.Base.Prompt == (share{}) {
 		return 0
 	}
+
 	from, ok := ix.at(h.Base.place)
 	if !ok {
 		return 0
 	}
+
 	return max(from.place.size, from.adds+from.chain)
 }
 
@@ -80,6 +119,7 @@ func (ix *index) at(p place) (Entry, bool) {
 			return e, true
 		}
 	}
+
 	return Entry{}, false
 }
 
@@ -99,6 +139,7 @@ func (ix *index) deliver(turn int) {
 func (ix *index) byTurn() []Entry {
 	sorted := slices.Clone(ix.entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return cmp.Compare(a.Turn, b.Turn) })
+
 	return sorted
 }
 
@@ -108,5 +149,6 @@ func (ix *index) find(callID string) (Entry, bool) {
 	if !ok {
 		return Entry{}, false
 	}
+
 	return ix.entries[i], true
 }

@@ -12,33 +12,39 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+
 	for i, n := range numbers {
 		seg, err := openSegment(s.dir, n)
 		if err != nil {
 			return err
 		}
+
 		s.segments[n], s.last = seg, seg
 		if err := s.loadSegment(seg, i == len(numbers)-1); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// loadSegment reads one segment, which is in memory as a whole meanwhile. It cuts off a torn tail of the last segment. An older one was
-// synced completely, so a bad tail is damage, and is kept for inspection.
+// loadSegment reads one segment, which is in memory as a whole meanwhile. It cuts off a torn tail of the
+// last segment. An older one was synced completely, so a bad tail is damage, and is kept for inspection.
 func (s *Store) loadSegment(seg *segment, last bool) error {
 	raw, err := os.ReadFile(seg.file.Name())
 	if err != nil {
 		return fmt.Errorf("read trace: %w", err)
 	}
+
 	scan := scanner{raw: raw}
 	for body, at, ok := scan.next(); ok; body, at, ok = scan.next() {
 		if s.add(seg, body, place{Segment: seg.number, At: at, size: frameHead + int64(len(body))}) != nil {
 			s.damaged++
 		}
 	}
+
 	s.end = scan.at
+
 	s.damaged += scan.damaged
 	switch torn := scan.at < int64(len(raw)); {
 	case torn && last:
@@ -46,6 +52,7 @@ func (s *Store) loadSegment(seg *segment, last bool) error {
 	case torn:
 		s.damaged++
 	}
+
 	return nil
 }
 
@@ -53,9 +60,11 @@ func (s *Store) cut(seg *segment) error {
 	if err := seg.file.Truncate(s.end); err != nil {
 		return fmt.Errorf("cut torn tail of trace: %w", err)
 	}
+
 	if err := s.options.Sync(seg.file); err != nil {
 		return fmt.Errorf("cut torn tail of trace: %w", err)
 	}
+
 	return nil
 }
 
@@ -71,24 +80,32 @@ func (s *Store) add(seg *segment, body []byte, at place) error {
 	if err != nil {
 		return err
 	}
+
 	if kind == typeDelivered {
 		var d delivered
 		if err := json.Unmarshal(head, &d); err != nil {
 			return fmt.Errorf("decode record: %w", err)
 		}
+
 		s.log(d.Log).index.deliver(d.Turn)
 		seg.live[d.Log] = true
+
 		return nil
 	}
+
 	h, err := decodeHead(head, sections)
 	if err != nil {
 		return err
 	}
+
 	l := s.log(h.Log)
+
 	seg.live[h.Log] = true
 	if h.Base != nil && !l.index.restores(h, at) {
 		return errDamaged
 	}
+
 	l.index.put(h, at)
+
 	return nil
 }

@@ -14,14 +14,17 @@ type Log struct {
 	dropped bool
 }
 
-// Append writes the record and returns when it is on disk. It first checks the record's ids and logprobs; see Record.Check.
+// Append writes the record and returns when it is on disk. It first checks the record's ids and logprobs;
+// see Record.Check.
 func (l *Log) Append(r *Record) error {
 	r.Check()
 	next := l.nextBase(r)
+
 	h, f, err := encode(l.key, r, next)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "trace")
 	}
+
 	n, err := l.store.write(l, f, func(at place) {
 		l.index.put(h, at)
 		l.remember(r, next, at)
@@ -29,10 +32,12 @@ func (l *Log) Append(r *Record) error {
 	if err != nil {
 		return err
 	}
+
 	if err := l.store.commit.wait(n); err != nil {
 		l.disown(r.CallID)
 		return err
 	}
+
 	return nil
 }
 
@@ -40,13 +45,16 @@ func (l *Log) Append(r *Record) error {
 func (l *Log) disown(callID string) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	delete(l.index.whole, callID)
 }
 
-// Delivered records that the agent got the reply of a turn. It does not wait for the disk: losing the record in a power cut is safe.
+// Delivered records that the agent got the reply of a turn. It does not wait for the disk: losing the
+// record in a power cut is safe.
 func (l *Log) Delivered(turn int) error {
 	note := newFrame(delivered{l.key, turn}.append(startFrame(typeDelivered, usualNote)))
 	_, err := l.store.write(l, note, func(place) { l.index.deliver(turn) })
+
 	return err
 }
 

@@ -26,12 +26,24 @@ import (
 func record(turn int, id string) *trace.Record {
 	return &trace.Record{
 		Head: trace.Head{
-			Turn: turn, CallID: id, Kind: rollout.KindAgent, Lineage: "ses_1", FinishReason: "stop",
-			Usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
-			Began: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Latency: 1500 * time.Millisecond, FirstByte: time.Second, Status: 200, Tries: 1,
+			Turn:         turn,
+			CallID:       id,
+			Kind:         rollout.KindAgent,
+			Lineage:      "ses_1",
+			FinishReason: "stop",
+			Usage:        rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
+			Began:        time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+			Latency:      1500 * time.Millisecond,
+			FirstByte:    time.Second,
+			Status:       200,
+			Tries:        1,
 		},
-		Request:        []byte(`{"model":"m","messages":[{"role":"user","content":"<é>"}],"tools":[{"type":"function"}],"temperature":1.0,"seed":7}`),
-		Reply:          []byte("data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"ok\"},\"logprobs\":{\"content\":[{\"token\":\"o\",\"logprob\":-1},{\"token\":\"k\",\"logprob\":-0.5}]},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"),
+		Request: []byte(
+			`{"model":"m","messages":[{"role":"user","content":"<é>"}],"tools":[{"type":"function"}],"temperature":1.0,"seed":7}`,
+		),
+		Reply: []byte(
+			"data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"ok\"},\"logprobs\":{\"content\":[{\"token\":\"o\",\"logprob\":-1},{\"token\":\"k\",\"logprob\":-0.5}]},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+		),
 		PromptTokenIDs: []int32{1, 2, math.MaxInt32},
 		TokenIDs:       []int32{10, 11},
 		Logprobs:       []float64{-1, -0.5},
@@ -40,9 +52,11 @@ func record(turn int, id string) *trace.Record {
 
 func openStore(t *testing.T, dir string, o trace.Options) *trace.Store {
 	t.Helper()
+
 	s, err := trace.Open(dir, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
 	return s
 }
 
@@ -82,12 +96,15 @@ func TestWhatIsAppendedIsReadAfterReopening(t *testing.T) {
 // The prompt's ids are stored once and inserted into the reply when it is read.
 func TestReplyIsKeptToTheByte(t *testing.T) {
 	t.Parallel()
+
 	for _, list := range []string{"[1,22,333]", "[1, 22, 333]", "[1 ,22,333 ]", "[]"} {
 		raw := "data: {\"id\":1,\"prompt_token_ids\":" + list + ",\"choices\":[]}\n\ndata: [DONE]\n\n"
 		s := reply.NewStream(&reply.Reply{})
 		copy(s.Room(len(raw)), raw)
 		require.NoError(t, s.Advance(len(raw)))
+
 		r := record(1, "a")
+
 		r.Reply, r.PromptTokenIDs, r.PromptAt = s.Raw(), append([]int32{}, s.PromptTokenIDs...), s.PromptAt
 		l := open(t)
 		require.NoError(t, l.Append(r))
@@ -95,6 +112,7 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, raw, string(got.Reply))
 		require.Equal(t, r, got)
+
 		alone, err := l.Reply(l.Entries()[0])
 		require.NoError(t, err)
 		require.Equal(t, raw, string(alone))
@@ -118,19 +136,26 @@ func TestFindKnowsWholeCallsOnly(t *testing.T) {
 // Appends that wait for the disk at the same time share a sync, also across routes.
 func TestConcurrentAppendsShareASync(t *testing.T) {
 	t.Parallel()
+
 	const n = 20
+
 	var syncs atomic.Int64
+
 	begun, release := make(chan struct{}), make(chan struct{})
 	store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
 		if syncs.Add(1) == 1 {
 			close(begun)
 			<-release
 		}
+
 		return nil
 	}})
 
-	var wg sync.WaitGroup
-	var failed atomic.Int64
+	var (
+		wg     sync.WaitGroup
+		failed atomic.Int64
+	)
+
 	add := func(turn int) {
 		wg.Go(func() {
 			if store.Log(fmt.Sprint(turn%3)).Append(record(turn, "x")) != nil {
@@ -140,9 +165,11 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	}
 	add(1)
 	<-begun
+
 	for i := range n - 1 {
 		add(i + 2)
 	}
+
 	require.Eventually(t, func() bool {
 		return len(store.Log("0").Entries())+len(store.Log("1").Entries())+len(store.Log("2").Entries()) == n
 	}, 5*time.Minute, time.Millisecond)
@@ -157,13 +184,16 @@ func TestSyncsKeepAMinimumInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const agents, calls = 8, 5
-		var at []time.Time // only one sync runs at a time
+		// only one sync runs at a time
+		var at []time.Time
+
 		store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
 			at = append(at, time.Now())
 			return nil
 		}})
 		add := func(turn int) { assert.NoError(t, store.Log("k").Append(record(turn, fmt.Sprint(turn)))) }
 		began := time.Now()
+
 		add(0)
 		require.Zero(t, time.Since(began))
 
@@ -175,14 +205,19 @@ func TestSyncsKeepAMinimumInterval(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
+
 		for i := range at[1:] {
 			require.GreaterOrEqual(t, at[i+1].Sub(at[i]), 2*time.Millisecond)
 		}
+
 		require.Less(t, len(at), 2*calls+2, "all agents' calls share a sync or two")
 
 		time.Sleep(time.Second)
+
 		began = time.Now()
+
 		add(agents*calls + 1)
 		require.Zero(t, time.Since(began))
 	})
@@ -191,23 +226,29 @@ func TestSyncsKeepAMinimumInterval(t *testing.T) {
 // After a failed sync the state of the disk is unknown: no later append counts as durable.
 func TestFailedSyncIsFinal(t *testing.T) {
 	t.Parallel()
+
 	broken := true
 	store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
 		if broken {
 			return errors.New("disk is gone")
 		}
+
 		return nil
 	}})
 	require.ErrorContains(t, store.Log("a").Append(record(1, "a")), "disk is gone")
 	_, found := store.Log("a").Find("a")
 	require.False(t, found, "a call must not be answered by it")
+
 	broken = false
+
 	require.ErrorContains(t, store.Log("b").Append(record(2, "b")), "disk is gone")
 }
 
-// Ids and log probabilities that are misaligned, or that no engine can have computed, are left out, and the turn says so.
+// Ids and log probabilities that are misaligned, or that no engine can have computed, are left out, and the
+// turn says so.
 func TestMisalignedTokensAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name     string
 		ids      []int32
@@ -239,6 +280,7 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 			turn := export(t, l)[0]
 			require.Equal(t, tc.wantIDs, turn.CompletionTokenIDs)
 			require.Equal(t, tc.want, turn.PerTokenLogps)
+
 			if tc.flaw == "" {
 				require.Empty(t, turn.Flaws)
 			} else {
@@ -251,16 +293,22 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 
 func export(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
+
 	var out bytes.Buffer
 	require.NoError(t, trajectory.Export(l, &out, ""))
+
 	var turns []rollout.Turn
+
 	for d := json.NewDecoder(&out); ; {
 		var turn rollout.Turn
+
 		err := d.Decode(&turn)
 		if errors.Is(err, io.EOF) {
 			return turns
 		}
+
 		require.NoError(t, err)
+
 		turns = append(turns, turn)
 	}
 }

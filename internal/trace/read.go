@@ -11,6 +11,7 @@ import (
 func (l *Log) Entries() []Entry {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	return l.index.byTurn()
 }
 
@@ -18,8 +19,10 @@ func (l *Log) Entries() []Entry {
 func (l *Log) EntriesFrom(n, limit int) []Entry {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	all := l.index.entries
 	n = min(n, len(all))
+
 	return slices.Clone(all[n:min(n+limit, len(all))])
 }
 
@@ -27,6 +30,7 @@ func (l *Log) EntriesFrom(n, limit int) []Entry {
 func (l *Log) Len() int {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	return len(l.index.entries)
 }
 
@@ -34,6 +38,7 @@ func (l *Log) Len() int {
 func (l *Log) Size() (disk, restored int64) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	return l.index.disk, l.index.restored
 }
 
@@ -41,6 +46,7 @@ func (l *Log) Size() (disk, restored int64) {
 func (l *Log) Find(callID string) (Entry, bool) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	return l.index.find(callID)
 }
 
@@ -48,27 +54,33 @@ func (l *Log) Find(callID string) (Entry, bool) {
 func (l *Log) Read(e Entry) (*Record, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
+
 	w, err := l.whole(e)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read trace: turn %d", e.Turn)
 	}
+
 	return w.record(), nil
 }
 
-// Reply reads the reply of an entry's record. It reads no request, and only one of the record's bases at a time: a chain of large ones
-// would take many times the memory of the reply.
+// Reply reads the reply of an entry's record. It reads no request, and only one of the record's bases at a
+// time: a chain of large ones would take many times the memory of the reply.
 func (l *Log) Reply(e Entry) ([]byte, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
+
 	w, err := l.store.read(e.place)
 	if err == nil && w.head.Cut != nil {
 		w.prompt, err = l.prompt(w)
 	}
+
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read reply: turn %d", e.Turn)
 	}
+
 	r := &Record{Reply: w.reply, PromptTokenIDs: readIDs(w.prompt)}
 	r.restore(w.head.Cut)
+
 	return r.Reply, nil
 }
 
@@ -77,18 +89,22 @@ func (l *Log) prompt(w *written) ([]byte, error) {
 	var parts []part
 	for w.head.Base != nil && w.head.Base.Prompt != (share{}) {
 		parts = append(parts, part{w.head.Base.Prompt, bytes.Clone(w.prompt)})
+
 		from, err := l.base(w.head.Base)
 		if err != nil {
 			return nil, err
 		}
+
 		if w, err = l.store.read(from.place); err != nil {
 			return nil, err
 		}
 	}
+
 	ids := w.prompt
 	for _, p := range slices.Backward(parts) {
 		ids = p.shared.restore(ids, p.rest)
 	}
+
 	return ids, nil
 }
 
@@ -102,10 +118,12 @@ type part struct {
 func (l *Log) base(d *diff) (Entry, error) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
+
 	from, ok := l.index.at(d.place)
 	if !ok {
 		return Entry{}, errDamaged
 	}
+
 	return from, nil
 }
 
@@ -115,16 +133,20 @@ func (l *Log) whole(e Entry) (*written, error) {
 	if err != nil || w.head.Base == nil {
 		return w, err
 	}
+
 	from, err := l.base(w.head.Base)
 	if err != nil {
 		return nil, err
 	}
+
 	base, err := l.whole(from)
 	if err != nil {
 		return nil, err
 	}
+
 	w.request = w.head.Base.Request.restore(base.request, w.request)
 	w.prompt = w.head.Base.Prompt.restore(base.prompt, w.prompt)
+
 	return w, nil
 }
 
@@ -133,20 +155,25 @@ func (s *Store) read(p place) (*written, error) {
 	s.mu.Lock()
 	seg := s.segments[p.Segment]
 	s.mu.Unlock()
+
 	if seg == nil {
 		return nil, errDamaged
 	}
+
 	raw := make([]byte, p.size)
 	if _, err := seg.file.ReadAt(raw, p.At); err != nil {
 		return nil, err
 	}
+
 	body, err := openFrame(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	_, head, sections, err := split(body)
 	if err != nil {
 		return nil, err
 	}
+
 	return decode(head, sections)
 }

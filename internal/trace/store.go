@@ -18,18 +18,28 @@ type Store struct {
 	dir     string
 	options Options
 	commit  *committer
-	seed    maphash.Seed // of the hashes by which sections are compared
+
+	// of the hashes by which sections are compared
+	seed maphash.Seed
 
 	// files is held shared while a segment is synced or read, and alone while one is removed.
 	files sync.RWMutex
 
-	mu       sync.Mutex
-	logs     map[string]*Log // by key
+	mu sync.Mutex
+
+	// by key
+	logs     map[string]*Log
 	segments map[int]*segment
-	last     *segment // is written to
-	end      int64    // of last: where the next frame goes
-	damaged  int
-	broken   error // a write that failed and could not be undone
+
+	// is written to
+	last *segment
+
+	// of last: where the next frame goes
+	end     int64
+	damaged int
+
+	// a write that failed and could not be undone
+	broken error
 }
 
 // Options of a store; the zero value is what production uses.
@@ -46,12 +56,15 @@ func (o Options) withDefaults() Options {
 	if o.Sync == nil {
 		o.Sync = syncData
 	}
+
 	if o.Write == nil {
 		o.Write = writeAt
 	}
+
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = segmentSize
 	}
+
 	return o
 }
 
@@ -60,19 +73,29 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
-	s := &Store{dir: dir, options: o.withDefaults(), seed: maphash.MakeSeed(), logs: map[string]*Log{}, segments: map[int]*segment{}}
+
+	s := &Store{
+		dir:      dir,
+		options:  o.withDefaults(),
+		seed:     maphash.MakeSeed(),
+		logs:     map[string]*Log{},
+		segments: map[int]*segment{},
+	}
+
 	s.commit = &committer{sync: s.syncLast}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+
 	return s, nil
 }
 
-// Log is the log of that key, which is new when the store holds none. A key is one route's life: who opens a route again
-// under the same name takes a new one.
+// Log is the log of that key, which is new when the store holds none. A key is one route's life: who opens
+// a route again under the same name takes a new one.
 func (s *Store) Log(key string) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.log(key)
 }
 
@@ -83,6 +106,7 @@ func (s *Store) log(key string) *Log {
 		l = &Log{store: s, key: key}
 		s.logs[key] = l
 	}
+
 	return l
 }
 
@@ -91,6 +115,7 @@ func (s *Store) Retain(keep func(key string) bool) error {
 	s.mu.Lock()
 	keys := slices.Collect(maps.Keys(s.logs))
 	s.mu.Unlock()
+
 	return s.drop(slices.DeleteFunc(keys, keep)...)
 }
 
@@ -98,24 +123,32 @@ func (s *Store) Retain(keep func(key string) bool) error {
 func (s *Store) drop(keys ...string) error {
 	s.files.Lock()
 	defer s.files.Unlock()
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, key := range keys {
 		if l, ok := s.logs[key]; ok {
 			l.dropped = true
+
 			delete(s.logs, key)
 		}
+
 		for _, seg := range s.segments {
 			delete(seg.live, key)
 		}
 	}
+
 	var errs []error
+
 	for n, seg := range s.segments {
 		if len(seg.live) == 0 && seg != s.last {
 			delete(s.segments, n)
+
 			errs = append(errs, seg.retire())
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -123,6 +156,7 @@ func (s *Store) drop(keys ...string) error {
 func (s *Store) Damaged() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.damaged
 }
 
@@ -131,6 +165,7 @@ func (s *Store) Broken() error {
 	s.mu.Lock()
 	broken := s.broken
 	s.mu.Unlock()
+
 	return cmp.Or(broken, s.commit.broken())
 }
 
@@ -138,14 +173,19 @@ func (s *Store) Broken() error {
 func (s *Store) Close() error {
 	s.files.Lock()
 	defer s.files.Unlock()
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	var errs []error
+
 	for _, seg := range s.segments {
 		if err := seg.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			errs = append(errs, fmt.Errorf("close trace: %w", err))
 		}
 	}
+
 	s.broken = fault.New(fault.Internal, "trace is closed")
+
 	return errors.Join(errs...)
 }

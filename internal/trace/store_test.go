@@ -17,25 +17,31 @@ const firstSegment = "00000001.trace"
 
 func segments(t testing.TB, dir string) []string {
 	t.Helper()
+
 	list, err := filepath.Glob(filepath.Join(dir, "*.trace"))
 	require.NoError(t, err)
+
 	return list
 }
 
 func size(t *testing.T, path string) int64 {
 	t.Helper()
+
 	info, err := os.Stat(path)
 	require.NoError(t, err)
+
 	return info.Size()
 }
 
-// After a crash that cuts the file at any byte, the complete records before the cut are in their own logs, the incomplete one is gone, and
-// records can be appended.
+// After a crash that cuts the file at any byte, the complete records before the cut are in their own logs,
+// the incomplete one is gone, and records can be appended.
 func TestCutAtEveryByte(t *testing.T) {
 	t.Parallel()
 	cutEverywhere(t, 1, func(i int) *trace.Record {
 		r := record(i+1, fmt.Sprint("call-", i))
-		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // more bytes would need more rounds
+		// more bytes would need more rounds
+		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n")
+
 		return r
 	})
 }
@@ -52,25 +58,35 @@ func cutEverywhere(t *testing.T, step int, newRecord func(i int) *trace.Record) 
 	dir := t.TempDir()
 	path := filepath.Join(dir, firstSegment)
 	store := openStore(t, dir, unsynced())
-	var all []*trace.Record
-	var ends []int64
+
+	var (
+		all  []*trace.Record
+		ends []int64
+	)
+
 	for i := range 4 {
 		all = append(all, newRecord(i))
 		require.NoError(t, store.Log(routeOf(i)).Append(all[i]))
 		ends = append(ends, size(t, path))
 		require.NoError(t, store.Log(routeOf(i)).Delivered(i+1))
 	}
+
 	require.NoError(t, store.Close())
+
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
+
 	for cut := 0; cut < len(raw); cut += step {
 		require.NoError(t, os.WriteFile(path, raw[:cut], 0o600))
+
 		want := map[string][]*trace.Record{}
+
 		for i, r := range all {
 			if int64(cut) >= ends[i] {
 				want[routeOf(i)] = append(want[routeOf(i)], r)
 			}
 		}
+
 		checkReopened(t, dir, want, cut)
 	}
 }
@@ -80,35 +96,45 @@ func routeOf(i int) string { return fmt.Sprint("route-", i%2) }
 // checkReopened requires exactly these records twice: after the cut, and after one more record was appended.
 func checkReopened(t *testing.T, dir string, want map[string][]*trace.Record, cut int) {
 	t.Helper()
+
 	next := record(9, "next")
+
 	for range 2 {
 		s, err := trace.Open(dir, unsynced())
 		require.NoError(t, err)
+
 		for i := range 2 {
 			require.Equalf(t, want[routeOf(i)], records(t, s.Log(routeOf(i))), "cut at %d", cut)
 		}
+
 		require.Zerof(t, s.Damaged(), "cut at %d", cut)
 		require.NoError(t, s.Log(routeOf(1)).Append(next))
 		want[routeOf(1)] = append(want[routeOf(1)], next)
+
 		require.NoError(t, s.Close())
 	}
 }
 
 func records(t *testing.T, l *trace.Log) []*trace.Record {
 	t.Helper()
+
 	var all []*trace.Record
+
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
 		require.NoError(t, err)
+
 		all = append(all, r)
 	}
+
 	return all
 }
 
-// A damaged byte in the middle loses its own record and the records stored as differences to it, but no other record after it, even if the
-// length of the record is damaged.
+// A damaged byte in the middle loses its own record and the records stored as differences to it, but no
+// other record after it, even if the length of the record is damaged.
 func TestDamagedRecordIsSkipped(t *testing.T) {
 	t.Parallel()
+
 	for _, at := range []int64{0, 4, 7, 8, 11, 12, 100, 5000} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, firstSegment)
@@ -119,8 +145,10 @@ func TestDamagedRecordIsSkipped(t *testing.T) {
 		require.NoError(t, store.Log("a").Append(longRecord(2, 2)))
 		require.NoError(t, store.Log("b").Append(longRecord(2, 2)))
 		require.NoError(t, store.Close())
+
 		raw, err := os.ReadFile(path)
 		require.NoError(t, err)
+
 		raw[first+at] ^= 0x81
 		require.NoError(t, os.WriteFile(path, raw, 0o600))
 
@@ -141,9 +169,11 @@ func TestOtherFilesAreNoSegments(t *testing.T) {
 	require.NoError(t, store.Close())
 	raw, err := os.ReadFile(segments(t, dir)[0])
 	require.NoError(t, err)
+
 	for _, name := range []string{"1.trace", "+1.trace", "0000000001.trace", "00000001", "00000000.trace", "2", "notes.trace"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
 	}
+
 	store = openStore(t, dir, unsynced())
 	require.Len(t, store.Log("k").Entries(), 1)
 	require.NoError(t, store.Log("k").Append(record(2, "b")))
@@ -179,20 +209,27 @@ func TestSegmentsAreDeletedWithTheirLogs(t *testing.T) {
 	require.Empty(t, store.Log("b").Entries())
 }
 
-// The parts of a request and a prompt that equal the previous turn are not written again, and are present when the record is read.
+// The parts of a request and a prompt that equal the previous turn are not written again, and are present
+// when the record is read.
 func TestTurnsAreWrittenAsDifferences(t *testing.T) {
 	t.Parallel()
-	const turns = 40 // more than a chain of differences has
+	// more than a chain of differences has
+	const turns = 40
+
 	dir := t.TempDir()
 	store := openStore(t, dir, unsynced())
+
 	var want []*trace.Record
+
 	bytesOf := 0
+
 	for n := range turns {
 		r := longRecord(n+1, n)
 		bytesOf += len(r.Request) + 4*len(r.PromptTokenIDs)
 		want = append(want, r)
 		require.NoError(t, store.Log("k").Append(r))
 	}
+
 	require.Equal(t, want, records(t, store.Log("k")))
 	require.Less(t, size(t, filepath.Join(dir, firstSegment)), int64(bytesOf/3))
 	require.NoError(t, store.Close())
@@ -203,9 +240,17 @@ func TestTurnsAreWrittenAsDifferences(t *testing.T) {
 func TestReplyOfADifference(t *testing.T) {
 	t.Parallel()
 	l := open(t)
+
 	for n := range 40 {
-		r := longRecord(n+1, n%20) // a prompt that is cut and grows again
-		r.Reply, r.PromptAt = rawjson.AppendIDs([]byte(`{"id":1,"prompt_token_ids":`), r.PromptTokenIDs, false), rawjson.Span{Start: 27}
+		// a prompt that is cut and grows again
+		r := longRecord(n+1, n%20)
+		r.Reply, r.PromptAt = rawjson.AppendIDs(
+			[]byte(`{"id":1,"prompt_token_ids":`),
+			r.PromptTokenIDs,
+			false,
+		), rawjson.Span{
+			Start: 27,
+		}
 		r.PromptAt.End = len(r.Reply)
 		r.Reply = append(r.Reply, `,"choices":[]}`...)
 		require.NoError(t, l.Append(r))
@@ -220,14 +265,23 @@ func TestReplyOfADifference(t *testing.T) {
 // longRecord returns a turn of a growing conversation. Its request ends in tools that stay the same.
 func longRecord(turn, past int) *trace.Record {
 	r := record(turn, fmt.Sprint("call-", turn))
+
 	var messages bytes.Buffer
 	for i := range past + 2 {
 		fmt.Fprintf(&messages, `{"role":"user","content":"%d %s"},`, i, bytes.Repeat([]byte{byte('a' + i%26)}, 1500))
 	}
-	r.Request = fmt.Appendf(nil, `{"messages":[%s{}],"tools":[%q]}`, messages.Bytes(), bytes.Repeat([]byte("tool"), 1200))
+
+	r.Request = fmt.Appendf(
+		nil,
+		`{"messages":[%s{}],"tools":[%q]}`,
+		messages.Bytes(),
+		bytes.Repeat([]byte("tool"), 1200),
+	)
+
 	r.PromptTokenIDs = make([]int32, 700*(past+1))
 	for i := range r.PromptTokenIDs {
 		r.PromptTokenIDs[i] = int32(i * i)
 	}
+
 	return r
 }

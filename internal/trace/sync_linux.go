@@ -19,22 +19,28 @@ func syncData(f *os.File) error {
 // writeAt writes the parts one after the other, in one call where the system takes them all at once: a prompt of many
 // thousand tokens is not copied once more.
 func writeAt(f *os.File, parts [][]byte, at int64) error {
-	left := make([][]byte, len(parts)) // writing uses it up
+	// writing uses it up
+	left := make([][]byte, len(parts))
 	copy(left, parts)
+
 	for left = skipBytes(left, 0); len(left) > 0; {
 		n, err := unix.Pwritev(int(f.Fd()), left, at)
 		if err == unix.EINTR {
 			continue
 		}
+
 		if err != nil {
 			return &os.PathError{Op: "write", Path: f.Name(), Err: err}
 		}
+
 		if n == 0 {
 			return io.ErrShortWrite
 		}
+
 		at += int64(n)
 		left = skipBytes(left, n)
 	}
+
 	return nil
 }
 
@@ -44,8 +50,10 @@ func skipBytes(parts [][]byte, n int) [][]byte {
 		n -= len(parts[0])
 		parts = parts[1:]
 	}
+
 	if n > 0 {
 		parts[0] = parts[0][n:]
 	}
+
 	return parts
 }

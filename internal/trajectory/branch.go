@@ -5,8 +5,9 @@ import "github.com/rolloutd/rolloutd/internal/rollout"
 // summarized are the lineages whose earlier messages were replaced by a summary.
 type summarized map[string]bool
 
-// branch returns the branch of a turn; turns come in the order their calls began. A summary that did not reach the agent replaced
-// nothing. A subagent's turns keep the subagent's branch: a break in its prompts shows its own summaries.
+// branch returns the branch of a turn; turns come in the order their calls began. A summary that did not
+// reach the agent replaced nothing. A subagent's turns keep the subagent's branch: a break in its prompts
+// shows its own summaries.
 func (s summarized) branch(t *rollout.Turn) rollout.Branch {
 	switch t.Kind {
 	case rollout.KindTitle:
@@ -22,6 +23,7 @@ func (s summarized) branch(t *rollout.Turn) rollout.Branch {
 		if s[t.Lineage] {
 			return rollout.BranchCompacted
 		}
+
 		return rollout.BranchRoot
 	}
 }

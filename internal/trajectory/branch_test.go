@@ -12,12 +12,15 @@ import (
 func TestBranches(t *testing.T) {
 	t.Parallel()
 	l := openLog(t)
+
 	steps := []struct {
 		kind    rollout.TurnKind
 		lineage string
 		broken  string
-		lost    bool // the agent did not receive the reply
-		want    rollout.Branch
+
+		// the agent did not receive the reply
+		lost bool
+		want rollout.Branch
 	}{
 		{rollout.KindTitle, "a", "", false, rollout.BranchAuxiliary},
 		{rollout.KindAgent, "a", "", false, rollout.BranchRoot},
@@ -35,10 +38,12 @@ func TestBranches(t *testing.T) {
 		r := turnRecord(i+1, string(rune('a'+i)))
 		r.Kind, r.Lineage, r.Broken = s.kind, s.lineage, s.broken
 		require.NoError(t, l.Append(r))
+
 		if !s.lost {
 			require.NoError(t, l.Delivered(i+1))
 		}
 	}
+
 	for i, turn := range turnsOf(t, l) {
 		require.Equal(t, steps[i].want, turn.Branch, "turn %d", i+1)
 	}

@@ -17,6 +17,7 @@ func Continues(request []byte, t *rollout.Turn) bool {
 	if was, ok := promptOf(t.Request); ok {
 		is, _ := promptOf(request)
 		rest, begins := strings.CutPrefix(is, was)
+
 		return begins && strings.HasPrefix(strings.TrimSpace(rest), strings.Join(texts, ""))
 	}
 
@@ -24,15 +25,18 @@ func Continues(request []byte, t *rollout.Turn) bool {
 	if len(was) == 0 || len(is) <= len(was) {
 		return false
 	}
+
 	for i := range was {
 		if !bytes.Equal(compact(was[i]), compact(is[i])) {
 			return false
 		}
 	}
+
 	said := stringsIn(is[len(was):])
 	if len(calls) > 0 {
 		return containsAll(said, calls)
 	}
+
 	return containsAll(said, texts)
 }
 
@@ -54,18 +58,22 @@ func Delegates(request []byte, t *rollout.Turn) bool {
 	if json.Unmarshal(t.Response, &reply) != nil {
 		return false
 	}
+
 	said := stringsIn(messagesOf(request))
+
 	for _, c := range reply.Choices {
 		for _, call := range c.Message.ToolCalls {
 			var args struct{ Prompt string }
 			if call.Function.Name != delegateTool || json.Unmarshal([]byte(call.Function.Arguments), &args) != nil {
 				continue
 			}
+
 			if prompt := strings.TrimSpace(args.Prompt); prompt != "" && said[prompt] {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -82,6 +90,7 @@ func messagesOf(request []byte) []json.RawMessage {
 			return all
 		}
 	}
+
 	return nil
 }
 
@@ -91,23 +100,27 @@ func compact(message []byte) []byte {
 	if json.Compact(&out, message) != nil {
 		return message
 	}
+
 	return out.Bytes()
 }
 
 // stringsIn returns the strings in messages, trimmed.
 func stringsIn(messages []json.RawMessage) map[string]bool {
 	found := map[string]bool{}
+
 	for _, m := range messages {
 		for d := json.NewDecoder(bytes.NewReader(m)); ; {
 			token, err := d.Token()
 			if err != nil {
 				break
 			}
+
 			if s, ok := token.(string); ok {
 				found[strings.TrimSpace(s)] = true
 			}
 		}
 	}
+
 	return found
 }
 
@@ -117,13 +130,15 @@ func containsAll(found map[string]bool, want []string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
 // replyParts returns the ids of a reply's tool calls, and its texts that are not empty.
 func replyParts(t *rollout.Turn) (calls, texts []string) {
 	var r struct {
-		Choices []struct { // chat.completion, text_completion
+		// chat.completion, text_completion
+		Choices []struct {
 			Text    string
 			Message struct {
 				Content          any
@@ -131,45 +146,58 @@ func replyParts(t *rollout.Turn) (calls, texts []string) {
 				ToolCalls        []struct{ ID string } `json:"tool_calls"`
 			}
 		}
-		Output []struct { // response
+
+		// response
+		Output []struct {
 			CallID  string `json:"call_id"`
 			Content []struct{ Text string }
 		}
-		Content []struct{ Type, ID, Text string } // message
+
+		// message
+		Content []struct{ Type, ID, Text string }
 	}
 	if json.Unmarshal(t.Response, &r) != nil {
 		return nil, nil
 	}
+
 	for _, c := range r.Choices {
 		content, _ := c.Message.Content.(string)
+
 		texts = append(texts, c.Text, content, c.Message.ReasoningContent)
 		for _, call := range c.Message.ToolCalls {
 			calls = append(calls, call.ID)
 		}
 	}
+
 	for _, item := range r.Output {
 		if item.CallID != "" {
 			calls = append(calls, item.CallID)
 		}
+
 		for _, part := range item.Content {
 			texts = append(texts, part.Text)
 		}
 	}
+
 	for _, block := range r.Content {
 		if block.Type == "tool_use" {
 			calls = append(calls, block.ID)
 		}
+
 		texts = append(texts, block.Text)
 	}
+
 	return calls, trimmed(texts)
 }
 
 func trimmed(texts []string) []string {
 	var out []string
+
 	for _, text := range texts {
 		if text = strings.TrimSpace(text); text != "" {
 			out = append(out, text)
 		}
 	}
+
 	return out
 }

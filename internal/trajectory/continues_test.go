@@ -12,7 +12,9 @@ import (
 // A subagent's request has the prompt of a call that started it.
 func TestDelegates(t *testing.T) {
 	t.Parallel()
+
 	const request = `{"messages":[{"role":"system","content":"You help."},{"role":"user","content":[{"type":"text","text":"count the files\n"}]}]}`
+
 	for call, want := range map[string]bool{
 		`{"function":{"name":"task","arguments":"{\"prompt\":\"count the files\"}"}}`: true,
 		`{"function":{"name":"task","arguments":"{\"prompt\":\"count\"}"}}`:           false,
@@ -28,6 +30,7 @@ func TestDelegates(t *testing.T) {
 // A request continues a turn if it begins with the turn's messages and has its reply after them, in every API.
 func TestContinues(t *testing.T) {
 	t.Parallel()
+
 	const (
 		user  = `{"role":"user","content":"do it"}`
 		calls = `{"choices":[{"message":{"content":"I look.","tool_calls":[{"id":"c1"},{"id":"c2"}]}}]}`
@@ -58,6 +61,7 @@ func TestContinues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			turn := rollout.Turn{Request: []byte(c.before), Response: []byte(c.reply)}
 			require.Equal(t, c.want, trajectory.Continues([]byte(c.next), &turn))
 		})

@@ -10,26 +10,33 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One record is in memory at a time, besides the
-// ids of each lineage's latest. If unfit has a reason against training, no turn is trained on, and the reason is a flaw of the turns that otherwise
-// would be. An evaluation is a flaw of a subagent's turns in the same way.
+// Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One
+// record is in memory at a time, besides the ids of each lineage's latest. If unfit has a reason against
+// training, no turn is trained on, and the reason is a flaw of the turns that otherwise would be. An
+// evaluation is a flaw of a subagent's turns in the same way.
 func Export(l *trace.Log, w io.Writer, unfit string) error {
 	lineages, summarised := chain{}, summarized{}
+
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
 		if err != nil {
 			return err
 		}
+
 		turn := TurnOf(r, e.Delivered)
+
 		why := unfit
 		if r.Eval {
 			why = cmp.Or(why, "sampled for an evaluation")
 		}
+
 		if why != "" && (turn.Train || sequence.TrainsApart(&turn)) {
 			turn.Train, turn.Flaws = false, append(turn.Flaws, why)
 			clear(turn.LossMask)
 		}
+
 		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
+
 		line, err := marshal(turn)
 		if err != nil {
 			return err
@@ -39,5 +46,6 @@ func Export(l *trace.Log, w io.Writer, unfit string) error {
 			return fmt.Errorf("export trace: %w", err)
 		}
 	}
+
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 // samplingMembers returns the members of requests that control sampling, of all APIs.
 func samplingMembers() []string {
 	return []string{
-		"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "stop", "stop_sequences",
-		"max_tokens", "max_completion_tokens", "max_output_tokens", "n",
+		"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
+		"frequency_penalty", "seed", "stop", "stop_sequences", "max_tokens", "max_completion_tokens",
+		"max_output_tokens", "n",
 	}
 }
 
@@ -22,19 +23,24 @@ func samplingOf(t *rollout.Turn) (sent, requested json.RawMessage) {
 	if err != nil {
 		return nil, nil
 	}
+
 	changed, err := rawjson.ParseObject(t.Rewritten)
 	if err != nil {
 		changed = rawjson.NewObject()
 	}
+
 	was, is, differs := rawjson.NewObject(), rawjson.NewObject(), false
+
 	for _, key := range samplingMembers() {
 		value, ok := request.Get(key)
 		if ok = ok && len(value) <= maxMember; ok {
 			is.Set(key, bytes.Clone(value))
 		}
+
 		switch change, rewritten := changed.Get(key); {
 		case rewritten:
 			differs = true
+
 			if from := rawjson.MemberOf(change, "from"); from != nil && len(from) <= maxMember {
 				was.Set(key, bytes.Clone(from))
 			}
@@ -42,9 +48,11 @@ func samplingOf(t *rollout.Turn) (sent, requested json.RawMessage) {
 			was.Set(key, bytes.Clone(value))
 		}
 	}
+
 	if !differs {
 		return listed(is), nil
 	}
+
 	return listed(is), listed(was)
 }
 
@@ -53,5 +61,6 @@ func listed(o *rawjson.Object) json.RawMessage {
 	if text := o.Bytes(); string(text) != "{}" {
 		return text
 	}
+
 	return nil
 }

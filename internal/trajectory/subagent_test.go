@@ -14,6 +14,7 @@ import (
 // A reason not to train on a rollout also applies to the turns of its subagents.
 func TestSubagentsOfUnfitRollouts(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		unfit   string
 		eval    bool
@@ -28,6 +29,7 @@ func TestSubagentsOfUnfitRollouts(t *testing.T) {
 			r.Kind, r.Lineage, r.Eval = rollout.KindSubagent, "ses_1/ses_2", c.eval
 			require.NoError(t, l.Append(r))
 			require.NoError(t, l.Delivered(1))
+
 			var lines bytes.Buffer
 			require.NoError(t, trajectory.Export(l, &lines, c.unfit))
 			got, err := sequence.Read(&lines, sequence.SeparateSubagents)

@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// TurnOf returns the public form of a record. Lists are never null. It reads the tokens' strings from the raw reply: they are needed at
-// delivery, not during the call.
+// TurnOf returns the public form of a record. Lists are never null. It reads the tokens' strings from the
+// raw reply: they are needed at delivery, not during the call.
 func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 	t := rollout.Turn{
 		Turn: r.Turn, CallID: r.CallID, API: cmp.Or(r.API, string(reply.Chat)), Kind: r.Kind, Lineage: r.Lineage,
@@ -47,14 +47,17 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		NodeID:             nodeID(r.CallID),
 		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}
+
 	t.SamplingParams, t.RequestedSamplingParams = samplingOf(&t)
 	if len(r.Reply) > 0 {
 		respond(&t, reply.API(r.API), r.Reply)
 	}
+
 	t.Train = sequence.Trains(&t) && !r.Eval
 	if len(t.PromptTokenIDs) > 0 {
 		t.LossMask = rollout.NewMask(len(t.PromptTokenIDs), len(t.CompletionTokenIDs), t.Train)
 	}
+
 	return t
 }
 
@@ -64,12 +67,13 @@ func nodeID(callID string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// respond adds the reply without the ids, which the turn already has. A reply that cannot be assembled is a flaw of the turn, not of the
-// whole trace.
+// respond adds the reply without the ids, which the turn already has. A reply that cannot be assembled is a
+// flaw of the turn, not of the whole trace.
 func respond(t *rollout.Turn, api reply.API, raw []byte) {
 	if api != reply.Messages {
 		raw = render.View{API: api, Logprobs: true, Top: -1, Usage: true}.Of(raw)
 	}
+
 	whole, err := render.Assemble(api, raw)
 	switch {
 	case err != nil:
@@ -78,10 +82,12 @@ func respond(t *rollout.Turn, api reply.API, raw []byte) {
 	case !rawjson.Nestable(whole.JSON()):
 		err = errors.New("it is nested too deep")
 	}
+
 	if err != nil {
 		t.Flaws = append(t.Flaws, fmt.Sprintf("reply unreadable: %v", err))
 		return
 	}
+
 	t.CompletionTokens, t.Response = list(whole.Tokens()), whole.JSON()
 }
 
@@ -89,6 +95,7 @@ func list[T any](s []T) []T {
 	if s == nil {
 		return []T{}
 	}
+
 	return s
 }
 
@@ -100,17 +107,22 @@ func readable(body []byte) json.RawMessage {
 	if json.Valid(body) && rawjson.Nestable(body) {
 		return body
 	}
-	text, _ := marshal(string(body)) // a string always encodes
+	// a string always encodes
+	text, _ := marshal(string(body))
+
 	return text
 }
 
 // marshal does not escape "<", ">" and "&": readers see the text that models see.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
+
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode turn: %w", err)
 	}
+
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
 }

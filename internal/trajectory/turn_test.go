@@ -21,6 +21,7 @@ func TestExportGolden(t *testing.T) {
 	l := openLog(t)
 	require.NoError(t, l.Append(turnRecord(1, "a")))
 	require.NoError(t, l.Delivered(1))
+
 	broken := turnRecord(2, "b")
 	broken.Broken, broken.FinishReason, broken.Status = "failed: no answer", "", 503
 	broken.Reply, broken.PromptTokenIDs, broken.TokenIDs, broken.Logprobs = nil, nil, nil, nil
@@ -30,10 +31,12 @@ func TestExportGolden(t *testing.T) {
 
 	var got bytes.Buffer
 	require.NoError(t, trajectory.Export(l, &got, ""))
+
 	compact, compactor := make([]rollout.CompactTurn, 0, 2), trajectory.Compactor{}
 	for _, turn := range turnsOf(t, l) {
 		compact = append(compact, compactor.Compact(turn))
 	}
+
 	short, err := json.MarshalIndent(compact, "", "  ")
 	require.NoError(t, err)
 	golden(t, "testdata/trace.jsonl", got.Bytes())
@@ -42,9 +45,11 @@ func TestExportGolden(t *testing.T) {
 
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
+
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(path, got, 0o644))
 	}
+
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
@@ -56,13 +61,21 @@ func TestExportIsAlwaysReadable(t *testing.T) {
 	l := openLog(t)
 	odd := turnRecord(1, "a")
 	odd.Request = []byte("{\"model\":NaN,\"x\":\"\xff\"}")
-	odd.Reply = []byte("data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"},\"logprobs\":{\"content\":[{\"token\":\"\xff\",\"logprob\":NaN}]},\"finish_reason\":\"stop\"}]}\n\n")
+	odd.Reply = []byte(
+		"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"},\"logprobs\":{\"content\":[{\"token\":\"\xff\",\"logprob\":NaN}]},\"finish_reason\":\"stop\"}]}\n\n",
+	)
 	require.NoError(t, l.Append(odd))
+
 	none := turnRecord(2, "b")
 	none.Request, none.Reply = []byte("no json\n"), []byte("data: nonsense\n\ndata: x\n\n")
 	require.NoError(t, l.Append(none))
-	deep := turnRecord(3, "c") // a tool's input is sampled by the model and may have any depth
-	deep.API, deep.Reply = string(reply.Messages), []byte(`{"type":"message","content":[{"input":`+strings.Repeat("[", 9_990)+strings.Repeat("]", 9_990)+`}]}`)
+	// a tool's input is sampled by the model and may have any depth
+	deep := turnRecord(3, "c")
+	deep.API, deep.Reply = string(
+		reply.Messages,
+	), []byte(
+		`{"type":"message","content":[{"input":`+strings.Repeat("[", 9_990)+strings.Repeat("]", 9_990)+`}]}`,
+	)
 	require.NoError(t, l.Append(deep))
 
 	var out bytes.Buffer

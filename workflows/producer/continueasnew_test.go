@@ -14,20 +14,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// runUntilContinuedAsNew runs a producer until it continues as new because its history is long, and returns the spec of the next run.
+// runUntilContinuedAsNew runs a producer until it continues as new because its history is long, and returns
+// the spec of the next run.
 func runUntilContinuedAsNew(t *testing.T, w *testEnv, p producer.Spec, after time.Duration) producer.Spec {
 	t.Helper()
 	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
 	w.env.ExecuteWorkflow(producer.WorkflowName, p)
+
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(w.env.GetWorkflowError(), &next), "%v", w.env.GetWorkflowError())
 	require.Empty(t, w.stored)
+
 	var handed producer.Spec
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &handed))
+
 	return handed
 }
 
-// A producer continues as new with its complete state. Its groups report to the next run. Groups whose report was lost are looked up.
+// A producer continues as new with its complete state. Its groups report to the next run. Groups whose
+// report was lost are looked up.
 func TestContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	first := newTestEnv(t)
@@ -44,22 +49,39 @@ func TestContinuesAsNew(t *testing.T) {
 	ended := func(id string) rollout.GroupReport {
 		return rollout.GroupReport{GroupID: id, Outcome: rollout.GroupComplete, Rewards: []float64{1, 1}}
 	}
-	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second)
-	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second) // the report arrives twice
+
+	second.env.RegisterDelayedCallback(
+		func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) },
+		time.Second,
+	)
+	// the report arrives twice
+	second.env.RegisterDelayedCallback(
+		func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) },
+		time.Second,
+	)
+
 	var looked []string
+
 	second.looked = func(ids []string) []rollout.GroupReport {
 		var all []rollout.GroupReport
+
 		for _, id := range ids {
 			looked = append(looked, id)
 			all = append(all, ended(id))
 		}
+
 		return all
 	}
 	s := second.run(t, handed)
 	require.Equal(t, 2, s.Runs)
 	require.Equal(t, int64(10), s.Counts.Started)
 	require.Equal(t, int64(10), s.Counts.Delivered, "none is lost")
-	require.ElementsMatch(t, []string{"p-0", "p-1", "p-2", "p-3", "p-4", "p-5", "p-6", "p-7", "p-8", "p-9"}, slices.Concat(first.delivered, second.delivered), "none is doubled")
+	require.ElementsMatch(
+		t,
+		[]string{"p-0", "p-1", "p-2", "p-3", "p-4", "p-5", "p-6", "p-7", "p-8", "p-9"},
+		slices.Concat(first.delivered, second.delivered),
+		"none is doubled",
+	)
 	require.NotContains(t, looked, running[0].ID)
 	require.Len(t, looked, len(running)-1)
 }
@@ -88,7 +110,9 @@ func TestContinueAsNewKeepsDeliveriesAndAborts(t *testing.T) {
 	third.looked = func([]string) []rollout.GroupReport {
 		return []rollout.GroupReport{{GroupID: "p-9", Outcome: rollout.GroupAborted}}
 	}
-	third.env.OnSignalExternalWorkflow("default-test-namespace", rollout.GroupWorkflowID("p-9"), "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}).Return(errors.New("not found")).Once()
+	third.env.OnSignalExternalWorkflow("default-test-namespace", rollout.GroupWorkflowID("p-9"), "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}).
+		Return(errors.New("not found")).
+		Once()
 	s = third.run(t, handed)
 	require.Equal(t, producer.Aborted, s.Outcome)
 	require.Len(t, s.Outbox, 3, "what is not delivered is listed")

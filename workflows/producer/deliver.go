@@ -17,8 +17,12 @@ import (
 
 const (
 	deliveriesAtOnce = 4
-	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is retried
-	deliverPause     = time.Minute     // after an error that Temporal does not retry
+
+	// one try to deliver a group; a sink whose trainer hangs is retried
+	deliverTry = 5 * time.Minute
+
+	// after an error that Temporal does not retry
+	deliverPause = time.Minute
 
 	// heartbeat is how long a delivery stays with a killed worker. Heartbeats also inform a worker of a cancellation.
 	heartbeat = 20 * time.Second
@@ -31,8 +35,10 @@ const (
 
 	closeTimeout = 2 * time.Minute
 
-	lookEvery   = 5 * time.Minute
-	lookAfter   = 10 * time.Minute // without a report, a group is looked up
+	lookEvery = 5 * time.Minute
+
+	// without a report, a group is looked up
+	lookAfter   = 10 * time.Minute
 	lookAtOnce  = 100
 	lookTimeout = 10 * time.Minute
 )
@@ -42,10 +48,12 @@ func (p *run) deliver() {
 	if p.continuing || p.state.Phase == producer.Aborting {
 		return
 	}
+
 	for _, f := range p.state.Outbox {
 		if len(p.delivered) >= deliveriesAtOnce {
 			return
 		}
+
 		if !p.delivered[f.GroupID] {
 			p.delivered[f.GroupID] = true
 			p.spawn(func(ctx workflow.Context) { p.deliverOne(ctx, f) })
@@ -53,27 +61,48 @@ func (p *run) deliver() {
 	}
 }
 
-// deliverOne delivers a group, however long the sink is unavailable. If this run ends first, the next one delivers it under the same key.
+// deliverOne delivers a group, however long the sink is unavailable. If this run ends first, the next one
+// delivers it under the same key.
 func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		TaskQueue:           rollout.DeliveryQueue,
+		StartToCloseTimeout: deliverTry,
+		HeartbeatTimeout:    heartbeat,
+		WaitForCancellation: true,
+		Summary:             f.GroupID + " to " + p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    time.Minute,
+		},
 	})
+
 	var d rollout.Delivery
+
 	spec := rollout.DeliverySpec{
-		GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens, MaxVersionLag: p.spec.Filter.MaxVersionLag,
-		MarkStale: p.spec.Filter.MarkStale, OneVersion: p.spec.Filter.OneVersion,
+		GroupID:       f.GroupID,
+		Sink:          p.spec.Sink,
+		MaxTokens:     p.spec.Filter.MaxTokens,
+		MaxVersionLag: p.spec.Filter.MaxVersionLag,
+		MarkStale:     p.spec.Filter.MarkStale,
+		OneVersion:    p.spec.Filter.OneVersion,
 	}
 	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
+
 	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
 	if again {
-		_ = workflow.Sleep(ctx, deliverPause) // cancelled: this run ends
+		// cancelled: this run ends
+		_ = workflow.Sleep(ctx, deliverPause)
 	}
+
 	delete(p.delivered, f.GroupID)
+
 	if again {
-		p.changed = true // it is still in the outbox
+		// it is still in the outbox
+		p.changed = true
 		return
 	}
+
 	p.state.Outbox = slices.DeleteFunc(p.state.Outbox, func(o producer.Finished) bool { return o.GroupID == f.GroupID })
 	p.count(d, err)
 	p.since++
@@ -89,9 +118,11 @@ func undeliverable(err error) bool {
 
 func (p *run) count(d rollout.Delivery, err error) {
 	c := &p.state.Counts
+
 	switch {
 	case err != nil:
 		c.Refused++
+
 		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
 	case d.TooLong:
 		p.filtered(producer.FilteredTooLong)
@@ -108,21 +139,27 @@ func (p *run) count(d rollout.Delivery, err error) {
 		if d.Stale {
 			c.Marked++
 		}
+
 		c.Rollouts += int64(d.Rollouts)
 	}
+
 	p.step()
 }
 
-// watchSink requests the sink's status while it could let a group start. The pause grows while the status does not change.
+// watchSink requests the sink's status while it could let a group start. The pause grows while the status
+// does not change.
 func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
+
 	for {
 		if err := workflow.Await(ctx, func() bool { return p.asked && p.state.Phase != producer.Paused }); err != nil {
 			return
 		}
+
 		p.asked = false
 		before, known := p.status, p.known
 		since := p.since
+
 		status, err := p.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -131,14 +168,18 @@ func (p *run) watchSink(ctx workflow.Context) {
 			p.sinkError, p.asked = failure.FromTemporal(err).Error(), true
 		default:
 			p.status, p.known, p.sinkError = status, true, ""
-			p.since -= since // the status may or may not include deliveries during the request
+			// the status may or may not include deliveries during the request
+			p.since -= since
 			p.step()
 		}
+
 		p.changed = true
+
 		wait = min(2*wait, mostWait)
 		if !known || p.known && before != p.status {
 			wait = leastWait
 		}
+
 		if err := workflow.Sleep(ctx, wait); err != nil {
 			return
 		}
@@ -147,22 +188,43 @@ func (p *run) watchSink(ctx workflow.Context) {
 
 func (p *run) ask(ctx workflow.Context) (delivery.Status, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: statusTimeout,
-		WaitForCancellation: true, Summary: p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+		TaskQueue:              rollout.DeliveryQueue,
+		StartToCloseTimeout:    statusTry,
+		HeartbeatTimeout:       heartbeat,
+		ScheduleToCloseTimeout: statusTimeout,
+		WaitForCancellation:    true,
+		Summary:                p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    10 * time.Second,
+		},
 	})
+
 	var status delivery.Status
+
 	err := workflow.ExecuteActivity(ctx, p.acts.SinkStatus, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, &status)
+
 	return status, err
 }
 
-// closeSink tells the sink that no more groups follow from this producer. It only logs an error, because everything is delivered.
+// closeSink tells the sink that no more groups follow from this producer. It only logs an error, because
+// everything is delivered.
 func (p *run) closeSink() {
 	ctx := workflow.WithActivityOptions(p.ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+		TaskQueue:              rollout.DeliveryQueue,
+		StartToCloseTimeout:    statusTry,
+		HeartbeatTimeout:       heartbeat,
+		ScheduleToCloseTimeout: closeTimeout,
+		Summary:                p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    10 * time.Second,
+		},
 	})
-	if err := workflow.ExecuteActivity(ctx, p.acts.CloseSink, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(ctx, p.acts.CloseSink, activities.SinkInput{Sink: p.spec.Sink}).
+		Get(ctx, nil); err != nil {
 		p.log.Warn("sink not closed", "error", failure.FromTemporal(err))
 	}
 }
@@ -173,36 +235,48 @@ func (p *run) step() {
 	if p.status.BatchSize == 0 && step == 0 {
 		step = int(p.state.Counts.Rollouts / int64(p.batch()))
 	}
+
 	p.state.Step = max(p.state.Step, step)
 }
 
-// lookForLost looks up groups that have not reported for lookAfter: their last report may be lost, or an operator has terminated them.
+// lookForLost looks up groups that have not reported for lookAfter: their last report may be lost, or an
+// operator has terminated them.
 func (p *run) lookForLost(ctx workflow.Context) {
 	for {
 		_, err := workflow.AwaitWithTimeout(ctx, lookEvery, func() bool { return p.anyStale() })
 		if err != nil {
 			return
 		}
+
 		ids := p.unreportedGroups()
 		if len(ids) == 0 {
 			continue
 		}
+
 		var reports []rollout.GroupReport
+
 		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTimeout, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: lookTimeout, WaitForCancellation: true,
+			TaskQueue:              rollout.DeliveryQueue,
+			StartToCloseTimeout:    statusTimeout,
+			HeartbeatTimeout:       heartbeat,
+			ScheduleToCloseTimeout: lookTimeout,
+			WaitForCancellation:    true,
 		}), p.acts.GroupReports, activities.LookInput{GroupIDs: ids, Owner: p.spec.Owner}).Get(ctx, &reports)
 		if ctx.Err() != nil {
 			return
 		}
+
 		for _, id := range ids {
 			if i := p.state.Find(id); i >= 0 {
 				p.state.Running[i].ReportedAt = workflow.Now(ctx)
 			}
 		}
+
 		if err != nil {
 			p.log.Warn("groups not looked up", "error", failure.FromTemporal(err))
 			continue
 		}
+
 		for _, r := range reports {
 			p.report(r)
 		}
@@ -217,11 +291,13 @@ func (p *run) anyStale() bool {
 // unreportedGroups returns the running groups without a recent report; those that must be looked up come first.
 func (p *run) unreportedGroups() []string {
 	now := workflow.Now(p.ctx)
+
 	var ids []string
 	for i := range p.state.Running {
 		if g := &p.state.Running[i]; now.Sub(g.ReportedAt) >= lookAfter && len(ids) < lookAtOnce {
 			ids = append(ids, g.ID)
 		}
 	}
+
 	return ids
 }

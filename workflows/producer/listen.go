@@ -13,8 +13,8 @@ import (
 // maxReason bounds the reason of an abort and the error of a group, in bytes.
 const maxReason = 2000
 
-// listen receives signals until the workflow ends. Operators send signals by hand: a change that does not decode is ignored, an abort that
-// does not decode is an abort.
+// listen receives signals until the workflow ends. Operators send signals by hand: a change that does not
+// decode is ignored, an abort that does not decode is an abort.
 func (p *run) listen(ctx workflow.Context) {
 	cancelled := ctx.Done()
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
@@ -23,6 +23,7 @@ func (p *run) listen(ctx workflow.Context) {
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
+
 		for {
 			var abort rollout.Abort
 			aborts.Receive(ctx, &abort)
@@ -31,6 +32,7 @@ func (p *run) listen(ctx workflow.Context) {
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		changes := workflow.GetSignalChannel(ctx, producer.SignalChange)
+
 		for {
 			var c producer.Change
 			changes.Receive(ctx, &c)
@@ -39,6 +41,7 @@ func (p *run) listen(ctx workflow.Context) {
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		reports := workflow.GetSignalChannel(ctx, rollout.SignalReport)
+
 		for {
 			var r rollout.GroupReport
 			reports.Receive(ctx, &r)
@@ -52,9 +55,11 @@ func (p *run) change(c producer.Change) {
 	if p.finishing {
 		return
 	}
+
 	if b := c.Apply(p.state.Bounds); b.Validate() == nil {
 		p.state.Bounds = b
 	}
+
 	switch {
 	case p.state.Phase == producer.Aborting:
 	case c.Stop:
@@ -65,6 +70,7 @@ func (p *run) change(c producer.Change) {
 	default:
 		p.enter(producer.Running)
 	}
+
 	p.changed = true
 }
 
@@ -78,9 +84,11 @@ func (p *run) end(reason string) {
 	if p.finishing || p.state.Phase == producer.Aborting {
 		return
 	}
+
 	if reason == "" {
 		reason = "aborted"
 	}
+
 	p.state.Error, p.changed = reason, true
 	p.enter(producer.Aborting)
 	p.abortAll(reason)
@@ -96,7 +104,8 @@ func (p *run) abortAll(reason string) {
 
 // abortGroup aborts one group. If it has ended meanwhile, its report or the next lookup shows that.
 func (p *run) abortGroup(ctx workflow.Context, id string) {
-	err := workflow.SignalExternalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: p.abort}).Get(ctx, nil)
+	err := workflow.SignalExternalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: p.abort}).
+		Get(ctx, nil)
 	if err != nil {
 		p.log.Warn("group not aborted", "group", id, "error", err)
 		p.stale(id)
@@ -107,15 +116,20 @@ func (p *run) abortGroup(ctx workflow.Context, id string) {
 func (p *run) report(r rollout.GroupReport) {
 	i := p.state.Find(r.GroupID)
 	if i < 0 {
-		return // it was reported before
+		// it was reported before
+		return
 	}
+
 	p.changed = true
+
 	g := &p.state.Running[i]
 	if r.Outcome == "" {
 		g.Left, g.ReportedAt = min(g.Left, max(r.Left, 0)), workflow.Now(p.ctx)
 		return
 	}
+
 	ended := *g
+
 	p.state.Running = append(p.state.Running[:i:i], p.state.Running[i+1:]...)
 	p.state.Counts.Replaced += int64(r.Replaced)
 	p.settle(ended, r)
@@ -145,6 +159,7 @@ func (p *run) settle(g producer.RunningGroup, r rollout.GroupReport) {
 		p.state.Again = append(p.state.Again, producer.Cursor{Number: g.Cursor.Number, Try: g.Cursor.Try + 1})
 	case len(r.Rewards) == 0:
 		counts.Failed++
+
 		p.log.Warn("group without a reward", "group", g.ID, "error", r.Error)
 	default:
 		p.filter(g, r.Rewards)
@@ -154,16 +169,19 @@ func (p *run) settle(g producer.RunningGroup, r rollout.GroupReport) {
 // filter puts a group into the outbox, or counts the reason why it is not delivered.
 func (p *run) filter(g producer.RunningGroup, rewards []float64) {
 	why := ""
+
 	switch f := p.spec.Filter; {
 	case len(rewards) < f.MinRollouts:
 		why = producer.FilteredTooFew
 	case f.EqualScores && len(rewards) > 1 && equal(rewards):
 		why = producer.FilteredEqualScores
 	}
+
 	if why != "" {
 		p.filtered(why)
 		return
 	}
+
 	p.state.Outbox = append(p.state.Outbox, producer.Finished{GroupID: g.ID, Rollouts: len(rewards)})
 }
 
@@ -171,6 +189,7 @@ func (p *run) filtered(why string) {
 	if p.state.Counts.Filtered == nil {
 		p.state.Counts.Filtered = map[string]int{}
 	}
+
 	p.state.Counts.Filtered[why]++
 }
 
@@ -180,5 +199,6 @@ func equal(all []float64) bool {
 			return false
 		}
 	}
+
 	return true
 }

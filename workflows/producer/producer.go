@@ -1,8 +1,9 @@
-// Package producer has ProducerWorkflow. It runs as many groups of a task set at once as the trainer behind a sink can take, and delivers the
-// finished ones.
+// Package producer has ProducerWorkflow. It runs as many groups of a task set at once as the trainer behind
+// a sink can take, and delivers the finished ones.
 //
-// Groups are abandoned children: they outlive a run of the producer, which continues as new when its history is long, and report to it by
-// signals. A group whose report was lost is looked up. All state that must survive is in producer.State.
+// Groups are abandoned children: they outlive a run of the producer, which continues as new when its
+// history is long, and report to it by signals. A group whose report was lost is looked up. All state that
+// must survive is in producer.State.
 package producer
 
 import (
@@ -24,45 +25,75 @@ import (
 
 // Register registers the workflow of producers. A running one continues on a newer version of the workers.
 func Register(w worker.WorkflowRegistry) {
-	w.RegisterWorkflowWithOptions(Workflow, workflow.RegisterOptions{Name: producer.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
+	w.RegisterWorkflowWithOptions(Workflow, workflow.RegisterOptions{
+		Name:               producer.WorkflowName,
+		VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
 }
 
-// Workflow runs a producer to its end and returns its last state. It fails only if the specification is Invalid or the state could not be
-// stored.
+// Workflow runs a producer to its end and returns its last state. It fails only if the specification is
+// Invalid or the state could not be stored.
 func Workflow(ctx workflow.Context, spec producer.Spec) (producer.State, error) {
 	p, err := begin(ctx, spec)
 	if err != nil {
 		return producer.State{}, failure.ToTemporal(err)
 	}
+
 	return p.run(ctx)
 }
 
 // run is one run of the workflow.
 type run struct {
-	spec  producer.Spec
-	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
-	log   log.Logger
-	keys  searchattr.Keys
-	acts  *activities.Activities // nil: only to name the methods
+	spec producer.Spec
+
+	// of all work: outlives a cancellation of the workflow
+	ctx  workflow.Context
+	log  log.Logger
+	keys searchattr.Keys
+
+	// nil: only to name the methods
+	acts  *activities.Activities
 	state producer.State
 
-	order      []int // of the tasks in the epoch
-	epoch      int   // of order; -1: none yet
-	starting   int   // groups whose start is not confirmed
-	changed    bool  // the state has changed since the last decision
-	continuing bool  // this run ends and another continues
-	finishing  bool  // the outcome is decided: changes and aborts have no effect
-	abort      string
+	// of the tasks in the epoch
+	order []int
 
-	io        workflow.Context // of activities and timers: cancelled when this run ends
-	stopIO    workflow.CancelFunc
-	tasks     workflow.WaitGroup // of coroutines that use io
-	delivered map[string]bool    // groups that are being delivered
+	// of order; -1: none yet
+	epoch int
 
-	status    delivery.Status
-	known     bool // status is set
-	asked     bool // the sink's status is to be requested
-	since     int  // groups delivered since the status was known
+	// groups whose start is not confirmed
+	starting int
+
+	// the state has changed since the last decision
+	changed bool
+
+	// this run ends and another continues
+	continuing bool
+
+	// the outcome is decided: changes and aborts have no effect
+	finishing bool
+	abort     string
+
+	// of activities and timers: cancelled when this run ends
+	io     workflow.Context
+	stopIO workflow.CancelFunc
+
+	// of coroutines that use io
+	tasks workflow.WaitGroup
+
+	// groups that are being delivered
+	delivered map[string]bool
+
+	status delivery.Status
+
+	// status is set
+	known bool
+
+	// the sink's status is to be requested
+	asked bool
+
+	// groups delivered since the status was known
+	since     int
 	sinkError string
 }
 
@@ -70,6 +101,7 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+
 	work, _ := workflow.NewDisconnectedContext(ctx)
 	p := &run{
 		spec: spec, ctx: work, log: log.With(workflow.GetLogger(ctx), "producer", spec.ID), keys: searchattr.Typed(),
@@ -77,18 +109,27 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	}
 	p.io, p.stopIO = workflow.WithCancel(work)
 	p.state = spec.Begin(workflow.Now(ctx))
-	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (producer.State, error) { return p.state, nil },
-		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"})
+
+	err := workflow.SetQueryHandlerWithOptions(
+		ctx,
+		rollout.QueryState,
+		func() (producer.State, error) { return p.state, nil },
+		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"},
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	p.label()
 	p.listen(ctx)
-	if p.state.Phase == producer.Aborting { // the previous run may not have reached all groups
+	// the previous run may not have reached all groups
+	if p.state.Phase == producer.Aborting {
 		p.abortAll(p.state.Error)
 	}
+
 	p.spawn(p.watchSink)
 	p.spawn(p.lookForLost)
+
 	return p, nil
 }
 
@@ -97,6 +138,7 @@ func (p *run) spawn(f func(workflow.Context)) {
 	p.tasks.Add(1)
 	workflow.Go(p.io, func(ctx workflow.Context) {
 		defer p.tasks.Done()
+
 		f(ctx)
 	})
 }
@@ -106,29 +148,37 @@ func (p *run) run(ctx workflow.Context) (producer.State, error) {
 	for {
 		p.changed = false
 		p.advance()
+
 		if outcome, done := p.ended(); done {
 			return p.finish(outcome)
 		}
+
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return p.state, p.continueAsNew(ctx)
 		}
+
 		p.describe()
+
 		if err := workflow.Await(p.ctx, func() bool { return p.changed }); err != nil {
 			return p.state, err
 		}
 	}
 }
 
-// continueAsNew continues as new with the same state. It first ends running deliveries, because two at once could deliver a group twice.
+// continueAsNew continues as new with the same state. It first ends running deliveries, because two at once
+// could deliver a group twice.
 func (p *run) continueAsNew(ctx workflow.Context) error {
 	p.continuing = true
 	p.stopIO()
 	p.tasks.Wait(p.ctx)
+
 	if err := workflow.Await(p.ctx, func() bool { return p.starting == 0 }); err != nil {
 		return err
 	}
+
 	next := p.spec
 	next.From = &p.state
+
 	return workflow.NewContinueAsNewError(ctx, producer.WorkflowName, next)
 }
 
@@ -137,9 +187,11 @@ func (p *run) ended() (producer.Outcome, bool) {
 	if len(p.state.Running) > 0 || p.starting > 0 {
 		return "", false
 	}
+
 	switch {
 	case p.state.Phase == producer.Aborting:
-		return producer.Aborted, true // the state lists the groups that are not delivered
+		// the state lists the groups that are not delivered
+		return producer.Aborted, true
 	case len(p.state.Outbox) > 0:
 		return "", false
 	case p.state.Phase == producer.Draining:
@@ -147,6 +199,7 @@ func (p *run) ended() (producer.Outcome, bool) {
 	case p.state.Evaluation != nil, !p.exhausted():
 		return "", false
 	}
+
 	return producer.Completed, true
 }
 
@@ -157,22 +210,31 @@ func (p *run) finish(outcome producer.Outcome) (producer.State, error) {
 	p.tasks.Wait(p.ctx)
 	p.closeSink()
 	now := workflow.Now(p.ctx)
+
 	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = producer.Done, outcome, &now, ""
 	if outcome == producer.Completed && !p.atTheEnd() {
 		p.state.Waiting = fmt.Sprintf("the groups of all %d steps are delivered", p.totalSteps())
 	}
+
 	p.upsert(p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
 	p.describe()
 	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: storeTimeout, Summary: string(outcome),
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    time.Minute,
+		},
 	})
+
 	return p.state, workflow.ExecuteLocalActivity(ctx, p.acts.StoreProducer, p.state).Get(ctx, nil)
 }
 
 const (
-	storeTry     = time.Minute
-	storeTimeout = 24 * time.Hour // if the store is down for longer, the last state is lost
+	storeTry = time.Minute
+
+	// if the store is down for longer, the last state is lost
+	storeTimeout = 24 * time.Hour
 )
 
 // label sets the search attributes that do not change.
@@ -181,6 +243,7 @@ func (p *run) label() {
 	if p.spec.Name != "" {
 		updates = append(updates, p.keys.Task.ValueSet(searchattr.Keyword(p.spec.Name)))
 	}
+
 	p.upsert(updates...)
 }
 
@@ -193,6 +256,18 @@ func (p *run) upsert(updates ...temporal.SearchAttributeUpdate) {
 // describe sets the summary on Temporal's page of the workflow.
 func (p *run) describe() {
 	s, c := p.state, p.state.Counts
-	workflow.SetCurrentDetails(p.ctx, fmt.Sprintf("%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
-		s.Phase, c.Started, c.Delivered, c.Skipped+c.Refused, len(s.Running), s.InFlight(), s.Step, s.Waiting))
+	workflow.SetCurrentDetails(
+		p.ctx,
+		fmt.Sprintf(
+			"%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
+			s.Phase,
+			c.Started,
+			c.Delivered,
+			c.Skipped+c.Refused,
+			len(s.Running),
+			s.InFlight(),
+			s.Step,
+			s.Waiting,
+		),
+	)
 }

@@ -24,10 +24,12 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 	require.Len(t, w.delivered, 20)
 	require.ElementsMatch(t, w.delivered, w.groups)
 	require.NotZero(t, w.heartbeat, "a delivery of a killed worker is not waited for")
+
 	var order []int
 	for _, ref := range w.loaded {
 		order = append(order, ref.Index)
 	}
+
 	require.ElementsMatch(t, producer.TaskOrder(10, &seed, 0), order[:10], "each task once in an epoch")
 	require.ElementsMatch(t, producer.TaskOrder(10, &seed, 1), order[10:])
 	require.Equal(t, producer.TaskOrder(10, &seed, 0)[:2], order[:2])
@@ -46,12 +48,17 @@ func TestConcurrencyBoundsRollouts(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
 	most := 0
+
 	w.end = func(string) (rollout.Summary, time.Duration) {
 		return done(1), time.Duration(1+w.rand.IntN(100)) * time.Second
 	}
 	for i := range 100 {
-		w.env.RegisterDelayedCallback(func() { most = max(most, w.query(t).InFlight()) }, time.Duration(i+1)*7*time.Second)
+		w.env.RegisterDelayedCallback(
+			func() { most = max(most, w.query(t).InFlight()) },
+			time.Duration(i+1)*7*time.Second,
+		)
 	}
+
 	s := w.run(t, spec(30, 4, 10))
 	require.Equal(t, int64(30), s.Counts.Delivered)
 	require.GreaterOrEqual(t, most, 9)
@@ -71,11 +78,13 @@ func TestFilters(t *testing.T) {
 		case id[:3] == "p-2":
 			return rollout.Summary{Outcome: rollout.SetupFailed, Error: "npm"}, time.Second
 		}
+
 		return done(float64(id[len(id)-1] - '0')), time.Second
 	}
 	deliver := w.delivery
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
 		require.Equal(t, 1000, d.MaxTokens)
+
 		switch d.GroupID {
 		case "p-3":
 			return rollout.Delivery{State: rollout.DeliverySkipped, TooLong: true}, nil
@@ -87,26 +96,48 @@ func TestFilters(t *testing.T) {
 		case "p-6":
 			d, err := deliver(d)
 			d.Stale = true
+
 			return d, err
 		case "p-4":
 			return rollout.Delivery{State: rollout.DeliverySkipped}, nil
 		case "p-5":
 			return rollout.Delivery{State: rollout.DeliveryRefused}, nil
 		}
+
 		return deliver(d)
 	}
 	p := spec(9, 3, 100)
 	lag := 2
-	p.Filter = producer.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag, OneVersion: true}
+	p.Filter = producer.GroupFilter{
+		EqualScores:   true,
+		MinRollouts:   2,
+		MaxTokens:     1000,
+		MaxVersionLag: &lag,
+		OneVersion:    true,
+	}
 	s := w.run(t, p)
-	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1, "mixed_versions": 1}, s.Counts.Filtered)
+	require.Equal(t, map[string]int{
+		"equal_scores":   1,
+		"too_few":        1,
+		"too_long":       1,
+		"stale":          1,
+		"mixed_versions": 1,
+	}, s.Counts.Filtered)
 	require.Equal(t, producer.Counts{
-		Started: 9, Delivered: 1, Marked: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
+		Started:   9,
+		Delivered: 1,
+		Marked:    1,
+		Skipped:   1,
+		Refused:   1,
+		Failed:    1,
+		Filtered:  s.Counts.Filtered,
+		Rollouts:  3,
 	}, s.Counts)
 	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
 }
 
-// A group whose rollouts were all lost to infrastructure failures runs again under another id, a bounded number of times.
+// A group whose rollouts were all lost to infrastructure failures runs again under another id, a bounded
+// number of times.
 func TestLostGroupsRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
@@ -114,6 +145,7 @@ func TestLostGroupsRunAgain(t *testing.T) {
 		if id[:4] == "p-1-" || id[:3] == "p-2" {
 			return lost(), time.Second
 		}
+
 		return done(1), time.Second
 	}
 	p := spec(4, 2, 100)
@@ -130,7 +162,9 @@ func TestPauseResumeStopAndBounds(t *testing.T) {
 	w := newTestEnv(t)
 	w.end = func(string) (rollout.Summary, time.Duration) { return done(float64(w.rand.IntN(2))), time.Minute }
 	yes, no, ten := true, false, 10
+
 	var paused, resumed producer.State
+
 	at := func(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
 	at(90*time.Second, func() { w.env.SignalWorkflow(producer.SignalChange, producer.Change{Paused: &yes}) })
 	at(10*time.Minute, func() { paused = w.query(t) })
@@ -140,6 +174,7 @@ func TestPauseResumeStopAndBounds(t *testing.T) {
 	at(11*time.Minute+30*time.Second, func() { resumed = w.query(t) })
 	at(20*time.Minute, func() { w.env.SignalWorkflow(producer.SignalChange, "not a change") })
 	at(20*time.Minute, func() { w.env.SignalWorkflow(producer.SignalChange, producer.Change{Stop: true}) })
+
 	p := spec(3, 2, 2)
 	p.Epochs = 0
 	s := w.run(t, p)
@@ -153,6 +188,7 @@ func TestPauseResumeStopAndBounds(t *testing.T) {
 
 func TestProducerIsAborted(t *testing.T) {
 	t.Parallel()
+
 	for name, end := range map[string]func(*testEnv){
 		"enough":                     func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
 		"the workflow was cancelled": func(w *testEnv) { w.env.CancelWorkflow() },

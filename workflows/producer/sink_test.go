@@ -18,9 +18,13 @@ type trainer struct {
 	batch, queued int
 	step          int
 	takes         time.Duration
-	free          time.Time // when the running step ends
-	most          int
-	holds         bool // the sink also counts the batch of the running step as queued
+
+	// when the running step ends
+	free time.Time
+	most int
+
+	// the sink also counts the batch of the running step as queued
+	holds bool
 }
 
 func (tr *trainer) attach(w *testEnv) {
@@ -28,18 +32,28 @@ func (tr *trainer) attach(w *testEnv) {
 	tr.free = w.env.Now()
 	w.status = func() (delivery.Status, error) {
 		tr.train()
-		s := delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: tr.batch, Queued: tr.queued, Step: tr.step}
+
+		s := delivery.Status{
+			Ready:     true,
+			Room:      delivery.Unbounded,
+			BatchSize: tr.batch,
+			Queued:    tr.queued,
+			Step:      tr.step,
+		}
 		if tr.holds && tr.step > 0 && tr.free.After(w.env.Now()) {
 			s.Queued, s.Training = s.Queued+tr.batch, tr.batch
 		}
+
 		return s, nil
 	}
 	deliver := w.delivery
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
 		tr.train()
+
 		out, err := deliver(d)
 		tr.queued += out.Rollouts
 		tr.most = max(tr.most, tr.queued)
+
 		return out, err
 	}
 }
@@ -56,6 +70,7 @@ func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
+
 	return b
 }
 
@@ -65,6 +80,7 @@ func TestOffpolicyBound(t *testing.T) {
 	w := newTestEnv(t)
 	tr := &trainer{batch: 16, takes: 10 * time.Minute}
 	tr.attach(w)
+
 	p := spec(50, 4, 64)
 	p.Bounds.MaxBatchesOffpolicy = 2
 	s := w.run(t, p)
@@ -75,10 +91,12 @@ func TestOffpolicyBound(t *testing.T) {
 
 func TestTotalSteps(t *testing.T) {
 	t.Parallel()
+
 	for _, holds := range []bool{false, true} {
 		w := newTestEnv(t)
 		tr := &trainer{batch: 8, takes: time.Minute, holds: holds}
 		tr.attach(w)
+
 		p := spec(5, 4, 8)
 		p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, 6, 2
 		s := w.run(t, p)
@@ -96,6 +114,7 @@ func TestTotalStepsWithFilteredGroups(t *testing.T) {
 		if id[:3] == "p-1" {
 			return done(0), time.Second
 		}
+
 		return done(float64(id[len(id)-1] - '0')), time.Second
 	}
 	p := spec(5, 2, 8)
@@ -119,6 +138,7 @@ func TestTrainerIsAway(t *testing.T) {
 		case age < 2*time.Hour:
 			return delivery.Status{Ready: false, Waiting: "wait for trainer to start"}, nil
 		}
+
 		return ready()
 	}
 	deliver := w.delivery
@@ -126,9 +146,12 @@ func TestTrainerIsAway(t *testing.T) {
 		if w.env.Now().Sub(begun) < 4*time.Hour {
 			return rollout.Delivery{}, errAway
 		}
+
 		return deliver(d)
 	}
+
 	var first, second producer.State
+
 	w.env.RegisterDelayedCallback(func() { first = w.query(t) }, 59*time.Minute)
 	w.env.RegisterDelayedCallback(func() { second = w.query(t) }, 119*time.Minute)
 	s := w.run(t, spec(6, 2, 4))
@@ -151,6 +174,7 @@ func TestRoomOfTheSink(t *testing.T) {
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
 		taken++
 		most = max(most, taken-3-int(w.env.Now().Sub(begun)/time.Minute))
+
 		return deliver(d)
 	}
 	s := w.run(t, spec(20, 2, 100))
@@ -158,12 +182,14 @@ func TestRoomOfTheSink(t *testing.T) {
 	require.LessOrEqual(t, most, 0)
 }
 
-// A delivery that Temporal does not retry is repeated after a pause, and other groups do not wait for it. The delivery of a group that does
-// not exist is not repeated.
+// A delivery that Temporal does not retry is repeated after a pause, and other groups do not wait for it.
+// The delivery of a group that does not exist is not repeated.
 func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 	t.Parallel()
 	w := newTestEnv(t)
+
 	var tries []time.Time
+
 	deliver := w.delivery
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
 		switch d.GroupID {
@@ -174,13 +200,16 @@ func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 		case w.groups[1]:
 			return rollout.Delivery{}, fault.New(fault.NotFound, "no finished group")
 		}
+
 		return deliver(d)
 	}
 	s := w.run(t, spec(3, 2, 4))
 	require.Len(t, tries, 3)
+
 	for i, at := range tries[1:] {
 		require.GreaterOrEqual(t, at.Sub(tries[i]), time.Minute)
 	}
+
 	require.Equal(t, int64(1), s.Counts.Refused)
 	require.Equal(t, int64(2), s.Counts.Delivered)
 }

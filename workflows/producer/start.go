@@ -19,6 +19,7 @@ import (
 func (p *run) advance() {
 	p.deliver()
 	p.evaluate()
+
 	for p.mayStart() {
 		p.start(p.next())
 	}
@@ -48,6 +49,7 @@ func (p *run) blockedBy() string {
 	case s.InFlight() >= s.Bounds.Concurrency || len(s.Running) >= producer.MaxGroups:
 		return fmt.Sprintf("%d rollouts are in flight, at most %d may be", s.InFlight(), s.Bounds.Concurrency)
 	}
+
 	return p.noRoom()
 }
 
@@ -55,6 +57,7 @@ func waitingText(why string) string {
 	if why == "" {
 		return ""
 	}
+
 	return ": " + why
 }
 
@@ -62,20 +65,28 @@ func waitingText(why string) string {
 func (p *run) noRoom() string {
 	ahead := p.training() + len(p.state.Outbox)
 	why := ""
+
 	switch room, bounded := p.offpolicyRoom(); {
 	case !p.status.Ready:
 		why = "the trainer has not started"
 	case p.status.Room != delivery.Unbounded && ahead >= p.status.Room-p.since:
 		why = fmt.Sprintf("the sink takes %d groups, and %d are on their way", max(p.status.Room-p.since, 0), ahead)
 	case bounded && ahead >= room:
-		why = fmt.Sprintf("%d groups are on their way, at most %d may be ahead of the trainer (max_batches_offpolicy %d)", ahead, room, p.state.Bounds.MaxBatchesOffpolicy)
+		why = fmt.Sprintf(
+			"%d groups are on their way, at most %d may be ahead of the trainer (max_batches_offpolicy %d)",
+			ahead,
+			room,
+			p.state.Bounds.MaxBatchesOffpolicy,
+		)
 	default:
 		return ""
 	}
+
 	p.asked = true
 	if p.status.Waiting != "" {
 		why += waitingText(p.status.Waiting)
 	}
+
 	return why + waitingText(p.sinkError)
 }
 
@@ -85,14 +96,19 @@ func (p *run) offpolicyRoom() (int, bool) {
 	if b == 0 {
 		return 0, false
 	}
+
 	queued := p.status.Queued + p.since*p.spec.GroupSize
 	if p.status.BatchSize == 0 {
-		queued = 0 // the sink has no trainer that reports what it has used
+		// the sink has no trainer that reports what it has used
+		queued = 0
 	}
+
 	room := (b*p.batch() - queued) / p.spec.GroupSize
 	if queued == 0 {
-		room = max(room, 1) // a batch smaller than a group must not stop the producer
+		// a batch smaller than a group must not stop the producer
+		room = max(room, 1)
 	}
+
 	return room, true
 }
 
@@ -104,23 +120,27 @@ func (p *run) batch() int {
 	case p.spec.BatchSize > 0:
 		return p.spec.BatchSize
 	}
+
 	return p.spec.GroupSize
 }
 
 // training counts the running training groups.
 func (p *run) training() int {
 	n := 0
+
 	for i := range p.state.Running {
 		if !p.state.Running[i].Eval {
 			n++
 		}
 	}
+
 	return n
 }
 
 // atTheEnd reports whether each task of each epoch has started.
 func (p *run) atTheEnd() bool {
-	return len(p.state.Again) == 0 && p.spec.Epochs > 0 && p.state.Cursor.Number >= int64(p.spec.Epochs)*int64(p.spec.Tasks.Len)
+	return len(p.state.Again) == 0 && p.spec.Epochs > 0 &&
+		p.state.Cursor.Number >= int64(p.spec.Epochs)*int64(p.spec.Tasks.Len)
 }
 
 // totalSteps is the number of steps after which the trainer ends; 0: unknown or unlimited.
@@ -128,6 +148,7 @@ func (p *run) totalSteps() int {
 	if p.state.Bounds.TotalSteps > 0 {
 		return p.state.Bounds.TotalSteps
 	}
+
 	return p.status.TotalSteps
 }
 
@@ -137,13 +158,25 @@ func (p *run) enoughSteps() bool {
 	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
 }
 
-// covered counts the rollouts that the trainer has used, has queued, or will get from the given number of running groups.
+// covered counts the rollouts that the trainer has used, has queued, or will get from the given number of
+// running groups.
 func (p *run) covered(groups int) int64 {
 	coming := int64(groups) * int64(p.spec.GroupSize)
 	if p.status.BatchSize == 0 {
 		return p.state.Counts.Rollouts + coming
 	}
-	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(p.since)*int64(p.spec.GroupSize) + coming
+
+	return int64(
+		p.state.Step,
+	)*int64(
+		p.batch(),
+	) + int64(
+		p.status.Queued-p.status.Training,
+	) + int64(
+		p.since,
+	)*int64(
+		p.spec.GroupSize,
+	) + coming
 }
 
 // exhausted reports whether no further training group will start. The caller has checked that none is running.
@@ -151,12 +184,17 @@ func (p *run) exhausted() bool {
 	if p.atTheEnd() {
 		return true
 	}
+
 	if total := p.totalSteps(); total == 0 || p.spec.Eval != nil && p.state.Step < total {
-		return false // unlimited, or the last evaluation is still due
+		// unlimited, or the last evaluation is still due
+		return false
 	}
+
 	if p.status.BatchSize > 0 && p.since > 0 {
-		return false // deliveries during the status request may count twice: request it again
+		// deliveries during the status request may count twice: request it again
+		return false
 	}
+
 	return p.known && p.enoughSteps()
 }
 
@@ -165,11 +203,14 @@ func (p *run) next() producer.Cursor {
 	if len(p.state.Again) > 0 {
 		c := p.state.Again[0]
 		p.state.Again = slices.Delete(p.state.Again, 0, 1)
+
 		return c
 	}
+
 	c := p.state.Cursor
 	p.state.Cursor.Number++
 	p.state.Counts.Started++
+
 	return c
 }
 
@@ -179,6 +220,7 @@ func (p *run) taskAt(c producer.Cursor) rollout.TaskRef {
 	if epoch := int(c.Number / n); epoch != p.epoch {
 		p.epoch, p.order = epoch, producer.TaskOrder(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
 	}
+
 	return rollout.TaskRef{Set: p.spec.Tasks, Index: p.order[c.Number%n]}
 }
 
@@ -186,7 +228,11 @@ func (p *run) taskAt(c producer.Cursor) rollout.TaskRef {
 func (p *run) start(c producer.Cursor) {
 	ref := p.taskAt(c)
 	g := rollout.GroupSpec{
-		ID: producer.GroupID(p.spec.ID, c), Size: p.spec.GroupSize, MaxReplacements: p.spec.MaxReplacements, Deadline: p.spec.GroupDeadline, From: &ref,
+		ID:              producer.GroupID(p.spec.ID, c),
+		Size:            p.spec.GroupSize,
+		MaxReplacements: p.spec.MaxReplacements,
+		Deadline:        p.spec.GroupDeadline,
+		From:            &ref,
 	}
 	g.Member.Model.SealedKey = p.spec.SealedKey
 	p.startGroup(g, producer.RunningGroup{Cursor: c})
@@ -198,32 +244,42 @@ func (p *run) startGroup(g rollout.GroupSpec, r producer.RunningGroup) {
 	r.ID, r.Left, r.StartedAt, r.ReportedAt = g.ID, g.Size, now, now
 	p.state.Running = append(p.state.Running, r)
 	g.Member.Owner, g.ReportTo = p.spec.Owner, producer.WorkflowID(p.spec.ID)
+
 	options := workflow.ChildWorkflowOptions{
-		WorkflowID: rollout.GroupWorkflowID(g.ID), WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: fmt.Sprintf("%d rollouts for producer %s", g.Size, p.spec.ID),
+		WorkflowID:            rollout.GroupWorkflowID(g.ID),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:         fmt.Sprintf("%d rollouts for producer %s", g.Size, p.spec.ID),
 	}
 	if p.spec.Owner != "" {
-		options.TypedSearchAttributes = temporal.NewSearchAttributes(p.keys.Owner.ValueSet(searchattr.Keyword(p.spec.Owner)))
+		options.TypedSearchAttributes = temporal.NewSearchAttributes(
+			p.keys.Owner.ValueSet(searchattr.Keyword(p.spec.Owner)),
+		)
 	}
+
 	p.starting++
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(p.ctx, options), rollout.GroupWorkflowName, g)
 	workflow.Go(p.ctx, func(ctx workflow.Context) { p.confirm(ctx, g.ID, child) })
 }
 
-// confirm waits until a group has started. A running workflow of that id is the group itself, started by an earlier run of the producer.
+// confirm waits until a group has started. A running workflow of that id is the group itself, started by an
+// earlier run of the producer.
 func (p *run) confirm(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
 	err := child.GetChildWorkflowExecution().Get(ctx, nil)
 	p.starting--
 	p.changed = true
+
 	var already *temporal.ChildWorkflowExecutionAlreadyStartedError
 	if err != nil && !errors.As(err, &already) {
 		p.report(rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: err.Error()})
 		return
 	}
+
 	if err != nil {
 		p.stale(id)
 		return
 	}
+
 	if p.abort != "" {
 		p.abortGroup(ctx, id)
 	}

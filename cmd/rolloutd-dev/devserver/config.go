@@ -24,6 +24,7 @@ var services = [...]primitives.ServiceName{
 // serverConfig describes a whole server in one process: one shard, since SQLite has one writer anyway.
 func serverConfig(db *config.SQL, ports [len(services)]int) *config.Config {
 	frontend := address(ports[0])
+
 	return &config.Config{
 		Global: config.Global{Membership: config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: host}},
 		Persistence: config.Persistence{
@@ -53,6 +54,7 @@ func rpcServices(ports [len(services)]int) map[string]config.Service {
 	for i, name := range services {
 		out[string(name)] = config.Service{RPC: config.RPC{GRPCPort: ports[i], BindOnIP: host}}
 	}
+
 	return out
 }
 
@@ -62,6 +64,7 @@ func staticHosts(ports [len(services)]int) map[primitives.ServiceName]static.Hos
 	for i, name := range services {
 		out[name] = static.SingleLocalHost(address(ports[i]))
 	}
+
 	return out
 }
 

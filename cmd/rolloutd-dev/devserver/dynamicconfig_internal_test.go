@@ -11,6 +11,7 @@ import (
 // The server reads the bounds of its memory: it ignores a setting whose value has another type.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
+
 	server := dynamicconfig.NewCollection(settings(), log.NewNoopLogger())
 	require.Zero(t, dynamicconfig.XDCCacheMaxSizeBytes.Get(server)())
 	require.Equal(t, cachedWorkflows, dynamicconfig.HistoryCacheHostLevelMaxSize.Get(server)())

@@ -5,7 +5,9 @@ import "fmt"
 // InUseError means that another process serves this database.
 type InUseError struct {
 	Database string
-	Owner    string // from the lock file; may be empty
+
+	// from the lock file; may be empty
+	Owner string
 }
 
 func (e *InUseError) Error() string {
@@ -13,14 +15,23 @@ func (e *InUseError) Error() string {
 	if e.Owner != "" {
 		owner = e.Owner
 	}
-	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data", e.Database, owner)
+
+	return fmt.Sprintf(
+		"%s is in use by %s; stop that one first, or give this one its own folder with --data",
+		e.Database,
+		owner,
+	)
 }
 
 // SchemaError means that the folder holds a database that this build cannot read.
 type SchemaError struct {
-	File  string
-	Found string // the schema version of File
-	Want  string // the schema version of this build
+	File string
+
+	// the schema version of File
+	Found string
+
+	// the schema version of this build
+	Want string
 }
 
 func (e *SchemaError) Error() string {

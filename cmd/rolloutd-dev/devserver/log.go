@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// logger writes the Temporal server's log lines to slog. While the server stops, its parts warn that they lose each other; only errors are
-// logged then. A fatal line ends the goroutine that logs it and is reported to the owner of the server; the library's own logger would end
-// the process.
+// logger writes the Temporal server's log lines to slog. While the server stops, its parts warn that they
+// lose each other; only errors are logged then. A fatal line ends the goroutine that logs it and is
+// reported to the owner of the server; the library's own logger would end the process.
 type logger struct {
 	slog     *slog.Logger
 	fatal    func(error)
@@ -21,7 +21,8 @@ type logger struct {
 }
 
 func (l logger) Debug(msg string, tags ...tag.Tag) {
-	if l.slog.Enabled(context.Background(), slog.LevelDebug) { // the server has debug lines in each of its tasks
+	// the server has debug lines in each of its tasks
+	if l.slog.Enabled(context.Background(), slog.LevelDebug) {
 		l.slog.Debug(msg, attrs(tags)...)
 	}
 }
@@ -52,6 +53,7 @@ func attrs(tags []tag.Tag) []any {
 	for _, t := range tags {
 		out = append(out, slog.Any(t.Key(), t.Value()))
 	}
+
 	return out
 }
 
@@ -64,5 +66,6 @@ func cause(msg string, tags []tag.Tag) error {
 			}
 		}
 	}
+
 	return errors.New(msg)
 }

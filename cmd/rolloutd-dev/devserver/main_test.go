@@ -19,7 +19,9 @@ import (
 const (
 	namespace = "default"
 	queue     = "steps"
-	childEnv  = "DEVSERVER_TEST_CHILD" // the data folder of the child process
+
+	// the data folder of the child process
+	childEnv = "DEVSERVER_TEST_CHILD"
 )
 
 // TestMain is also the program of a child process: a server with a worker that runs until the test kills it.
@@ -29,26 +31,33 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		return
 	}
+
 	os.Exit(m.Run())
 }
 
 func child(dir string) error {
 	ctx := context.Background()
+
 	srv, err := devserver.Start(ctx, options(dir))
 	if err != nil {
 		return err
 	}
+
 	c, err := dial(srv)
 	if err != nil {
 		return err
 	}
+
 	if err := newWorker(c).Start(); err != nil {
 		return err
 	}
+
 	fmt.Println(srv.Address())
-	select {} // until the test kills the process
+	// until the test kills the process
+	select {}
 }
 
 func options(dir string) devserver.Options {
@@ -71,6 +80,7 @@ func newWorker(c client.Client) worker.Worker {
 	w := worker.New(c, queue, worker.Options{})
 	w.RegisterWorkflow(twoSteps)
 	w.RegisterActivity(appendLine)
+
 	return w
 }
 
@@ -80,8 +90,10 @@ func twoSteps(ctx workflow.Context, file string) (string, error) {
 	if err := workflow.ExecuteActivity(ctx, appendLine, file, "first").Get(ctx, nil); err != nil {
 		return "", err
 	}
+
 	var word string
 	workflow.GetSignalChannel(ctx, "go").Receive(ctx, &word)
+
 	return word, workflow.ExecuteActivity(ctx, appendLine, file, word).Get(ctx, nil)
 }
 
@@ -91,6 +103,8 @@ func appendLine(_ context.Context, file, line string) error {
 		return err
 	}
 	defer f.Close()
+
 	_, err = fmt.Fprintln(f, line)
+
 	return err
 }

@@ -21,15 +21,24 @@ import (
 
 // Options of an embedded server.
 type Options struct {
-	Dir       string        // of the database; created if missing
-	Port      int           // of the gRPC front end on loopback; 0: any
-	Namespace string        // created at first start
-	Retention time.Duration // how long closed workflows stay listed; set at first start
-	// SearchAttributes are registered when the namespace is created; package temporalx registers them in one that exists.
+	// of the database; created if missing
+	Dir string
+
+	// of the gRPC front end on loopback; 0: any
+	Port int
+
+	// created at first start
+	Namespace string
+
+	// how long closed workflows stay listed; set at first start
+	Retention time.Duration
+	// SearchAttributes are registered when the namespace is created; package temporalx registers them in
+	// one that exists.
 	SearchAttributes map[string]enumspb.IndexedValueType
 	Log              *slog.Logger
 
-	choose choosePorts // nil: freePorts
+	// nil: freePorts
+	choose choosePorts
 }
 
 // Server is a running Temporal server.
@@ -47,19 +56,25 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
+
 	if err := checkSchema(o.Dir); err != nil {
 		return nil, err
 	}
+
 	file := DatabaseFile(o.Dir)
+
 	lock, err := lockDatabase(file)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := start(ctx, file, o)
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
+
 	s.lock = lock
+
 	return s, nil
 }
 
@@ -69,7 +84,9 @@ func createNamespace(db *config.SQL, o Options) error {
 	if err != nil {
 		return err
 	}
+
 	ns.Detail.Config.Retention = durationpb.New(o.Retention)
+
 	return schema.CreateNamespaces(db, ns)
 }
 
@@ -89,12 +106,17 @@ func (s *Server) fail(err error) {
 // Stop stops the server and unlocks the database. If ctx ends first, the server runs until the process ends.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
+
 	done := make(chan error, 1)
-	go func() { // ends with the server, or with the process
+	// ends with the server, or with the process
+	go func() {
 		var err error
+
 		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.lock.Release()) })
+
 		done <- err
 	}()
+
 	select {
 	case err := <-done:
 		return err

@@ -27,17 +27,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// A server that starts on the data folder of a stopped server has its workflow history. The two servers use different ports.
+// A server that starts on the data folder of a stopped server has its workflow history. The two servers use
+// different ports.
 func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data with % and #")
 	srv, c := serve(t, dir)
 	file := filepath.Join(t.TempDir(), "steps")
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: queue,
-		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword("RolloutTask").ValueSet("t1")),
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID:        "one",
+		TaskQueue: queue,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword("RolloutTask").ValueSet("t1"),
+		),
 	}, twoSteps, file)
 	require.NoError(t, err)
 	require.NoError(t, c.SignalWorkflow(t.Context(), "one", "", "go", "second"))
+
 	var word string
 	require.NoError(t, run.Get(t.Context(), &word))
 	require.Equal(t, "second", word)
@@ -51,7 +57,8 @@ func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
 }
 
-// Attributes that are added to an existing namespace are usable as soon as Register succeeds, for the list and for new workflows.
+// Attributes that are added to an existing namespace are usable as soon as Register succeeds, for the list
+// and for new workflows.
 func TestRegisteredAttributesAreUsable(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir())
@@ -59,21 +66,25 @@ func TestRegisteredAttributesAreUsable(t *testing.T) {
 	srv, err := devserver.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { stop(t, srv) })
+
 	c, err := dial(srv)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+
 	for err = errors.New("not registered"); err != nil; {
 		err = temporalx.Register(t.Context(), c.OperatorService(), c, namespace)
 		require.True(t, err == nil || fault.Is(err, fault.Unavailable), "%v", err)
 	}
+
 	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue,
 		TypedSearchAttributes: temporal.NewSearchAttributes(searchattr.Typed().AtStart(rollout.Spec{})...),
 	}, twoSteps, "")
 	require.NoError(t, err)
 }
 
-// Each write to the visibility table updates all its indexes. The server therefore drops the indexes that rolloutd does not use, also in a
-// database of an earlier build. Queries by the attributes of the dropped indexes still work.
+// Each write to the visibility table updates all its indexes. The server therefore drops the indexes that
+// rolloutd does not use, also in a database of an earlier build. Queries by the attributes of the dropped
+// indexes still work.
 func TestUnusedIndexesAreDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -87,8 +98,12 @@ func TestUnusedIndexesAreDropped(t *testing.T) {
 	_, c := serve(t, dir)
 	require.Equal(t, 14, indexesOfTheList(t, dir))
 
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: queue}, twoSteps, filepath.Join(dir, "steps"))
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID:        "one",
+		TaskQueue: queue,
+	}, twoSteps, filepath.Join(dir, "steps"))
 	require.NoError(t, err)
+
 	for _, query := range []string{`WorkflowId = "one"`, `RunId = "` + run.GetRunID() + `"`, `ExecutionTime > "2020-01-01T00:00:00Z"`, `TaskQueue = "` + queue + `"`, `RolloutTask IS NULL`} {
 		require.Eventually(t, func() bool {
 			list, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
@@ -99,35 +114,48 @@ func TestUnusedIndexesAreDropped(t *testing.T) {
 
 func openDatabase(t *testing.T, dir string) *sql.DB {
 	t.Helper()
+
 	db, err := sql.Open("sqlite", "file:"+devserver.DatabaseFile(dir))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
+
 	return db
 }
 
 func indexesOfTheList(t *testing.T, dir string) (n int) {
 	t.Helper()
-	row := openDatabase(t, dir).QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL`)
+	row := openDatabase(
+		t,
+		dir,
+	).QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL`)
 	require.NoError(t, row.Scan(&n))
+
 	return n
 }
 
-// The server is killed with kill -9 between two steps. The next process resumes the same run and does not repeat the finished step.
+// The server is killed with kill -9 between two steps. The next process resumes the same run and does not
+// repeat the finished step.
 func TestKilledServerResumesItsRun(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "steps")
 	child, addr := startChild(t, dir)
 	c, err := client.Dial(client.Options{HostPort: addr, Namespace: namespace, Logger: quiet()})
 	require.NoError(t, err)
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "killed", TaskQueue: queue}, twoSteps, file)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID:        "killed",
+		TaskQueue: queue,
+	}, twoSteps, file)
 	require.NoError(t, err)
 	awaitEvent(t, c, "killed", enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
 	require.NoError(t, child.Process.Kill())
-	_ = child.Wait() // the error is that the process was killed
+	// the error is that the process was killed
+	_ = child.Wait()
+
 	c.Close()
 
 	_, c = serve(t, dir)
 	require.NoError(t, c.SignalWorkflow(t.Context(), "killed", "", "go", "second"))
+
 	var word string
 	require.NoError(t, c.GetWorkflow(t.Context(), "killed", run.GetRunID()).Get(t.Context(), &word))
 	require.Equal(t, "first\nsecond\n", lines(file))
@@ -139,6 +167,7 @@ func TestLockedFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	child, _ := startChild(t, dir)
 	_, err := devserver.Start(t.Context(), options(dir))
+
 	var inUse *devserver.InUseError
 	require.ErrorAs(t, err, &inUse)
 	require.ErrorContains(t, err, "--data")
@@ -157,6 +186,7 @@ func TestNewerSchemaIsRefusedUnchanged(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal-0.99.db"), []byte("future"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal-notes.db"), nil, 0o600))
 	_, err := devserver.Start(t.Context(), options(dir))
+
 	var schema *devserver.SchemaError
 	require.ErrorAs(t, err, &schema)
 	require.Equal(t, "0.99", schema.Found)
@@ -165,12 +195,16 @@ func TestNewerSchemaIsRefusedUnchanged(t *testing.T) {
 
 func TestPortInUseErrorNamesTheFlag(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	o := options(t.TempDir())
 	o.Port = l.Addr().(*net.TCPAddr).Port
 	_, err = devserver.Start(t.Context(), o)
+
 	var port *listen.Error
 	require.ErrorAs(t, err, &port)
 	require.ErrorContains(t, err, "--temporal-port")
@@ -184,23 +218,34 @@ func TestPortInUseErrorNamesTheFlag(t *testing.T) {
 // Another process may take a port after the server has chosen it and before Temporal listens on it.
 func TestPortTakenAfterItWasChosen(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	tries := 0
 	taken := func(upTo int) devserver.Options {
 		tries = 0
-		return devserver.ChoosingPorts(options(t.TempDir()), func(front int, free func(int) ([4]int, error)) ([4]int, error) {
-			ports, err := free(front)
-			if tries++; tries <= upTo {
-				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port // the port of another Temporal service in each attempt
-			}
-			return ports, err
-		})
+
+		return devserver.ChoosingPorts(
+			options(t.TempDir()),
+			func(front int, free func(int) ([4]int, error)) ([4]int, error) {
+				ports, err := free(front)
+				if tries++; tries <= upTo {
+					// the port of another Temporal service in each attempt
+					ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port
+				}
+
+				return ports, err
+			},
+		)
 	}
-	srv, err := devserver.Start(t.Context(), taken(3)) // another process may take a port in one more attempt
+	// another process may take a port in one more attempt
+	srv, err := devserver.Start(t.Context(), taken(3))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, tries, 4)
+
 	c, err := dial(srv)
 	require.NoError(t, err)
 	c.Close()
@@ -217,49 +262,61 @@ func serve(t *testing.T, dir string) (*devserver.Server, client.Client) {
 	srv, err := devserver.Start(t.Context(), options(dir))
 	require.NoError(t, err)
 	t.Cleanup(func() { stop(t, srv) })
+
 	c, err := dial(srv)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := newWorker(c)
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
+
 	return srv, c
 }
 
 func stop(t *testing.T, srv *devserver.Server) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer cancel()
+
 	require.NoError(t, srv.Stop(ctx))
 }
 
 func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
+
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // both fail if the test has already killed the child
+	// both fail if the test has already killed the child
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+
 	in := bufio.NewScanner(out)
 	require.True(t, in.Scan(), "the child says its address")
+
 	return cmd, in.Text()
 }
 
-// awaitEvent waits until the workflow's history has an event of the type. An activity can have its effect before the history records its
-// completion.
+// awaitEvent waits until the workflow's history has an event of the type. An activity can have its effect
+// before the history records its completion.
 func awaitEvent(t *testing.T, c client.Client, id string, want enumspb.EventType) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	for events := c.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		e, err := events.Next()
 		require.NoError(t, err)
+
 		if e.GetEventType() == want {
 			return
 		}
 	}
+
 	require.FailNow(t, "the workflow ended without the event", want)
 }
 
@@ -268,5 +325,6 @@ func lines(file string) string {
 	if err != nil {
 		return ""
 	}
+
 	return string(text)
 }

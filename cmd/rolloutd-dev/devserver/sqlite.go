@@ -15,8 +15,9 @@ import (
 	schema "go.temporal.io/server/schema/sqlite"
 )
 
-// pragmas of every connection. WAL halves the cost of a transaction compared with the rollback journal. With WAL, NORMAL survives a kill
-// of the process at any point; only a power cut can lose the last transactions, and it cannot corrupt the database.
+// pragmas of every connection. WAL halves the cost of a transaction compared with the rollback journal.
+// With WAL, NORMAL survives a kill of the process at any point; only a power cut can lose the last
+// transactions, and it cannot corrupt the database.
 var pragmas = [...][2]string{{"journal_mode", "wal"}, {"synchronous", "normal"}}
 
 // DatabaseFile is where a folder keeps the database of this build.
@@ -31,6 +32,7 @@ func store(file string) *config.SQL {
 	for _, p := range pragmas {
 		attrs[p[0]] = p[1]
 	}
+
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: escape(file), ConnectAttributes: attrs}
 }
 
@@ -39,39 +41,48 @@ func escape(file string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(file)
 }
 
-// setupSchema creates the tables of a new database in one transaction: a process that is killed during its first start leaves an empty
-// file, not a partial schema.
+// setupSchema creates the tables of a new database in one transaction: a process that is killed during its
+// first start leaves an empty file, not a partial schema.
 func setupSchema(ctx context.Context, file string) error {
-	// Created here for its mode: SQLite would create a file that everybody can read, and gives its side files the mode of the file.
+	// Created here for its mode: SQLite would create a file that everybody can read, and gives its side
+	// files the mode of the file.
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_ = f.Close() // nothing was written
+	// nothing was written
+	_ = f.Close()
+
 	q := url.Values{"mode": {"rwc"}}
 	for _, p := range pragmas {
 		q.Add("_pragma", p[0]+"="+p[1])
 	}
+
 	db, err := sql.Open("sqlite", "file:"+escape(file)+"?"+q.Encode())
 	if err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}
 	defer db.Close()
+
 	var tables int
+
 	row := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'namespaces'`)
 	if err := row.Scan(&tables); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
+
 	if tables == 0 {
 		if err := createTables(ctx, db, file); err != nil {
 			return err
 		}
 	}
+
 	return dropIndexes(ctx, db, file)
 }
 
-// unusedIndexes selects the indexes of the visibility table that no query of rolloutd uses. SQLite updates each index at each write of the table,
-// some ten for a rollout, which is two thirds of the cost. A query by such an attribute works without its index, too.
+// unusedIndexes selects the indexes of the visibility table that no query of rolloutd uses. SQLite updates
+// each index at each write of the table, some ten for a rollout, which is two thirds of the cost. A query
+// by such an attribute works without its index, too.
 const unusedIndexes = `SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL
 	AND name NOT IN ('default_idx', 'by_workflow_id', 'by_workflow_type', 'by_status') AND name NOT GLOB 'by_keyword_*'`
 
@@ -80,11 +91,13 @@ func dropIndexes(ctx context.Context, db *sql.DB, file string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
+
 	for _, name := range names {
 		if _, err := db.ExecContext(ctx, `DROP INDEX "`+name+`"`); err != nil {
 			return fmt.Errorf("set up %s: drop index %s: %w", file, name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -95,14 +108,18 @@ func texts(ctx context.Context, db *sql.DB, query string) ([]string, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	var all []string
+
 	for rows.Next() {
 		var text string
 		if err := rows.Scan(&text); err != nil {
 			return nil, err
 		}
+
 		all = append(all, text)
 	}
+
 	return all, rows.Err()
 }
 
@@ -111,10 +128,12 @@ func createTables(ctx context.Context, db *sql.DB, file string) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", file, err)
 	}
+
 	if err := schema.SetupSchemaOnDB(schemaTx{tx: tx}); err != nil {
 		_ = tx.Rollback()
 		return fmt.Errorf("set up %s: %w", file, err)
 	}
+
 	return tx.Commit()
 }
 
@@ -135,13 +154,16 @@ func checkSchema(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		found, ok := strings.CutPrefix(e.Name(), "temporal-")
+
 		found, isDB := strings.CutSuffix(found, ".db")
 		if ok && isDB && newer(found, schema.Version) {
 			return &SchemaError{File: filepath.Join(dir, e.Name()), Found: found, Want: schema.Version}
 		}
 	}
+
 	return nil
 }
 
@@ -151,8 +173,10 @@ func newer(a, b string) bool {
 	if _, err := fmt.Sscanf(a, "%d.%d", &aMajor, &aMinor); err != nil {
 		return false
 	}
+
 	if _, err := fmt.Sscanf(b, "%d.%d", &bMajor, &bMinor); err != nil {
 		return false
 	}
+
 	return aMajor > bMajor || aMajor == bMajor && aMinor > bMinor
 }

@@ -21,34 +21,41 @@ func start(ctx context.Context, file string, o Options) (*Server, error) {
 	if err := setupSchema(ctx, file); err != nil {
 		return nil, err
 	}
+
 	if err := createNamespace(db, o); err != nil {
 		return nil, fmt.Errorf("make namespace %q: %w", o.Namespace, err)
 	}
+
 	choose := o.choose
 	if choose == nil {
 		choose = freePorts
 	}
+
 	for try := 1; ; try++ {
 		ports, err := choose(o.Port)
 		if err != nil {
 			return nil, err
 		}
+
 		s := &Server{address: address(ports[0]), failed: make(chan error, 1)}
 		if err = s.run(db, ports, o); err == nil {
 			return s, nil
 		}
+
 		if try == startTries || !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, err
 		}
+
 		o.Log.WarnContext(ctx, "another process took a port of the Temporal server; it starts on others", "error", err)
 	}
 }
 
-// run creates and starts the server in a goroutine of its own, which a fatal line of the server ends. The parts that exist by then keep
-// running, since they cannot be stopped.
+// run creates and starts the server in a goroutine of its own, which a fatal line of the server ends. The
+// parts that exist by then keep running, since they cannot be stopped.
 func (s *Server) run(db *config.SQL, ports [len(services)]int, o Options) error {
 	done := make(chan error, 1)
-	go func() { // ends with the start
+	// ends with the start
+	go func() {
 		defer close(done)
 		defer func() {
 			// The library turns the end of a goroutine that makes a part of it into a panic.
@@ -56,11 +63,14 @@ func (s *Server) run(db *config.SQL, ports [len(services)]int, o Options) error 
 				panic(p)
 			}
 		}()
+
 		done <- s.begin(db, ports, logger{slog: o.Log, fatal: s.fail, stopping: &s.stopping})
 	}()
+
 	if err, returned := <-done; returned {
 		return err
 	}
+
 	return fmt.Errorf("start temporal server: %w", <-s.failed)
 }
 
@@ -69,9 +79,11 @@ func (s *Server) begin(db *config.SQL, ports [len(services)]int, log logger) err
 	if s.inner, err = newServer(serverConfig(db, ports), ports, log); err != nil {
 		return fmt.Errorf("temporal server: %w", err)
 	}
+
 	if err := s.inner.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start temporal server: %w", err), s.inner.Stop())
 	}
+
 	return nil
 }
 
@@ -82,7 +94,9 @@ func newServer(cfg *config.Config, ports [len(services)]int, log logger) (tempor
 		temporal.WithStaticHosts(staticHosts(ports)),
 		temporal.WithLogger(log),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
-		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
+		temporal.WithClaimMapper(
+			func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() },
+		),
 		temporal.WithDynamicConfigClient(settings()),
 		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
 	)

@@ -20,17 +20,24 @@ import (
 
 // UIOptions of the Temporal web UI.
 type UIOptions struct {
-	Listener  *net.TCPListener // of ListenUI; StartUI closes it
-	Temporal  string           // address of the server
-	Namespace string           // shown first
-	Codec     string           // URL that decrypts payloads for the browser; empty: none
+	// of ListenUI; StartUI closes it
+	Listener *net.TCPListener
+
+	// address of the server
+	Temporal string
+
+	// shown first
+	Namespace string
+
+	// URL that decrypts payloads for the browser; empty: none
+	Codec string
 }
 
 // UI is a running web UI.
 //
-// Temporal's UI server checks neither token nor Host header, so a page whose name resolves to 127.0.0.1 could end workflows
-// through it. It therefore listens on a random loopback address, which such a page cannot find. A proxy that checks the
-// Host header listens on the port that people use.
+// Temporal's UI server checks neither token nor Host header, so a page whose name resolves to 127.0.0.1
+// could end workflows through it. It therefore listens on a random loopback address, which such a page
+// cannot find. A proxy that checks the Host header listens on the port that people use.
 type UI struct {
 	inner   *uiserver.Server
 	done    chan struct{}
@@ -50,43 +57,62 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 	if err != nil {
 		return nil, errors.Join(err, o.Listener.Close())
 	}
-	u := &UI{done: make(chan struct{}), ended: make(chan struct{}), address: o.Listener.Addr().String(), inner: uiserver.NewServer(
-		uioptions.WithConfigProvider(&uiconfig.Config{
-			TemporalGRPCAddress: o.Temporal,
-			Host:                behind.IP.String(),
-			Port:                behind.Port,
-			EnableUI:            true,
-			DefaultNamespace:    o.Namespace,
-			DisableNewsFetch:    true, // the UI must not call out
-			HideLogs:            true,
-			CORS:                uiconfig.CORS{CookieInsecure: true}, // loopback has no TLS
-			Codec:               uiconfig.Codec{Endpoint: o.Codec, DefaultErrorMessage: "the codec of rolloutd does not answer this page: is rolloutd serve running, and does its serve.codec_origins have the address of this page?"},
-		}),
-	)}
-	go func() { // ends by Stop
+
+	u := &UI{
+		done:    make(chan struct{}),
+		ended:   make(chan struct{}),
+		address: o.Listener.Addr().String(),
+		inner: uiserver.NewServer(
+			uioptions.WithConfigProvider(&uiconfig.Config{
+				TemporalGRPCAddress: o.Temporal,
+				Host:                behind.IP.String(),
+				Port:                behind.Port,
+				EnableUI:            true,
+				DefaultNamespace:    o.Namespace,
+				DisableNewsFetch:    true, // the UI must not call out
+				HideLogs:            true,
+				CORS:                uiconfig.CORS{CookieInsecure: true}, // loopback has no TLS
+				Codec: uiconfig.Codec{
+					Endpoint:            o.Codec,
+					DefaultErrorMessage: "the codec of rolloutd does not answer this page: is rolloutd serve running, and does its serve.codec_origins have the address of this page?",
+				},
+			}),
+		),
+	}
+	// ends by Stop
+	go func() {
 		defer close(u.done)
-		_ = u.inner.Start() // never returns an error
+		// never returns an error
+		_ = u.inner.Start()
 	}()
+
 	u.front = &http.Server{Handler: guarded(behind), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	go func() { // ends by Stop
+	// ends by Stop
+	go func() {
 		defer close(u.ended)
-		_ = u.front.Serve(o.Listener) // ends with http.ErrServerClosed
+		// ends with http.ErrServerClosed
+		_ = u.front.Serve(o.Listener)
 	}()
+
 	if err := u.ready(ctx); err != nil {
 		u.Stop()
 		return nil, err
 	}
+
 	return u, nil
 }
 
-// hidden returns a random free address in 127.0.0.0/8. The address is probed, since the UI ends the process if its port is in use.
+// hidden returns a random free address in 127.0.0.0/8. The address is probed, since the UI ends the process
+// if its port is in use.
 func hidden() (*net.TCPAddr, error) {
 	at := net.TCPAddr{IP: net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))}
+
 	l, err := net.ListenTCP("tcp", &at)
 	if err != nil {
 		return nil, fmt.Errorf("temporal UI: %w", err)
 	}
 	defer l.Close()
+
 	return l.Addr().(*net.TCPAddr), nil
 }
 
@@ -97,18 +123,26 @@ func guarded(behind *net.TCPAddr) http.Handler {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
 	}}
-	return listen.RequireHost(nil, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, pass)
+
+	return listen.RequireHost(
+		nil,
+		func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) },
+		pass,
+	)
 }
 
 func (u *UI) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		if answers(ctx, u.URL()+"/api/v1/settings") {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("temporal UI does not answer at %s: %w", u.URL(), ctx.Err())
@@ -122,11 +156,13 @@ func answers(ctx context.Context, url string) bool {
 	if err != nil {
 		return false
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return false
 	}
 	defer resp.Body.Close()
+
 	return resp.StatusCode == http.StatusOK
 }
 
@@ -135,7 +171,8 @@ func (u *UI) URL() string { return "http://" + u.address }
 
 // Stop ends the UI.
 func (u *UI) Stop() {
-	_ = u.front.Close() // closes the listener, which cannot fail in a way that matters now
+	// closes the listener, which cannot fail in a way that matters now
+	_ = u.front.Close()
 	u.inner.Stop()
 	<-u.ended
 	<-u.done

@@ -23,6 +23,7 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 		Listener: l, Temporal: srv.Address(), Namespace: namespace, Codec: "http://127.0.0.1:8000/codec",
 	})
 	require.NoError(t, err)
+
 	defer ui.Stop()
 
 	var settings struct {
@@ -41,6 +42,7 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 	// A web page whose host name resolves to this machine (DNS rebinding) must not terminate workflows through the UI.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ui.URL()+"/api/v1/namespaces", nil)
 	require.NoError(t, err)
+
 	req.Host = "evil.test:8233"
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -50,10 +52,14 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 
 func TestUIPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	_, err = devserver.ListenUI(l.Addr().(*net.TCPAddr).Port)
+
 	var port *listen.Error
 	require.ErrorAs(t, err, &port)
 	require.ErrorContains(t, err, "--no-ui")
@@ -65,9 +71,12 @@ func get(t *testing.T, url string) []byte {
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", body)
+
 	return body
 }

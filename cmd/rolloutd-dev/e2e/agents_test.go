@@ -11,11 +11,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Real command-line agents work on the demo task, each with its own model API: Codex with Responses, Claude Code with Messages, Qwen Code
-// with chat completions, Gemini CLI with Google's API. rolloutd grades them and captures their calls as it does for OpenCode. Calls that the
-// gateway translates to chat completions have token ids and can be trained on.
+// Real command-line agents work on the demo task, each with its own model API: Codex with Responses, Claude
+// Code with Messages, Qwen Code with chat completions, Gemini CLI with Google's API. rolloutd grades them
+// and captures their calls as it does for OpenCode. Calls that the gateway translates to chat completions
+// have token ids and can be trained on.
 func TestRolloutsOfCommandAgents(t *testing.T) {
 	t.Parallel()
+
 	srv := startDev(t, devOptions{})
 	for _, c := range []struct {
 		agent, api string
@@ -31,10 +33,12 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 		t.Run(fmt.Sprintf("%s translated %t", c.agent, c.translated), func(t *testing.T) {
 			t.Parallel()
 			task := exampleArgs(t, "binary_search")
+
 			task["agent"] = c.agent
 			if c.translated {
 				task["translate"] = "chat_completions"
 			}
+
 			result := runRollout(t, srv.url, task)
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.NotNil(t, result.Reward)
@@ -43,27 +47,32 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 			require.Contains(t, result.InstallLogTail, "package @")
 			require.NotEmpty(t, result.AgentLogTail)
 			require.Len(t, result.ProxyTurns, 6)
+
 			for _, turn := range result.ProxyTurns {
 				require.Equal(t, rollout.KindAgent, turn.Kind)
 				require.True(t, turn.Delivered, "%d of %d: %+v", turn.Turn, len(result.ProxyTurns), turn.Flaws)
-				if c.api != "messages" { // that API has no token ids
+				// that API has no token ids
+				if c.api != "messages" {
 					require.NotEmpty(t, turn.PromptTokenIDs)
 					require.NotEmpty(t, turn.CompletionTokenIDs)
 				}
+
 				if c.translated {
 					require.True(t, turn.Train, "%v", turn.Flaws)
 				}
 			}
+
 			if c.translated {
 				require.Equal(t, rollout.CaptureTokens, result.CaptureLevel)
 			}
+
 			require.Contains(t, get(t, srv.url+"/rollouts/"+result.ID+"/messages"), "all cases pass", "its transcript")
 		})
 	}
 }
 
-// The operator's configuration describes the agent. The agent reads its instruction from a file, and a child process of the agent calls the
-// model.
+// The operator's configuration describes the agent. The agent reads its instruction from a file, and a
+// child process of the agent calls the model.
 func TestConfiguredAgent(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -93,7 +102,12 @@ agents:
 	model := startModel(t, "- {match: please fail, turns: [{text: no way}]}\n- {turns: [{text: yes indeed}]}\n")
 	srv := startDev(t, devOptions{modelURL: model.url, flags: []string{"--config", file}})
 
-	good := runRollout(t, srv.url, args{"instruction": "please", "agent": "asker", "endpoint": "scripted", "verify": []string{"grep -q yes answer.txt"}})
+	good := runRollout(t, srv.url, args{
+		"instruction": "please",
+		"agent":       "asker",
+		"endpoint":    "scripted",
+		"verify":      []string{"grep -q yes answer.txt"},
+	})
 	require.Equal(t, rollout.Completed, good.Outcome, deref(good.Error))
 	require.InDelta(t, 1.0, *good.Reward, 0)
 	require.Len(t, good.ProxyTurns, 1)
@@ -101,7 +115,12 @@ agents:
 	require.Contains(t, good.AgentLogTail, `"content":"yes indeed"`)
 	require.Contains(t, good.InstallLogTail, "Python 3")
 
-	bad := runRollout(t, srv.url, args{"instruction": "please fail", "agent": "asker", "endpoint": "scripted", "verify": []string{"true"}})
+	bad := runRollout(t, srv.url, args{
+		"instruction": "please fail",
+		"agent":       "asker",
+		"endpoint":    "scripted",
+		"verify":      []string{"true"},
+	})
 	require.Equal(t, rollout.AgentFailed, bad.Outcome)
 	require.Contains(t, deref(bad.Error), "asker reported a failure")
 }

@@ -87,6 +87,7 @@ func TestForgedCallsOfACommandAgent(t *testing.T) {
     - tool_calls: [{name: bash, arguments: {command: python3 forge.py}}]
     - text: Done.
 `})
+
 	const agents, foreign = rollout.KindAgent, rollout.KindForeign
 	for instruction, c := range map[string]struct {
 		agent   string
@@ -100,7 +101,11 @@ func TestForgedCallsOfACommandAgent(t *testing.T) {
 		t.Run(instruction, func(t *testing.T) {
 			t.Parallel()
 			got := runRollout(t, srv.url, args{
-				"instruction": instruction, "agent": c.agent, "endpoint": "scripted", "verify": []string{"false"}, "limits": args{"call_s": 5},
+				"instruction":  instruction,
+				"agent":        c.agent,
+				"endpoint":     "scripted",
+				"verify":       []string{"false"},
+				"limits":       args{"call_s": 5},
 				"upload_files": args{"/home/user/workdir/forge.py": forger},
 			})
 			require.Equal(t, c.outcome, got.Outcome, deref(got.Error))
@@ -112,6 +117,7 @@ func TestForgedCallsOfACommandAgent(t *testing.T) {
 				kinds = append(kinds, turn.Kind)
 				require.Equal(t, turn.Kind == agents, turn.Train, "turn %d", turn.Turn)
 			}
+
 			require.Equal(t, c.kinds, kinds)
 		})
 	}
@@ -140,6 +146,7 @@ for message in ask("GET", session):
 // A policy cannot take its tokens out of the training data by what it does to OpenCode's messages, or to OpenCode.
 func TestRepliesThatThePolicyHides(t *testing.T) {
 	t.Parallel()
+
 	script := ""
 	for name, hides := range map[string]string{
 		"edits":  "python3 edit.py",
@@ -156,6 +163,7 @@ func TestRepliesThatThePolicyHides(t *testing.T) {
     - {text: Done., pace: {delay: 3s}}
 `, name, hides)
 	}
+
 	srv := startDev(t, devOptions{script: script})
 	for name, c := range map[string]struct {
 		outcome rollout.Outcome
@@ -171,14 +179,18 @@ func TestRepliesThatThePolicyHides(t *testing.T) {
 			})
 			require.Equal(t, c.outcome, got.Outcome, deref(got.Error))
 			require.InDelta(t, 0, *got.Reward, 0)
+
 			trained := 0
+
 			for _, turn := range got.ProxyTurns {
 				if turn.Train {
 					trained++
 					continue
 				}
+
 				require.NotEmpty(t, turn.Broken, "turn %d: %v", turn.Turn, turn.Flaws)
 			}
+
 			require.Equal(t, c.trained, trained)
 		})
 	}

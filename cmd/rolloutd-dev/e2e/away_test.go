@@ -32,11 +32,15 @@ const shortScript = `
 `
 
 const (
-	shortLimit = 45 * time.Second           // also long enough for the start of OpenCode on a busy machine
-	noWorker   = shortLimit + 4*time.Second // also longer than the heartbeat timeout
+	// also long enough for the start of OpenCode on a busy machine
+	shortLimit = 45 * time.Second
+
+	// also longer than the heartbeat timeout
+	noWorker = shortLimit + 4*time.Second
 )
 
-// heldCall is a model that holds the first call after a tool result until release is closed. It closes reached when that call arrives.
+// heldCall is a model that holds the first call after a tool result until release is closed. It closes
+// reached when that call arrives.
 type heldCall struct {
 	url     string
 	reached chan struct{}
@@ -47,35 +51,47 @@ func startHeldCall(t *testing.T) heldCall {
 	t.Helper()
 	to, err := url.Parse(strings.TrimSuffix(startModel(t, shortScript).url, "/v1"))
 	require.NoError(t, err)
+
 	h := heldCall{reached: make(chan struct{}), release: make(chan struct{})}
 	model := httputil.NewSingleHostReverseProxy(to)
-	model.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // the caller has disconnected
+	// the caller has disconnected
+	model.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {}
+
 	var came atomic.Bool
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if (bytes.Contains(body, []byte("uniq_id")) || bytes.Contains(body, []byte(`"role":"tool"`))) && came.CompareAndSwap(false, true) {
+
+		if (bytes.Contains(body, []byte("uniq_id")) || bytes.Contains(body, []byte(`"role":"tool"`))) &&
+			came.CompareAndSwap(false, true) {
 			close(h.reached)
+
 			select {
 			case <-h.release:
 			case <-r.Context().Done(): // the worker was killed
 				return
 			}
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		model.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+
 	h.url = srv.URL + "/v1"
+
 	return h
 }
 
-// The time limit of an agent that runs in the worker does not include the time without a worker. The worker is killed, or stopped and
-// continued, and is absent for longer than the limit.
+// The time limit of an agent that runs in the worker does not include the time without a worker. The worker
+// is killed, or stopped and continued, and is absent for longer than the limit.
 func TestTimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ leave, back func(*fourProcesses) }{
 		"killed": {
 			func(a *fourProcesses) { a.roles["worker"].kill() },
@@ -90,16 +106,24 @@ func TestTimeWithoutAWorker(t *testing.T) {
 			t.Parallel()
 			model := startHeldCall(t)
 			set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
-			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) }) // a stopped process does not handle the interrupt at the end of the test
+			// a stopped process does not handle the interrupt at the end of the test
+			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) })
 			id := start(t, set.url, args{
-				"instruction": "write a line", "endpoint": "scripted", "agent": "react", "react": args{"continuation": "messages"},
-				"agent_timeout_s": shortLimit.Seconds(), "limits": args{"attempts": 1}, "verify": []string{`test "$(cat log.txt)" = one`},
+				"instruction":     "write a line",
+				"endpoint":        "scripted",
+				"agent":           "react",
+				"react":           args{"continuation": "messages"},
+				"agent_timeout_s": shortLimit.Seconds(),
+				"limits":          args{"attempts": 1},
+				"verify":          []string{`test "$(cat log.txt)" = one`},
 			})
+
 			select {
 			case <-model.reached:
 			case <-time.After(4 * time.Minute):
 				require.FailNow(t, "the agent has not called its model")
 			}
+
 			c.leave(set)
 			close(model.release)
 			time.Sleep(noWorker)
@@ -114,7 +138,8 @@ func TestTimeWithoutAWorker(t *testing.T) {
 	}
 }
 
-// OpenCode ends within its time limit while no worker runs. The rollout completes, although the next worker starts after the limit.
+// OpenCode ends within its time limit while no worker runs. The rollout completes, although the next worker
+// starts after the limit.
 func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	model := startHeldCall(t)
@@ -123,11 +148,13 @@ func TestAgentThatEndsWithoutAWorker(t *testing.T) {
 		"instruction": "write a line with opencode", "endpoint": "scripted", "agent_timeout_s": shortLimit.Seconds(),
 		"limits": args{"attempts": 1}, "on_timeout": "null", "verify": []string{`test "$(cat log.txt)" = one`},
 	})
+
 	select {
 	case <-model.reached:
 	case <-time.After(4 * time.Minute):
 		require.FailNow(t, "the agent has not called its model")
 	}
+
 	set.roles["worker"].kill()
 	close(model.release)
 	time.Sleep(noWorker)

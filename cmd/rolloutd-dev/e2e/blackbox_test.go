@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// In black_box mode the gateway forwards the agent's calls in the same way but keeps no turns. The rollout is graded in the same way, and its
-// result has the mode.
+// In black_box mode the gateway forwards the agent's calls in the same way but keeps no turns. The rollout
+// is graded in the same way, and its result has the mode.
 func TestBlackBox(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, `
@@ -18,10 +18,14 @@ func TestBlackBox(t *testing.T) {
     - tool_calls: [{name: bash, arguments: {command: "echo one > log.txt", description: "One"}}]
     - text: Done.
 `)
+
 	srv := startDev(t, devOptions{modelURL: model.url})
 	for mode, turns := range map[rollout.Mode]int{rollout.TransparentProxy: 2, rollout.BlackBox: 0} {
 		result := runRollout(t, srv.url, args{
-			"instruction": "work unseen", "endpoint": "scripted", "mode": string(mode), "verify": []string{"test -s log.txt"},
+			"instruction": "work unseen",
+			"endpoint":    "scripted",
+			"mode":        string(mode),
+			"verify":      []string{"test -s log.txt"},
 		})
 		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 		require.InDelta(t, 1.0, *result.Reward, 0)

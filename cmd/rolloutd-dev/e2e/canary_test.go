@@ -14,16 +14,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each search for a key also searches for a control text that must be present. A search of empty or unreadable text therefore fails.
+// Each search for a key also searches for a control text that must be present. A search of empty or
+// unreadable text therefore fails.
 
 func requireClean(t *testing.T, where string, text []byte, control string) {
 	t.Helper()
-	require.Truef(t, bytes.Contains(text, []byte(control)), "%s: the search is blind, there is no %q in these %d bytes: %.200q", where, control, len(text), text)
+	require.Truef(
+		t,
+		bytes.Contains(text, []byte(control)),
+		"%s: the search is blind, there is no %q in these %d bytes: %.200q",
+		where,
+		control,
+		len(text),
+		text,
+	)
 	requireNoCanary(t, where, text)
 }
 
 func requireNoCanary(t *testing.T, where string, text []byte) {
 	t.Helper()
+
 	for _, canary := range []string{clientCanary, serverCanary} {
 		require.Falsef(t, containsKey(text, canary), "%s holds %s", where, canary)
 	}
@@ -33,16 +43,19 @@ func requireNoCanary(t *testing.T, where string, text []byte) {
 func containsKey(text []byte, key string) bool {
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + key))
-		whole := encoded[(shift*8+5)/6 : (shift+len(key))*8/6] // the characters that do not depend on adjacent bytes
+		// the characters that do not depend on adjacent bytes
+		whole := encoded[(shift*8+5)/6 : (shift+len(key))*8/6]
 		if bytes.Contains(text, []byte(whole)) {
 			return true
 		}
 	}
+
 	return bytes.Contains(text, []byte(key))
 }
 
 func TestSearchFindsKeys(t *testing.T) {
 	t.Parallel()
+
 	for _, before := range []string{"", "a", "ab", "abc"} {
 		text, err := json.Marshal([]byte(before + clientCanary + "z"))
 		require.NoError(t, err)
@@ -54,18 +67,21 @@ func TestSearchFindsKeys(t *testing.T) {
 
 var sealedForm = regexp.MustCompile(`sealed\.v1\.[A-Za-z0-9+/_=-]+`)
 
-// requireCleanAtWork searches while a model call is held. It searches the processes of the sandbox and of the host, and the gateway's folder.
-// The gateway's journal must contain the sealed key of the rollout's input.
+// requireCleanAtWork searches while a model call is held. It searches the processes of the sandbox and of
+// the host, and the gateway's folder. The gateway's journal must contain the sealed key of the rollout's
+// input.
 func (s keySearch) requireCleanAtWork(t *testing.T, id, canary string) {
 	t.Helper()
 	_, plain := s.history(t, id)
 	sealed := sealedForm.Find(plain)
 	require.NotEmpty(t, sealed, "no sealed key in the history")
 	requireClean(t, "gateway folder", allFiles(t, filepath.Join(s.data, "gateway")), string(sealed))
+
 	found := sandboxProcesses(t, id+".1")
 	for _, control := range []string{"opencode", "HOME=/home/user", "/opt/rolloutd/sandboxd"} {
 		requireClean(t, "command lines and environments of the sandbox", found, control)
 	}
+
 	for name, r := range s.roles {
 		r.requireClean(t, name, canary)
 	}
@@ -81,6 +97,7 @@ func (s keySearch) requireCleanHistory(t *testing.T, id string) {
 
 func (s keySearch) requireCleanAnswers(t *testing.T, id string) {
 	t.Helper()
+
 	for path, control := range map[string]string{
 		"": id, "/result": id, "/trace": "look for keys", "/messages": "look for keys", "/events": "event: done",
 		"/logs/agent": "bash", "/logs/proxy": "status 200",
@@ -92,19 +109,24 @@ func (s keySearch) requireCleanAnswers(t *testing.T, id string) {
 // requireCleanRefusal searches the error for invalid arguments.
 func (s keySearch) requireCleanRefusal(t *testing.T, a args) {
 	t.Helper()
+
 	a["instruction"] = "never begun"
 	_, err := call(t.Context(), s.url, "start_rollout", a)
 	require.Error(t, err)
 	requireClean(t, "refusal", []byte(err.Error()), "base_url")
 }
 
-// requireCleanFolder searches every file of the data folder. It searches the store and Temporal's database again, each with a control text.
+// requireCleanFolder searches every file of the data folder. It searches the store and Temporal's database
+// again, each with a control text.
 func (s keySearch) requireCleanFolder(t *testing.T, id string) {
 	t.Helper()
 	requireClean(t, "store", allFiles(t, filepath.Join(s.data, "store")), "look for keys")
+
 	var database []byte
+
 	everyFile(t, s.data, func(path string, text []byte) {
 		requireNoCanary(t, path, text)
+
 		if strings.HasPrefix(filepath.Base(path), "temporal-") {
 			database = append(database, text...)
 		}
@@ -115,31 +137,47 @@ func (s keySearch) requireCleanFolder(t *testing.T, id string) {
 // requireCleanTelemetry searches the logs, metrics and spans of all processes.
 func (s keySearch) requireCleanTelemetry(t *testing.T, spans *collector) {
 	t.Helper()
+
 	var logs, metrics []byte
+
 	for name, r := range s.roles {
 		log, err := os.ReadFile(r.log)
 		require.NoError(t, err)
 		requireClean(t, name+"'s log", log, "ready")
+
 		logs = append(logs, log...)
 		if r.metrics != "" {
 			metrics = append(metrics, get(t, r.metrics)...)
 		}
 	}
-	for _, control := range []string{"start-rollout.1", "rollout-start-rollout"} { // a sandbox id, a workflow id
+	// a sandbox id, a workflow id
+	for _, control := range []string{"start-rollout.1", "rollout-start-rollout"} {
 		requireClean(t, "logs", logs, control)
 	}
+
 	for _, control := range []string{`rolloutd_envserver_tool_calls_total{outcome="ok",tool="start_rollout"}`, "rolloutd_gateway_", "temporal_"} {
 		requireClean(t, "metrics", metrics, control)
 	}
-	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} { // a span of serve, of worker, of gateway
-		require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte(control)) }, 5*time.Minute, 50*time.Millisecond, control)
+	// a span of serve, of worker, of gateway
+	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} {
+		require.Eventually(
+			t,
+			func() bool { return bytes.Contains(spans.all(), []byte(control)) },
+			5*time.Minute,
+			50*time.Millisecond,
+			control,
+		)
 	}
+
 	requireNoCanary(t, "spans", spans.all())
 }
 
 func allFiles(t *testing.T, dir string) []byte {
 	t.Helper()
+
 	var all []byte
+
 	everyFile(t, dir, func(_ string, text []byte) { all = append(all, text...) })
+
 	return all
 }

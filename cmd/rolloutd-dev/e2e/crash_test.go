@@ -9,10 +9,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The whole process is killed with kill -9 in each phase and started again. The rollout has the same result in one attempt, the agent is
-// started once, and no sandbox or process remains.
+// The whole process is killed with kill -9 in each phase and started again. The rollout has the same result
+// in one attempt, the agent is started once, and no sandbox or process remains.
 func TestKillAtEachPhase(t *testing.T) {
 	t.Parallel()
+
 	for _, phase := range []rollout.Phase{
 		rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup, rollout.PhaseAgent,
 		rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing,
@@ -26,8 +27,8 @@ func TestKillAtEachPhase(t *testing.T) {
 				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
 				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 			})
-			// A phase may last only milliseconds and end before the test observes it. The test then kills the process in a later phase, or
-			// after the rollout is done, when its result must not change.
+			// A phase may last only milliseconds and end before the test observes it. The test then kills
+			// the process in a later phase, or after the rollout is done, when its result must not change.
 			waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool { return reached(s.Phase, phase) })
 			srv.kill()
 			srv = srv.restart(t)
@@ -45,14 +46,23 @@ func TestKillAtEachPhase(t *testing.T) {
 	}
 }
 
-// The process is killed during a model call. The gateway repeats the unanswered call, and the trace has one turn for it.
+// The process is killed during a model call. The gateway repeats the unanswered call, and the trace has one
+// turn for it.
 func TestKillDuringAModelCall(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{modelURL: model.url})
 	id := start(t, srv.url, args{"instruction": "take your time", "endpoint": "scripted"})
-	waitFor(t, srv.url, id, "one turn done", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+	waitFor(
+		t,
+		srv.url,
+		id,
+		"one turn done",
+		func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" },
+	)
+
 	killed := time.Now()
+
 	srv.kill()
 	srv = srv.restart(t)
 	away := time.Since(killed)
@@ -69,11 +79,17 @@ func TestAbort(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{modelURL: model.url})
-	id := start(t, srv.url, args{"instruction": "hang in the second turn", "endpoint": "scripted", "verify": []string{"true"}})
+	id := start(t, srv.url, args{
+		"instruction": "hang in the second turn",
+		"endpoint":    "scripted",
+		"verify":      []string{"true"},
+	})
 	aborted := ""
-	follow(t, srv.url, id, "", func(e rollout.Event) { // returns when the rollout has ended
+	// returns when the rollout has ended
+	follow(t, srv.url, id, "", func(e rollout.Event) {
 		if e.Kind == rollout.EventToolEnd && aborted == "" {
 			var err error
+
 			aborted, err = call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
 			require.NoError(t, err)
 		}
@@ -105,10 +121,12 @@ func reached(at, want rollout.Phase) bool {
 		if p == want {
 			return true
 		}
+
 		if p == at {
 			return false
 		}
 	}
+
 	return false
 }
 

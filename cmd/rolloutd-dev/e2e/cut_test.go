@@ -20,12 +20,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// Hundreds of clients wait for one rollout of the real agent. The socket of each client is cut after a different number of bytes: of those
-// that it sends (requests, a pong) or of those that it receives (answers, a timeout error, pings, the result). Each client connects again,
-// and all get the same result of one workflow, one sandbox and one agent.
+// Hundreds of clients wait for one rollout of the real agent. The socket of each client is cut after a
+// different number of bytes: of those that it sends (requests, a pong) or of those that it receives
+// (answers, a timeout error, pings, the result). Each client connects again, and all get the same result of
+// one workflow, one sandbox and one agent.
 //
-// The environment variable ROLLOUTD_LONG_CUT may have a duration such as 10m. The rollout then has twelve slow turns that take this time
-// together, and the cuts are spread over it. The test's -timeout must be longer.
+// The environment variable ROLLOUTD_LONG_CUT may have a duration such as 10m. The rollout then has twelve
+// slow turns that take this time together, and the cuts are spread over it. The test's -timeout must be
+// longer.
 func TestSocketCutAtAnyByte(t *testing.T) {
 	t.Parallel()
 	turns, span, pace := cutLength(t)
@@ -39,32 +41,41 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 	cuts := cutPlan(t, rolloutClient{srv.url, "ep-0000", id, reading})
 
 	var early, all sync.WaitGroup
+
 	results := make([]string, len(cuts))
+
 	errs := make([]error, len(cuts))
 	for i, c := range cuts {
 		if c.early {
 			early.Add(1)
 		}
+
 		all.Go(func() {
 			// The first clients wait for the whole rollout. The others connect at equal intervals during the rollout.
 			time.Sleep(span * time.Duration(i) / time.Duration(len(cuts)))
 			j := rolloutClient{srv.url, fmt.Sprintf("ep-%04d", i+1), id, reading}
+
 			errs[i] = j.untilCut(t.Context(), c.send, c.receive)
 			if c.early {
 				early.Done()
 			}
+
 			if errs[i] != nil {
 				return
 			}
+
 			question := j.run(patienceS)
 			if i%2 == 1 {
 				question = j.finalize()
 			}
+
 			text, err := j.reconnect(t.Context(), question)
-			results[i], errs[i] = unique.Make(text).Value(), err // equal results share memory
+			// equal results share memory
+			results[i], errs[i] = unique.Make(text).Value(), err
 		})
 	}
-	early.Wait() // all early cuts have happened while the rollout ran
+	// all early cuts have happened while the rollout ran
+	early.Wait()
 	gate.open()
 	all.Wait()
 
@@ -72,6 +83,7 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 		require.NoError(t, err, "cut %+v", cuts[i])
 		require.Equal(t, results[0], results[i], "cut %+v", cuts[i])
 	}
+
 	result := decode[rollout.Result](t, results[0])
 	t.Logf("%d connections were cut under a rollout of %.0f s with a result of %d KB; the server took at most %s",
 		len(cuts), result.WallS, len(results[0])>>10, srv.peakMemory(t))
@@ -85,39 +97,55 @@ func TestSocketCutAtAnyByte(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
-// cutLength returns the number of the agent's commands, the time over which the connections are cut, and the delay of each model reply.
+// cutLength returns the number of the agent's commands, the time over which the connections are cut, and
+// the delay of each model reply.
 func cutLength(t *testing.T) (turns int, span, pace time.Duration) {
 	t.Helper()
+
 	long := os.Getenv("ROLLOUTD_LONG_CUT")
 	if long == "" {
 		return 2, 10 * time.Second, time.Second
 	}
+
 	span, err := time.ParseDuration(long)
 	require.NoError(t, err, "ROLLOUTD_LONG_CUT")
+
 	const dozen = 12
-	return dozen, span, span / (dozen + 2) // the agent's start and its final reply take time, too
+	// the agent's start and its final reply take time, too
+	return dozen, span, span / (dozen + 2)
 }
 
 // cut says after how many bytes of one direction a connection is cut.
 type cut struct {
 	send, receive int
-	early         bool // the cut happens while the rollout runs
+
+	// the cut happens while the rollout runs
+	early bool
 }
 
-// cutPlan returns cuts at the bytes of a connection that resets, sends a request, gets a timeout error, sends the request again, gets a ping,
-// and gets the result. It measures the number of bytes with one client that is not cut. The cuts near the end of the connection come first.
+// cutPlan returns cuts at the bytes of a connection that resets, sends a request, gets a timeout error,
+// sends the request again, gets a ping, and gets the result. It measures the number of bytes with one
+// client that is not cut. The cuts near the end of the connection come first.
 func cutPlan(t *testing.T, j rolloutClient) []cut {
 	t.Helper()
+
 	const ping, pong = 2, 6
+
 	c, err := j.dial(t.Context(), unbounded, unbounded)
 	require.NoError(t, err)
+
 	shakeSent, shakeReceived := c.bytes.counts()
+
 	var sent, received int
+
 	done := make(chan struct{})
-	go func() { // ends with the connection
+	// ends with the connection
+	go func() {
 		defer close(done)
+
 		_, _ = j.askTwice(c, func() { sent, received = c.bytes.counts(); _ = c.NetConn().Close() })
 	}()
+
 	<-done
 	require.Greater(t, received, shakeReceived+200, "no answers came")
 
@@ -125,9 +153,11 @@ func cutPlan(t *testing.T, j rolloutClient) []cut {
 	for n := 1 << 16; n > 64; n /= 2 {
 		plan = append(plan, cut{send: unbounded, receive: received + n})
 	}
+
 	for n := 64; n > ping; n-- {
 		plan = append(plan, cut{send: unbounded, receive: received + n})
 	}
+
 	walk := func(from, to, by int, at func(int) cut) {
 		for n := from; n < to; n += by {
 			plan = append(plan, at(n))
@@ -139,22 +169,28 @@ func cutPlan(t *testing.T, j rolloutClient) []cut {
 	walk(sent+1, sent+pong+1, 1, sending)
 	walk(shakeReceived, received+1, 1, receiving)
 	walk(shakeSent, sent+1, 1, sending)
-	walk(0, shakeReceived, 16, receiving) // only every 16th byte of the HTTP handshake
+	// only every 16th byte of the HTTP handshake
+	walk(0, shakeReceived, 16, receiving)
 	walk(0, shakeSent, 16, sending)
+
 	return plan
 }
 
 // gate is a scripted model that holds its last reply until open is called.
 type gate struct {
-	url     string
-	reached <-chan struct{} // closed when the model holds the reply
+	url string
+
+	// closed when the model holds the reply
+	reached <-chan struct{}
 	open    func()
 }
 
 func startGate(t *testing.T, script string) gate {
 	t.Helper()
+
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
+
 	play := scripted.New(scripted.Options{Scripts: scripts})
 	opened, reached := make(chan struct{}), make(chan struct{})
 	reach := sync.OnceFunc(func() { close(reached) })
@@ -163,18 +199,23 @@ func startGate(t *testing.T, script string) gate {
 		if err != nil {
 			return
 		}
+
 		if bytes.Contains(body, []byte("the-gate-is-near")) {
 			reach()
+
 			select {
 			case <-opened:
 			case <-r.Context().Done():
 				return
 			}
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		play.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+
 	return gate{srv.URL + "/v1", reached, sync.OnceFunc(func() { close(opened) })}
 }
 
@@ -186,8 +227,13 @@ func longScript(commands int, pace time.Duration) string {
 		if i == commands-1 {
 			say = "the-gate-is-near"
 		}
-		text += fmt.Sprintf("    - tool_calls: [{name: bash, arguments: {command: \"echo %s >> log.txt\", description: \"Go on\"}}]\n", say)
+
+		text += fmt.Sprintf(
+			"    - tool_calls: [{name: bash, arguments: {command: \"echo %s >> log.txt\", description: \"Go on\"}}]\n",
+			say,
+		)
 	}
+
 	return text + "    - text: Done.\n"
 }
 

@@ -15,20 +15,25 @@ const unbounded = -1
 // cutConn counts the bytes of a connection, and closes the connection after a number of bytes in one direction.
 type cutConn struct {
 	net.Conn
-	mu             sync.Mutex
-	send, receive  int // bytes left
+	mu sync.Mutex
+
+	// bytes left
+	send, receive  int
 	sent, received int
 }
 
 func (c *cutConn) Write(p []byte) (int, error) {
 	n := c.take(&c.send, &c.sent, len(p))
+
 	written, err := c.Conn.Write(p[:n])
 	if err == nil && n < len(p) {
 		err = errCut
 	}
+
 	if c.spent(&c.send) {
 		_ = c.Close()
 	}
+
 	return written, err
 }
 
@@ -37,6 +42,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 		_ = c.Close()
 		return 0, errCut
 	}
+
 	c.mu.Lock()
 	if c.receive != unbounded {
 		p = p[:min(len(p), c.receive)]
@@ -44,6 +50,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	c.mu.Unlock()
 	n, err := c.Conn.Read(p)
 	c.take(&c.receive, &c.received, n)
+
 	return n, err
 }
 
@@ -51,22 +58,27 @@ func (c *cutConn) Read(p []byte) (int, error) {
 func (c *cutConn) take(left, done *int, n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if *left != unbounded {
 		n = min(n, *left)
 		*left -= n
 	}
+
 	*done += n
+
 	return n
 }
 
 func (c *cutConn) spent(left *int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return *left == 0
 }
 
 func (c *cutConn) counts() (sent, received int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.sent, c.received
 }

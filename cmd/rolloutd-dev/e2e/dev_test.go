@@ -10,17 +10,26 @@ import (
 
 // devOptions are the differences from a rolloutd-dev that a user starts.
 type devOptions struct {
-	script   string   // of the built-in scripted model; empty: the demo's script
-	modelURL string   // of endpoint "scripted"; empty: the built-in model
-	env      []string // additional environment
-	flags    []string // additional flags
+	// of the built-in scripted model; empty: the demo's script
+	script string
+
+	// of endpoint "scripted"; empty: the built-in model
+	modelURL string
+
+	// additional environment
+	env []string
+
+	// additional flags
+	flags []string
 }
 
 // dev is a running rolloutd-dev with a data folder of its own.
 type dev struct {
 	*process
 	instance
-	metrics string // the URL that Prometheus scrapes
+
+	// the URL that Prometheus scrapes
+	metrics string
 	o       devOptions
 	env     []string
 	flags   []string
@@ -31,6 +40,7 @@ func startDev(t testing.TB, o devOptions) *dev {
 	ports := freePorts(t, 6)
 	at := instance{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t)}
 	d := &dev{instance: at, metrics: "http://" + ports[4] + "/metrics", o: o}
+
 	d.env = append([]string{
 		"ROLLOUTD_LISTEN=" + ports[0],
 		"ROLLOUTD_GATEWAY_LISTEN=" + ports[2],
@@ -44,18 +54,33 @@ func startDev(t testing.TB, o devOptions) *dev {
 		require.NoError(t, os.WriteFile(file, []byte(o.script), 0o600))
 		d.env = append(d.env, "ROLLOUTD_MODEL_SCRIPT="+file)
 	}
+
 	if o.modelURL != "" {
 		d.env = append(d.env, "SCRIPTED_URL="+o.modelURL)
 	}
-	d.flags = append([]string{"--data", d.data, "--verbose", "--temporal-port", portOf(t, ports[1]), "--ui-port", portOf(t, ports[5])}, o.flags...)
+
+	d.flags = append(
+		[]string{
+			"--data",
+			d.data,
+			"--verbose",
+			"--temporal-port",
+			portOf(t, ports[1]),
+			"--ui-port",
+			portOf(t, ports[5]),
+		},
+		o.flags...)
+
 	return d.restart(t)
 }
 
 // restart starts rolloutd-dev on the data folder and ports of d.
 func (d *dev) restart(t testing.TB) *dev {
 	t.Helper()
+
 	again := *d
 	again.process = startProcess(t, d.env, "rolloutd-dev", d.flags...)
 	again.ready(t, d.url+"/health")
+
 	return &again
 }

@@ -10,17 +10,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A rollout runs in containers. The worker is killed while the agent works, the next worker attaches to the agent's container, and the
-// verifier runs in another container. No container remains. If the daemon does not have the image, the rollout fails with the reason and
-// without a retry.
+// A rollout runs in containers. The worker is killed while the agent works, the next worker attaches to the
+// agent's container, and the verifier runs in another container. No container remains. If the daemon does
+// not have the image, the rollout fails with the reason and without a retry.
 func TestRolloutInContainers(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1", "rg"))
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{
-		modelURL: model.url, env: []string{"DOCKER_HOST=" + engine.Socket, "ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"},
-		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n  docker: {image: \"agents:1\"}\n")},
+		modelURL: model.url,
+		env:      []string{"DOCKER_HOST=" + engine.Socket, "ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"},
+		flags: []string{
+			"--config",
+			configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n  docker: {image: \"agents:1\"}\n"),
+		},
 	})
 	id := start(t, srv.url, args{
 		"instruction": "take your time", "endpoint": "scripted", "sandbox": args{"backend": "docker"},
@@ -53,11 +57,16 @@ func TestRolloutInContainers(t *testing.T) {
 // containers returns the names of all sandbox containers.
 func containers(t *testing.T, engine *dockertest.Engine) []string {
 	t.Helper()
-	all, err := engine.Client.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox")})
+	all, err := engine.Client.ContainerList(t.Context(), client.ContainerListOptions{
+		All:     true,
+		Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox"),
+	})
 	require.NoError(t, err)
+
 	var names []string
 	for _, c := range all.Items {
 		names = append(names, c.Names...)
 	}
+
 	return names
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A rollout runs in machines of E2B. The worker is killed while the agent works, the next worker attaches to the agent's machine, and the
-// verifier runs in another machine. No machine remains. If E2B does not have the template, the rollout fails with the reason and without a
-// retry.
+// A rollout runs in machines of E2B. The worker is killed while the agent works, the next worker attaches
+// to the agent's machine, and the verifier runs in another machine. No machine remains. If E2B does not
+// have the template, the rollout fails with the reason and without a retry.
 func TestRolloutInMachines(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -43,5 +43,10 @@ func TestRolloutInMachines(t *testing.T) {
 
 // machineEnv returns the environment that makes rolloutd use the E2B test server.
 func machineEnv(s *e2btest.Server) []string {
-	return []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template}
+	return []string{
+		"E2B_API_KEY=" + s.Key,
+		"E2B_API_URL=" + s.URL,
+		"E2B_SANDBOX_URL=" + s.URL,
+		"ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template,
+	}
 }

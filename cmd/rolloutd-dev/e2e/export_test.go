@@ -11,7 +11,10 @@ import (
 func TestTrainerReadsARealTrace(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
-	result := runRollout(t, srv.url, args{"endpoint": "scripted", "instruction": "Write binary_search.py with a function binary_search(items, target)"})
+	result := runRollout(t, srv.url, args{
+		"endpoint":    "scripted",
+		"instruction": "Write binary_search.py with a function binary_search(items, target)",
+	})
 	script := filepath.Join("..", "..", "..", "envserver", "testdata", "py", "export.py")
 	pyclient.Interpreter(t, pyclient.Trainer()).Run(t, script, srv.url, result.ID, "2")
 }

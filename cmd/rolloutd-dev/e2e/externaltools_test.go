@@ -16,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// externalScript is AgentEnv's smoke test with a second call to the tool server. It calls tools of the tool server and then a tool of the
-// sandbox.
+// externalScript is AgentEnv's smoke test with a second call to the tool server. It calls tools of the tool
+// server and then a tool of the sandbox.
 const externalScript = `
 - name: external
   match: use the skills
@@ -32,16 +32,21 @@ const externalScript = `
 
 // skills is a tool server that holds the first call of skill_view until release is closed.
 type skills struct {
-	url     string
-	arrived chan struct{} // closed at the first call of skill_view
+	url string
+
+	// closed at the first call of skill_view
+	arrived chan struct{}
 	release chan struct{}
 
-	mu  sync.Mutex
-	ids map[string][]string // uniq_ids by tool
+	mu sync.Mutex
+
+	// uniq_ids by tool
+	ids map[string][]string
 }
 
 func startSkills(t *testing.T) *skills {
 	t.Helper()
+
 	s := &skills{arrived: make(chan struct{}), release: make(chan struct{}), ids: map[string][]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /tools", func(w http.ResponseWriter, _ *http.Request) {
@@ -53,6 +58,7 @@ func startSkills(t *testing.T) *skills {
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
+
 	return s
 }
 
@@ -67,19 +73,26 @@ func (s *skills) execute(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
+
 	s.mu.Lock()
 	s.ids[in.Tool.Name] = append(s.ids[in.Tool.Name], in.Tool.UniqID)
 	n := len(s.ids[in.Tool.Name])
 	s.mu.Unlock()
+
 	if in.Tool.Name == "skill_view" && n == 1 {
 		close(s.arrived)
 		<-s.release
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"success": true, "output": fmt.Sprintf("%s: answer %d", in.Tool.Name, n), "uniq_id": in.Tool.UniqID})
+
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"success": true,
+		"output":  fmt.Sprintf("%s: answer %d", in.Tool.Name, n),
+		"uniq_id": in.Tool.UniqID,
+	})
 }
 
-// The process is killed with kill -9 during a call to a tool server. The next process repeats this call with the same id and does not repeat
-// earlier calls. The prompts do not change.
+// The process is killed with kill -9 during a call to a tool server. The next process repeats this call
+// with the same id and does not repeat earlier calls. The prompts do not change.
 func TestExternalToolsKilled(t *testing.T) {
 	t.Parallel()
 	s, model := startSkills(t), startModel(t, externalScript)
@@ -93,15 +106,21 @@ tools:
 tool_server:
   web: {}
 `, s.url), 0o600))
-	srv := startDev(t, devOptions{modelURL: model.url, flags: []string{"--config", config}, env: []string{"SKILLS_TOKEN=token-of-sixteen"}})
+	srv := startDev(t, devOptions{
+		modelURL: model.url,
+		flags:    []string{"--config", config},
+		env:      []string{"SKILLS_TOKEN=token-of-sixteen"},
+	})
 	id := start(t, srv.url, args{
 		"instruction": "use the skills", "endpoint": "scripted", "agent": "react",
 		"react":  args{"enabled_toolsets": []string{"terminal", "skills", "tool_server"}},
 		"verify": []string{"test \"$(cat done.txt)\" = ok"},
 	})
+
 	<-s.arrived
 	srv.kill()
 	close(s.release)
+
 	srv = srv.restart(t)
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
@@ -113,10 +132,12 @@ tool_server:
 	require.Len(t, list, 1, "its result was kept")
 	require.Len(t, view, 2)
 	require.Equal(t, view[0], view[1], "the idempotency key")
+
 	last := result.ProxyTurns[len(result.ProxyTurns)-1]
 	for _, turn := range result.ProxyTurns {
 		require.Nil(t, turn.PrefixBreak, "turn %d", turn.Turn)
 	}
+
 	full := get(t, srv.url+"/rollouts/"+id+"/messages")
 	require.Contains(t, full, `skills_list: answer 1`)
 	require.Contains(t, full, `skill_view: answer 2`)
@@ -126,7 +147,12 @@ tool_server:
 
 	// The server that is down affects only the calls of its own tools.
 	execute := func(name, arguments string) string {
-		body := fmt.Sprintf(`{"trajectory_id": "t", "tool": {"name": %q, "arguments": %s, "uniq_id": %[1]q}}`, name, arguments)
+		body := fmt.Sprintf(
+			`{"trajectory_id": "t", "tool": {"name": %q, "arguments": %s, "uniq_id": %[1]q}}`,
+			name,
+			arguments,
+		)
+
 		return post(t, srv.url+"/executor/execute", http.Header{}, body)
 	}
 	require.Contains(t, execute("terminal", `{"command": "echo works"}`), `"output":"works"`)

@@ -11,11 +11,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// A policy stops its agent and answers on the agent's port instead. The outcome is agent_failed, and the work is graded. The policy's answers
-// do not fill the memory of the server, which is also worker and gateway here.
+// A policy stops its agent and answers on the agent's port instead. The outcome is agent_failed, and the
+// work is graded. The policy's answers do not fill the memory of the server, which is also worker and
+// gateway here.
 func TestFakeAgentServer(t *testing.T) {
 	t.Parallel()
+
 	const agentIs = `real=$(pgrep -f 'serve --port 4096' | head -1); `
+
 	script := ""
 	for name, does := range map[string]string{
 		"kills it":   agentIs + `kill -9 $real; setsid python3 fake.py >/dev/null 2>&1 & sleep 20`,
@@ -23,25 +26,39 @@ func TestFakeAgentServer(t *testing.T) {
 		"forks twice and kills it later": agentIs + `(setsid sh -c "sleep 1; kill -9 $real; exec python3 fake.py" >/dev/null 2>&1 &); ` +
 			`touch done.txt`,
 	} {
-		script += fmt.Sprintf("- match: %s\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %q, description: Cheats}}]\n", name, does)
+		script += fmt.Sprintf(
+			"- match: %s\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %q, description: Cheats}}]\n",
+			name,
+			does,
+		)
 		script += "    - {text: Done., pace: {delay: 60s}}\n"
 	}
+
 	srv := startDev(t, devOptions{script: script + "- turns: [{text: Hello.}]\n"})
 	honest := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted"})
 	require.Equal(t, rollout.Completed, honest.Outcome, deref(honest.Error))
 	before := kib(t, srv.peakMemory(t))
 
 	t.Run("all", func(t *testing.T) {
-		for name, says := range map[string]string{"kills it": "killed", "freezes it": "no sign of life", "forks twice and kills it later": "killed"} {
+		for name, says := range map[string]string{
+			"kills it":                       "killed",
+			"freezes it":                     "no sign of life",
+			"forks twice and kills it later": "killed",
+		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+
 				limits := args{}
 				if name == "freezes it" {
 					limits["quiet_s"] = 20
 				}
+
 				got := runRollout(t, srv.url, args{
-					"instruction": name, "endpoint": "scripted", "upload_files": args{"/home/user/workdir/fake.py": fakeServer}, "verify": []string{"true", "false"},
-					"limits": limits,
+					"instruction":  name,
+					"endpoint":     "scripted",
+					"upload_files": args{"/home/user/workdir/fake.py": fakeServer},
+					"verify":       []string{"true", "false"},
+					"limits":       limits,
 				})
 				require.Equal(t, rollout.AgentFailed, got.Outcome, deref(got.Error))
 				require.Contains(t, deref(got.Error), says)
@@ -58,13 +75,15 @@ func TestFakeAgentServer(t *testing.T) {
 // kib parses a size such as "123 kB".
 func kib(t *testing.T, size string) int {
 	t.Helper()
+
 	n, err := strconv.Atoi(strings.TrimSuffix(size, " kB"))
 	require.NoError(t, err, size)
+
 	return n
 }
 
-// fakeServer listens on the agent's port as soon as the port is free. It reports that it is healthy and that its session is idle. Its
-// messages are 200 MB of empty objects with an answer at the end.
+// fakeServer listens on the agent's port as soon as the port is free. It reports that it is healthy and
+// that its session is idle. Its messages are 200 MB of empty objects with an answer at the end.
 const fakeServer = `
 import http.server, socketserver, json, time
 class Handler(http.server.BaseHTTPRequestHandler):

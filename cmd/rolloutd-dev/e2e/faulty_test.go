@@ -20,9 +20,10 @@ import (
 // work is a turn with one command of the agent.
 const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
 
-// A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed without a reward, and the rollout
-// starts another attempt if its limit allows one. An agent that is slow itself ends as agent_timeout and is graded. All rollouts of the test
-// run at the same time, and no other test runs in parallel, since eighteen agents start at once. The time limits grow with the time that a
+// A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed
+// without a reward, and the rollout starts another attempt if its limit allows one. An agent that is slow
+// itself ends as agent_timeout and is graded. All rollouts of the test run at the same time, and no other
+// test runs in parallel, since eighteen agents start at once. The time limits grow with the time that a
 // rollout takes on this machine.
 func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
@@ -34,44 +35,95 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	slow := slowness(t, srv.url)
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
-		name  string
-		turns string // of the scripted model; empty: the address has no listener
-		args  args   // they override the default arguments
-		want  ending
+		name string
+
+		// of the scripted model; empty: the address has no listener
+		turns string
+
+		// they override the default arguments
+		args args
+		want ending
 	}{
 		{"refuses connections", "", nil, never},
 		{"hangs at once", `[{faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
 		{"hangs until time is up", `[{faults: [{hang: true}]}]`, soon, lost("model endpoint")},
-		{"hangs from the second call", `[` + work + `, {faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
-		{"hangs in the middle", `[{text: one two three, faults: [{hang_after: 2}]}]`, nil, lost("context deadline exceeded")},
+		{
+			"hangs from the second call",
+			`[` + work + `, {faults: [{hang: true}]}]`,
+			nil,
+			lost("context deadline exceeded"),
+		},
+		{
+			"hangs in the middle",
+			`[{text: one two three, faults: [{hang_after: 2}]}]`,
+			nil,
+			lost("context deadline exceeded"),
+		},
 		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, nil, lost("context deadline exceeded")},
 		{"429 for good", `[{faults: [{status: 429, retry_after: 1s, message: slow down}]}]`, nil, lost("slow down")},
-		{"500 from the second call", `[` + work + `, {faults: [{status: 500, message: out of memory}]}]`, nil, lost("out of memory")},
+		{
+			"500 from the second call",
+			`[` + work + `, {faults: [{status: 500, message: out of memory}]}]`,
+			nil,
+			lost("out of memory"),
+		},
 		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, nil, lost("EOF")},
-		{"errors within streams", `[` + work + `, {text: one two, faults: [{error_after: 1}]}]`, nil, lost("scripted failure in the stream")},
+		{
+			"errors within streams",
+			`[` + work + `, {text: one two, faults: [{error_after: 1}]}]`,
+			nil,
+			lost("scripted failure in the stream"),
+		},
 		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, nil, lost("model endpoint")},
 		{"garbage", `[{faults: [{garbage: true}]}]`, nil, lost("model endpoint")},
 		{"another service's JSON", `[{faults: [{not_sse: true}]}]`, nil, lost("model endpoint")},
-		{"is well again in the second attempt", `[` + work + `, {text: Done., faults: [{hang: true}]}]`, args{"base_url": recoveringEndpoint(t)},
-			ending{outcome: rollout.Completed, attempts: 2, reward: 0.5}},
-		{"less time than the agent's start takes", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
-			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}}, late},
-		{"a command without end", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`, soon, late},
+		{
+			"is well again in the second attempt",
+			`[` + work + `, {text: Done., faults: [{hang: true}]}]`,
+			args{"base_url": recoveringEndpoint(t)},
+			ending{outcome: rollout.Completed, attempts: 2, reward: 0.5},
+		},
+		{
+			"less time than the agent's start takes",
+			`[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
+			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}},
+			late,
+		},
+		{
+			"a command without end",
+			`[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
+			soon,
+			late,
+		},
 		{"samples without end", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`,
 			args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24.9 * slow, "attempts": 2}}, late},
 		{"samples beyond the time of a call", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`, nil,
 			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5}},
 	}
+
 	ids := make([]string, len(cases))
 	for i, c := range cases {
 		asked := args{
-			"instruction": "work", "endpoint": "vllm", "base_url": faulty(t, c.turns), "model": "m", "verify": []string{"test -f done.txt", "false"},
-			"limits": args{"call_s": 4 * slow, "attempts": 2}, "agent_timeout_s": 60 * slow,
+			"instruction":     "work",
+			"endpoint":        "vllm",
+			"base_url":        faulty(t, c.turns),
+			"model":           "m",
+			"verify":          []string{"test -f done.txt", "false"},
+			"limits":          args{"call_s": 4 * slow, "attempts": 2},
+			"agent_timeout_s": 60 * slow,
 		}
 		maps.Copy(asked, c.args)
 		ids[i] = start(t, srv.url, asked)
 	}
-	waitFor(t, srv.url, ids[0], "says that it is refused", func(s state) bool { return strings.Contains(s.Waiting, "connection refused") })
+
+	waitFor(
+		t,
+		srv.url,
+		ids[0],
+		"says that it is refused",
+		func(s state) bool { return strings.Contains(s.Waiting, "connection refused") },
+	)
+
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.want.check(t, finalize(t, srv.url, ids[i])) })
 	}
@@ -80,21 +132,28 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 // slowness returns how many times longer a rollout takes than on an idle machine with two cores. It is at least 1.
 func slowness(t *testing.T, url string) float64 {
 	t.Helper()
+
 	const usualS = 6
+
 	r := runRollout(t, url, args{"instruction": "say hello", "endpoint": "scripted"})
 	require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
 	t.Logf("a rollout takes %.1f s", r.WallS)
+
 	return max(1, r.WallS/usualS)
 }
 
-// ending is the expected end of a rollout. says is a part of its error. Each attempt except a completed last one must have failed because of
-// the endpoint.
+// ending is the expected end of a rollout. says is a part of its error. Each attempt except a completed
+// last one must have failed because of the endpoint.
 type ending struct {
 	outcome  rollout.Outcome
 	attempts int
-	reward   float64 // if the outcome has a reward
-	says     string
-	kind     fault.Kind // of the last attempt of an infra_failed rollout
+
+	// if the outcome has a reward
+	reward float64
+	says   string
+
+	// of the last attempt of an infra_failed rollout
+	kind fault.Kind
 }
 
 func (e ending) check(t *testing.T, got rollout.Result) {
@@ -103,24 +162,30 @@ func (e ending) check(t *testing.T, got rollout.Result) {
 	require.Equal(t, e.outcome, got.Outcome, deref(got.Error))
 	require.Contains(t, deref(got.Error), e.says)
 	require.Len(t, got.Attempts, e.attempts)
+
 	for _, a := range got.Attempts[:e.attempts-1] {
 		require.Equal(t, rollout.InfraFailed, a.Outcome)
 		require.Equal(t, string(fault.UpstreamFailed), a.ErrorKind, a.Error)
 	}
+
 	if e.outcome == rollout.InfraFailed {
 		require.Nil(t, got.Reward)
 		require.Equal(t, string(e.kind), got.Attempts[e.attempts-1].ErrorKind)
+
 		return
 	}
+
 	require.InDelta(t, e.reward, *got.Reward, 0)
 }
 
 // faulty returns the URL of an endpoint that plays the turns, or of a port without a listener if turns is empty.
 func faulty(t *testing.T, turns string) string {
 	t.Helper()
+
 	if turns != "" {
 		return startModel(t, "turns: "+turns).url
 	}
+
 	return "http://" + lostconntest.Refusing(t) + "/v1"
 }
 
@@ -129,15 +194,22 @@ func recoveringEndpoint(t *testing.T) string {
 	t.Helper()
 	well, err := url.Parse(startModel(t, "turns: ["+work+", {text: Done.}]").url)
 	require.NoError(t, err)
+
 	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: well.Scheme, Host: well.Host})
+
 	var calls atomic.Int64
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isProbe(r) && calls.Add(1) == 1 { // isProbe has read the body: a server detects a disconnect only then
+		// isProbe has read the body: a server detects a disconnect only then
+		if !isProbe(r) && calls.Add(1) == 1 {
 			<-r.Context().Done()
 			return
 		}
+
 		through.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+
 	return srv.URL + "/v1"
 }

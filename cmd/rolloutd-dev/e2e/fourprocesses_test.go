@@ -10,17 +10,28 @@ import (
 // fourProcesses is a rolloutd of four processes on one host with one data folder.
 type fourProcesses struct {
 	instance
-	t     testing.TB // the processes stop when this test ends
+
+	// the processes stop when this test ends
+	t     testing.TB
 	roles map[string]*role
-	links map[string]*lostconntest.Link // by name of the connection; empty unless fourProcessesOptions.linked is set
+
+	// by name of the connection; empty unless fourProcessesOptions.linked is set
+	links map[string]*lostconntest.Link
 }
 
 // fourProcessesOptions are the differences from the processes that an operator starts.
 type fourProcessesOptions struct {
-	modelURL string   // URL of endpoint "scripted"
-	linked   bool     // connections between roles and to the model use links that the test can break
-	env      []string // additional environment of all processes
-	serveEnv []string // additional environment of serve only
+	// URL of endpoint "scripted"
+	modelURL string
+
+	// connections between roles and to the model use links that the test can break
+	linked bool
+
+	// additional environment of all processes
+	env []string
+
+	// additional environment of serve only
+	serveEnv []string
 }
 
 // role is the command line, the environment and the health URL of one process.
@@ -38,18 +49,29 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 	t.Helper()
 	p := freePorts(t, 8)
 	data := dataFolder(t)
-	a := &fourProcesses{instance: instance{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*lostconntest.Link{}}
+	a := &fourProcesses{
+		instance: instance{url: "http://" + p[0], temporal: p[1], data: data},
+		t:        t,
+		links:    map[string]*lostconntest.Link{},
+	}
 	by := func(_, address string) string { return address }
+
 	var workerEnv []string
+
 	if o.linked {
 		by = a.link
-		workerEnv = []string{"ROLLOUTD_WORKER_LISTEN=" + p[7], "ROLLOUTD_WORKER_ADVERTISE=http://" + by("serve to worker", p[7])}
+		workerEnv = []string{
+			"ROLLOUTD_WORKER_LISTEN=" + p[7],
+			"ROLLOUTD_WORKER_ADVERTISE=http://" + by("serve to worker", p[7]),
+		}
 	}
+
 	modelURL := o.modelURL
 	if u, err := url.Parse(modelURL); err == nil && u.Host != "" {
 		u.Host = by("gateway to model", u.Host)
 		modelURL = u.String()
 	}
+
 	env := func(metrics, temporal string) []string {
 		return append([]string{
 			"TEMPORAL_ADDRESS=" + temporal, "SCRIPTED_URL=" + modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics,
@@ -57,10 +79,22 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 			"ROLLOUTD_SANDBOX_WARM=0",
 		}, o.env...)
 	}
+
 	a.roles = map[string]*role{
 		"temporal": {
-			binary: "rolloutd-dev", health: "http://" + p[2] + "/healthz", env: o.env,
-			args: []string{"temporal", "--data", data, "--verbose", "--temporal-port", portOf(t, p[1]), "--ui-port", portOf(t, p[2])},
+			binary: "rolloutd-dev",
+			health: "http://" + p[2] + "/healthz",
+			env:    o.env,
+			args: []string{
+				"temporal",
+				"--data",
+				data,
+				"--verbose",
+				"--temporal-port",
+				portOf(t, p[1]),
+				"--ui-port",
+				portOf(t, p[2]),
+			},
 		},
 		"gateway": {
 			binary: "rolloutd", health: "http://" + p[4] + "/healthz", metrics: "http://" + p[4] + "/metrics",
@@ -68,9 +102,18 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 			args: []string{"gateway", "--data", data, "--verbose", "--listen", p[3]},
 		},
 		"worker": {
-			binary: "rolloutd", health: "http://" + p[5] + "/healthz", metrics: "http://" + p[5] + "/metrics",
-			env:  append(env(p[5], by("worker to temporal", p[1])), workerEnv...),
-			args: []string{"worker", "--data", data, "--verbose", "--gateway", "http://" + by("worker to gateway", p[3])},
+			binary:  "rolloutd",
+			health:  "http://" + p[5] + "/healthz",
+			metrics: "http://" + p[5] + "/metrics",
+			env:     append(env(p[5], by("worker to temporal", p[1])), workerEnv...),
+			args: []string{
+				"worker",
+				"--data",
+				data,
+				"--verbose",
+				"--gateway",
+				"http://" + by("worker to gateway", p[3]),
+			},
 		},
 		"serve": {
 			binary: "rolloutd", health: "http://" + p[6] + "/healthz", metrics: "http://" + p[6] + "/metrics",
@@ -81,6 +124,7 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 	for _, name := range []string{"temporal", "gateway", "worker", "serve"} {
 		a.start(name)
 	}
+
 	return a
 }
 
@@ -88,6 +132,7 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 func (a *fourProcesses) link(name, address string) string {
 	l := lostconntest.New(a.t, address)
 	a.links[name] = l
+
 	return l.Address()
 }
 

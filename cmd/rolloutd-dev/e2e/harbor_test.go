@@ -11,10 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// The published client of OpenEnv's Harbor environment runs a Harbor task folder with the real OpenCode, from the Task API to the reward.
-// TRL's worker reads the result and skips a lost rollout.
+// The published client of OpenEnv's Harbor environment runs a Harbor task folder with the real OpenCode,
+// from the Task API to the reward. TRL's worker reads the result and skips a lost rollout.
 func TestHarborClient(t *testing.T) {
 	t.Parallel()
+
 	tasks := t.TempDir()
 	for name, text := range map[string]string{
 		"fix/task.toml":               "version = \"1.0\"\n[agent]\ntimeout_sec = 120.0\n",
@@ -26,6 +27,7 @@ func TestHarborClient(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
+
 	srv := startDev(t, devOptions{
 		script: `
 - match: Write the sum

@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldScript makes the model take 24 s in total, or 48 s with the command agent. A turn appears in the state of a rollout up to 6 s after it
-// has ended.
+// heldScript makes the model take 24 s in total, or 48 s with the command agent. A turn appears in the
+// state of a rollout up to 6 s after it has ended.
 const heldScript = `
 - match: take your time
   pace: {delay: 6s}
@@ -66,22 +66,35 @@ agents:
 const (
 	heldLimit = 60 * time.Second
 	heldFor   = 70 * time.Second
-	awayFor   = 14 * time.Second // a call may take 59 s, including all retries and the pauses between them
+
+	// a call may take 59 s, including all retries and the pauses between them
+	awayFor = 14 * time.Second
 )
 
 // startHeld starts a rollout of the agent and waits until it has a turn.
 func (d *dev) startHeld(t *testing.T, agent string) (id string) {
 	t.Helper()
-	instruction := map[string]string{"opencode": "take your time", "react": "count to three", "asker": "ask four times"}[agent]
+
+	instruction := map[string]string{
+		"opencode": "take your time",
+		"react":    "count to three",
+		"asker":    "ask four times",
+	}[agent]
 	id = start(t, d.url, args{
-		"instruction": instruction, "agent": agent, "endpoint": "scripted", "agent_timeout_s": heldLimit.Seconds(),
-		"verify": []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`}, "limits": args{"attempts": 1, "call_s": 59},
+		"instruction":     instruction,
+		"agent":           agent,
+		"endpoint":        "scripted",
+		"agent_timeout_s": heldLimit.Seconds(),
+		"verify":          []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`},
+		"limits":          args{"attempts": 1, "call_s": 59},
 	})
 	waitFor(t, d.url, id, "a turn", func(s state) bool { return s.Turns > 0 || s.Phase == rollout.PhaseDone })
+
 	return id
 }
 
-// requireHeld requires the full reward in the first attempt of a rollout whose model calls were held for longer than atLeast.
+// requireHeld requires the full reward in the first attempt of a rollout whose model calls were held for
+// longer than atLeast.
 func (d *dev) requireHeld(t *testing.T, id string, atLeast time.Duration) {
 	t.Helper()
 	result := finalize(t, d.url, id)
@@ -98,8 +111,10 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 	require.NoError(t, os.WriteFile(file, []byte(asker), 0o600))
 	trainer := "ROLLOUTD_TRAINER_LISTEN=" + freePorts(t, 1)[0]
 	srv = startDev(t, devOptions{modelURL: model, env: []string{trainer}, flags: []string{"--config", file}})
+
 	return srv, func(do ...string) {
 		t.Helper()
+
 		cmd := exec.Command(filepath.Join(bin, "rolloutd"), append([]string{"upstream", "--data", srv.data}, do...)...)
 		cmd.Env = append(environ(), trainer)
 		out, err := cmd.CombinedOutput()
@@ -110,14 +125,24 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 // A pause of the endpoint does not count toward the agent's time limit, even if the pause is longer than the limit.
 func TestPauseIsNotAgentTime(t *testing.T) {
 	t.Parallel()
+
 	for _, agent := range []string{"opencode", "react"} {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
 			srv, upstream := startHolding(t, startModel(t, heldScript).url)
 			id := srv.startHeld(t, agent)
+
 			upstream("pause", "scripted", "--for", "1h")
+
 			over := time.After(heldFor)
-			waitFor(t, srv.url, id, "the pause", func(s state) bool { return strings.Contains(s.Waiting, "it is paused, until ") })
+
+			waitFor(
+				t,
+				srv.url,
+				id,
+				"the pause",
+				func(s state) bool { return strings.Contains(s.Waiting, "it is paused, until ") },
+			)
 			<-over
 			upstream("resume", "scripted")
 			srv.requireHeld(t, id, heldLimit)
@@ -125,15 +150,18 @@ func TestPauseIsNotAgentTime(t *testing.T) {
 	}
 }
 
-// A pause of the endpoint does not count toward the agent's time limit if the whole process is killed at the end of the pause.
+// A pause of the endpoint does not count toward the agent's time limit if the whole process is killed at
+// the end of the pause.
 func TestKillAtTheEndOfAPause(t *testing.T) {
 	t.Parallel()
 	srv, upstream := startHolding(t, startModel(t, heldScript).url)
 	id := srv.startHeld(t, "opencode")
+
 	upstream("pause", "scripted", "--for", "1h")
 	time.Sleep(heldFor)
 	srv.kill()
-	srv = srv.restart(t) // the new process does not have the pause
+	// the new process does not have the pause
+	srv = srv.restart(t)
 	srv.requireHeld(t, id, heldLimit)
 }
 
@@ -146,6 +174,7 @@ func TestUnreachableEndpointIsNotAgentTime(t *testing.T) {
 	at.open(t)
 	srv, _ := startHolding(t, "http://"+at.address+"/v1")
 	id := srv.startHeld(t, "asker")
+
 	at.close()
 	time.Sleep(awayFor)
 	at.open(t)
@@ -161,12 +190,15 @@ type closableEndpoint struct {
 
 func (d *closableEndpoint) open(t *testing.T) {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", d.address)
 	require.NoError(t, err)
+
 	srv := httptest.NewUnstartedServer(d.to)
 	require.NoError(t, srv.Listener.Close())
 	srv.Listener = listener
 	srv.Start()
+
 	d.close = sync.OnceFunc(func() { srv.CloseClientConnections(); srv.Close() })
 	t.Cleanup(d.close)
 }

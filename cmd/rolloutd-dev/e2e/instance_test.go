@@ -24,77 +24,100 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// instance is a running rolloutd of one or more processes, as an operator reaches it: its server, Temporal and its data folder.
+// instance is a running rolloutd of one or more processes, as an operator reaches it: its server, Temporal
+// and its data folder.
 type instance struct {
-	url      string // OpenEnv server
-	temporal string // gRPC address
+	// OpenEnv server
+	url string
+
+	// gRPC address
+	temporal string
 	data     string
 }
 
 func (d instance) client(t testing.TB) client.Client {
 	t.Helper()
+
 	c, err := client.Dial(client.Options{HostPort: d.temporal})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+
 	return c
 }
 
 // activityNames returns the names of the activities in a rollout's history, in the order in which they were scheduled.
 func (d instance) activityNames(t testing.TB, id string) []string {
 	t.Helper()
+
 	var names []string
-	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+
+	events := d.client(t).
+		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		e, err := events.Next()
 		require.NoError(t, err)
+
 		if s := e.GetActivityTaskScheduledEventAttributes(); s != nil {
 			names = append(names, s.GetActivityType().GetName())
 		}
 	}
+
 	return names
 }
 
 // missedHeartbeats returns the event ids of a rollout's activities that were retried after a heartbeat timeout.
 func (d instance) missedHeartbeats(t testing.TB, id string) []int64 {
 	t.Helper()
+
 	var missed []int64
-	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+
+	events := d.client(t).
+		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		e, err := events.Next()
 		require.NoError(t, err)
+
 		s := e.GetActivityTaskStartedEventAttributes()
 		if s.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
 			missed = append(missed, s.GetScheduledEventId())
 		}
 	}
+
 	return missed
 }
 
-// requireTakenOver checks that the next worker took over at once, without a heartbeat timeout. It checks nothing if the worker was away for
-// three seconds or longer, since a heartbeat may then time out before the worker has started.
+// requireTakenOver checks that the next worker took over at once, without a heartbeat timeout. It checks
+// nothing if the worker was away for three seconds or longer, since a heartbeat may then time out before
+// the worker has started.
 func (d instance) requireTakenOver(t testing.TB, id string, away time.Duration) {
 	t.Helper()
+
 	if missed := d.missedHeartbeats(t, id); away < 3*time.Second {
 		require.Empty(t, missed, "the next worker takes over at once")
 	}
 }
 
-// history returns a rollout's history and Temporal's description of its pending activities. raw is as stored, and plain has all payloads
-// decrypted.
+// history returns a rollout's history and Temporal's description of its pending activities. raw is as
+// stored, and plain has all payloads decrypted.
 func (d instance) history(t testing.TB, id string) (raw, plain []byte) {
 	t.Helper()
+
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
+
 	take := func(m proto.Message) {
 		stored, err := proto.Marshal(m)
 		require.NoError(t, err)
+
 		raw = append(raw, stored...)
+
 		require.NoError(t, proxy.VisitPayloads(t.Context(), m, proxy.VisitPayloadsOptions{
 			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 				opened, err := decodePayloads(temporalx.Codecs(key), payloads)
 				for _, p := range opened {
 					plain = append(append(plain, p.GetData()...), '\n')
 				}
+
 				return opened, err
 			},
 		}))
@@ -103,12 +126,20 @@ func (d instance) history(t testing.TB, id string) (raw, plain []byte) {
 	about, err := c.DescribeWorkflowExecution(t.Context(), rollout.WorkflowID(id), "")
 	require.NoError(t, err)
 	take(about)
-	events := c.GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+
+	events := c.GetWorkflowHistory(
+		t.Context(),
+		rollout.WorkflowID(id),
+		"",
+		false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
+	)
 	for events.HasNext() {
 		e, err := events.Next()
 		require.NoError(t, err)
 		take(e)
 	}
+
 	return raw, plain
 }
 
@@ -119,6 +150,7 @@ func decodePayloads(codecs []converter.PayloadCodec, payloads []*commonpb.Payloa
 			return nil, err
 		}
 	}
+
 	return payloads, nil
 }
 
@@ -129,18 +161,22 @@ func (d instance) workflows(t testing.TB) []string {
 		Query: "WorkflowType = '" + rollout.WorkflowName + "'",
 	})
 	require.NoError(t, err)
+
 	var ids []string
 	for _, e := range list.GetExecutions() {
 		ids = append(ids, e.GetExecution().GetWorkflowId())
 	}
+
 	return ids
 }
 
 // sandboxes returns the control sockets of the sandboxes in the data folder, without those of warm sandboxes.
 func (d instance) sandboxes(t testing.TB) []string {
 	t.Helper()
+
 	files, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "*", "control.sock"))
 	require.NoError(t, err)
+
 	return slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, "/sandboxes/warm-") })
 }
 
@@ -149,16 +185,21 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if path != dir && errors.Is(err, fs.ErrNotExist) {
-			return nil // a sandbox was closed during the walk
+			// a sandbox was closed during the walk
+			return nil
 		}
+
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		look(path, text)
+
 		return err
 	}))
 }
@@ -166,7 +207,9 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 // agentStarts returns how often the process of the agent has started, according to its log.
 func (d instance) agentStarts(t testing.TB, result rollout.Result) int {
 	t.Helper()
+
 	log, err := os.ReadFile(filepath.Join(d.data, "store", result.Links["opencode"]))
 	require.NoError(t, err, "links: %v", result.Links)
+
 	return strings.Count(string(log), "opencode server listening")
 }

@@ -34,7 +34,10 @@ Beside these there are those of the Go runtime (` + "`go_`" + `, ` + "`process_`
 
 	var rows []string
 	for _, found := range metricHelp.FindAllStringSubmatch(get(t, srv.metrics), -1) {
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", found[1], found[3], strings.ReplaceAll(found[2], "|", `\|`)))
+		rows = append(
+			rows,
+			fmt.Sprintf("| `%s` | %s | %s |\n", found[1], found[3], strings.ReplaceAll(found[2], "|", `\|`)),
+		)
 	}
 
 	slices.Sort(rows)

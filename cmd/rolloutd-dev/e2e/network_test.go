@@ -37,16 +37,25 @@ const networkScript = `
 
 func page(t *testing.T) (hostport string) {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+
+	srv := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }),
+	)
 	t.Cleanup(srv.Close)
+
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Setup and agent can reach only the hosts of their phase, and the verifier can reach none. The test runs OpenCode and the agent react.
+// Setup and agent can reach only the hosts of their phase, and the verifier can reach none. The test runs
+// OpenCode and the agent react.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	model, a, b := startModel(t, networkScript), page(t), page(t)
-	srv := startDev(t, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_NETWORK_MAX=*", "ROLLOUTD_NETWORK_ALLOW_HOSTS=" + a + "," + b}})
+
+	srv := startDev(t, devOptions{
+		modelURL: model.url,
+		env:      []string{"ROLLOUTD_NETWORK_MAX=*", "ROLLOUTD_NETWORK_ALLOW_HOSTS=" + a + "," + b},
+	})
 	for _, agent := range []string{"react", "opencode"} {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
@@ -56,13 +65,20 @@ func TestNetwork(t *testing.T) {
 				"upload_files": args{"fetch.sh": fetchScript, "a.host": a, "b.host": b},
 				"setup":        []string{"for n in a b; do bash fetch.sh $(cat $n.host) > setup_$n.txt; done"},
 				"verify": []string{
-					"grep '200 OK' setup_a.txt", "grep '403 Forbidden' setup_b.txt", "grep '403 Forbidden' agent_a.txt", "grep '200 OK' agent_b.txt",
-					"grep '502 Bad Gateway' agent_c.txt", "test -z \"$http_proxy\"", "! bash fetch.sh $(cat b.host)",
+					"grep '200 OK' setup_a.txt",
+					"grep '403 Forbidden' setup_b.txt",
+					"grep '403 Forbidden' agent_a.txt",
+					"grep '200 OK' agent_b.txt",
+					"grep '502 Bad Gateway' agent_c.txt",
+					"test -z \"$http_proxy\"",
+					"! bash fetch.sh $(cat b.host)",
 				},
 			})
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
+
 			var seen []string
+
 			for line := range strings.Lines(get(t, srv.url+"/rollouts/"+result.ID+"/logs/network")) {
 				e := decode[struct {
 					Phase    string
@@ -71,17 +87,36 @@ func TestNetwork(t *testing.T) {
 					Refused  string
 					Received json.Number `json:"received_bytes"`
 				}](t, line)
+
 				made := "made"
 				if e.Refused != "" {
 					made = "refused"
 				}
-				if at := fmt.Sprintf("%s:%d", e.Host, e.Port); strings.HasPrefix(e.Host, "127.") || strings.HasPrefix(e.Host, "169.") {
+
+				if at := fmt.Sprintf(
+					"%s:%d",
+					e.Host,
+					e.Port,
+				); strings.HasPrefix(e.Host, "127.") ||
+					strings.HasPrefix(e.Host, "169.") {
 					seen = append(seen, fmt.Sprintf("%s %s %s", e.Phase, at, made))
 				}
 			}
-			require.ElementsMatch(t, []string{"setup " + a + " made", "setup " + b + " refused", "agent " + a + " refused", "agent " + b + " made", "agent 169.254.169.254:80 refused"}, seen)
+
+			require.ElementsMatch(
+				t,
+				[]string{
+					"setup " + a + " made",
+					"setup " + b + " refused",
+					"agent " + a + " refused",
+					"agent " + b + " made",
+					"agent 169.254.169.254:80 refused",
+				},
+				seen,
+			)
 		})
 	}
+
 	require.Empty(t, srv.sandboxes(t))
 }
 
@@ -89,6 +124,7 @@ func TestNetwork(t *testing.T) {
 func TestNetworkOfTheOperator(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
+
 	for message, asked := range map[string]args{
 		"is not among the hosts that the operator lets tasks reach (none)": {"network": args{"allow": []string{"example.org"}}},
 		"the operator lets no task reach a network":                        {"allow_network": true},

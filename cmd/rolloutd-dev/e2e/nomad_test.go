@@ -11,14 +11,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
-// A pool grows with the number of waiting rollouts, is scaled 1 → 3 → 1 under load, and is taken down under load. Nomad's agent is killed and
-// started again during the scaling. No rollout loses an attempt, and Nomad makes no deployment.
+// A pool grows with the number of waiting rollouts, is scaled 1 → 3 → 1 under load, and is taken down under
+// load. Nomad's agent is killed and started again during the scaling. No rollout loses an attempt, and
+// Nomad makes no deployment.
 func TestNomadPoolScales(t *testing.T) {
 	f := startNomadFleet(t, nomadFleetOptions{})
 	require.Contains(t, f.command("up", "p"), "1 to 4 hosts of 2 slots in Nomad job hosts")
 	f.await("one host", hostsRun(1))
 
-	all := []nomadEpisode{f.play(), f.play(), f.play()} // the third episode needs a second host
+	// the third episode needs a second host
+	all := []nomadEpisode{f.play(), f.play(), f.play()}
 	f.await("two hosts", hostsRun(2))
 	f.command("scale", "p", "3")
 	f.await("three hosts", hostsRun(3))
@@ -27,23 +29,29 @@ func TestNomadPoolScales(t *testing.T) {
 	f.command("scale", "p", "1")
 	f.await("two hosts that leave", func(s pool.Status) bool {
 		n := 0
+
 		for _, h := range s.Hosts {
 			if h.State == fleet.Draining {
 				n++
 			}
 		}
+
 		return n == 2
 	})
 	f.nomad.kill()
+
 	for _, e := range all[:2] {
 		e.finish()
 	}
+
 	f.await("an error", func(s pool.Status) bool { return s.Error != "" })
 	f.nomad.start(t)
 	require.Len(t, f.nomad.live(t, nomadJob), 3, "hosts that are not empty stay, and the agent finds them again")
+
 	for _, e := range all[2:] {
 		e.finish()
 	}
+
 	f.await("one host", hostsRun(1))
 	deployments, _, err := f.nomad.client.Jobs().Deployments(nomadJob, true, nil)
 	require.NoError(t, err)
@@ -51,14 +59,17 @@ func TestNomadPoolScales(t *testing.T) {
 
 	last := f.play()
 	f.command("down", "p")
-	f.await("a host that leaves", func(s pool.Status) bool { return len(s.Hosts) == 1 && s.Hosts[0].State == fleet.Draining })
+	f.await(
+		"a host that leaves",
+		func(s pool.Status) bool { return len(s.Hosts) == 1 && s.Hosts[0].State == fleet.Draining },
+	)
 	last.finish()
 	f.awaitPurged()
 }
 
-// Operators change the job by hand. rolloutd does not change a job with another owner. A stopped job stays stopped until the pool is started
-// again. A purged job is created again. Under load, killing the worker of one allocation costs no attempt, and stopping another allocation
-// costs its rollouts one attempt.
+// Operators change the job by hand. rolloutd does not change a job with another owner. A stopped job stays
+// stopped until the pool is started again. A purged job is created again. Under load, killing the worker of
+// one allocation costs no attempt, and stopping another allocation costs its rollouts one attempt.
 func TestNomadPoolByHand(t *testing.T) {
 	f := startNomadFleet(t, nomadFleetOptions{})
 	f.command("up", "p")
@@ -66,6 +77,7 @@ func TestNomadPoolByHand(t *testing.T) {
 
 	job := f.nomad.job(t, nomadJob)
 	owner := job.Meta["rolloutd_owner"]
+
 	f.change(func(j *api.Job) { j.Meta["rolloutd_owner"] = "another" })
 	version := *f.nomad.job(t, nomadJob).Version
 	f.command("scale", "p", "2")
@@ -84,13 +96,19 @@ func TestNomadPoolByHand(t *testing.T) {
 	f.command("scale", "p", "4")
 	f.await("four hosts", hostsRun(4))
 	postGroup(t, f.url, args{
-		"instruction": "nothing", "agent": "nop", "endpoint": "scripted", "group_id": "g", "group_size": 8, "verify": []string{"sleep 20"},
+		"instruction": "nothing",
+		"agent":       "nop",
+		"endpoint":    "scripted",
+		"group_id":    "g",
+		"group_size":  8,
+		"verify":      []string{"sleep 20"},
 	})
 	busy := f.await("eight rollouts", func(s pool.Status) bool {
 		n := 0
 		for _, h := range s.Hosts {
 			n += h.Used
 		}
+
 		return n == 8
 	})
 	killed, _, err := f.nomad.client.Allocations().Info(busy.Hosts[0].Alloc, nil)
@@ -103,14 +121,18 @@ func TestNomadPoolByHand(t *testing.T) {
 	f.await("four hosts", hostsRun(4))
 	group := waitGroup(t, f.url, "g")
 	require.Equal(t, []float64{1, 1, 1, 1, 1, 1, 1, 1}, group.Rewards(), group.Error)
+
 	lost := 0
+
 	for _, m := range group.Members {
 		attempts := finalize(t, f.url, m.RolloutID).Attempts
 		for _, a := range attempts[:len(attempts)-1] {
 			require.Equal(t, busy.Hosts[1].Host, a.Host, "only the stopped host loses attempts")
+
 			lost++
 		}
 	}
+
 	require.LessOrEqual(t, lost, 2)
 
 	_, _, err = f.nomad.client.Jobs().Deregister(nomadJob, true, nil)

@@ -12,21 +12,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Both agents run one task file on a pool of two hosts, and each host gives the same result as a single machine. Then the allocation that
-// runs a rollout of OpenCode is stopped, and the rollout ends on another host.
+// Both agents run one task file on a pool of two hosts, and each host gives the same result as a single
+// machine. Then the allocation that runs a rollout of OpenCode is stopped, and the rollout ends on another
+// host.
 func TestNomadPoolRunsATaskFile(t *testing.T) {
 	demo, err := os.ReadFile(filepath.Join("..", "..", "..", "internal", "scripted", "demo.yaml"))
 	require.NoError(t, err)
 	f := startNomadFleet(t, nomadFleetOptions{
-		pool: map[string]any{"slots_per_container": 1, "min_containers": 2, "max_containers": 2}, env: map[string]any{"ROLLOUTD_SANDBOX_MEMORY_MIB": "1024"},
+		pool:   map[string]any{"slots_per_container": 1, "min_containers": 2, "max_containers": 2},
+		env:    map[string]any{"ROLLOUTD_SANDBOX_MEMORY_MIB": "1024"},
 		script: slowScript + string(demo),
 	})
 	single := startDev(t, devOptions{modelURL: f.model.url, env: []string{"ROLLOUTD_SANDBOX_MEMORY_MIB=1024"}})
 	run := func(url, agent string) rollout.Result {
 		a := exampleArgs(t, "binary_search")
 		a["agent"] = agent
+
 		return runRollout(t, url, a)
 	}
+
 	want := map[string]outcome{}
 	for _, agent := range []string{"react", "opencode"} {
 		want[agent] = outcomeOf(t, run(single.url, agent)).withoutTimes()
@@ -36,8 +40,10 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 
 	f.command("up", "p")
 	f.await("two hosts", hostsRun(2))
+
 	var ran []string
-	busy := f.play() // this occupies the only slot of a host, so rollouts run on the other host
+	// this occupies the only slot of a host, so rollouts run on the other host
+	busy := f.play()
 	for range 2 {
 		holder := hostOf(t, f.url, busy.id)
 		for agent, want := range want {
@@ -47,15 +53,20 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 			require.NotEqual(t, holder, result.Attempts[0].Host)
 			ran = append(ran, result.Attempts[0].Host)
 		}
+
 		next := f.play()
+
 		busy.finish()
 		busy = next
 	}
+
 	busy.finish()
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(ran))), 2, "both hosts ran rollouts")
 
 	id := start(t, f.url, args{
-		"instruction": "take your time", "endpoint": "scripted", "verify": []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`},
+		"instruction": "take your time",
+		"endpoint":    "scripted",
+		"verify":      []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`},
 	})
 	waitFor(t, f.url, id, "two turns", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.Turns >= 2 })
 	lost := hostOf(t, f.url, id)
@@ -73,14 +84,17 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 // stopAllocation stops the allocation that runs a host.
 func (f *nomadFleet) stopAllocation(host string) {
 	f.t.Helper()
+
 	for _, id := range f.nomad.live(f.t, nomadJob) {
 		if pool.HostName(id) == host {
 			alloc, _, err := f.nomad.client.Allocations().Info(id, nil)
 			require.NoError(f.t, err)
 			_, err = f.nomad.client.Allocations().Stop(alloc, nil)
 			require.NoError(f.t, err)
+
 			return
 		}
 	}
+
 	require.Fail(f.t, "no allocation runs host "+host)
 }

@@ -20,19 +20,28 @@ import (
 type oddReply struct {
 	name   string
 	deltas []string
-	finish string // raw
-	tail   string // events after the last chunk
-	empty  bool   // no tokens, and no counts
+
+	// raw
+	finish string
+
+	// events after the last chunk
+	tail string
+
+	// no tokens, and no counts
+	empty bool
 }
 
-// oddReplies are replies of real engines that differ from OpenAI's form. Each calls a tool to write one.txt and two.txt.
+// oddReplies are replies of real engines that differ from OpenAI's form. Each calls a tool to write one.txt
+// and two.txt.
 func oddReplies(tool string) []oddReply {
 	args := func(command string) string {
-		b, _ := json.Marshal(map[string]string{"command": command, "description": "Works"}) // strings always encode
+		// strings always encode
+		b, _ := json.Marshal(map[string]string{"command": command, "description": "Works"})
 		return string(b)
 	}
 	text := func(s string) string {
-		b, _ := json.Marshal(s) // a string always encodes
+		// a string always encodes
+		b, _ := json.Marshal(s)
 		return string(b)
 	}
 	call := func(members, arguments string) string {
@@ -40,21 +49,67 @@ func oddReplies(tool string) []oddReply {
 	}
 	one, two, both := args("touch one.txt"), args("touch two.txt"), args("touch one.txt two.txt")
 	half := len(both) / 2
+
 	const calls = `"tool_calls"`
+
 	return []oddReply{
-		{name: "a shared index", deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":0,"id":"b",`, text(two))}, finish: calls},
+		{
+			name:   "a shared index",
+			deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":0,"id":"b",`, text(two))},
+			finish: calls,
+		},
 		{name: "no index", deltas: []string{call(`"id":"a",`, text(one)), call(`"id":"b",`, text(two))}, finish: calls},
-		{name: "no ids", deltas: []string{call(`"index":0,`, text(one)), call(`"index":1,"id":null,`, text(two))}, finish: calls},
-		{name: "equal ids", deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":1,"id":"a",`, text(two))}, finish: calls},
+		{
+			name:   "no ids",
+			deltas: []string{call(`"index":0,`, text(one)), call(`"index":1,"id":null,`, text(two))},
+			finish: calls,
+		},
+		{
+			name:   "equal ids",
+			deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":1,"id":"a",`, text(two))},
+			finish: calls,
+		},
 		{name: "neither", deltas: []string{call(``, one), call(``, two)}, finish: `"stop"`},
 		{name: "a string as index", deltas: []string{call(`"index":"0","id":"a",`, text(both))}, finish: calls},
 		{name: "an object as arguments", deltas: []string{call(`"index":0,"id":"a",`, both)}, finish: calls},
-		{name: "a repeated name", deltas: []string{call(`"index":0,"id":"a",`, text(both[:half])), call(`"index":0,"id":"a",`, text(both[half:]))}, finish: calls},
-		{name: "a repeated call", deltas: []string{call(`"index":0,"id":"a",`, text(both[:half])), call(`"index":0,"id":"a",`, text(both[half:])), call(`"index":0,"id":"a",`, text(text(both)))}, finish: calls},
-		{name: "a function call", deltas: []string{`{"function_call":{"name":"` + tool + `","arguments":` + text(both) + `}}`}, finish: `"function_call"`},
-		{name: "an unknown finish reason", deltas: []string{call(`"index":0,"id":"a",`, text(both))}, finish: `"some_new_reason"`},
-		{name: "content of parts", deltas: []string{`{"content":[{"type":"text","text":"I work."}]}`, call(`"index":0,"id":"a",`, text(both))}, finish: calls},
-		{name: "counts without choices", deltas: []string{call(`"index":0,"id":"a",`, text(both))}, finish: calls, tail: "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n"},
+		{
+			name: "a repeated name",
+			deltas: []string{
+				call(`"index":0,"id":"a",`, text(both[:half])),
+				call(`"index":0,"id":"a",`, text(both[half:])),
+			},
+			finish: calls,
+		},
+		{
+			name: "a repeated call",
+			deltas: []string{
+				call(`"index":0,"id":"a",`, text(both[:half])),
+				call(`"index":0,"id":"a",`, text(both[half:])),
+				call(`"index":0,"id":"a",`, text(text(both))),
+			},
+			finish: calls,
+		},
+		{
+			name:   "a function call",
+			deltas: []string{`{"function_call":{"name":"` + tool + `","arguments":` + text(both) + `}}`},
+			finish: `"function_call"`,
+		},
+		{
+			name:   "an unknown finish reason",
+			deltas: []string{call(`"index":0,"id":"a",`, text(both))},
+			finish: `"some_new_reason"`,
+		},
+		{
+			name:   "content of parts",
+			deltas: []string{`{"content":[{"type":"text","text":"I work."}]}`, call(`"index":0,"id":"a",`, text(both))},
+			finish: calls,
+		},
+		{
+			name:   "counts without choices",
+			deltas: []string{call(`"index":0,"id":"a",`, text(both))},
+			finish: calls,
+			tail:   "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n",
+		},
 	}
 }
 
@@ -64,28 +119,41 @@ func (o oddReply) stream() string {
 		return `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":` + delta + members + "}\n\n"
 	}
 	if o.empty {
-		return chunk(`{"role":"assistant"}`, `,"finish_reason":null}]`) + chunk(`{}`, `,"finish_reason":`+o.finish+`}]`) + "data: [DONE]\n\n"
+		return chunk(
+			`{"role":"assistant"}`,
+			`,"finish_reason":null}]`,
+		) + chunk(
+			`{}`,
+			`,"finish_reason":`+o.finish+`}]`,
+		) + "data: [DONE]\n\n"
 	}
+
 	token := func(id int) string {
 		return fmt.Sprintf(`,"logprobs":{"content":[{"token":"t%d","logprob":-0.5}]},"token_ids":[%d]`, id, id)
 	}
+
 	out := chunk(`{"role":"assistant","content":""}`, token(10)+`,"finish_reason":null}],"prompt_token_ids":[1,2,3]`)
 	for _, delta := range o.deltas {
 		out += chunk(delta, `,"finish_reason":null}]`)
 	}
+
 	out += chunk(`{}`, token(11)+`,"finish_reason":`+o.finish+`}]`)
+
 	return out + o.tail + `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}` + "\n\ndata: [DONE]\n\n"
 }
 
-// startOddEngine starts an engine that gives an agent the odd reply until a tool has answered. All other replies are usual.
+// startOddEngine starts an engine that gives an agent the odd reply until a tool has answered. All other
+// replies are usual.
 func startOddEngine(t *testing.T, odd oddReply) string {
 	t.Helper()
+
 	usual := oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
 			http.NotFound(w, r)
 			return
 		}
+
 		var asked struct {
 			Messages []struct{ Role string }
 			Tools    []json.RawMessage
@@ -94,33 +162,41 @@ func startOddEngine(t *testing.T, odd oddReply) string {
 			http.Error(w, "bad request", http.StatusBadRequest)
 			return
 		}
+
 		answered := slices.ContainsFunc(asked.Messages, func(m struct{ Role string }) bool { return m.Role == "tool" })
 		said := usual
-		if len(asked.Tools) > 1 && !answered { // a probe has one tool, a title none
+		// a probe has one tool, a title none
+		if len(asked.Tools) > 1 && !answered {
 			said = odd
 		}
+
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, said.stream())
 	}))
+
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+
 	return srv.URL + "/v1"
 }
 
-// A reply of an engine in another form than OpenAI's costs a policy nothing: OpenCode and ReACT run its calls once each, the record has them as
-// the agent got them, and the turns are trained on.
+// A reply of an engine in another form than OpenAI's costs a policy nothing: OpenCode and ReACT run its
+// calls once each, the record has them as the agent got them, and the turns are trained on.
 func TestOddRepliesOfEngines(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=8"}})
 	agents := map[string]string{"opencode": "bash", "react": "terminal"}
 	ids := map[string]string{}
+
 	for agent, tool := range agents {
 		for _, odd := range oddReplies(tool) {
 			asked := oddArgs(startOddEngine(t, odd))
 			if asked["agent"] = agent; agent == "react" {
 				asked["react"] = args{"tools": "native"}
 			}
+
 			ids[agent+": "+odd.name] = start(t, srv.url, asked)
 		}
 	}
+
 	for name, id := range ids {
 		t.Run(name, func(t *testing.T) { requireOddReplyUnderstood(t, finalize(t, srv.url, id)) })
 	}
@@ -137,12 +213,16 @@ func requireOddReplyUnderstood(t *testing.T, r rollout.Result) {
 	t.Helper()
 	require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
 	require.InDelta(t, 1, *r.Reward, 0)
+
 	turns := 0
+
 	for _, turn := range r.ProxyTurns {
 		if turn.Kind != rollout.KindAgent {
 			continue
 		}
+
 		turns++
+
 		require.True(t, turn.Train, turn.Flaws)
 		require.Len(t, turn.CompletionTokenIDs, 2)
 		raw, err := json.Marshal(turn.Response)
@@ -151,11 +231,12 @@ func requireOddReplyUnderstood(t *testing.T, r rollout.Result) {
 		require.NotContains(t, string(raw), "terminalterminal")
 		require.Contains(t, []rollout.FinishReason{"tool_calls", "stop"}, turn.FinishReason)
 	}
+
 	require.Equal(t, 2, turns, "the call and the last answer")
 }
 
-// Replies that say nothing end a rollout soon: as the endpoint's failure, without a reward, if nothing was sampled, and as the policy's own
-// if it sampled them.
+// Replies that say nothing end a rollout soon: as the endpoint's failure, without a reward, if nothing was
+// sampled, and as the policy's own if it sampled them.
 func TestRepliesThatSayNothing(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=8"}})
 	infra := func(r rollout.Result) {
@@ -168,6 +249,7 @@ func TestRepliesThatSayNothing(t *testing.T) {
 		require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
 		require.InDelta(t, 0, *r.Reward, 0)
 	}
+
 	cases := []struct {
 		odd   oddReply
 		check func(rollout.Result)
@@ -176,13 +258,28 @@ func TestRepliesThatSayNothing(t *testing.T) {
 		{odd: oddReply{name: "an unknown finish reason", finish: `"some_new_reason"`, empty: true}, check: infra},
 		{odd: oddReply{name: "stop", finish: `"stop"`, empty: true}, check: infra},
 		{odd: oddReply{name: "the end of the turn at once", finish: `"stop"`}, check: policy},
-		{odd: oddReply{name: "a text that is said to be a call", deltas: []string{`{"content":"Hello, how can I help?"}`}, finish: `"tool_calls"`}, check: policy},
+		{
+			odd: oddReply{
+				name:   "a text that is said to be a call",
+				deltas: []string{`{"content":"Hello, how can I help?"}`},
+				finish: `"tool_calls"`,
+			},
+			check: policy,
+		},
 		{odd: oddReply{name: "a call that is lost", finish: `"tool_calls"`}, check: policy},
-		{odd: oddReply{name: "a text that ends for an unknown reason", deltas: []string{`{"content":"Hello, how can I help?"}`}, finish: `"some_new_reason"`}, check: policy},
+		{
+			odd: oddReply{
+				name:   "a text that ends for an unknown reason",
+				deltas: []string{`{"content":"Hello, how can I help?"}`},
+				finish: `"some_new_reason"`,
+			},
+			check: policy,
+		},
 	}
 	for i, c := range cases {
 		cases[i].id = start(t, srv.url, oddArgs(startOddEngine(t, c.odd)))
 	}
+
 	for _, c := range cases {
 		t.Run(c.odd.name, func(t *testing.T) {
 			r := finalize(t, srv.url, c.id)

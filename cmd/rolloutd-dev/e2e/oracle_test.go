@@ -8,10 +8,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The agents oracle and nop help authors of tasks: the task's solution earns the full reward and doing nothing earns none. Neither agent
-// needs a model.
+// The agents oracle and nop help authors of tasks: the task's solution earns the full reward and doing
+// nothing earns none. Neither agent needs a model.
 func TestOracleAndNop(t *testing.T) {
 	t.Parallel()
+
 	srv := startDev(t, devOptions{})
 	for agent, reward := range map[string]float64{rollout.AgentOracle: 1, rollout.AgentNop: 0} {
 		t.Run(agent, func(t *testing.T) {
@@ -34,7 +35,10 @@ func TestFailingSolution(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
 	result := runRollout(t, srv.url, args{
-		"instruction": "fail", "agent": rollout.AgentOracle, "solution": []string{"echo fine", "echo broken >&2; exit 3"}, "verify": []string{"true"},
+		"instruction": "fail",
+		"agent":       rollout.AgentOracle,
+		"solution":    []string{"echo fine", "echo broken >&2; exit 3"},
+		"verify":      []string{"true"},
 	})
 	require.Equal(t, rollout.AgentFailed, result.Outcome)
 	require.Equal(t, 3, *result.AgentExitCode)

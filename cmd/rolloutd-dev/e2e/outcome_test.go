@@ -30,39 +30,66 @@ type sampled struct {
 	Branch rollout.Branch
 	Train  bool
 	Finish rollout.FinishReason
-	Asked  any    // the last message of the request
-	Length int    // tokens of the prompt
-	Prompt string // a digest of the ids of the prompt
-	Said   string // the completion
-	Tokens string // a digest of the ids of the completion and of the log-probabilities
+
+	// the last message of the request
+	Asked any
+
+	// tokens of the prompt
+	Length int
+
+	// a digest of the ids of the prompt
+	Prompt string
+
+	// the completion
+	Said string
+
+	// a digest of the ids of the completion and of the log-probabilities
+	Tokens string
 }
 
 func outcomeOf(t *testing.T, r rollout.Result) outcome {
 	t.Helper()
 	require.NotNil(t, r.Reward, "%s %s", r.Outcome, deref(r.Error))
+
 	o := outcome{
-		Outcome: r.Outcome, Error: deref(r.Error), Reward: *r.Reward, Grading: r.Grading, Setup: r.SetupResults, Verify: r.VerifyResults, Files: r.Files, Usage: r.Usage,
+		Outcome: r.Outcome,
+		Error:   deref(r.Error),
+		Reward:  *r.Reward,
+		Grading: r.Grading,
+		Setup:   r.SetupResults,
+		Verify:  r.VerifyResults,
+		Files:   r.Files,
+		Usage:   r.Usage,
 	}
 	for _, results := range [][]rollout.CommandResult{o.Setup, o.Verify} {
 		for n := range results {
 			results[n].DurationS = 0
 		}
 	}
+
 	for _, turn := range r.ProxyTurns {
 		require.NotEmpty(t, turn.CompletionTokenIDs)
 		o.Turns = append(o.Turns, sampledOf(turn))
 	}
+
 	return o
 }
 
 func sampledOf(turn rollout.CompactTurn) sampled {
 	s := sampled{
-		Kind: turn.Kind, Branch: turn.Branch, Train: turn.Train, Finish: turn.FinishReason, Length: len(turn.PromptTokenIDs), Prompt: digest(turn.PromptTokenIDs),
-		Said: strings.Join(turn.CompletionTokens, ""), Tokens: digest(turn.CompletionTokenIDs, turn.PerTokenLogps),
+		Kind:   turn.Kind,
+		Branch: turn.Branch,
+		Train:  turn.Train,
+		Finish: turn.FinishReason,
+		Length: len(turn.PromptTokenIDs),
+		Prompt: digest(turn.PromptTokenIDs),
+		Said:   strings.Join(turn.CompletionTokens, ""),
+		Tokens: digest(turn.CompletionTokenIDs, turn.PerTokenLogps),
 	}
 	if messages, ok := turn.Request["messages"].([]any); ok && len(messages) > 0 {
 		s.Asked = messages[len(messages)-1]
 	}
+
 	return s
 }
 
@@ -70,16 +97,18 @@ func digest(values ...any) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, values...)))
 }
 
-// withoutTimes removes the texts that differ between two runs of the same rollout: OpenCode writes the date and its folder into prompts, and
-// a verifier may print how long it took.
+// withoutTimes removes the texts that differ between two runs of the same rollout: OpenCode writes the date
+// and its folder into prompts, and a verifier may print how long it took.
 func (o outcome) withoutTimes() outcome {
 	for n := range o.Turns {
 		o.Turns[n].Asked, o.Turns[n].Prompt = nil, ""
 	}
+
 	for _, results := range [][]rollout.CommandResult{o.Setup, o.Verify} {
 		for n := range results {
 			results[n].Stdout, results[n].Stderr = "", ""
 		}
 	}
+
 	return o
 }

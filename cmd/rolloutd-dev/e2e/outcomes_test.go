@@ -11,38 +11,60 @@ import (
 // Each outcome names what went wrong, and a rollout has a reward only if the policy earned it.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
+
 	srv := startDev(t, devOptions{script: outcomesScript})
 	for _, tc := range []struct {
 		name    string
 		args    args
 		outcome rollout.Outcome
-		reward  any // float64, or nil
+
+		// float64, or nil
+		reward  any
 		errSays string
 	}{
 		{
 			"verify commands count by the share that passed",
-			args{"instruction": "say hello", "verify": []string{"true", "false", "test -d /home/user/workdir", "exit 3"}},
+			args{
+				"instruction": "say hello",
+				"verify":      []string{"true", "false", "test -d /home/user/workdir", "exit 3"},
+			},
 			rollout.Completed, 0.5, "",
 		},
 		{
 			"the reward file of a test script wins over commands",
-			args{"instruction": "say hello", "test_script": "echo 0.25 > /home/user/logs/verifier/reward.txt", "verify": []string{"true"}},
+			args{
+				"instruction": "say hello",
+				"test_script": "echo 0.25 > /home/user/logs/verifier/reward.txt",
+				"verify":      []string{"true"},
+			},
 			rollout.Completed, 0.25, "",
 		},
 		{
 			"commands write no reward file",
-			args{"instruction": "say hello", "verify": []string{"echo 0.25 > /home/user/logs/verifier/reward.txt", "false"}},
+			args{
+				"instruction": "say hello",
+				"verify":      []string{"echo 0.25 > /home/user/logs/verifier/reward.txt", "false"},
+			},
 			rollout.Completed, 0.5, "",
 		},
 		{
 			"a reward outside the range of the task",
-			args{"instruction": "say hello", "test_script": "echo 2 > /home/user/logs/verifier/reward.txt", "reward_range": []float64{-1, 1.5}},
+			args{
+				"instruction":  "say hello",
+				"test_script":  "echo 2 > /home/user/logs/verifier/reward.txt",
+				"reward_range": []float64{-1, 1.5},
+			},
 			rollout.VerifierFailed, nil, "holds 2, outside the task's reward_range [-1, 1.5]",
 		},
 		{
 			"files of the verifier, which the agent does not see",
-			args{"instruction": "say hello", "verify": []string{"cat /home/user/tests/want", "cat ~/tests/sub/want"},
-				"test_files": args{"want": "x"}, "upload_files": args{"/home/user/tests/sub/want": "y"}, "setup": []string{"! ls /home/user/tests"}},
+			args{
+				"instruction":  "say hello",
+				"verify":       []string{"cat /home/user/tests/want", "cat ~/tests/sub/want"},
+				"test_files":   args{"want": "x"},
+				"upload_files": args{"/home/user/tests/sub/want": "y"},
+				"setup":        []string{"! ls /home/user/tests"},
+			},
 			rollout.Completed, 1.0, "",
 		},
 		{
@@ -52,7 +74,11 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"setup fails",
-			args{"instruction": "say hello", "setup": []string{"true", "echo no such package >&2; exit 7", "touch never"}, "verify": []string{"true"}},
+			args{
+				"instruction": "say hello",
+				"setup":       []string{"true", "echo no such package >&2; exit 7", "touch never"},
+				"verify":      []string{"true"},
+			},
 			rollout.SetupFailed, nil, "exit",
 		},
 		{
@@ -98,18 +124,22 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			tc.args["endpoint"] = "scripted"
 			got := runRollout(t, srv.url, tc.args)
 			require.Equal(t, tc.outcome, got.Outcome, "error: %v", deref(got.Error))
+
 			if tc.outcome == rollout.SetupFailed {
 				require.Nil(t, got.AgentExitCode, "the agent never ran")
 			}
+
 			if tc.reward == nil {
 				require.Nil(t, got.Reward)
 			} else {
 				require.NotNil(t, got.Reward)
 				require.InDelta(t, tc.reward, *got.Reward, 1e-9)
 			}
+
 			if tc.errSays == "" {
 				require.Nil(t, got.Error)
 			} else {
@@ -122,6 +152,7 @@ func TestOutcomes(t *testing.T) {
 // Bad input is refused before a rollout or a sandbox exists, and the message names the argument.
 func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
+
 	srv := startDev(t, devOptions{})
 	for _, tc := range []struct {
 		name  string
@@ -132,15 +163,33 @@ func TestBadInputIsRefused(t *testing.T) {
 		{"empty instruction", args{"instruction": "  ", "endpoint": "scripted"}, "instruction"},
 		{"unknown endpoint", args{"instruction": "x", "endpoint": "gpt"}, "endpoint"},
 		{"missing key", args{"instruction": "x", "endpoint": "openai"}, "OPENAI_API_KEY"},
-		{"negative timeout", args{"instruction": "x", "endpoint": "scripted", "agent_timeout_s": -1}, "agent_timeout_s"},
-		{"deadlines that cannot nest", args{"instruction": "x", "endpoint": "scripted", "agent_timeout_s": 600, "limits": args{"rollout_s": 300}}, "limits.rollout_s"},
-		{"upload outside the home", args{"instruction": "x", "endpoint": "scripted", "upload_files": args{"/etc/passwd": "x"}}, "upload_files"},
-		{"upload that climbs out", args{"instruction": "x", "endpoint": "scripted", "upload_files": args{"../../../etc/passwd": "x"}}, "upload_files"},
+		{"negative timeout", args{
+			"instruction":     "x",
+			"endpoint":        "scripted",
+			"agent_timeout_s": -1,
+		}, "agent_timeout_s"},
+		{"deadlines that cannot nest", args{
+			"instruction":     "x",
+			"endpoint":        "scripted",
+			"agent_timeout_s": 600,
+			"limits":          args{"rollout_s": 300},
+		}, "limits.rollout_s"},
+		{"upload outside the home", args{
+			"instruction":  "x",
+			"endpoint":     "scripted",
+			"upload_files": args{"/etc/passwd": "x"},
+		}, "upload_files"},
+		{"upload that climbs out", args{
+			"instruction":  "x",
+			"endpoint":     "scripted",
+			"upload_files": args{"../../../etc/passwd": "x"},
+		}, "upload_files"},
 		{"unknown argument", args{"instruction": "x", "endpoint": "scripted", "intsruction": "y"}, "intsruction"},
 	} {
 		_, err := call(t.Context(), srv.url, "start_rollout", tc.args)
 		require.ErrorContains(t, err, tc.names, tc.name)
 	}
+
 	require.Empty(t, srv.sandboxes(t))
 	require.Empty(t, srv.workflows(t))
 }
@@ -149,6 +198,7 @@ func deref(s *string) string {
 	if s == nil {
 		return ""
 	}
+
 	return *s
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// rolloutd's Python package works with a real server: rollouts, groups, events, producers, deliveries, episodes, the adapters for TRL and
-// Atropos, and the replacement of weights.
+// rolloutd's Python package works with a real server: rollouts, groups, events, producers, deliveries,
+// episodes, the adapters for TRL and Atropos, and the replacement of weights.
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	ports, disk := freePorts(t, 2), t.TempDir()
@@ -33,37 +33,69 @@ tools:
     skills: {url: %q, token_env: SKILLS_TOKEN}
 `, ports[1], disk, t.TempDir(), examples, startSkills(t).url), 0o600))
 	srv := startDev(t, devOptions{flags: []string{"--config", config}, env: []string{
-		"ROLLOUTD_TRAINER_LISTEN=" + ports[0], "ROLLOUTD_TRAINER_TOKENS=trainer-token-of-this-test", "SKILLS_TOKEN=token-of-sixteen",
+		"ROLLOUTD_TRAINER_LISTEN=" + ports[0],
+		"ROLLOUTD_TRAINER_TOKENS=trainer-token-of-this-test",
+		"SKILLS_TOKEN=token-of-sixteen",
 		"VLLM_URL=" + startModel(t, "").url,
 	}})
 	python := pyclient.Interpreter(t, pyclient.Trainer()).WithPackage(t)
 	edge := filepath.Join("..", "..", "..", "envserver", "testdata", "py")
+
 	t.Run("client", func(t *testing.T) {
-		python.Run(t, filepath.Join("testdata", "package.py"), srv.url, "http://"+ports[0], "trainer-token-of-this-test", edge, disk)
+		python.Run(
+			t,
+			filepath.Join("testdata", "package.py"),
+			srv.url,
+			"http://"+ports[0],
+			"trainer-token-of-this-test",
+			edge,
+			disk,
+		)
 	})
 	t.Run("docs", func(t *testing.T) {
-		python.Run(t, filepath.Join("testdata", "docs.py"), srv.url, filepath.Join("..", "..", "..", "docs", "python.md"), "http://"+ports[0], "trainer-token-of-this-test")
+		python.Run(
+			t,
+			filepath.Join("testdata", "docs.py"),
+			srv.url,
+			filepath.Join("..", "..", "..", "docs", "python.md"),
+			"http://"+ports[0],
+			"trainer-token-of-this-test",
+		)
 	})
 	t.Run("atropos", func(t *testing.T) {
-		python.Run(t, filepath.Join("testdata", "atropos.py"), srv.url, "http://"+ports[1], filepath.Join("..", "..", "..", "examples", "atropos_consumer.py"))
+		python.Run(
+			t,
+			filepath.Join("testdata", "atropos.py"),
+			srv.url,
+			"http://"+ports[1],
+			filepath.Join("..", "..", "..", "examples", "atropos_consumer.py"),
+		)
 	})
 }
 
-// TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the rollouts run. `deploy/suite.sh trl` runs
-// the test. Its libraries are 6 GB on disk.
+// TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the
+// rollouts run. `deploy/suite.sh trl` runs the test. Its libraries are 6 GB on disk.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as deploy/suite.sh trl does")
 	}
+
 	t.Parallel()
 	srv := startDev(t, devOptions{})
 	running := filepath.Join(t.TempDir(), "running")
-	train := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t).Command(t, filepath.Join("testdata", "train.py"), srv.url, running)
+	train := pyclient.Interpreter(t, pyclient.Torch()).
+		WithPackage(t).
+		Command(t, filepath.Join("testdata", "train.py"), srv.url, running)
+
 	var out bytes.Buffer
+
 	train.Stdout, train.Stderr = &out, &out
 	require.NoError(t, train.Start())
+
 	ended := make(chan error, 1)
-	go func() { ended <- train.Wait() }() // ends with the process, which the test's context kills
+	// ends with the process, which the test's context kills
+	go func() { ended <- train.Wait() }()
+
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(running)
 		return err == nil || len(ended) > 0

@@ -46,17 +46,22 @@ func requireReact(t *testing.T, result rollout.Result) {
 	require.Len(t, result.Attempts, 1)
 	whole := wholeTurns(result)
 	require.Len(t, whole, 4)
+
 	for _, turn := range whole {
 		require.True(t, turn.Train, "turn %d: %v", turn.Turn, turn.Flaws)
 		require.Nil(t, turn.PrefixBreak)
 		require.Equal(t, rollout.BranchRoot, turn.Branch)
 	}
+
 	require.Contains(t, result.AgentLogTail, "terminal")
 }
 
 // wholeTurns returns the turns of a result that have a complete reply.
 func wholeTurns(result rollout.Result) []rollout.CompactTurn {
-	return slices.DeleteFunc(slices.Clone(result.ProxyTurns), func(turn rollout.CompactTurn) bool { return turn.Broken != "" })
+	return slices.DeleteFunc(
+		slices.Clone(result.ProxyTurns),
+		func(turn rollout.CompactTurn) bool { return turn.Broken != "" },
+	)
 }
 
 func TestReact(t *testing.T) {
@@ -69,7 +74,12 @@ func TestReact(t *testing.T) {
 	requireReact(t, result)
 	require.Len(t, result.ProxyTurns, 4)
 	require.Equal(t, 4, result.Usage.Turns)
-	require.Contains(t, fmt.Sprint(result.ProxyTurns[2].Request["messages"]), "unknown tool", "the policy learns of its mistake")
+	require.Contains(
+		t,
+		fmt.Sprint(result.ProxyTurns[2].Request["messages"]),
+		"unknown tool",
+		"the policy learns of its mistake",
+	)
 	require.Contains(t, fmt.Sprint(result.ProxyTurns[1].Request["messages"]), `"uniq_id": "call_1_2"`)
 
 	byTokens := finalize(t, srv.url, start(t, srv.url, reactArgs()))
@@ -79,13 +89,19 @@ func TestReact(t *testing.T) {
 	page := get(t, srv.metrics)
 	for _, step := range []string{"RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox"} {
 		require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
-		require.NotContains(t, page, `temporal_activity_schedule_to_start_latency_seconds_count{activity_type="`+step+`"`, "it came with the answer to a workflow task")
+		require.NotContains(
+			t,
+			page,
+			`temporal_activity_schedule_to_start_latency_seconds_count{activity_type="`+step+`"`,
+			"it came with the answer to a workflow task",
+		)
 	}
 }
 
 // The whole process is killed with kill -9 after each turn. Each side effect happens once, and no turn is repeated.
 func TestReactKilled(t *testing.T) {
 	t.Parallel()
+
 	for turns := range 4 {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {
 			t.Parallel()
@@ -103,9 +119,11 @@ func TestReactKilled(t *testing.T) {
 	}
 }
 
-// The whole process is killed with kill -9 while artifacts are collected or the sandbox is closed. The next process finishes the rollout.
+// The whole process is killed with kill -9 while artifacts are collected or the sandbox is closed. The next
+// process finishes the rollout.
 func TestReactKilledAtItsEnd(t *testing.T) {
 	t.Parallel()
+
 	for name, reached := range map[string]func(data, id string) bool{
 		"graded": func(data, id string) bool {
 			_, err := os.Stat(filepath.Join(data, "store", store.AttemptKey(id, 1, store.Grading)))
@@ -114,6 +132,7 @@ func TestReactKilledAtItsEnd(t *testing.T) {
 		"route closed": func(data, id string) bool {
 			_, stored := os.Stat(filepath.Join(data, "store", store.ResultKey(id)))
 			_, route := os.Stat(filepath.Join(data, "gateway", rollout.Target{RolloutID: id, Attempt: 1}.SandboxID()))
+
 			return stored == nil && route != nil
 		},
 	} {

@@ -16,12 +16,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/producer"
 )
 
-// The test runs the lines of README that lead from a task set to a trainer, and changes only the addresses. All roles are killed after the
-// trainer's first step. The trainer trains on each group once.
+// The test runs the lines of README that lead from a task set to a trainer, and changes only the addresses.
+// All roles are killed after the trainer's first step. The trainer trains on each group once.
 func TestReadmeTrains(t *testing.T) {
 	t.Parallel()
 	lines := readmeLines(t)
+
 	const tasks, epochs = 3, 2
+
 	api := freePorts(t, 1)[0]
 	local := strings.NewReplacer("127.0.0.1:8001", api, "bin/rolloutd ", filepath.Join(bin, "rolloutd")+" ")
 	srv := startDev(t, devOptions{flags: []string{"--config", configFile(t, local.Replace(lines.config))}})
@@ -38,16 +40,20 @@ func TestReadmeTrains(t *testing.T) {
 
 	steps := trainer.steps(t)
 	require.Len(t, steps, tasks*epochs)
+
 	want := map[string]int{}
 	for i := range tasks * epochs {
 		want[producer.GroupID("readme", producer.Cursor{Number: int64(i)})] = i
 	}
+
 	for i, s := range steps {
 		require.Equal(t, fmt.Sprint(i), s[1])
 		require.Contains(t, want, s[2])
-		delete(want, s[2]) // each group is trained on once
+		// each group is trained on once
+		delete(want, s[2])
 		require.NotEqual(t, "0", s[3], "there are tokens to train on")
 	}
+
 	s := waitProducer(t, srv.url, "readme")
 	require.Equal(t, producer.Completed, s.Outcome, s.Error)
 	require.Equal(t, int64(tasks*epochs), s.Counts.Delivered, "%+v", s.Counts)
@@ -59,16 +65,20 @@ type readme struct{ config, produce, trainer string }
 
 func readmeLines(t *testing.T) (r readme) {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
 	require.NoError(t, err)
+
 	part := func(pattern string) string {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
 		require.Len(t, found, 1, pattern)
+
 		return found[0][1]
 	}
 	r.config = part(`(?s)cat > config\.yaml <<'END'\n(.*?)END\n`)
 	r.produce = part(`(?m)^(bin/rolloutd produce --tasks .*)$`)
 	r.trainer = part(`(?m)^(python3 examples/atropos_consumer\.py [^&]*)&`)
+
 	return r
 }
 
@@ -77,25 +87,34 @@ func shell(t *testing.T, srv *dev, line string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "exec "+line)
 	cmd.Dir = filepath.Join("..", "..", "..")
+
 	cmd.Env = append(environ(), "ROLLOUTD_SERVER="+srv.url, "PYTHONDONTWRITEBYTECODE=1")
+
 	return cmd
 }
 
 // startTrainer starts the example trainer, which exits by itself.
 func startTrainer(t *testing.T, srv *dev, line string) *trainerProcess {
 	t.Helper()
+
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Empty(t, os.Getenv("CI"), "CI must have python3")
 		t.Skip("python3 is not installed")
 	}
+
 	log, err := os.Create(filepath.Join(t.TempDir(), "trainer.log"))
 	require.NoError(t, err)
+
 	defer log.Close()
+
 	p := &trainerProcess{&process{cmd: shell(t, srv, line), done: make(chan struct{}), log: log.Name()}}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	require.NoError(t, p.cmd.Start())
-	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which the test's context kills
+	// ends with the process, which the test's context kills
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
+
 	t.Cleanup(func() { <-p.done })
+
 	return p
 }
 
@@ -106,9 +125,12 @@ var stepLine = regexp.MustCompile(`(?m)^step (\d+): (\S+)-[0-9a-f]{12}: advantag
 // steps returns the steps that the trainer has printed: whole line, step, group, tokens.
 func (p *trainerProcess) steps(t *testing.T) (all [][]string) {
 	t.Helper()
+
 	text, err := os.ReadFile(p.log)
 	require.NoError(t, err)
+
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
+
 	return stepLine.FindAllStringSubmatch(string(text), -1)
 }
 
@@ -119,6 +141,7 @@ func (p *trainerProcess) awaitSteps(t *testing.T, n int) {
 
 func (p *trainerProcess) awaitEnd(t *testing.T) {
 	t.Helper()
+
 	select {
 	case <-p.done:
 	case <-time.After(5 * time.Minute):

@@ -19,10 +19,26 @@ func TestRolloutsOverREST(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
 	odd := `it's an "odd" task\?`
-	result := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": odd, "group_id": "g1", "verify": []string{"true"}})
-	other := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
+	result := runRollout(t, srv.url, args{
+		"instruction": "say hello",
+		"endpoint":    "scripted",
+		"task_id":     odd,
+		"group_id":    "g1",
+		"verify":      []string{"true"},
+	})
+	other := runRollout(t, srv.url, args{
+		"instruction": "say hello",
+		"endpoint":    "scripted",
+		"task_id":     "other",
+		"setup":       []string{"false"},
+	})
 
-	ended := start(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "ended", "setup": []string{"sleep 600"}})
+	ended := start(t, srv.url, args{
+		"instruction": "say hello",
+		"endpoint":    "scripted",
+		"task_id":     "ended",
+		"setup":       []string{"sleep 600"},
+	})
 	waitFor(t, srv.url, ended, "is at its setup", func(s state) bool { return s.Phase == rollout.PhaseSetup })
 	require.Empty(t, listed(t, srv.url, "outcome=infra_failed"), "it runs")
 	require.NoError(t, srv.client(t).TerminateWorkflow(t.Context(), rollout.WorkflowID(ended), "", "by an operator"))
@@ -36,8 +52,15 @@ func TestRolloutsOverREST(t *testing.T) {
 		"outcome=infra_failed":                    {ended},
 		"task_id=" + url.QueryEscape("it's gone"): nil,
 	} {
-		require.Eventually(t, func() bool { return equal(listed(t, srv.url, query), want) }, 5*time.Minute, 50*time.Millisecond, query)
+		require.Eventually(
+			t,
+			func() bool { return equal(listed(t, srv.url, query), want) },
+			5*time.Minute,
+			50*time.Millisecond,
+			query,
+		)
 	}
+
 	require.Len(t, listed(t, srv.url, "status=done"), 3)
 
 	lines := strings.Split(strings.TrimSpace(get(t, srv.url+"/rollouts/"+result.ID+"/trace")), "\n")
@@ -52,27 +75,34 @@ func TestRolloutsOverREST(t *testing.T) {
 // listed returns the ids on the first page of the list.
 func listed(t *testing.T, server, query string) []string {
 	t.Helper()
+
 	var page struct {
 		Rollouts []struct {
 			ID string `json:"rollout_id"`
 		} `json:"rollouts"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(get(t, server+"/rollouts?"+query)), &page))
+
 	var ids []string
 	for _, r := range page.Rollouts {
 		ids = append(ids, r.ID)
 	}
+
 	return ids
 }
 
 func get(t *testing.T, address string) string {
 	t.Helper()
+
 	resp, err := http.Get(address)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", address, text)
+
 	return string(text)
 }
 

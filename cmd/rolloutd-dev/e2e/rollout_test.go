@@ -14,8 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// A rollout of the demo task with the real agent in a real sandbox gets the full reward. Its history has the seven activities, its turns have
-// token ids and log probabilities, its result has the files, and no sandbox remains.
+// A rollout of the demo task with the real agent in a real sandbox gets the full reward. Its history has
+// the seven activities, its turns have token ids and log probabilities, its result has the files, and no
+// sandbox remains.
 func TestRolloutOfTheDemoTask(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, "")
@@ -42,6 +43,7 @@ func TestRolloutOfTheDemoTask(t *testing.T) {
 // The other introductory examples get the full reward.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+
 	srv := startDev(t, devOptions{})
 	for _, name := range []string{"fizzbuzz", "csv_stats"} {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +60,7 @@ func TestExamples(t *testing.T) {
 func requireWholeTurns(t *testing.T, result rollout.Result) {
 	t.Helper()
 	require.NotEmpty(t, result.ProxyTurns)
+
 	for _, turn := range result.ProxyTurns {
 		require.NotEmpty(t, turn.PromptTokenIDs, "turn %d", turn.Turn)
 		require.NotEmpty(t, turn.CompletionTokenIDs, "turn %d", turn.Turn)
@@ -68,41 +71,57 @@ func requireWholeTurns(t *testing.T, result rollout.Result) {
 	}
 }
 
-// requireTraceEqualsSent compares the captured tokens and log probabilities with the scripted model's log. Each turn must be one complete
-// reply of the model, and each complete reply one turn.
+// requireTraceEqualsSent compares the captured tokens and log probabilities with the scripted model's log.
+// Each turn must be one complete reply of the model, and each complete reply one turn.
 func requireTraceEqualsSent(t *testing.T, sentLog string, result rollout.Result) {
 	t.Helper()
+
 	f, err := os.Open(sentLog)
 	require.NoError(t, err)
+
 	defer f.Close()
+
 	type tokens struct {
 		Prompt, Completion []int32
 		Text               []string
 		Logprobs           []float64
 	}
+
 	var sent, captured []tokens
+
 	for dec := json.NewDecoder(f); dec.More(); {
 		var s scripted.Sent
 		require.NoError(t, dec.Decode(&s))
+
 		if s.Complete {
 			sent = append(sent, tokens{s.PromptTokenIDs, s.CompletionTokenIDs, s.CompletionTokens, s.Logprobs})
 		}
 	}
+
 	for _, turn := range result.ProxyTurns {
-		captured = append(captured, tokens{turn.PromptTokenIDs, turn.CompletionTokenIDs, turn.CompletionTokens, turn.PerTokenLogps})
+		captured = append(
+			captured,
+			tokens{turn.PromptTokenIDs, turn.CompletionTokenIDs, turn.CompletionTokens, turn.PerTokenLogps},
+		)
 	}
+
 	require.Equal(t, sent, captured)
 }
 
 // exampleArgs returns the tool arguments of a task file in examples/.
 func exampleArgs(t *testing.T, name string) args {
 	t.Helper()
+
 	f, err := os.Open(filepath.Join("..", "..", "..", "examples", name+".yaml"))
 	require.NoError(t, err)
+
 	defer f.Close()
+
 	task, err := taskset.ReadYAML(f)
 	require.NoError(t, err)
+
 	a := args(task.Arguments())
 	a["endpoint"] = "scripted"
+
 	return a
 }

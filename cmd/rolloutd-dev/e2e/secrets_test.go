@@ -21,12 +21,14 @@ const (
 	serverCanary = "sk-canary-of-the-server-77c0be"
 )
 
-// The model endpoint receives the key and even repeats it in an error. The key is in no other place: not in Temporal's history, the data
-// folder (database, journal, store, traces), the logs, metrics and spans, or the API's answers; not in the sandbox's files and environments,
-// as the agent and as the host see them; not in the environments of rolloutd's processes, except where the test puts the server's own key;
-// and not in the memory of the processes that do not use it.
+// The model endpoint receives the key and even repeats it in an error. The key is in no other place: not in
+// Temporal's history, the data folder (database, journal, store, traces), the logs, metrics and spans, or
+// the API's answers; not in the sandbox's files and environments, as the agent and as the host see them;
+// not in the environments of rolloutd's processes, except where the test puts the server's own key; and not
+// in the memory of the processes that do not use it.
 func TestKeysAreFoundNowhere(t *testing.T) {
 	t.Parallel()
+
 	for name, start := range map[string]func(*testing.T, keyedModel, *collector) keySearch{
 		"one process": searchOneProcess, "four processes": searchFourProcesses,
 	} {
@@ -35,7 +37,11 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 			model, spans := startKeyedModel(t), startCollector(t)
 			s := start(t, model, spans)
 			s.requireCleanRefusal(t, args{"base_url": "no address", "model": "m", "api_key": clientCanary})
-			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{"base_url": model.url, "model": "m", "api_key": clientCanary})
+			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{
+				"base_url": model.url,
+				"model":    "m",
+				"api_key":  clientCanary,
+			})
 			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{"endpoint": "vllm"})
 			s.requireCleanTelemetry(t, spans)
 			requireAgentSees(t, s.instance)
@@ -43,21 +49,25 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 	}
 }
 
-// requireCleanRollout runs a rollout with the key. It searches while a model call with the key is held, and again after the end of the
-// rollout.
+// requireCleanRollout runs a rollout with the key. It searches while a model call with the key is held, and
+// again after the end of the rollout.
 func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
 	t.Helper()
+
 	id := strings.ReplaceAll(tool, "_", "-")
 	a["rollout_id"], a["instruction"] = id, "look for keys"
 	a["verify"] = []string{"test -s found.txt && ! grep -q canary-of found.txt"}
 	answered := make(chan error, 1)
-	go func() { // ends with its call, which ends with the test
+	// ends with its call, which ends with the test
+	go func() {
 		text, err := call(t.Context(), s.url, tool, a)
 		if err == nil && containsKey([]byte(text), canary) {
 			err = errors.New("the answer holds the key")
 		}
+
 		answered <- err
 	}()
+
 	model.awaitCall(t, canary)
 	s.requireCleanAtWork(t, id, canary)
 	close(model.gates[canary].open)
@@ -74,10 +84,19 @@ func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, can
 func requireAgentSees(t *testing.T, s instance) {
 	t.Helper()
 	planted := runRollout(t, s.url, args{
-		"instruction": "look for keys", "endpoint": "vllm", "setup": []string{"echo sk-canary-of-the-control > /tmp/planted"},
-		"verify": []string{"grep -q canary-of-the-control found.txt"},
+		"instruction": "look for keys",
+		"endpoint":    "vllm",
+		"setup":       []string{"echo sk-canary-of-the-control > /tmp/planted"},
+		"verify":      []string{"grep -q canary-of-the-control found.txt"},
 	})
-	require.InDelta(t, 1.0, *planted.Reward, 0, "the search is blind: %s", planted.Files["/home/user/workdir/found.txt"])
+	require.InDelta(
+		t,
+		1.0,
+		*planted.Reward,
+		0,
+		"the search is blind: %s",
+		planted.Files["/home/user/workdir/found.txt"],
+	)
 }
 
 // keyedModel is a scripted model that holds the calls with a key until the gate of this key is opened.
@@ -90,21 +109,29 @@ type keyGate struct{ asked, open chan struct{} }
 
 func startKeyedModel(t *testing.T) keyedModel {
 	t.Helper()
+
 	scripts, err := scripted.Load(strings.NewReader(searchScript))
 	require.NoError(t, err)
+
 	play := scripted.New(scripted.Options{Scripts: scripts})
+
 	m := keyedModel{gates: map[string]keyGate{}}
 	for _, canary := range []string{clientCanary, serverCanary} {
 		m.gates[canary] = keyGate{make(chan struct{}, 1), make(chan struct{})}
 	}
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, ok := m.gates[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; ok && !isProbe(r) {
 			d.pass(t.Context())
 		}
+
 		play.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+
 	m.url = srv.URL
+
 	return m
 }
 
@@ -113,6 +140,7 @@ func (d keyGate) pass(ctx context.Context) {
 	case d.asked <- struct{}{}:
 	default: // an earlier call was reported
 	}
+
 	select {
 	case <-d.open:
 	case <-ctx.Done():
@@ -122,6 +150,7 @@ func (d keyGate) pass(ctx context.Context) {
 // awaitCall waits until a call with the key is held.
 func (m keyedModel) awaitCall(t *testing.T, canary string) {
 	t.Helper()
+
 	select {
 	case <-m.gates[canary].asked:
 	case <-time.After(5 * time.Minute):
@@ -129,8 +158,8 @@ func (m keyedModel) awaitCall(t *testing.T, canary string) {
 	}
 }
 
-// searchScript makes the agent search for keys wherever it can read. The command builds the pattern at run time, so that the search does not
-// find the command itself.
+// searchScript makes the agent search for keys wherever it can read. The command builds the pattern at run
+// time, so that the search does not find the command itself.
 const searchScript = `
 - match: look for keys
   turns:

@@ -27,16 +27,20 @@ func call(ctx context.Context, url, tool string, a args) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/mcp", bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
+
 	req.Header.Set("Content-Type", "application/json")
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	return toolText(resp.Body)
 }
 
@@ -52,19 +56,24 @@ func toolText(r io.Reader) (string, error) {
 	if err := json.NewDecoder(r).Decode(&reply); err != nil {
 		return "", err
 	}
+
 	if reply.Error != nil {
 		return "", fmt.Errorf("tool error: %s", reply.Error.Message)
 	}
+
 	return reply.Result.Data, nil
 }
 
 // runRollout runs a rollout to its end and returns its result.
 func runRollout(t testing.TB, url string, a args) rollout.Result {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
+
 	text, err := call(ctx, url, "run_rollout", a)
 	require.NoError(t, err)
+
 	return decode[rollout.Result](t, text)
 }
 
@@ -79,6 +88,7 @@ func start(t testing.TB, url string, a args) string {
 	}](t, text)
 	require.Equal(t, "starting", started.Status)
 	require.NotEmpty(t, started.ID)
+
 	return started.ID
 }
 
@@ -95,40 +105,51 @@ type state struct {
 
 func getState(ctx context.Context, url, id string) (state, error) {
 	var s state
+
 	text, err := call(ctx, url, "get_state", args{"rollout_id": id})
 	if err != nil {
 		return s, err
 	}
+
 	return s, json.Unmarshal([]byte(text), &s)
 }
 
 // waitFor polls the rollout's state until ok accepts it. The server may be unreachable in between.
 func waitFor(t testing.TB, url, id, what string, ok func(state) bool) state {
 	t.Helper()
+
 	var last state
+
 	require.Eventuallyf(t, func() bool {
 		s, err := getState(t.Context(), url, id)
 		if err == nil {
 			last = s
 		}
+
 		return err == nil && ok(s)
 	}, 5*time.Minute, 50*time.Millisecond, "rollout %s: %s", id, what)
+
 	return last
 }
 
 // finalize waits for the rollout's result.
 func finalize(t testing.TB, url, id string) rollout.Result {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
+
 	text, err := call(ctx, url, "finalize_rollout", args{"rollout_id": id, "wait_s": 800})
 	require.NoError(t, err)
+
 	return decode[rollout.Result](t, text)
 }
 
 func decode[T any](t testing.TB, text string) T {
 	t.Helper()
+
 	var v T
 	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+
 	return v
 }

@@ -13,20 +13,25 @@ import (
 // warmFolders returns the folders of the warm sandboxes.
 func (d instance) warmFolders(t testing.TB) []string {
 	t.Helper()
+
 	folders, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "warm-*"))
 	require.NoError(t, err)
+
 	return folders
 }
 
-// Rollouts after the first one begin in a warm sandbox. A server that starts after a kill takes over the ready warm sandbox. One rollout uses
-// each warm sandbox, no rollout sees the files of another, and a server that stops leaves no warm sandbox.
+// Rollouts after the first one begin in a warm sandbox. A server that starts after a kill takes over the
+// ready warm sandbox. One rollout uses each warm sandbox, no rollout sees the files of another, and a
+// server that stops leaves no warm sandbox.
 func TestWarmRollouts(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_SANDBOX_WARM=1"}})
 	job := args{
-		"instruction": "take your time", "endpoint": "scripted", "setup": []string{"test ! -e log.txt && echo setup >> log.txt"},
-		"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
+		"instruction": "take your time",
+		"endpoint":    "scripted",
+		"setup":       []string{"test ! -e log.txt && echo setup >> log.txt"},
+		"verify":      []string{"test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 	}
 	check := func(r rollout.Result, warm bool) {
 		t.Helper()
@@ -47,19 +52,23 @@ func TestWarmRollouts(t *testing.T) {
 	srv.waitForWarm(t, 1)
 	require.Equal(t, waiting, srv.warmFolders(t), "it was taken over")
 
-	// Two rollouts start at once with one warm sandbox ready, and one of them gets it. The server is killed while they run.
+	// Two rollouts start at once with one warm sandbox ready, and one of them gets it. The server is killed
+	// while they run.
 	ids := []string{start(t, srv.url, job), start(t, srv.url, job)}
 	for _, id := range ids {
 		waitFor(t, srv.url, id, "agent at work", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
 	}
+
 	srv.kill()
 	srv = srv.restart(t)
 	warm := 0
+
 	for _, id := range ids {
 		r := finalize(t, srv.url, id)
 		check(r, strings.Contains(r.InstallLogTail, "warm"))
 		warm += strings.Count(r.InstallLogTail, "warm")
 	}
+
 	require.Equal(t, 1, min(warm, 1))
 	require.NotContains(t, srv.warmFolders(t), waiting[0])
 	srv.stop(t)

@@ -16,18 +16,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// The base renders, each object has only fields of its kind, and the configuration and environment of the containers are valid for their
-// roles.
+// The base renders, each object has only fields of its kind, and the configuration and environment of the
+// containers are valid for their roles.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../deploy/kubernetes")
+
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+		Run(filesys.MakeFsOnDisk(), "../../../deploy/kubernetes")
 	require.NoError(t, err)
+
 	kinds := map[string]int{}
 	roles := map[string]corev1.Container{}
+
 	for _, r := range rendered.Resources() {
 		kinds[r.GetKind()]++
 		text, err := r.AsYAML()
 		require.NoError(t, err)
+
 		switch r.GetKind() {
 		case "Namespace":
 			strict(t, text, &corev1.Namespace{})
@@ -53,14 +58,24 @@ func TestKubernetes(t *testing.T) {
 			require.Failf(t, "not checked", "%s", r.GetKind())
 		}
 	}
-	require.Equal(t, map[string]int{"Namespace": 1, "Service": 2, "ConfigMap": 1, "Deployment": 1, "StatefulSet": 1}, kinds)
+
+	require.Equal(t, map[string]int{
+		"Namespace":   1,
+		"Service":     2,
+		"ConfigMap":   1,
+		"Deployment":  1,
+		"StatefulSet": 1,
+	}, kinds)
 	require.Len(t, roles, 3)
+
 	for name, c := range roles {
 		require.Equal(t, []string{"rolloutd", name}, c.Command[:2])
+
 		env := config.Environ{}
 		for _, v := range c.Env {
 			env[v.Name] = v.Value
 		}
+
 		require.NoError(t, env.Check())
 		require.NotNil(t, c.ReadinessProbe)
 	}
@@ -69,23 +84,29 @@ func TestKubernetes(t *testing.T) {
 // The overlay in docs/deployment.md sets the image, the configuration and the number of hosts.
 func TestDocumentedOverlay(t *testing.T) {
 	t.Parallel()
+
 	page, err := os.ReadFile("../../../docs/deployment.md")
 	require.NoError(t, err)
+
 	_, after, found := strings.Cut(string(page), "```yaml\n# my-overlay/kustomization.yaml")
 	require.True(t, found)
 	overlay, _, found := strings.Cut(after, "```")
 	require.True(t, found)
+
 	disk := filesys.MakeFsInMemory()
 	require.NoError(t, disk.WriteFile("/my-overlay/kustomization.yaml", []byte("#"+overlay)))
 	require.NoError(t, disk.WriteFile("/my-overlay/rolloutd.yaml", []byte("store: {url: s3://mine}")))
+
 	base, err := filepath.Glob("../../../deploy/kubernetes/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, base)
+
 	for _, file := range base {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, disk.WriteFile("/rolloutd/deploy/kubernetes/"+filepath.Base(file), text))
 	}
+
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/my-overlay")
 	require.NoError(t, err)
 	text, err := rendered.AsYaml()

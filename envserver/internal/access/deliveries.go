@@ -16,7 +16,8 @@ type Deliveries interface {
 	Deliveries(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error)
 }
 
-// NewOwnedDeliveries returns the deliveries of all as each caller may see them: those of its own groups, and all to operators.
+// NewOwnedDeliveries returns the deliveries of all as each caller may see them: those of its own groups,
+// and all to operators.
 func NewOwnedDeliveries(all Deliveries, groups Groups) Deliveries {
 	return ownedDeliveries{all, ownedGroups{all: groups}}
 }
@@ -30,6 +31,7 @@ func (o ownedDeliveries) Deliver(ctx context.Context, spec rollout.DeliverySpec)
 	if err := o.groups.check(ctx, spec.GroupID); err != nil {
 		return rollout.Delivery{}, err
 	}
+
 	return o.all.Deliver(ctx, spec)
 }
 
@@ -37,6 +39,7 @@ func (o ownedDeliveries) Delivery(ctx context.Context, spec rollout.DeliverySpec
 	if err := o.groups.check(ctx, spec.GroupID); err != nil {
 		return rollout.Delivery{}, err
 	}
+
 	return o.all.Delivery(ctx, spec)
 }
 
@@ -44,5 +47,6 @@ func (o ownedDeliveries) Deliveries(ctx context.Context, f rollout.DeliveryFilte
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
+
 	return o.all.Deliveries(ctx, f)
 }

@@ -11,12 +11,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ids protects ids that are derived from others: a client that starts a rollout or a group under the id that a group or a producer of
-// another client will use would keep that one from running.
+// ids protects ids that are derived from others: a client that starts a rollout or a group under the id
+// that a group or a producer of another client will use would keep that one from running.
 type ids struct {
-	rollouts  Rollouts
-	groups    Groups    // nil: the server has none
-	producers Producers // nil: the server has none
+	rollouts Rollouts
+
+	// nil: the server has none
+	groups Groups
+
+	// nil: the server has none
+	producers Producers
 }
 
 // trajectoryID matches the ids of rollouts of trajectories; see the package executor.
@@ -34,6 +38,7 @@ func (i ids) checkRollout(ctx context.Context, id string) error {
 	if trajectoryID.MatchString(id) && ctx.Value(trajectoryKey{}) == nil {
 		return fault.New(fault.Conflict, "rollout_id: %q is reserved for a trajectory: choose another", id)
 	}
+
 	group, derived := rollout.GroupOfMember(id)
 	if !derived {
 		return nil
@@ -43,22 +48,26 @@ func (i ids) checkRollout(ctx context.Context, id string) error {
 	if err == nil && !taken {
 		taken, err = i.ofProducer(ctx, group)
 	}
+
 	if err == nil && taken {
 		return fault.New(fault.Conflict, "rollout_id: %q is taken: choose another", id)
 	}
+
 	return err
 }
 
-// checkGroup refuses the id of a group that belongs to a producer of another client, or whose rollouts would have ids that another client
-// has taken.
+// checkGroup refuses the id of a group that belongs to a producer of another client, or whose rollouts
+// would have ids that another client has taken.
 func (i ids) checkGroup(ctx context.Context, g rollout.GroupSpec) error {
 	taken, err := i.ofProducer(ctx, g.ID)
 	if err != nil {
 		return err
 	}
+
 	if taken {
 		return fault.New(fault.Conflict, "group_id: %q is taken: choose another", g.ID)
 	}
+
 	return i.checkMembers(ctx, g)
 }
 
@@ -68,29 +77,43 @@ const lookups = 8
 func (i ids) checkMembers(ctx context.Context, g rollout.GroupSpec) error {
 	caller := CallerOf(ctx).Name
 	if caller == "" {
-		return nil // all callers are one
+		// all callers are one
+		return nil
 	}
+
 	all, lookCtx := errgroup.WithContext(ctx)
 	all.SetLimit(lookups)
+
 	for n := range g.Size {
 		all.Go(func() error {
 			id := rollout.MemberID(g.ID, n, 0)
+
 			owner, err := i.rollouts.Owner(lookCtx, id)
 			if fault.Is(err, fault.NotFound) || err == nil && owner == caller {
 				return nil
 			}
+
 			if err != nil {
 				return err
 			}
-			return fault.New(fault.Conflict, "group_id: the id %q of a rollout of group %q is taken: choose another", id, g.ID)
+
+			return fault.New(
+				fault.Conflict,
+				"group_id: the id %q of a rollout of group %q is taken: choose another",
+				id,
+				g.ID,
+			)
 		})
 	}
+
 	err := all.Wait()
 	if fault.Is(err, fault.Conflict) {
 		if _, missing := i.groups.GroupOwner(ctx, g.ID); missing == nil {
-			return nil // they are the rollouts of the group itself
+			// they are the rollouts of the group itself
+			return nil
 		}
 	}
+
 	return err
 }
 
@@ -99,11 +122,13 @@ func (i ids) ofProducer(ctx context.Context, group string) (bool, error) {
 	if i.producers == nil {
 		return false, nil
 	}
+
 	for _, p := range producer.OfGroup(group) {
 		if taken, err := i.others(ctx, i.producers.ProducerOwner, p); taken || err != nil {
 			return taken, err
 		}
 	}
+
 	return false, nil
 }
 
@@ -111,18 +136,25 @@ func (i ids) groupOwner(ctx context.Context, id string) (string, error) {
 	if i.groups == nil {
 		return "", fault.New(fault.NotFound, "no groups")
 	}
+
 	return i.groups.GroupOwner(ctx, id)
 }
 
 // others reports whether something exists that the caller may not see.
-func (i ids) others(ctx context.Context, ownerOf func(context.Context, string) (string, error), id string) (bool, error) {
+func (i ids) others(
+	ctx context.Context,
+	ownerOf func(context.Context, string) (string, error),
+	id string,
+) (bool, error) {
 	caller := CallerOf(ctx)
 	if caller.Scope == ScopeOperator {
 		return false, nil
 	}
+
 	owner, err := ownerOf(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
+
 	return err == nil && !caller.may(owner), err
 }

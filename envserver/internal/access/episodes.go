@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Episodes is the edge's interface of the hosts' tool services. Ids are those of rollouts. A rollout that no longer accepts calls is a
-// fault.Conflict.
+// Episodes is the edge's interface of the hosts' tool services. Ids are those of rollouts. A rollout that
+// no longer accepts calls is a fault.Conflict.
 type Episodes interface {
 	// Ready waits until the rollout accepts calls.
 	Ready(ctx context.Context, id string) (episode.Status, error)
@@ -21,7 +21,12 @@ type Episodes interface {
 	// Join makes client the one client whose calls are accepted.
 	Join(ctx context.Context, id, client string) (episode.Status, error)
 	// List lists at most limit entries of a folder; more reports whether there are others.
-	List(ctx context.Context, id, path string, recursive bool, limit int) (entries []episode.Entry, more bool, err error)
+	List(
+		ctx context.Context,
+		id, path string,
+		recursive bool,
+		limit int,
+	) (entries []episode.Entry, more bool, err error)
 	// Tar streams a file or folder; the caller closes it.
 	Tar(ctx context.Context, id, path string) (io.ReadCloser, error)
 	// Score grades a rollout whose verifier is external; fault.Conflict when it awaits no score.
@@ -49,21 +54,28 @@ const maxKnown = 10_000
 
 func (o *ownedEpisodes) check(ctx context.Context, id string) error {
 	key := ownership{CallerOf(ctx).Name, id}
+
 	o.mu.Lock()
 	known := o.known[key]
 	o.mu.Unlock()
+
 	if known {
 		return nil
 	}
+
 	if err := o.owned.check(ctx, id); err != nil {
 		return err
 	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if len(o.known) >= maxKnown {
 		clear(o.known)
 	}
+
 	o.known[key] = true
+
 	return nil
 }
 
@@ -71,6 +83,7 @@ func (o *ownedEpisodes) Ready(ctx context.Context, id string) (episode.Status, e
 	if err := o.check(ctx, id); err != nil {
 		return episode.Status{}, err
 	}
+
 	return o.all.Ready(ctx, id)
 }
 
@@ -78,6 +91,7 @@ func (o *ownedEpisodes) Call(ctx context.Context, id string, c episode.Call) (ep
 	if err := o.check(ctx, id); err != nil {
 		return episode.Answer{}, err
 	}
+
 	return o.all.Call(ctx, id, c)
 }
 
@@ -85,6 +99,7 @@ func (o *ownedEpisodes) Submit(ctx context.Context, id string, c episode.Call) e
 	if err := o.check(ctx, id); err != nil {
 		return err
 	}
+
 	return o.all.Submit(ctx, id, c)
 }
 
@@ -92,13 +107,20 @@ func (o *ownedEpisodes) Join(ctx context.Context, id, client string) (episode.St
 	if err := o.check(ctx, id); err != nil {
 		return episode.Status{}, err
 	}
+
 	return o.all.Join(ctx, id, client)
 }
 
-func (o *ownedEpisodes) List(ctx context.Context, id, path string, recursive bool, limit int) ([]episode.Entry, bool, error) {
+func (o *ownedEpisodes) List(
+	ctx context.Context,
+	id, path string,
+	recursive bool,
+	limit int,
+) ([]episode.Entry, bool, error) {
 	if err := o.check(ctx, id); err != nil {
 		return nil, false, err
 	}
+
 	return o.all.List(ctx, id, path, recursive, limit)
 }
 
@@ -106,6 +128,7 @@ func (o *ownedEpisodes) Tar(ctx context.Context, id, path string) (io.ReadCloser
 	if err := o.check(ctx, id); err != nil {
 		return nil, err
 	}
+
 	return o.all.Tar(ctx, id, path)
 }
 
@@ -113,5 +136,6 @@ func (o *ownedEpisodes) Score(ctx context.Context, id string, s rollout.Score) e
 	if err := o.check(ctx, id); err != nil {
 		return err
 	}
+
 	return o.all.Score(ctx, id, s)
 }

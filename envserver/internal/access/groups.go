@@ -15,7 +15,8 @@ type Groups interface {
 	Group(ctx context.Context, id string) (rollout.GroupState, error)
 	// GroupOwner is the owner of a group's rollouts; fault.NotFound for an unknown id.
 	GroupOwner(ctx context.Context, id string) (string, error)
-	// Groups lists groups without their members: those that run first, then by their end, latest first, a page at a time.
+	// Groups lists groups without their members: those that run first, then by their end, latest first, a
+	// page at a time.
 	Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error)
 }
 
@@ -36,14 +37,18 @@ func (o ownedGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollo
 	if err := g.Member.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
 		return rollout.GroupState{}, err
 	}
+
 	if err := o.ids.checkGroup(ctx, g); err != nil {
 		return rollout.GroupState{}, err
 	}
+
 	g.Member.Owner = caller.Name
+
 	state, err := o.all.StartGroup(ctx, g)
 	if err == nil && !caller.may(state.Owner) {
 		return rollout.GroupState{}, fault.New(fault.Conflict, "group_id: %q is taken: choose another", g.ID)
 	}
+
 	return state, err
 }
 
@@ -53,14 +58,17 @@ func (o ownedGroups) check(ctx context.Context, id string) error {
 	if rollout.CheckID(id) != nil {
 		return missing
 	}
+
 	caller := CallerOf(ctx)
 	if caller.Scope == ScopeOperator {
 		return nil
 	}
+
 	owner, err := o.all.GroupOwner(ctx, id)
 	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
 		return missing
 	}
+
 	return err
 }
 
@@ -68,6 +76,7 @@ func (o ownedGroups) Group(ctx context.Context, id string) (rollout.GroupState, 
 	if err := o.check(ctx, id); err != nil {
 		return rollout.GroupState{}, err
 	}
+
 	return o.all.Group(ctx, id)
 }
 
@@ -75,6 +84,7 @@ func (o ownedGroups) WaitGroup(ctx context.Context, id string) (rollout.GroupSta
 	if err := o.check(ctx, id); err != nil {
 		return rollout.GroupState{}, err
 	}
+
 	return o.all.WaitGroup(ctx, id)
 }
 
@@ -82,6 +92,7 @@ func (o ownedGroups) AbortGroup(ctx context.Context, id, reason string) (bool, e
 	if err := o.check(ctx, id); err != nil {
 		return false, err
 	}
+
 	return o.all.AbortGroup(ctx, id, reason)
 }
 
@@ -89,6 +100,7 @@ func (o ownedGroups) GroupOwner(ctx context.Context, id string) (string, error) 
 	if err := o.check(ctx, id); err != nil {
 		return "", err
 	}
+
 	return o.all.GroupOwner(ctx, id)
 }
 
@@ -97,5 +109,6 @@ func (o ownedGroups) Groups(ctx context.Context, f rollout.Filter) (rollout.Grou
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
+
 	return o.all.Groups(ctx, f)
 }

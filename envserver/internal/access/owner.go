@@ -23,28 +23,32 @@ func NewOwned(all Rollouts, groups Groups, producers Producers) Rollouts {
 	return owned{all, ids{all, groups, producers}}
 }
 
-// owned shows each caller the rollouts that its token started, and operators all rollouts. For other callers a rollout does not exist. The
-// context of each call has the caller; see CallerOf.
+// owned shows each caller the rollouts that its token started, and operators all rollouts. For other
+// callers a rollout does not exist. The context of each call has the caller; see CallerOf.
 type owned struct {
 	all Rollouts
 	ids ids
 }
 
-// Start starts the rollout for the caller, within the limits of its token. The id of another caller's rollout is a fault.Conflict that
-// discloses nothing about that rollout.
+// Start starts the rollout for the caller, within the limits of its token. The id of another caller's
+// rollout is a fault.Conflict that discloses nothing about that rollout.
 func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	caller := CallerOf(ctx)
 	if err := spec.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
 		return rollout.State{}, err
 	}
+
 	if err := o.ids.checkRollout(ctx, spec.ID); err != nil {
 		return rollout.State{}, err
 	}
+
 	spec.Owner = caller.Name
+
 	state, err := o.all.Start(ctx, spec)
 	if err == nil && !caller.may(state.Owner) {
 		return rollout.State{}, fault.New(fault.Conflict, "rollout_id: %q is taken: choose another", spec.ID)
 	}
+
 	return state, err
 }
 
@@ -54,10 +58,12 @@ func (o owned) check(ctx context.Context, id string) error {
 	if rollout.CheckID(id) != nil {
 		return missing
 	}
+
 	caller := CallerOf(ctx)
 	if caller.Scope == ScopeOperator {
 		return nil
 	}
+
 	owner, err := o.all.Owner(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && !caller.may(owner):
@@ -71,6 +77,7 @@ func (o owned) State(ctx context.Context, id string) (rollout.State, error) {
 	if err := o.check(ctx, id); err != nil {
 		return rollout.State{}, err
 	}
+
 	return o.all.State(ctx, id)
 }
 
@@ -78,6 +85,7 @@ func (o owned) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	if err := o.check(ctx, id); err != nil {
 		return rollout.Result{}, err
 	}
+
 	return o.all.Wait(ctx, id)
 }
 
@@ -85,6 +93,7 @@ func (o owned) Messages(ctx context.Context, id string) (rollout.Transcript, err
 	if err := o.check(ctx, id); err != nil {
 		return rollout.Transcript{}, err
 	}
+
 	return o.all.Messages(ctx, id)
 }
 
@@ -92,6 +101,7 @@ func (o owned) Events(ctx context.Context, id string, after int64, emit func([]r
 	if err := o.check(ctx, id); err != nil {
 		return err
 	}
+
 	return o.all.Events(ctx, id, after, emit)
 }
 
@@ -99,6 +109,7 @@ func (o owned) Abort(ctx context.Context, id, reason string) (bool, error) {
 	if err := o.check(ctx, id); err != nil {
 		return false, err
 	}
+
 	return o.all.Abort(ctx, id, reason)
 }
 
@@ -106,6 +117,7 @@ func (o owned) Open(ctx context.Context, id, name string) (io.ReadCloser, error)
 	if err := o.check(ctx, id); err != nil {
 		return nil, err
 	}
+
 	return o.all.Open(ctx, id, name)
 }
 
@@ -113,6 +125,7 @@ func (o owned) Owner(ctx context.Context, id string) (string, error) {
 	if err := o.check(ctx, id); err != nil {
 		return "", err
 	}
+
 	return o.all.Owner(ctx, id)
 }
 
@@ -121,5 +134,6 @@ func (o owned) List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
+
 	return o.all.List(ctx, f)
 }

@@ -31,11 +31,13 @@ type ownedProducers struct{ all Producers }
 // StoreTasks refuses a task whose sandbox is larger than the caller's token may ask for.
 func (o ownedProducers) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	caller := CallerOf(ctx)
+
 	return o.all.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
 		for spec, err := range tasks {
 			if spec.Owner = caller.Name; err == nil {
 				err = spec.Sandbox.CheckMax(caller.MaxSandbox)
 			}
+
 			if !yield(spec, err) {
 				return
 			}
@@ -46,10 +48,12 @@ func (o ownedProducers) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.
 func (o ownedProducers) StartProducer(ctx context.Context, p producer.Spec) (producer.State, error) {
 	caller := CallerOf(ctx)
 	p.Owner = caller.Name
+
 	state, err := o.all.StartProducer(ctx, p)
 	if err == nil && !caller.may(state.Owner) {
 		return producer.State{}, fault.New(fault.Conflict, "producer_id: %q is taken: choose another", p.ID)
 	}
+
 	return state, err
 }
 
@@ -59,14 +63,17 @@ func (o ownedProducers) check(ctx context.Context, id string) error {
 	if rollout.CheckID(id) != nil {
 		return missing
 	}
+
 	caller := CallerOf(ctx)
 	if caller.Scope == ScopeOperator {
 		return nil
 	}
+
 	owner, err := o.all.ProducerOwner(ctx, id)
 	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
 		return missing
 	}
+
 	return err
 }
 
@@ -74,6 +81,7 @@ func (o ownedProducers) Producer(ctx context.Context, id string) (producer.State
 	if err := o.check(ctx, id); err != nil {
 		return producer.State{}, err
 	}
+
 	return o.all.Producer(ctx, id)
 }
 
@@ -81,6 +89,7 @@ func (o ownedProducers) ProducerOwner(ctx context.Context, id string) (string, e
 	if err := o.check(ctx, id); err != nil {
 		return "", err
 	}
+
 	return o.all.ProducerOwner(ctx, id)
 }
 
@@ -88,6 +97,7 @@ func (o ownedProducers) ChangeProducer(ctx context.Context, id string, change pr
 	if err := o.check(ctx, id); err != nil {
 		return false, err
 	}
+
 	return o.all.ChangeProducer(ctx, id, change)
 }
 
@@ -95,6 +105,7 @@ func (o ownedProducers) AbortProducer(ctx context.Context, id, reason string) (b
 	if err := o.check(ctx, id); err != nil {
 		return false, err
 	}
+
 	return o.all.AbortProducer(ctx, id, reason)
 }
 
@@ -103,5 +114,6 @@ func (o ownedProducers) Producers(ctx context.Context, f rollout.Filter) (produc
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
+
 	return o.all.Producers(ctx, f)
 }

@@ -37,18 +37,21 @@ func PlainToken(text string) Token {
 	return Token{Name: "token-" + hex.EncodeToString(sum[:6]), SHA256: sum, Scope: ScopeOperator}
 }
 
-// FindToken returns the token with a text. It compares the digests of all tokens, so that its run time discloses nothing about a token, not
-// even its length.
+// FindToken returns the token with a text. It compares the digests of all tokens, so that its run time
+// discloses nothing about a token, not even its length.
 func FindToken(all []Token, text string) (Token, bool) {
 	got := sha256.Sum256([]byte(text))
 	found := -1
+
 	for i := range all {
 		same := subtle.ConstantTimeCompare(got[:], all[i].SHA256[:])
 		found = subtle.ConstantTimeSelect(same, i, found)
 	}
+
 	if text == "" || found < 0 {
 		return Token{}, false
 	}
+
 	return all[found], true
 }
 

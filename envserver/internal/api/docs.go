@@ -28,21 +28,35 @@ func (p DocsPage) Render(all []Route, list []tools.Tool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var shown []docsTool
+
 	for _, tool := range list {
 		schema, err := json.MarshalIndent(tool.InputSchema, "", "  ")
 		if err != nil {
 			return nil, err
 		}
+
 		shown = append(shown, docsTool{tool.Name, tool.Description, string(schema)})
 	}
+
 	var routes []docsRoute
+
 	for _, rt := range all {
 		if rt.Operation != nil {
 			routes = append(routes, docsRoute{rt.Method, rt.Path, rt.Operation.Summary})
 		}
 	}
+
 	var b bytes.Buffer
-	err = t.Execute(&b, map[string]any{"Name": p.Name, "Version": p.Version, "Description": p.Description, "Routes": routes, "Tools": shown})
+
+	err = t.Execute(&b, map[string]any{
+		"Name":        p.Name,
+		"Version":     p.Version,
+		"Description": p.Description,
+		"Routes":      routes,
+		"Tools":       shown,
+	})
+
 	return b.Bytes(), err
 }

@@ -40,13 +40,21 @@ type Document struct {
 // Encode makes the document from the table of routes and their Go types. OpenAPI cannot describe WebSockets.
 func (d Document) Encode() (reply.Encoded, error) {
 	r := openapi31.NewReflector()
-	r.DefaultOptions = append(r.DefaultOptions, jsonschema.InterceptDefName(componentName), jsonschema.InterceptProp(requirePresent), jsonschema.InterceptProp(dropTypeBesideAnyOf), nullableByAnyOf)
+	r.DefaultOptions = append(
+		r.DefaultOptions,
+		jsonschema.InterceptDefName(componentName),
+		jsonschema.InterceptProp(requirePresent),
+		jsonschema.InterceptProp(dropTypeBesideAnyOf),
+		nullableByAnyOf,
+	)
 	r.AddTypeMapping(new(reply.Observation), jsonschema.AnyOf(reply.ToolsObservation{}, reply.CallObservation{}))
 	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
 	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{d.Start})
+
 	if d.Group != nil {
 		r.AddTypeMapping(tools.GroupArgs{}, groupArguments{d.Group})
 	}
+
 	r.AddTypeMapping(TrainingData{}, jsonschema.AnyOf(formats.Atropos{}, formats.TRL{}))
 	r.AddTypeMapping(sequence.Mask{}, []int{})
 	r.AddTypeMapping(schema.Schema{}, map[string]any{})
@@ -54,14 +62,17 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(d.Description)
 	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "one of the server's tokens")
 	r.Spec.SetHTTPBasicSecurity(basic, "the token as the password, for clients that can send no header of their own")
+
 	for _, rt := range d.Routes {
 		if rt.Operation == nil {
 			continue
 		}
+
 		if err := d.add(r, rt); err != nil {
 			return nil, fmt.Errorf("describe %s %s: %w", rt.Method, rt.Path, err)
 		}
 	}
+
 	return pyjson.Encode(r.Spec)
 }
 
@@ -70,24 +81,31 @@ func (d Document) add(r *openapi31.Reflector, rt Route) error {
 	if err != nil {
 		return err
 	}
+
 	rt.Operation.describe(oc, d.Secured(rt.Path))
+
 	if err := r.AddOperation(oc); err != nil {
 		return err
 	}
+
 	item := r.Spec.Paths.MapOfPathItemValues[rt.Path]
+
 	op, err := item.Operation(rt.Method)
 	if err != nil {
 		return err
 	}
-	op.MapOfAnything = nil // extensions of this library that other tools do not know
+	// extensions of this library that other tools do not know
+	op.MapOfAnything = nil
 	if rt.Operation.NeedsBody {
 		op.RequestBody.RequestBody.WithRequired(true)
 	}
+
 	return nil
 }
 
-// componentNames are the names of Go types in the document that are not made of package and type: those of the reference server where it has
-// the type, and those of producers, whose names in generated clients must not change.
+// componentNames are the names of Go types in the document that are not made of package and type: those of
+// the reference server where it has the type, and those of producers, whose names in generated clients must
+// not change.
 var componentNames = map[reflect.Type]string{
 	reflect.TypeFor[session.State]():           "State",
 	reflect.TypeFor[issue.Issue]():             "ValidationError",
@@ -109,20 +127,24 @@ func componentName(t reflect.Type, fallback string) string {
 	if name, ok := componentNames[t]; ok {
 		return name
 	}
+
 	for _, pkg := range []string{"Envserver", "Reply", "Rest", "Api"} {
 		fallback = strings.TrimPrefix(fallback, pkg)
 	}
+
 	return fallback
 }
 
 // nullableByAnyOf makes the library write nullable members as anyOf: beside a reference it would lose the null.
 func nullableByAnyOf(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true }
 
-// dropTypeBesideAnyOf removes the type that the library writes beside the anyOf of a nullable member, because it forbids the null.
+// dropTypeBesideAnyOf removes the type that the library writes beside the anyOf of a nullable member,
+// because it forbids the null.
 func dropTypeBesideAnyOf(p jsonschema.InterceptPropParams) error {
 	if p.Processed && len(p.PropertySchema.AnyOf) > 0 {
 		p.PropertySchema.Type = nil
 	}
+
 	return nil
 }
 
@@ -132,22 +154,26 @@ func requirePresent(p jsonschema.InterceptPropParams) error {
 	if !ok || !oc.IsProcessingResponse() || !p.Processed {
 		return nil
 	}
+
 	if !strings.Contains(p.Field.Tag.Get("json"), ",omitempty") && !slices.Contains(p.ParentSchema.Required, p.Name) {
 		p.ParentSchema.Required = append(p.ParentSchema.Required, p.Name)
 	}
+
 	return nil
 }
 
 // TrainingData stands in the document for the formats of training sequences that are one JSON object.
 type TrainingData struct{}
 
-// rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
+// rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that
+// the tools publish.
 type rolloutArguments struct{ schema *schema.Schema }
 
 // JSONSchemaBytes returns the schema to the OpenAPI library.
 func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
 
-// groupArguments stands for tools.GroupArgs in the same way. It is a type of its own because the document names schemas by type.
+// groupArguments stands for tools.GroupArgs in the same way. It is a type of its own because the document
+// names schemas by type.
 type groupArguments struct{ schema *schema.Schema }
 
 // JSONSchemaBytes returns the schema to the OpenAPI library.

@@ -27,7 +27,10 @@ type Operation struct {
 
 // BodyErrors returns the error statuses of a route with a body, and more.
 func BodyErrors(more ...int) []int {
-	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable}, more...)
+	return append([]int{
+		http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusServiceUnavailable,
+	}, more...)
 }
 
 // EngineErrors returns the error statuses of a route that needs a session or the engine, and more.
@@ -41,32 +44,44 @@ func (o Operation) describe(oc openapi.OperationContext, secured bool) {
 	oc.SetID(o.ID)
 	oc.SetTags(o.Tag)
 	oc.SetSummary(o.Summary)
+
 	if o.Reads != nil {
 		oc.AddReqStructure(o.Reads)
 	}
-	answer := []openapi.ContentOption{openapi.WithHTTPStatus(cmp.Or(o.Status, http.StatusOK)), described("Successful Response")}
+
+	answer := []openapi.ContentOption{
+		openapi.WithHTTPStatus(cmp.Or(o.Status, http.StatusOK)), described("Successful Response"),
+	}
+
 	forms, several := o.Answers.([]any)
 	if !several {
 		forms = []any{o.Answers}
 	}
+
 	for _, form := range forms {
 		if m, ok := form.(Media); ok {
 			oc.AddRespStructure("", append(slices.Clone(answer), openapi.WithContentType(string(m)))...)
 			continue
 		}
+
 		oc.AddRespStructure(form, slices.Clone(answer)...)
 	}
+
 	refuses := append(slices.Clone(o.Refuses), http.StatusInternalServerError)
+
 	if secured {
 		oc.AddSecurity(bearer)
 		oc.AddSecurity(basic)
+
 		refuses = append(refuses, http.StatusUnauthorized)
 	}
+
 	for _, status := range refuses {
 		var body any = reply.Problem{}
 		if status == http.StatusUnprocessableEntity {
 			body = reply.Invalid{}
 		}
+
 		oc.AddRespStructure(body, openapi.WithHTTPStatus(status), described(http.StatusText(status)))
 	}
 }

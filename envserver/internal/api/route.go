@@ -2,7 +2,8 @@ package api
 
 import "net/http"
 
-// Route is one HTTP route. The router, the Allow header, the OpenAPI document and /docs are made from the table of routes.
+// Route is one HTTP route. The router, the Allow header, the OpenAPI document and /docs are made from the
+// table of routes.
 type Route struct {
 	Method, Path string
 	Handle       http.HandlerFunc

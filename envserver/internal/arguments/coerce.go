@@ -18,11 +18,13 @@ func typeOf(s *jsonschema.Schema) string {
 	if s.Type != "" {
 		return s.Type
 	}
+
 	for _, t := range s.Types {
 		if t != "null" {
 			return t
 		}
 	}
+
 	return ""
 }
 
@@ -37,6 +39,7 @@ func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Val
 		to.Set(reflect.New(to.Type().Elem()))
 		to = to.Elem()
 	}
+
 	v = c.fromText(s, v)
 	switch typeOf(s) {
 	case "object":
@@ -55,31 +58,37 @@ func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Val
 			return
 		}
 	}
+
 	c.refuse(path, "must be %s, got %s", expected(s), excerpt(path, v))
 }
 
 // maxFromText bounds the values of all lists and objects of a call that came as text.
 const maxFromText = 100_000
 
-// fromText decodes a list or an object that the client sent as its JSON text, as many clients of models do. It returns any other value unchanged.
+// fromText decodes a list or an object that the client sent as its JSON text, as many clients of models do.
+// It returns any other value unchanged.
 func (c *coercer) fromText(s *jsonschema.Schema, v any) any {
 	text, isText := v.(string)
 	if kind := typeOf(s); !isText || kind != "array" && kind != "object" {
 		return v
 	}
+
 	values, err := pyjson.Values([]byte(text))
 	if c.fromTexts += values; err != nil || c.fromTexts > maxFromText {
 		return v
 	}
+
 	decoded, err := pyjson.Decode([]byte(text))
 	if err != nil {
 		return v
 	}
+
 	return decoded
 }
 
 func (c *coercer) list(path string, items *jsonschema.Schema, list []any, to reflect.Value) {
 	to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
+
 	for i, v := range list {
 		c.value(fmt.Sprintf("%s[%d]", path, i), items, v, to.Index(i))
 	}
@@ -91,17 +100,21 @@ func scalar(s *jsonschema.Schema, v any) (any, bool) {
 		if n, isNumber := v.(json.Number); isNumber && slices.Contains(s.Types, "integer") {
 			v = n.String()
 		}
+
 		str, ok := v.(string)
 		ok = ok && (len(s.Enum) == 0 || slices.Contains(s.Enum, v))
+
 		return str, ok && (s.MinLength == nil || strings.TrimSpace(str) != "")
 	case "boolean":
 		return boolean(v)
 	default:
 		f, ok := number(v)
+
 		ok = ok && inBounds(s, f)
 		if typeOf(s) == "integer" {
 			return int64(f), ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53
 		}
+
 		return f, ok
 	}
 }
@@ -126,6 +139,8 @@ func number(v any) (float64, bool) {
 	if s, isString := v.(string); isString {
 		n, ok = json.Number(strings.TrimSpace(s)), true
 	}
+
 	f, err := n.Float64()
+
 	return f, ok && err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 }

@@ -21,28 +21,35 @@ func Decode[T any](what string, args map[string]any, into *T) error {
 	if err != nil {
 		return err
 	}
+
 	return DecodeBy(s, what, args, into)
 }
 
-// DecodeBy checks arguments against a schema and stores them in the Go value, which already has the defaults. The error is a fault.Invalid
-// whose message names every invalid argument and what it must be. Numbers and booleans may be strings, as in the original servers, lists and
-// objects may be their JSON texts, and null is the same as a missing argument.
+// DecodeBy checks arguments against a schema and stores them in the Go value, which already has the
+// defaults. The error is a fault.Invalid whose message names every invalid argument and what it must be.
+// Numbers and booleans may be strings, as in the original servers, lists and objects may be their JSON
+// texts, and null is the same as a missing argument.
 func DecodeBy(s *jsonschema.Schema, what string, args map[string]any, into any) error {
 	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", what, maxArguments)
 	}
+
 	c := coercer{what: what}
 	c.object("", s, args, reflect.ValueOf(into).Elem())
+
 	return c.fault()
 }
 
-// withoutFiles returns the arguments without the files of the task. The store holds these; the maximum size of a request bounds them.
+// withoutFiles returns the arguments without the files of the task. The store holds these; the maximum size
+// of a request bounds them.
 func withoutFiles(args map[string]any) map[string]any {
 	if args[uploadFiles] == nil {
 		return args
 	}
+
 	args = maps.Clone(args)
 	delete(args, uploadFiles)
+
 	return args
 }
 
@@ -53,17 +60,25 @@ const maxArguments = rollout.MaxTaskBytes + 256<<10
 
 // coercer collects the invalid arguments, in the order of the schema.
 type coercer struct {
-	what  string         // names the call
-	wrong []*fault.Error // the first maxWrong
-	more  int            // beyond those
+	// names the call
+	what string
 
-	fromTexts int // values of lists and objects that came as text
+	// the first maxWrong
+	wrong []*fault.Error
+
+	// beyond those
+	more int
+
+	// values of lists and objects that came as text
+	fromTexts int
 }
 
 // Bounds of a refusal: every value of a call may be invalid, and every name chosen by the caller.
 const (
 	maxWrong = 20
-	maxName  = 100 // characters
+
+	// characters
+	maxName = 100
 )
 
 func (c *coercer) fault() error {
@@ -73,13 +88,16 @@ func (c *coercer) fault() error {
 	case 1:
 		return c.wrong[0]
 	}
+
 	lines := make([]string, len(c.wrong))
 	for i, w := range c.wrong {
 		lines[i] = w.Msg
 	}
+
 	if c.more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", c.more))
 	}
+
 	return &fault.Error{Kind: fault.Invalid, Field: c.wrong[0].Field,
 		Msg: fmt.Sprintf("%d invalid arguments: %s", len(c.wrong)+c.more, strings.Join(lines, "; "))}
 }
@@ -89,6 +107,7 @@ func (c *coercer) refuse(path, format string, args ...any) {
 		c.more++
 		return
 	}
+
 	c.wrong = append(c.wrong, fault.Field(path, format, args...))
 }
 
@@ -98,7 +117,9 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, 
 		c.mapping(path, s, obj, to)
 		return
 	}
+
 	put := into(to)
+
 	for _, name := range s.PropertyOrder {
 		v := obj[name]
 		switch {
@@ -108,9 +129,15 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, 
 			c.refuse(join(path, name), "is missing: must be %s", expected(s.Properties[name]))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		if s.Properties[name] == nil {
-			c.refuse(join(path, name), "unknown argument: %s takes %s", c.owner(path), strings.Join(s.PropertyOrder, ", "))
+			c.refuse(
+				join(path, name),
+				"unknown argument: %s takes %s",
+				c.owner(path),
+				strings.Join(s.PropertyOrder, ", "),
+			)
 		}
 	}
 }
@@ -129,16 +156,20 @@ func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any,
 func into(to reflect.Value) func(name string, fill func(reflect.Value)) {
 	if to.Kind() == reflect.Struct {
 		fields := map[string]reflect.Value{}
+
 		for _, f := range reflect.VisibleFields(to.Type()) {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 				fields[name] = to.FieldByIndex(f.Index)
 			}
 		}
+
 		return func(name string, fill func(reflect.Value)) { fill(fields[name]) }
 	}
+
 	if to.IsNil() {
 		to.Set(reflect.MakeMap(to.Type()))
 	}
+
 	return func(name string, fill func(reflect.Value)) {
 		value := reflect.New(to.Type().Elem()).Elem()
 		fill(value)
@@ -150,6 +181,7 @@ func (c *coercer) owner(path string) string {
 	if path == "" {
 		return c.what
 	}
+
 	return path
 }
 
@@ -157,5 +189,6 @@ func join(path, name string) string {
 	if path == "" {
 		return text.Head(name, maxName)
 	}
+
 	return path + "." + text.Head(name, maxName)
 }

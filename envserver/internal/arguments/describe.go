@@ -22,13 +22,16 @@ func expected(s *jsonschema.Schema) string {
 		for i, e := range s.Enum {
 			names[i] = fmt.Sprintf("%q", e)
 		}
+
 		return strings.Join(names, " or ")
 	}
+
 	switch t := typeOf(s); t {
 	case "string":
 		if s.MinLength != nil {
 			return "a non-empty string"
 		}
+
 		return "a string"
 	case "integer":
 		return "a whole number" + bounds(s)
@@ -42,6 +45,7 @@ func expected(s *jsonschema.Schema) string {
 		if s.AdditionalProperties != nil && s.Properties == nil {
 			return "an object; each value " + expected(s.AdditionalProperties)
 		}
+
 		return "an object"
 	}
 }
@@ -51,12 +55,15 @@ func bounds(s *jsonschema.Schema) string {
 	if s.Minimum != nil {
 		fmt.Fprintf(&b, " from %.0f", *s.Minimum)
 	}
+
 	if s.ExclusiveMinimum != nil {
 		fmt.Fprintf(&b, " above %.0f", *s.ExclusiveMinimum)
 	}
+
 	if s.Maximum != nil {
 		fmt.Fprintf(&b, " up to %.0f", *s.Maximum)
 	}
+
 	return b.String()
 }
 
@@ -65,9 +72,11 @@ func excerpt(path string, v any) string {
 	if slices.Contains(secrets, path) {
 		return fmt.Sprintf("a %T", v)
 	}
+
 	switch v := v.(type) {
 	case float64:
-		return fmt.Sprint(v) // NaN and the infinities
+		// NaN and the infinities
+		return fmt.Sprint(v)
 	case string:
 		return shorten(fmt.Sprintf("%q", text.Head(v, maxExcerpt+1)))
 	case []any:
@@ -79,10 +88,12 @@ func excerpt(path string, v any) string {
 			return fmt.Sprintf("an object of %d", len(v))
 		}
 	}
+
 	raw, err := json.Marshal(issue.Excerpt(v))
 	if err != nil {
 		return fmt.Sprintf("a %T", v)
 	}
+
 	return shorten(string(raw))
 }
 
@@ -90,5 +101,6 @@ func shorten(s string) string {
 	if short := text.Head(s, maxExcerpt); short != s {
 		return short + "…"
 	}
+
 	return s
 }

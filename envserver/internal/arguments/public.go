@@ -17,11 +17,13 @@ func Public(args map[string]any) map[string]any {
 	if !pyjson.Within(args, 0, maxPublic) {
 		return map[string]any{"…": "arguments of more than 64 KiB"}
 	}
+
 	out := maps.Clone(args)
 	for _, name := range secrets {
 		if v := out[name]; v != nil && v != "" {
 			out[name] = "…"
 		}
 	}
+
 	return out
 }

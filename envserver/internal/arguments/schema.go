@@ -8,12 +8,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// SchemaOf returns the schema of a tool's arguments from their Go type, with the non-zero fields of defaults as defaults.
+// SchemaOf returns the schema of a tool's arguments from their Go type, with the non-zero fields of
+// defaults as defaults.
 func SchemaOf[T any](defaults T) (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
 		return nil, fmt.Errorf("schema of %T: %w", defaults, err)
 	}
+
 	return s, publish(s, defaults)
 }
 
@@ -23,14 +25,17 @@ func publish(s *jsonschema.Schema, defaults any) error {
 	if err != nil {
 		return fmt.Errorf("defaults of %T: %w", defaults, err)
 	}
+
 	var set map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &set); err != nil {
 		return fmt.Errorf("defaults of %T: %w", defaults, err)
 	}
+
 	for name, value := range set {
 		if p := s.Properties[name]; p != nil && !slices.Contains(s.Required, name) {
 			p.Default = value
 		}
 	}
+
 	return nil
 }

@@ -15,8 +15,12 @@ import (
 // Action is one step: list the tools, or call one.
 type Action struct {
 	CallAction
-	List  bool          // list the tools; the call is empty then
-	Limit time.Duration // metadata.timeout_s; 0: not given
+
+	// list the tools; the call is empty then
+	List bool
+
+	// metadata.timeout_s; 0: not given
+	Limit time.Duration
 	// RequestID is metadata.request_id as the id of a call; "": not given.
 	RequestID string
 }
@@ -25,6 +29,7 @@ type Action struct {
 func ReadAction(data map[string]any) (Action, issue.List) {
 	a := Action{List: data["type"] == "list_tools"}
 	c := issue.Check(data)
+
 	a.Metadata = c.Dict("metadata", false)
 	if a.List {
 		c.Literal("type", "list_tools", false)
@@ -32,13 +37,18 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 		c.Literal("type", "call_tool", false)
 		a.ToolName, a.Arguments = c.String("tool_name"), c.Dict("arguments", false)
 	}
+
 	found := c.Found(true)
+
 	m := issue.Check(a.Metadata, "metadata")
 	if t, ok := m.Positive("timeout_s"); ok {
 		a.Limit = SecondsLimit(t)
 	}
+
 	m.OptionalString("request_id", math.MaxInt)
+
 	a.RequestID = RequestIDOf(a.Metadata)
+
 	return a, append(found, m.Found(false)...)
 }
 
@@ -49,14 +59,18 @@ func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (re
 			return reply.ResetResponse{}, err
 		}
 	}
+
 	if e.Play != nil {
 		defer e.Keep(ctx, sess)
 		return e.resetEpisode(ctx, sess, r)
 	}
+
 	if !r.Attach {
 		sess.Reset(r.EpisodeID)
 	}
+
 	e.Keep(ctx, sess)
+
 	return reply.ResetResponse{}, nil
 }
 
@@ -64,16 +78,20 @@ func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (re
 type ResetArgs struct {
 	EpisodeID string
 	Attach    bool
-	Args      map[string]any // all of them
+
+	// all of them
+	Args map[string]any
 }
 
-// ReadReset reads the parameters of a reset; all are optional, and the reference refuses none. An attach that is no truth value is refused,
-// because the reset would end the episode that the client wants to continue.
+// ReadReset reads the parameters of a reset; all are optional, and the reference refuses none. An attach
+// that is no truth value is refused, because the reset would end the episode that the client wants to
+// continue.
 func ReadReset(data map[string]any) (ResetArgs, issue.List) {
 	r := ResetArgs{Args: data}
 	r.EpisodeID, _ = data["episode_id"].(string)
 	c := issue.Check(data)
 	r.Attach = c.OptionalBool("attach")
+
 	return r, c.Found(false)
 }
 
@@ -84,39 +102,65 @@ func (e *Env) Keep(ctx context.Context, sess *session.Session) {
 	}
 }
 
-// Step carries out an action in a session. limit bounds the answer unless the action has its own. A failed call is an observation; an
-// error means that the tools cannot be listed.
-func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) (reply.StepResponse, error) {
-	if e.Play == nil { // an episode counts only calls
+// Step carries out an action in a session. limit bounds the answer unless the action has its own. A failed
+// call is an observation; an error means that the tools cannot be listed.
+func (e *Env) Step(
+	ctx context.Context,
+	sess *session.Session,
+	a Action,
+	limit time.Duration,
+) (reply.StepResponse, error) {
+	// an episode counts only calls
+	if e.Play == nil {
 		sess.Stepped()
 	}
+
 	if a.List {
 		e.metrics.listed()
 		list, err := e.ListTools(ctx)
+
 		return reply.StepResponse{Observation: list}, err
 	}
+
 	ctx, done := sess.Bind(ctx)
 	defer done()
 	defer e.Keep(ctx, sess)
+
 	if e.Play != nil {
 		return e.playStep(ctx, sess, a, limit), nil
 	}
-	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: ToolSession(sess), Limit: cmp.Or(a.Limit, limit)})
+
+	text, err := e.Call(ctx, tools.Call{
+		Tool:    a.ToolName,
+		Args:    a.Arguments,
+		Session: ToolSession(sess),
+		Limit:   cmp.Or(a.Limit, limit),
+	})
 	if err != nil {
-		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}, nil
+		return reply.StepResponse{Observation: reply.CallObservation{
+			ToolName: a.ToolName,
+			Error:    reply.ToolErrorOf(err),
+		}}, nil
 	}
-	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}, nil
+
+	return reply.StepResponse{Observation: reply.CallObservation{
+		ToolName: a.ToolName,
+		Result:   reply.ResultOf(text),
+	}}, nil
 }
 
-// ListTools returns the observation of the action list_tools. It fails if the tools of an interactive episode cannot be listed now.
+// ListTools returns the observation of the action list_tools. It fails if the tools of an interactive
+// episode cannot be listed now.
 func (e *Env) ListTools(ctx context.Context) (o reply.ToolsObservation, err error) {
 	if e.Play == nil {
 		return e.ownTools(), nil
 	}
+
 	list, err := e.Play.Tools(ctx)
 	for _, t := range list {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 	}
+
 	return o, err
 }
 
@@ -125,6 +169,7 @@ func (e *Env) ownTools() (o reply.ToolsObservation) {
 	for _, t := range e.Tools.List() {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 	}
+
 	return o
 }
 
@@ -133,6 +178,7 @@ func ToolSession(sess *session.Session) tools.Session {
 	if sess.Transient {
 		return nil
 	}
+
 	return sess
 }
 

@@ -25,25 +25,32 @@ const unknownTool = "unknown"
 // Call runs a tool for any transport, with its metrics, a span unless it only reads, and a log line for a bug of ours.
 func (e *Env) Call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	name := c.Tool
+
 	tool, ok := e.Tools.Find(name)
 	if !ok {
 		name = unknownTool
 	}
+
 	if tool.Reads {
 		ctx = untraced.Mark(ctx)
 	}
+
 	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
 	defer span.End()
+
 	begun := time.Now()
 	text, err := e.Tools.Call(ctx, c)
 	e.metrics.called(name, outcome(err), time.Since(begun))
+
 	if err != nil {
 		span.SetStatus(codes.Error, outcome(err))
 	}
+
 	var bug *tools.PanicError
 	if errors.As(err, &bug) {
 		return nil, fault.New(fault.Internal, "internal error (id %s)", e.LogPanic(bug.Value, bug.Stack))
 	}
+
 	return text, err
 }
 
@@ -61,21 +68,28 @@ func outcome(err error) string {
 
 // CallMeta is what a JSON-RPC call's _meta says, the protocol's place for data outside of the tool.
 type CallMeta struct {
-	Limit     time.Duration // bound of the answer: timeout_s, else the server's; 0: none
-	RequestID string        // the RequestID of request_id; "": none
+	// bound of the answer: timeout_s, else the server's; 0: none
+	Limit time.Duration
+
+	// the RequestID of request_id; "": none
+	RequestID string
 }
 
 // ReadMeta reads a call's _meta. A request_id that is no string is refused: a repeated call would run twice.
 func (e *Env) ReadMeta(meta map[string]any) (CallMeta, error) {
 	m := CallMeta{Limit: max(e.stepTimeout, 0), RequestID: RequestIDOf(meta)}
+
 	c := issue.Check(meta)
 	if asked, ok := c.Positive("timeout_s"); ok {
 		m.Limit = SecondsLimit(asked)
 	}
+
 	c.OptionalString("request_id", math.MaxInt)
+
 	if wrong := c.Found(false); len(wrong) > 0 {
 		return m, fault.Field(fmt.Sprint("_meta.", wrong[0].Loc[0]), "%s", wrong[0].Msg)
 	}
+
 	return m, nil
 }
 
@@ -84,6 +98,7 @@ func SecondsLimit(s float64) time.Duration {
 	if s > float64(1<<31) {
 		return 0
 	}
+
 	return max(time.Duration(s*float64(time.Second)), 1)
 }
 
@@ -91,5 +106,6 @@ func SecondsLimit(s float64) time.Duration {
 func (e *Env) LogPanic(v any, stack []byte) string {
 	id := uuid.NewString()
 	e.log.Error("panic", "error_id", id, "panic", fmt.Sprint(v), "stack", string(stack))
+
 	return id
 }

@@ -14,14 +14,20 @@ import (
 
 // Options configures an environment; all are required except Play, Registerer and MetricsOf.
 type Options struct {
-	Tools       *tools.Table
-	Play        *episodes.Player // runs interactive episodes; nil: the environment has the tools of the table
-	Sessions    session.Options
-	StepTimeout time.Duration // of a step whose client sets none; 0 or negative: none
+	Tools *tools.Table
+
+	// runs interactive episodes; nil: the environment has the tools of the table
+	Play     *episodes.Player
+	Sessions session.Options
+
+	// of a step whose client sets none; 0 or negative: none
+	StepTimeout time.Duration
 	Registerer  prometheus.Registerer
-	MetricsOf   *Env // shares the metrics of this environment; nil: it has its own
-	Tracer      trace.Tracer
-	Logger      *slog.Logger
+
+	// shares the metrics of this environment; nil: it has its own
+	MetricsOf *Env
+	Tracer    trace.Tracer
+	Logger    *slog.Logger
 }
 
 // Env resets, steps and calls tools in sessions, for every transport. It is safe for concurrent use.
@@ -37,14 +43,25 @@ type Env struct {
 
 // New returns an environment and registers its metrics.
 func New(o Options) (*Env, error) {
-	e := &Env{Tools: o.Tools, Play: o.Play, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
+	e := &Env{
+		Tools:       o.Tools,
+		Play:        o.Play,
+		Sessions:    session.NewSet(o.Sessions),
+		Tracer:      o.Tracer,
+		log:         o.Logger,
+		stepTimeout: o.StepTimeout,
+	}
 	if o.MetricsOf != nil {
 		e.metrics = o.MetricsOf.metrics
 		e.metrics.add(e.Sessions.Len)
+
 		return e, nil
 	}
+
 	var err error
+
 	e.metrics, err = newMetrics(o.Registerer, e.Sessions.Len)
+
 	return e, err
 }
 

@@ -24,7 +24,9 @@ func (e *Env) SessionFor(ctx context.Context, id string) (*session.Session, func
 	if id != "" {
 		return e.Sessions.Use(ctx, access.CallerOf(ctx).Name, id)
 	}
+
 	sess := session.Transient()
+
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
@@ -33,13 +35,16 @@ func (e *Env) SessionForReset(ctx context.Context, id string, attach bool) (*ses
 	if id == "" && attach {
 		return nil, nil, fault.Field("session_id", "needed to attach: without one the session ends with this request")
 	}
+
 	if id != "" {
 		err := e.Sessions.Begin(ctx, access.CallerOf(ctx).Name, id)
 		e.CountRefused(err)
+
 		if err != nil {
 			return nil, nil, err
 		}
 	}
+
 	return e.SessionFor(ctx, id)
 }
 
@@ -47,10 +52,13 @@ func (e *Env) SessionForReset(ctx context.Context, id string, attach bool) (*ses
 func (e *Env) Open(ctx context.Context) (*session.Session, error) {
 	sess, err := e.Sessions.Open(access.CallerOf(ctx).Name, false)
 	e.CountRefused(err)
+
 	if err != nil {
 		return nil, err
 	}
+
 	e.Keep(ctx, sess)
+
 	return sess, nil
 }
 

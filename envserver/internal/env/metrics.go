@@ -9,8 +9,10 @@ import (
 
 // metrics are the edge's metrics. The sessions gauge reads the sets, so that it cannot drift.
 type metrics struct {
-	mu   sync.Mutex
-	sets []func() int // numbers of open sessions
+	mu sync.Mutex
+
+	// numbers of open sessions
+	sets []func() int
 
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -21,7 +23,8 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	m := &metrics{
 		sets: []func() int{sessions},
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error); requests for the list of tools count as list_tools.",
+			Name: "rolloutd_envserver_tool_calls_total",
+			Help: "Tool calls by tool and outcome (ok, or the kind of error); requests for the list of tools count as list_tools.",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rolloutd_envserver_tool_call_seconds", Help: "Time from a tool call to its answer.",
@@ -34,6 +37,7 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	if r == nil {
 		return m, nil
 	}
+
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_envserver_sessions", Help: "Open sessions, over all transports.",
 	}, m.open)
@@ -42,6 +46,7 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 			return nil, err
 		}
 	}
+
 	return m, nil
 }
 
@@ -49,6 +54,7 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 func (m *metrics) add(sessions func() int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.sets = append(m.sets, sessions)
 }
 
@@ -56,10 +62,12 @@ func (m *metrics) add(sessions func() int) {
 func (m *metrics) open() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	n := 0
 	for _, set := range m.sets {
 		n += set()
 	}
+
 	return float64(n)
 }
 

@@ -22,15 +22,21 @@ import (
 type host struct {
 	access.Episodes
 	status episode.Status
-	err    error // of status
-	hangs  bool  // no host answers
+
+	// of status
+	err error
+
+	// no host answers
+	hangs  bool
 	stored stored
 }
 
 // stored is a rollout and what the store has of it.
 type stored struct {
 	access.Rollouts
-	log   string // "": none
+
+	// "": none
+	log   string
 	phase rollout.Phase
 }
 
@@ -39,6 +45,7 @@ func (h *host) Ready(ctx context.Context, _ string) (episode.Status, error) {
 		<-ctx.Done()
 		return episode.Status{}, fault.Wrap(fault.Timeout, context.Cause(ctx), "the episode's host does not answer")
 	}
+
 	return h.status, h.err
 }
 
@@ -46,6 +53,7 @@ func (s *stored) Open(context.Context, string, string) (io.ReadCloser, error) {
 	if s.log == "" {
 		return nil, fault.New(fault.NotFound, "no log")
 	}
+
 	return io.NopCloser(strings.NewReader(s.log)), nil
 }
 
@@ -55,14 +63,17 @@ func (s *stored) State(context.Context, string) (rollout.State, error) {
 
 func playing(t *testing.T, h *host) (*episodes.Player, *session.Session) {
 	t.Helper()
+
 	sess := session.Transient()
 	require.NoError(t, sess.Play(t.Context(), session.Playing{RolloutID: "r"}))
+
 	return episodes.New(episodes.Options{Rollouts: &h.stored, Episodes: h, Logger: slog.New(slog.DiscardHandler)}), sess
 }
 
 // The number of steps is that of the host, whatever answers this server has seen.
 func TestCount(t *testing.T) {
 	t.Parallel()
+
 	h := &host{status: episode.Status{Steps: 3, Running: 1, ToolsUsed: []string{"bash"}}}
 	p, sess := playing(t, h)
 	running, err := p.Count(t.Context(), sess)
@@ -75,6 +86,7 @@ func TestCount(t *testing.T) {
 // Of an episode that takes no more calls the number is that of the stored log.
 func TestCountOfAnEndedEpisode(t *testing.T) {
 	t.Parallel()
+
 	h := &host{err: fault.New(fault.Conflict, "the episode has ended"), stored: stored{phase: rollout.PhaseVerifying}}
 	p, sess := playing(t, h)
 	_, err := p.Count(t.Context(), sess)

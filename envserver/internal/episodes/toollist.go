@@ -22,18 +22,26 @@ const (
 	pause = 5 * time.Second
 )
 
-// toolList caches the tools of a policy, also those of external servers. A request for the list refreshes it, one caller at a
-// time. It is safe for concurrent use.
+// toolList caches the tools of a policy, also those of external servers. A request for the list refreshes
+// it, one caller at a time. It is safe for concurrent use.
 type toolList struct {
-	list    func(context.Context) ([]Tool, error)
-	log     *slog.Logger
-	listing chan struct{} // holds one token: that of the caller that lists
+	list func(context.Context) ([]Tool, error)
+	log  *slog.Logger
 
-	mu      sync.Mutex
-	known   []Tool // nil: never listed
-	encoded []byte // known as JSON, to detect changes
-	err     error  // of the latest attempt
-	next    time.Time
+	// holds one token: that of the caller that lists
+	listing chan struct{}
+
+	mu sync.Mutex
+
+	// nil: never listed
+	known []Tool
+
+	// known as JSON, to detect changes
+	encoded []byte
+
+	// of the latest attempt
+	err  error
+	next time.Time
 }
 
 func newToolList(list func(context.Context) ([]Tool, error), log *slog.Logger) *toolList {
@@ -44,6 +52,7 @@ func newToolList(list func(context.Context) ([]Tool, error), log *slog.Logger) *
 func (l *toolList) current() []Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.known
 }
 
@@ -52,21 +61,26 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 	if known, due, err := l.state(); !due {
 		return known, err
 	}
+
 	select {
 	case l.listing <- struct{}{}:
 		defer func() { <-l.listing }()
 	case <-ctx.Done():
 		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
 	}
-	if known, due, err := l.state(); !due { // another caller has listed them
+	// another caller has listed them
+	if known, due, err := l.state(); !due {
 		return known, err
 	}
+
 	made, err := l.list(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
 	}
+
 	l.keep(made, err)
 	known, _, err := l.state()
+
 	return known, err
 }
 
@@ -74,10 +88,12 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 func (l *toolList) state() (known []Tool, due bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	due = time.Now().After(l.next)
 	if l.known != nil {
 		return l.known, due, nil
 	}
+
 	return nil, due, l.err
 }
 
@@ -85,12 +101,21 @@ func (l *toolList) state() (known []Tool, due bool, err error) {
 func (l *toolList) keep(made []Tool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if err != nil {
-		l.err, l.next = fault.Wrap(fault.Unavailable, err, "the tools of the environment cannot be listed now"), time.Now().Add(pause)
+		l.err, l.next = fault.Wrap(
+			fault.Unavailable,
+			err,
+			"the tools of the environment cannot be listed now",
+		), time.Now().
+			Add(pause)
 		l.log.Warn("tools of an environment not listed", "error", err)
+
 		return
 	}
+
 	l.next = time.Now().Add(refresh)
+
 	made = append(slices.Clone(made), submit())
 	if encoded, err := json.Marshal(made); err != nil || l.known == nil || !bytes.Equal(encoded, l.encoded) {
 		l.known, l.encoded = made, encoded
@@ -103,7 +128,11 @@ func submit() Tool {
 		Name:        rollout.SubmitTool,
 		Description: "End the episode. Your work is then graded, and no tool can be called any more.",
 		InputSchema: &jsonschema.Schema{
-			Type: "object", Properties: map[string]*jsonschema.Schema{"answer": {Type: "string", Description: "Your final answer, where the task asks for one"}},
+			Type: "object",
+			Properties: map[string]*jsonschema.Schema{"answer": {
+				Type:        "string",
+				Description: "Your final answer, where the task asks for one",
+			}},
 		},
 	}
 }

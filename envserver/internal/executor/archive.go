@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxBuffered is how much of an archive is built before its answer begins, in bytes. A failure within it is answered with the reason. It is more
-// than AgentEnv's largest archive.
+// maxBuffered is how much of an archive is built before its answer begins, in bytes. A failure within it is
+// answered with the reason. It is more than AgentEnv's largest archive.
 const maxBuffered = 8 << 20
 
 // archivePost answers with a folder as tar.gz in base64, streamed where it is large.
@@ -24,12 +24,15 @@ func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	if in.Format != "" && in.Format != "tar.gz" && in.Format != "tgz" {
 		httpio.WriteRefusal(w, fault.Field("format", "must be tar.gz or tgz, got %q", in.Format))
 		return
 	}
+
 	ctx, cancel := a.Context(r)
 	defer cancel()
+
 	if err := a.archive(ctx, w, id, in); err != nil {
 		failed(w, missing(in.Path, err))
 	}
@@ -42,27 +45,35 @@ func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in 
 		return err
 	}
 	defer stream.Close()
+
 	packed, pipe := io.Pipe()
 	defer packed.Close()
+
 	most := packLimits{bytes: bounded(in.MaxBytes, maxArtifact), files: math.MaxInt}
 	if in.MaxEntries != nil {
 		most.files = max(*in.MaxEntries, 1)
 	}
+
 	files := make(chan int, 1)
-	go func() { // ends with the copy below, or with packed
+	// ends with the copy below, or with packed
+	go func() {
 		n, err := compress(pipe, stream, most)
 		pipe.CloseWithError(err)
+
 		files <- n
 	}()
+
 	var head bytes.Buffer
 	if _, err := io.CopyN(&head, packed, maxBuffered); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"success":true,"error":"","content":"`)
 	n := encode(w, io.MultiReader(&head, packed))
 	_, _ = io.WriteString(w, `"`)
 	tail(w, map[string]any{"encoding": "base64", "format": "tar.gz", "bytes": n, "entry_count": <-files})
+
 	return nil
 }
 
@@ -76,27 +87,34 @@ type packLimits struct {
 func compress(w io.Writer, r io.Reader, most packLimits) (files int, err error) {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
+
 	in := tar.NewReader(r)
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return files, errors.Join(out.Close(), zip.Close())
 		}
+
 		if err != nil {
 			return files, err
 		}
+
 		if h.Typeflag == tar.TypeReg {
 			files++
 		}
+
 		if most.bytes -= h.Size; most.bytes < 0 {
 			return files, fault.New(fault.Exhausted, "the archive is larger than max_bytes")
 		}
+
 		if files > most.files {
 			return files, fault.New(fault.Exhausted, "the archive has more files than max_entries")
 		}
+
 		if err := out.WriteHeader(h); err != nil {
 			return files, err
 		}
+
 		if _, err := io.CopyN(out, in, h.Size); err != nil {
 			return files, err
 		}

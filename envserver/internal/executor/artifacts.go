@@ -23,14 +23,18 @@ import (
 
 // artifactRequest asks for a file or folder of the workspace.
 type artifactRequest struct {
-	TrajectoryID  string `json:"trajectory_id"`
-	Path          string `json:"path"`
-	Encoding      string `json:"encoding"` // of read: text or base64
+	TrajectoryID string `json:"trajectory_id"`
+	Path         string `json:"path"`
+
+	// of read: text or base64
+	Encoding      string `json:"encoding"`
 	MaxBytes      *int64 `json:"max_bytes"`
 	IncludeSHA256 bool   `json:"include_sha256"`
 	Recursive     bool   `json:"recursive"`
 	MaxEntries    *int   `json:"max_entries"`
-	Format        string `json:"format"` // of archive
+
+	// of archive
+	Format string `json:"format"`
 }
 
 const (
@@ -57,6 +61,7 @@ func missing(p string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return errors.New("Not found: " + p)
 	}
+
 	return err
 }
 
@@ -66,20 +71,27 @@ func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactReque
 	if !ok {
 		return in, "", false
 	}
+
 	if in.Path == "" {
 		in.Path = "."
 	}
+
 	id, found, err := a.find(r.Context(), in.TrajectoryID)
 	if err == nil && !found {
-		err = errors.New("No active slot for trajectory (run a sandbox tool first)") //nolint:staticcheck // AgentEnv's words
+		err = errors.New(
+			"No active slot for trajectory (run a sandbox tool first)",
+		) //nolint:staticcheck // AgentEnv's words
 	}
+
 	if err == nil && !inWorkspace(in.Path) {
 		err = errors.New("Access denied: path outside workspace") //nolint:staticcheck // the same
 	}
+
 	if err != nil {
 		failed(w, err)
 		return in, "", false
 	}
+
 	return in, id, true
 }
 
@@ -87,7 +99,9 @@ func inWorkspace(p string) bool {
 	if !path.IsAbs(p) {
 		p = path.Join(rollout.Workdir, p)
 	}
+
 	p = path.Clean(p)
+
 	return p == rollout.Workdir || strings.HasPrefix(p, rollout.Workdir+"/")
 }
 
@@ -95,6 +109,7 @@ func bounded(asked *int64, most int64) int64 {
 	if asked == nil {
 		return most
 	}
+
 	return min(max(*asked, 1), most)
 }
 
@@ -103,17 +118,21 @@ func (a *API) listPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	limit := maxListed
 	if in.MaxEntries != nil {
 		limit = min(max(*in.MaxEntries, 1), maxListed)
 	}
+
 	ctx, cancel := a.Context(r)
 	defer cancel()
+
 	entries, more, err := a.Episodes.List(ctx, id, in.Path, in.Recursive, limit)
 	if err != nil {
 		failed(w, missing(in.Path, err))
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, struct {
 		Success   bool            `json:"success"`
 		Entries   []episode.Entry `json:"entries"`
@@ -128,7 +147,9 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	most := int64(maxArtifact)
+
 	switch in.Encoding {
 	case "base64":
 	case "", "text":
@@ -137,8 +158,10 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, fault.Field("encoding", "must be text or base64, got %q", in.Encoding))
 		return
 	}
+
 	ctx, cancel := a.Context(r)
 	defer cancel()
+
 	if err := a.read(ctx, w, id, in, bounded(in.MaxBytes, most)); err != nil {
 		failed(w, err)
 	}
@@ -151,7 +174,9 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 		return missing(in.Path, err)
 	}
 	defer stream.Close()
+
 	archive := tar.NewReader(stream)
+
 	h, err := archive.Next()
 	switch {
 	case errors.Is(err, io.EOF): // an empty folder
@@ -161,19 +186,24 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 	case h.Typeflag != tar.TypeReg || h.Name != path.Base(relative(in.Path)):
 		return errors.New("Not a file: " + in.Path)
 	}
+
 	sum := sha256.New()
 	content := io.TeeReader(io.LimitReader(archive, most), sum)
 	n := min(h.Size, most)
+
 	w.Header().Set("Content-Type", "application/json")
+
 	if in.Encoding == "text" {
 		text, err := io.ReadAll(content)
 		if err != nil {
 			return fault.Wrap(fault.KindOf(err), err, "read %s", in.Path)
 		}
+
 		quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "read %s", in.Path)
 		}
+
 		_, _ = io.WriteString(w, `{"success":true,"error":"","content":`)
 		_, _ = w.Write(quoted)
 	} else {
@@ -181,23 +211,28 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 		encode(w, content)
 		_, _ = io.WriteString(w, `"`)
 	}
+
 	tail(w, map[string]any{
 		"encoding": in.Encoding, "truncated": h.Size > most, "bytes": n, "file_size": h.Size, "path": relative(in.Path),
 		"mime": mimeOf(in.Path), "sha256": sumOf(sum, in.IncludeSHA256),
 	})
+
 	return nil
 }
 
 // encode copies r as base64. A failure aborts the answer, so that no client takes a part for the whole.
 func encode(w io.Writer, r io.Reader) int64 {
 	out := base64.NewEncoder(base64.StdEncoding, w)
+
 	n, err := io.Copy(out, r)
 	if err == nil {
 		err = out.Close()
 	}
+
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	return n
 }
 
@@ -207,6 +242,7 @@ func tail(w io.Writer, members map[string]any) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	_, _ = w.Write(append([]byte(","), rest[1:]...))
 }
 
@@ -214,6 +250,7 @@ func sumOf(h hash.Hash, asked bool) any {
 	if !asked {
 		return nil
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -221,15 +258,26 @@ func relative(p string) string {
 	if !path.IsAbs(p) {
 		p = path.Join(rollout.Workdir, p)
 	}
+
 	return strings.TrimPrefix(strings.TrimPrefix(path.Clean(p), rollout.Workdir), "/")
 }
 
 // mimeOf returns the type for a suffix. Its table is fixed, because that of the operating system differs between hosts.
 func mimeOf(p string) string {
 	types := map[string]string{
-		".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
-		".txt": "text/plain", ".log": "text/plain", ".json": "application/json", ".xml": "application/xml", ".html": "text/html",
-		".md": "text/markdown", ".tgz": "application/gzip",
+		".png":  "image/png",
+		".jpg":  "image/jpeg",
+		".jpeg": "image/jpeg",
+		".webp": "image/webp",
+		".gif":  "image/gif",
+		".txt":  "text/plain",
+		".log":  "text/plain",
+		".json": "application/json",
+		".xml":  "application/xml",
+		".html": "text/html",
+		".md":   "text/markdown",
+		".tgz":  "application/gzip",
 	}
+
 	return cmp.Or(types[strings.ToLower(path.Ext(p))], "application/octet-stream")
 }

@@ -28,7 +28,9 @@ import (
 // workspace is a fake tool service of a host, with the files of one rollout, r1.
 type workspace struct {
 	access.Episodes
-	files map[string]string // by path below the workdir
+
+	// by path below the workdir
+	files map[string]string
 	calls []episode.Call
 }
 
@@ -39,6 +41,7 @@ func (oneRollout) State(_ context.Context, id string) (rollout.State, error) {
 	if id != "r1" {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
 	}
+
 	return rollout.State{ID: id}, nil
 }
 
@@ -49,59 +52,84 @@ func (w *workspace) Call(_ context.Context, _ string, c episode.Call) (episode.A
 
 func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error) {
 	var out bytes.Buffer
+
 	archive, found := tar.NewWriter(&out), false
+
 	for file, content := range w.files {
 		rel, below := strings.CutPrefix(file, name+"/")
 		if file == name {
 			rel = path.Base(file)
 		}
+
 		if name == "." {
 			rel, below = file, true
 		}
+
 		if file != name && !below {
 			continue
 		}
+
 		found = true
-		if err := archive.WriteHeader(&tar.Header{Name: rel, Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o644}); err != nil {
+
+		if err := archive.WriteHeader(&tar.Header{
+			Name:     rel,
+			Typeflag: tar.TypeReg,
+			Size:     int64(len(content)),
+			Mode:     0o644,
+		}); err != nil {
 			return nil, err
 		}
+
 		if _, err := io.WriteString(archive, content); err != nil {
 			return nil, err
 		}
 	}
+
 	if !found {
 		return nil, fault.New(fault.NotFound, "tar %q: no such file", name)
 	}
+
 	return io.NopCloser(&out), archive.Close()
 }
 
 // serve returns a function that calls a route of the executor, with GET if the body is nil.
 func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	t.Helper()
+
 	api := &executor.API{
-		Episodes: w, Rollouts: oneRollout{}, Bodies: httpio.Bodies{Memory: membudget.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
-		Context: func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
+		Episodes: w,
+		Rollouts: oneRollout{},
+		Bodies:   httpio.Bodies{Memory: membudget.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
+		Context:  func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
 	}
+
 	mux := http.NewServeMux()
 	for _, r := range api.Routes() {
 		mux.HandleFunc(r.Method+" "+r.Path, r.Handle)
 	}
+
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
+
 	return func(route string, body any) string {
 		raw, err := json.Marshal(body)
 		require.NoError(t, err)
+
 		method := http.MethodPost
 		if body == nil {
 			method = http.MethodGet
 		}
+
 		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+"/executor/"+route, bytes.NewReader(raw))
 		require.NoError(t, err)
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
+
 		defer resp.Body.Close()
+
 		out, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
+
 		return string(out)
 	}
 }
@@ -110,15 +138,23 @@ func serve(t *testing.T, w *workspace) func(route string, body any) string {
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	post := serve(t, &workspace{files: map[string]string{"d/one.txt": "one\r\n", "d/bad.png": "\xff", "empty.log": ""}})
+
 	const none = `"sha256":null}`
 	for i, c := range []struct {
 		route string
 		body  map[string]any
 		want  string
 	}{
-		{"read", map[string]any{"path": "d/one.txt", "max_bytes": 2, "include_sha256": true}, `{"success":true,"content":"on","error":"","encoding":"text","truncated":true,
+		{"read", map[string]any{
+			"path":           "d/one.txt",
+			"max_bytes":      2,
+			"include_sha256": true,
+		}, `{"success":true,"content":"on","error":"","encoding":"text","truncated":true,
 			"bytes":2,"file_size":5,"path":"d/one.txt","mime":"text/plain","sha256":"b8d31e852725afb1e26d53bab6095b2bff1749c9275be13ed1c05a56ed31ec09"}`},
-		{"read", map[string]any{"path": "d/bad.png", "encoding": "base64"}, `{"success":true,"content":"/w==","error":"","encoding":"base64","truncated":false,
+		{"read", map[string]any{
+			"path":     "d/bad.png",
+			"encoding": "base64",
+		}, `{"success":true,"content":"/w==","error":"","encoding":"base64","truncated":false,
 			"bytes":1,"file_size":1,"path":"d/bad.png","mime":"image/png",` + none},
 		{"read", map[string]any{"path": "d/bad.png"}, `{"success":true,"content":"\ufffd","error":"","encoding":"text","truncated":false,
 			"bytes":1,"file_size":1,"path":"d/bad.png","mime":"image/png",` + none},
@@ -130,27 +166,45 @@ func TestArtifacts(t *testing.T) {
 		{"archive", map[string]any{"max_bytes": 2}, `{"success":false,"error":"the archive is larger than max_bytes"}`},
 		{"archive", map[string]any{"max_entries": 1}, `{"success":false,"error":"the archive has more files than max_entries"}`},
 		{"read", map[string]any{"path": "../x"}, `{"success":false,"error":"Access denied: path outside workspace"}`},
-		{"read", map[string]any{"path": "x", "trajectory_id": "other"}, `{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`},
+		{"read", map[string]any{
+			"path":          "x",
+			"trajectory_id": "other",
+		}, `{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`},
 	} {
 		if c.body["trajectory_id"] == nil {
 			c.body["trajectory_id"] = "r1"
 		}
+
 		got := post("artifacts/"+c.route, c.body)
 		require.JSONEq(t, c.want, got, fmt.Sprint(i, c.route, c.body))
 	}
+
 	var packed map[string]any
-	require.NoError(t, json.Unmarshal([]byte(post("artifacts/archive", map[string]any{"trajectory_id": "r1", "path": "d", "format": "tgz"})), &packed))
+	require.NoError(t, json.Unmarshal([]byte(post("artifacts/archive", map[string]any{
+		"trajectory_id": "r1",
+		"path":          "d",
+		"format":        "tgz",
+	})), &packed))
 	require.NotEmpty(t, packed["content"])
 	require.NotZero(t, packed["bytes"])
 	delete(packed, "content")
 	delete(packed, "bytes")
-	require.Equal(t, map[string]any{"success": true, "error": "", "encoding": "base64", "format": "tar.gz", "entry_count": 2.0}, packed)
+	require.Equal(t, map[string]any{
+		"success":     true,
+		"error":       "",
+		"encoding":    "base64",
+		"format":      "tar.gz",
+		"entry_count": 2.0,
+	}, packed)
 }
 
-// A command gets its timeout within AgentEnv's bounds and no arguments about isolation; other tools get their arguments unchanged.
+// A command gets its timeout within AgentEnv's bounds and no arguments about isolation; other tools get
+// their arguments unchanged.
 func TestArguments(t *testing.T) {
 	t.Parallel()
+
 	w := &workspace{}
+
 	post := serve(t, w)
 	for i, c := range []struct{ tool, arguments, timeout, want string }{
 		{"terminal", `{"command":"a","allow_network":true,"require_sandbox":false,"require_stateful_sandbox":true}`, `null`, `{"command":"a"}`},
@@ -168,6 +222,11 @@ func TestArguments(t *testing.T) {
 		require.Len(t, w.calls, i+1)
 		require.JSONEq(t, c.want, string(w.calls[i].Arguments))
 	}
-	require.JSONEq(t, `{"queue_size":0,"total_requests":6,"total_errors":0,"trajectories":1,"pool":{"total_slots":1,"available_slots":0,
-		"acquired_slots":1,"containers":0,"slots_by_state":{"acquired":1},"started":true}}`, post("status", nil))
+
+	require.JSONEq(
+		t,
+		`{"queue_size":0,"total_requests":6,"total_errors":0,"trajectories":1,"pool":{"total_slots":1,"available_slots":0,
+		"acquired_slots":1,"containers":0,"slots_by_state":{"acquired":1},"started":true}}`,
+		post("status", nil),
+	)
 }

@@ -12,6 +12,7 @@ import (
 
 func TestUnauthenticated(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ path, authorization, want string }{
 		{"/executor/execute", "", "Missing Authorization header"},
 		{"/executor/execute", "Basic dTpw", "Invalid Authorization header"},
@@ -24,6 +25,7 @@ func TestUnauthenticated(t *testing.T) {
 		if c.authorization != "" {
 			r.Header.Set("Authorization", c.authorization)
 		}
+
 		require.Equal(t, c.want, executor.Unauthenticated(r), c)
 	}
 }

@@ -58,7 +58,8 @@ type describedStatus struct {
 	Pool describedPool `json:"pool" required:"true"`
 }
 
-// describedPool has the members of AgentEnv's pool. A sandbox is made for each trajectory, so that none is available beforehand.
+// describedPool has the members of AgentEnv's pool. A sandbox is made for each trajectory, so that none is
+// available beforehand.
 type describedPool struct {
 	Total      int            `json:"total_slots" required:"true" description:"trajectories known to this process"`
 	Available  int            `json:"available_slots" required:"true" description:"0: each trajectory gets a sandbox of its own"`
@@ -106,7 +107,9 @@ func describe(id, summary string, reads, answers any) *api.Operation {
 	o := &api.Operation{ID: "executor_" + id, Tag: "Tool Executor", Summary: summary, Answers: answers}
 	if reads != nil {
 		o.Reads, o.NeedsBody = reads, true
-		o.Refuses = api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)
+		o.Refuses = api.BodyErrors(
+			api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)
 	}
+
 	return o
 }

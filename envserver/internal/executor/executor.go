@@ -1,5 +1,5 @@
-// Package executor is the tool executor's HTTP API, for agents that run their own loop: a trajectory is an episode, opened by its first call.
-// It speaks the protocol of AgentEnv's ToolExecutor.
+// Package executor is the tool executor's HTTP API, for agents that run their own loop: a trajectory is an
+// episode, opened by its first call. It speaks the protocol of AgentEnv's ToolExecutor.
 package executor
 
 import (
@@ -30,23 +30,31 @@ type API struct {
 	Episodes access.Episodes
 	Rollouts access.Rollouts
 	Table    *tools.Table
-	Keeper   session.Keeper // of the released trajectories; nil: in memory only
-	Bodies   httpio.Bodies
+
+	// of the released trajectories; nil: in memory only
+	Keeper session.Keeper
+	Bodies httpio.Bodies
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 
 	calls, failed atomic.Int64
 	mu            sync.Mutex
-	known         map[string]string // rollouts by trajectoryKey
-	generations   map[string]int    // without a Keeper
+
+	// rollouts by trajectoryKey
+	known map[string]string
+
+	// without a Keeper
+	generations map[string]int
 }
 
 // base is the path below which the executor is served.
 const base = "/executor"
 
-// Unauthenticated returns AgentEnv's error text for a request without a known token; "": the path is not the executor's.
+// Unauthenticated returns AgentEnv's error text for a request without a known token; "": the path is not
+// the executor's.
 func Unauthenticated(r *http.Request) string {
 	authorization := r.Header.Get("Authorization")
+
 	scheme, _, _ := strings.Cut(authorization, " ")
 	switch {
 	case r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/"):
@@ -66,12 +74,36 @@ func (a *API) Routes() []api.Route {
 		api.Get(base, a.banner, describe("banner", "Name of the service", nil, describedBanner{})),
 		api.Get(base+"/health", a.health, describe("health", "Whether the executor works", nil, describedOK{})),
 		api.Get(base+"/status", a.status, describe("status", "Counters of the executor", nil, describedStatus{})),
-		api.Post(base+"/execute", a.executePost, describe("execute", "Make a tool call in a trajectory", describedCall{}, describedAnswer{})),
-		api.Post(base+"/execute_batch", a.batchPost, describe("execute_batch", "Make tool calls concurrently", describedBatch{}, describedAnswers{})),
-		api.Post(base+"/release", a.releasePost, describe("release", "End a trajectory", describedRelease{}, describedOK{})),
-		api.Post(base+"/artifacts/read", a.readPost, describe("read", "Read a file of a trajectory", describedArtifact{}, describedContent{})),
-		api.Post(base+"/artifacts/list", a.listPost, describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{})),
-		api.Post(base+"/artifacts/archive", a.archivePost, describe("archive", "Pack a folder of a trajectory", describedArtifact{}, describedContent{})),
+		api.Post(
+			base+"/execute",
+			a.executePost,
+			describe("execute", "Make a tool call in a trajectory", describedCall{}, describedAnswer{}),
+		),
+		api.Post(
+			base+"/execute_batch",
+			a.batchPost,
+			describe("execute_batch", "Make tool calls concurrently", describedBatch{}, describedAnswers{}),
+		),
+		api.Post(
+			base+"/release",
+			a.releasePost,
+			describe("release", "End a trajectory", describedRelease{}, describedOK{}),
+		),
+		api.Post(
+			base+"/artifacts/read",
+			a.readPost,
+			describe("read", "Read a file of a trajectory", describedArtifact{}, describedContent{}),
+		),
+		api.Post(
+			base+"/artifacts/list",
+			a.listPost,
+			describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{}),
+		),
+		api.Post(
+			base+"/artifacts/archive",
+			a.archivePost,
+			describe("archive", "Pack a folder of a trajectory", describedArtifact{}, describedContent{}),
+		),
 	}
 }
 
@@ -104,7 +136,9 @@ type executeRequest struct {
 type toolCall struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
-	UniqID    json.RawMessage `json:"uniq_id"` // a string or a number
+
+	// a string or a number
+	UniqID json.RawMessage `json:"uniq_id"`
 }
 
 // executeAnswer answers a call. It also carries the failure of a call.
@@ -121,12 +155,15 @@ func (a *API) executePost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	if err := in.check(); err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	ctx, cancel := a.Context(r)
 	defer cancel()
+
 	httpio.WriteJSON(w, http.StatusOK, a.execute(ctx, in))
 }
 
@@ -141,23 +178,29 @@ func (a *API) batchPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	if len(in.Calls) > maxBatch {
 		httpio.WriteRefusal(w, fault.Field("calls", "must have at most %d calls, got %d", maxBatch, len(in.Calls)))
 		return
 	}
+
 	for _, c := range in.Calls {
 		if err := c.check(); err != nil {
 			httpio.WriteRefusal(w, err)
 			return
 		}
 	}
+
 	ctx, cancel := a.Context(r)
 	defer cancel()
+
 	answers := make([]executeAnswer, len(in.Calls))
+
 	var all sync.WaitGroup
 	for i, c := range in.Calls {
 		all.Go(func() { answers[i] = a.execute(ctx, c) })
 	}
+
 	all.Wait()
 	httpio.WriteJSON(w, http.StatusOK, map[string]any{"results": answers})
 }
@@ -171,6 +214,7 @@ func (c executeRequest) check() error {
 	case c.Tool.id() == "" || len(c.Tool.id()) > maxUniqID:
 		return fault.Field("tool.uniq_id", "must be 1 to %d bytes", maxUniqID)
 	}
+
 	return nil
 }
 
@@ -185,13 +229,17 @@ func (t toolCall) id() string {
 	if json.Unmarshal(t.UniqID, &text) == nil {
 		return text
 	}
+
 	return string(bytes.TrimSpace(t.UniqID))
 }
 
-// execute makes a call. The id of the execution is made of the uniq_id, so that a repeated request returns the first answer.
+// execute makes a call. The id of the execution is made of the uniq_id, so that a repeated request returns
+// the first answer.
 func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 	a.calls.Add(1)
+
 	answer := executeAnswer{Metadata: json.RawMessage("{}"), UniqID: c.Tool.UniqID}
+
 	result, err := a.call(ctx, c)
 	switch {
 	case err != nil:
@@ -202,9 +250,11 @@ func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 			answer.Metadata = result.Data
 		}
 	}
+
 	if !answer.Success {
 		a.failed.Add(1)
 	}
+
 	return answer
 }
 
@@ -213,36 +263,53 @@ func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error
 	if err != nil {
 		return episode.Result{}, err
 	}
+
 	id, err := a.open(ctx, c.TrajectoryID)
 	if err != nil {
 		return episode.Result{}, err
 	}
+
 	sum := sha256.Sum256([]byte(c.Tool.id()))
-	answer, err := a.Episodes.Call(ctx, id, episode.Call{ID: "uniq-" + hex.EncodeToString(sum[:16]), Tool: c.Tool.Name, Arguments: arguments})
+	answer, err := a.Episodes.Call(ctx, id, episode.Call{
+		ID:        "uniq-" + hex.EncodeToString(sum[:16]),
+		Tool:      c.Tool.Name,
+		Arguments: arguments,
+	})
+
 	return answer.Result, err
 }
 
-// toolArguments returns the arguments of a call for the tool. For a tool that runs a command it sets the timeout, from the request or else the
-// arguments, within AgentEnv's bounds, and removes the arguments about isolation: a sandbox always isolates.
+// toolArguments returns the arguments of a call for the tool. For a tool that runs a command it sets the
+// timeout, from the request or else the arguments, within AgentEnv's bounds, and removes the arguments
+// about isolation: a sandbox always isolates.
 func (c executeRequest) toolArguments() (json.RawMessage, error) {
-	if !slices.Contains([]string{"terminal", "bash", "terminal_stateful"}, c.Tool.Name) || len(c.Tool.Arguments) == 0 && c.TimeoutS == nil {
+	if !slices.Contains([]string{
+		"terminal", "bash", "terminal_stateful",
+	}, c.Tool.Name) || len(c.Tool.Arguments) == 0 && c.TimeoutS == nil {
 		return c.Tool.Arguments, nil
 	}
+
 	args := map[string]json.RawMessage{}
 	if len(c.Tool.Arguments) > 0 && json.Unmarshal(c.Tool.Arguments, &args) != nil || args == nil {
 		return nil, fault.Field("tool.arguments", "must be an object")
 	}
+
 	for _, name := range []string{"allow_network", "require_sandbox", "require_stateful_sandbox"} {
 		delete(args, name)
 	}
+
 	asked := c.TimeoutS
 	if asked == nil && json.Unmarshal(args["timeout"], &asked) != nil {
-		asked = nil // the tool refuses it with a reason
+		// the tool refuses it with a reason
+		asked = nil
 	}
+
 	if asked != nil {
 		args["timeout"] = json.RawMessage(strconv.Itoa(int(math.Ceil(min(max(*asked, 1), 600)))))
 	}
+
 	raw, err := json.Marshal(args)
+
 	return raw, fault.Wrap(fault.Invalid, err, "tool.arguments")
 }
 
@@ -253,9 +320,11 @@ func read[T any](a *API, w http.ResponseWriter, r *http.Request) (in T, ok bool)
 		return in, false
 	}
 	defer release()
+
 	if err := decode(data, &in); err != nil {
 		httpio.WriteRefusal(w, err)
 		return in, false
 	}
+
 	return in, true
 }

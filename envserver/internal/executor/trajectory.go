@@ -29,12 +29,14 @@ func key(ctx context.Context, trajectory string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// open returns the rollout of a trajectory: the rollout of that id, or the trajectory's own, which it starts if there is none.
+// open returns the rollout of a trajectory: the rollout of that id, or the trajectory's own, which it
+// starts if there is none.
 func (a *API) open(ctx context.Context, trajectory string) (string, error) {
 	id, found, err := a.find(ctx, trajectory)
 	if err != nil || found {
 		return id, err
 	}
+
 	_, _, err = a.Table.StartEpisode(access.ForTrajectory(ctx), nil, map[string]any{
 		"rollout_id": id, "agent_timeout_s": json.Number(strconv.Itoa(episodeSeconds)),
 		"episode": map[string]any{"enabled_toolsets": []any{"all"}, "idle_s": json.Number("3600")},
@@ -42,19 +44,24 @@ func (a *API) open(ctx context.Context, trajectory string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	a.remember(key(ctx, trajectory), id)
+
 	return id, nil
 }
 
 // find looks for the rollout of a trajectory, and returns the id that it has or will have.
 func (a *API) find(ctx context.Context, trajectory string) (id string, found bool, err error) {
 	k := key(ctx, trajectory)
+
 	a.mu.Lock()
 	id, found = a.known[k]
 	a.mu.Unlock()
+
 	if found {
 		return id, true, nil
 	}
+
 	if rollout.CheckID(trajectory) == nil {
 		if _, err := a.Rollouts.State(ctx, trajectory); err == nil {
 			a.remember(k, trajectory)
@@ -63,11 +70,14 @@ func (a *API) find(ctx context.Context, trajectory string) (id string, found boo
 			return "", false, err
 		}
 	}
+
 	generation, err := a.generation(ctx, k)
 	if err != nil {
 		return "", false, err
 	}
+
 	id = "trajectory-" + k[:32] + "-" + strconv.Itoa(generation)
+
 	_, err = a.Rollouts.State(ctx, id)
 	switch {
 	case err == nil:
@@ -83,9 +93,11 @@ func (a *API) find(ctx context.Context, trajectory string) (id string, found boo
 func (a *API) remember(k, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.known == nil || len(a.known) >= maxOpen {
 		a.known = map[string]string{}
 	}
+
 	a.known[k] = id
 }
 
@@ -94,16 +106,21 @@ func (a *API) generation(ctx context.Context, k string) (int, error) {
 	if a.Keeper == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+
 		return a.generations[k], nil
 	}
+
 	data, err := a.Keeper.Load(ctx, "trajectory-"+k)
 	if fault.Is(err, fault.NotFound) {
 		return 0, nil
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	n, err := strconv.Atoi(string(data))
+
 	return n, fault.Wrap(fault.Internal, err, "generation of a trajectory")
 }
 
@@ -112,16 +129,21 @@ func (a *API) advance(ctx context.Context, k string) error {
 	if err != nil {
 		return err
 	}
+
 	a.mu.Lock()
 	delete(a.known, k)
+
 	if a.generations == nil {
 		a.generations = map[string]int{}
 	}
+
 	a.generations[k] = n + 1
 	a.mu.Unlock()
+
 	if a.Keeper == nil {
 		return nil
 	}
+
 	return a.Keeper.Save(ctx, "trajectory-"+k, []byte(strconv.Itoa(n+1)))
 }
 
@@ -133,10 +155,12 @@ func (a *API) releasePost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	if err := a.release(r.Context(), in.TrajectoryID); err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
@@ -145,13 +169,18 @@ func (a *API) release(ctx context.Context, trajectory string) error {
 	if err != nil || !found {
 		return err
 	}
+
 	err = a.Episodes.Submit(ctx, id, episode.Call{})
-	if err != nil && !fault.Is(err, fault.Conflict) { // a conflict: it has ended already
+	// a conflict: it has ended already
+	if err != nil && !fault.Is(err, fault.Conflict) {
 		return err
 	}
+
 	if id == trajectory {
-		return nil // a rollout of its own, which ends once
+		// a rollout of its own, which ends once
+		return nil
 	}
+
 	return a.advance(ctx, key(ctx, trajectory))
 }
 

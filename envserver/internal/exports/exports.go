@@ -1,5 +1,5 @@
-// Package exports bounds the memory of answers that are built completely before they are sent, so that many large answers at once do not
-// exhaust it.
+// Package exports bounds the memory of answers that are built completely before they are sent, so that many
+// large answers at once do not exhaust it.
 package exports
 
 import (
@@ -13,10 +13,17 @@ import (
 
 // Memory of an export while it is built, in bytes.
 const (
-	Arrays    = 256 << 20 // a trace as arrays, see arrays.MaxBytes
-	Messages  = 256 << 20 // a transcript of 64 MiB, decoded and encoded again
-	Sequences = 256 << 20 // training sequences, see sequence.MaxTokens
-	Shapes    = 768 << 20 // the same in one JSON document
+	// a trace as arrays, see arrays.MaxBytes
+	Arrays = 256 << 20
+
+	// a transcript of 64 MiB, decoded and encoded again
+	Messages = 256 << 20
+
+	// training sequences, see sequence.MaxTokens
+	Sequences = 256 << 20
+
+	// the same in one JSON document
+	Shapes = 768 << 20
 )
 
 // maxWait is how long an export waits for room.
@@ -31,15 +38,21 @@ type Room struct {
 // New makes a Room of so many bytes.
 func New(bytes int64) *Room { return &Room{semaphore.NewWeighted(bytes), bytes} }
 
-// Enter waits until there is room for an export of at most the given bytes; a larger export than the whole room takes all of it. The caller
-// must call Leave. After a minute the error is a fault.Unavailable.
+// Enter waits until there is room for an export of at most the given bytes; a larger export than the whole
+// room takes all of it. The caller must call Leave. After a minute the error is a fault.Unavailable.
 func (r *Room) Enter(ctx context.Context, most int64) (*Export, error) {
 	short, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
+
 	held := min(most, r.bytes)
 	if err := r.free.Acquire(short, held); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the server is making as many exports as it has memory for: try again")
+		return nil, fault.Wrap(
+			fault.Unavailable,
+			err,
+			"the server is making as many exports as it has memory for: try again",
+		)
 	}
+
 	return &Export{r.free, held}, nil
 }
 
@@ -49,7 +62,8 @@ type Export struct {
 	held int64
 }
 
-// Shrink reduces the share to the size of the finished answer, so that a client that reads slowly holds no more than that.
+// Shrink reduces the share to the size of the finished answer, so that a client that reads slowly holds no
+// more than that.
 func (x *Export) Shrink(bytes int64) {
 	if bytes < x.held {
 		x.free.Release(x.held - bytes)

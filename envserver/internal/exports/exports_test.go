@@ -25,23 +25,29 @@ func TestExportsWaitForRoom(t *testing.T) {
 		require.Equal(t, time.Minute, time.Since(began))
 
 		entered := make(chan *exports.Export)
+
 		go func() {
 			next, err := room.Enter(context.Background(), 60)
 			if err != nil {
 				t.Error(err)
 			}
+
 			entered <- next
 		}()
+
 		synctest.Wait()
 		large.Shrink(50)
 		synctest.Wait()
 		require.Empty(t, entered)
-		large.Shrink(70) // no effect: Shrink never grows
+		// no effect: Shrink never grows
+		large.Shrink(70)
 		large.Shrink(40)
+
 		next := <-entered
 		next.Leave()
 		next.Leave()
 		large.Leave()
+
 		_, err = room.Enter(t.Context(), 100)
 		require.NoError(t, err, "the whole room was released, once")
 	})

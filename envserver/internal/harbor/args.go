@@ -37,14 +37,22 @@ const (
 )
 
 func defaultArgs() runArgs {
-	return runArgs{Harness: rollout.AgentOpencode, Sandbox: defaultSandbox, Provider: defaultProvider, Purpose: defaultPurpose}
+	return runArgs{
+		Harness:  rollout.AgentOpencode,
+		Sandbox:  defaultSandbox,
+		Provider: defaultProvider,
+		Purpose:  defaultPurpose,
+	}
 }
 
 // objects are the arguments that are objects, with their descriptions.
 var objects = []struct{ name, about string }{
 	{"sampling", "training policy of every model call"},
 	{"eval_sampling", "parameters of every model call with purpose eval"},
-	{"task", "arguments of start_rollout: a task by itself where it has an instruction, else what it changes in the task of split and task_index"},
+	{
+		"task",
+		"arguments of start_rollout: a task by itself where it has an instruction, else what it changes in the task of split and task_index",
+	},
 }
 
 func runSchema() (*jsonschema.Schema, error) {
@@ -52,27 +60,37 @@ func runSchema() (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, o := range objects {
 		s.Properties[o.name] = &jsonschema.Schema{Types: []string{"null", "object"}, Description: o.about}
 		s.PropertyOrder = append(s.PropertyOrder, o.name)
 	}
+
 	return s, nil
 }
 
 // readArgs reads the arguments of run_rollout.
 func readArgs(args map[string]any) (runArgs, error) {
 	a := defaultArgs()
+
 	plain := map[string]any{}
 	for name, v := range args {
 		plain[name] = v
 	}
+
 	for _, o := range objects {
 		m, ok := plain[o.name].(map[string]any)
 		if !ok && plain[o.name] != nil {
 			return a, fault.Field(o.name, "must be an object")
 		}
+
 		delete(plain, o.name)
-		*map[string]*map[string]any{"sampling": &a.sampling, "eval_sampling": &a.evalSampling, "task": &a.task}[o.name] = m
+		*map[string]*map[string]any{
+			"sampling":      &a.sampling,
+			"eval_sampling": &a.evalSampling,
+			"task":          &a.task,
+		}[o.name] = m
 	}
+
 	return a, arguments.Decode("run_rollout", plain, &a)
 }

@@ -19,7 +19,8 @@ const maxTokensCap = 8192
 // modelArguments are the arguments of start_rollout that name a model endpoint.
 var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token"}
 
-// providers maps HarborEnv's kinds of endpoints to the server's endpoint for calls without a URL; "": that of the environment.
+// providers maps HarborEnv's kinds of endpoints to the server's endpoint for calls without a URL; "": that
+// of the environment.
 var providers = map[string]string{"openai": "", "vllm": "vllm", "hf": "hf_router", "anthropic": ""}
 
 // nativeProvider is the kind of endpoint that is called in the agent's own API.
@@ -30,47 +31,63 @@ const ownEndpoint = "vllm"
 
 // plan is a rollout as its caller requested it.
 type plan struct {
-	id       identity
-	args     map[string]any // of start_rollout
-	key      string         // of the reward
+	id identity
+
+	// of start_rollout
+	args map[string]any
+
+	// of the reward
+	key      string
 	findings []string
 }
 
 // plan makes the arguments of start_rollout: the environment's defaults, then the task's, then the call's.
 func (e *Env) plan(a runArgs) (plan, error) {
 	p := plan{args: map[string]any{"max_tokens_cap": maxTokensCap, "on_disconnect": "abort"}, key: a.RewardKey}
-	if a.Provider != nativeProvider { // HarborEnv translates the agents' own APIs to chat completions
+	// HarborEnv translates the agents' own APIs to chat completions
+	if a.Provider != nativeProvider {
 		p.args["translate"] = string(rollout.TranslateChat)
 	}
+
 	p.id.Harness, p.id.Sandbox = a.Harness, a.Sandbox
 	if err := e.check(a); err != nil {
 		return p, err
 	}
+
 	maps.Copy(p.args, e.o.Defaults)
+
 	if err := e.task(a, &p); err != nil {
 		return p, err
 	}
+
 	p.args["agent"] = a.Harness
 	e.sandbox(a, &p)
 	model(a, p.args)
 	bounds(a, p.args)
+
 	if a.sampling != nil {
 		p.args["sampling"] = a.sampling
 	}
+
 	if a.evalSampling != nil {
 		p.args["eval_sampling"] = a.evalSampling
 	}
+
 	if a.Purpose != defaultPurpose {
 		p.args["purpose"] = a.Purpose
 	}
+
 	if a.KeepSandbox {
 		p.find("keep_sandbox: sandboxes are removed in any case")
 	}
+
 	if a.ForceBuild {
 		p.find("force_build: images are not built here")
 	}
+
 	args, err := decoded(p.args)
 	p.args = args
+
 	return p, err
 }
 
@@ -83,12 +100,23 @@ func (e *Env) check(a runArgs) error {
 	_, known := providers[a.Provider]
 	switch {
 	case !slices.Contains(e.harnesses(), a.Harness):
-		return &harnessError{fault.Field("harness", "no harness %q: must be one of %s", text.Head(a.Harness, maxName), strings.Join(e.harnesses(), ", "))}
+		return &harnessError{
+			fault.Field(
+				"harness",
+				"no harness %q: must be one of %s",
+				text.Head(a.Harness, maxName),
+				strings.Join(e.harnesses(), ", "),
+			),
+		}
 	case !slices.Contains(e.o.Backends, a.Sandbox) && !slices.Contains(harborSandboxes, a.Sandbox):
 		return fault.Field("sandbox", "no sandbox %q: must be one of %s, or a name of Harbor's for the first of them",
 			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
 	case !known:
-		return fault.Field("provider", "unknown upstream provider %q: must be openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
+		return fault.Field(
+			"provider",
+			"unknown upstream provider %q: must be openai, vllm, hf or anthropic",
+			text.Head(a.Provider, maxName),
+		)
 	case a.AgentTimeout < 0:
 		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
 	case a.StepLimit < 0:
@@ -110,6 +138,7 @@ func checkModel(a runArgs) error {
 	case a.LLMURL != "" && a.Model == "":
 		return fault.Field("model", "give the name of the model that llm_url serves")
 	}
+
 	return nil
 }
 
@@ -120,7 +149,10 @@ func (e *harnessError) Unwrap() error { return e.error }
 
 // harnesses returns the agents that work on a task without a client's calls.
 func (e *Env) harnesses() []string {
-	return slices.DeleteFunc(slices.Clone(e.o.Agents), func(name string) bool { return name == rollout.AgentInteractive })
+	return slices.DeleteFunc(
+		slices.Clone(e.o.Agents),
+		func(name string) bool { return name == rollout.AgentInteractive },
+	)
 }
 
 // task adds the arguments of the task: the one in the call, or the one of split and task_index with the call's changes.
@@ -130,13 +162,17 @@ func (e *Env) task(a runArgs, p *plan) error {
 		if err != nil {
 			return err
 		}
+
 		p.id.TaskID, p.id.TaskName, p.id.Dataset = t.ID, t.Name, split
 		maps.Copy(p.args, t.Arguments())
 	}
+
 	maps.Copy(p.args, a.task)
+
 	if id, ok := p.args["task_id"].(string); ok {
 		p.id.TaskID = id
 	}
+
 	return nil
 }
 
@@ -146,11 +182,12 @@ func (e *Env) sandbox(a runArgs, p *plan) {
 		p.id.Sandbox = e.o.Backends[0]
 		return
 	}
+
 	setMember(p.args, "sandbox", "backend", a.Sandbox)
 }
 
-// model sets the model endpoint: that of the call, else of the task or the environment, else the default one. A harness without model calls
-// gets none, so that its rollout depends on no endpoint.
+// model sets the model endpoint: that of the call, else of the task or the environment, else the default
+// one. A harness without model calls gets none, so that its rollout depends on no endpoint.
 func model(a runArgs, args map[string]any) {
 	named := a.LLMURL != "" || providers[a.Provider] != ""
 	if named || !rollout.NeedsModel(a.Harness) {
@@ -158,6 +195,7 @@ func model(a runArgs, args map[string]any) {
 			delete(args, name)
 		}
 	}
+
 	switch {
 	case !rollout.NeedsModel(a.Harness):
 		return
@@ -168,6 +206,7 @@ func model(a runArgs, args map[string]any) {
 	case args["endpoint"] == nil && args["base_url"] == nil && args["model_key"] == nil:
 		args["endpoint"] = ownEndpoint
 	}
+
 	if a.Model != "" {
 		args["model"] = a.Model
 	}
@@ -177,6 +216,7 @@ func bounds(a runArgs, args map[string]any) {
 	if a.AgentTimeout > 0 {
 		args["agent_timeout_s"] = a.AgentTimeout
 	}
+
 	if a.StepLimit > 0 {
 		setMember(args, "limits", "turns", a.StepLimit)
 	}
@@ -188,6 +228,7 @@ func setMember(args map[string]any, object, member string, v any) {
 	if all = maps.Clone(all); all == nil {
 		all = map[string]any{}
 	}
+
 	all[member] = v
 	args[object] = all
 }
@@ -198,8 +239,11 @@ func decoded(args map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "task")
 	}
+
 	var out map[string]any
+
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
+
 	return out, fault.Wrap(fault.Invalid, dec.Decode(&out), "task")
 }

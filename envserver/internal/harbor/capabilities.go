@@ -17,14 +17,31 @@ func (e *Env) Table() (*tools.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, err := arguments.SchemaOf(listArgs{Stop: defaultStop})
 	if err != nil {
 		return nil, err
 	}
-	nothing := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+
+	nothing := &jsonschema.Schema{
+		Type:                 "object",
+		Properties:           map[string]*jsonschema.Schema{},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}
+
 	return e.o.Table.WithTools([]tools.Tool{
-		{Name: "run_rollout", Description: "Run one rollout of a task and return a HarborRolloutResult, as JSON.", InputSchema: run, Run: e.run},
-		{Name: "capabilities", Description: "Harnesses, sandboxes, task sets and the model endpoint of this server.", InputSchema: nothing, Run: e.capabilities},
+		{
+			Name:        "run_rollout",
+			Description: "Run one rollout of a task and return a HarborRolloutResult, as JSON.",
+			InputSchema: run,
+			Run:         e.run,
+		},
+		{
+			Name:        "capabilities",
+			Description: "Harnesses, sandboxes, task sets and the model endpoint of this server.",
+			InputSchema: nothing,
+			Run:         e.capabilities,
+		},
 		{Name: "list_tasks", Description: "Tasks of a split, from start to stop.", InputSchema: list, Run: e.listTasks},
 	}), nil
 }
@@ -43,10 +60,12 @@ func (e *Env) listTasks(_ context.Context, c tools.Call) (*tools.Text, error) {
 	if err := arguments.Decode(c.Tool, c.Args, &a); err != nil {
 		return nil, err
 	}
+
 	all, err := e.sets.refs(a.Split, &a.Start, &a.Stop)
 	if err != nil {
 		return nil, err
 	}
+
 	return tools.Write(all)
 }
 
@@ -59,9 +78,11 @@ type capabilitySet struct {
 }
 
 type harness struct {
-	Name          string `json:"name"`
-	Dialect       string `json:"dialect"`
-	Kind          string `json:"kind"` // installed: it runs in the sandbox; base: on the host
+	Name    string `json:"name"`
+	Dialect string `json:"dialect"`
+
+	// installed: it runs in the sandbox; base: on the host
+	Kind          string `json:"kind"`
 	Status        string `json:"status"`
 	NeedsSubclass bool   `json:"needs_subclass"`
 	Notes         string `json:"notes"`
@@ -95,31 +116,43 @@ func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error)
 	if err := arguments.Decode(c.Tool, c.Args, &none); err != nil {
 		return nil, err
 	}
+
 	all := capabilitySet{Datasets: e.sets.splits(), LLM: e.llm()}
 	for _, name := range e.harnesses() {
 		all.Harnesses = append(all.Harnesses, describeHarness(name))
 	}
+
 	for i, name := range e.o.Backends {
 		s := sandbox{Name: name, Available: true}
 		if i == 0 {
 			s.Detail = "default; names of Harbor's that are no backend here mean it, too"
 		}
+
 		all.Sandboxes = append(all.Sandboxes, s)
 	}
+
 	return tools.Write(all)
 }
 
 // dialects are the model APIs of agents that do not use chat completions.
-var dialects = map[string]string{"codex": "openai_responses", "claude-code": "anthropic", "gemini-cli": "gemini", "oracle": "none", "nop": "none"}
+var dialects = map[string]string{
+	"codex":       "openai_responses",
+	"claude-code": "anthropic",
+	"gemini-cli":  "gemini",
+	"oracle":      "none",
+	"nop":         "none",
+}
 
 func describeHarness(name string) harness {
 	h := harness{Name: name, Dialect: "openai_chat", Kind: "installed", Status: "validated"}
 	if d := dialects[name]; d != "" {
 		h.Dialect = d
 	}
+
 	if name == rollout.AgentReact || !rollout.NeedsModel(name) {
 		h.Kind = "base"
 	}
+
 	return h
 }
 
@@ -127,13 +160,17 @@ func describeHarness(name string) harness {
 func (e *Env) llm() llmOfCalls {
 	out := llmOfCalls{Findings: []string{}, ServedModels: []string{}, ParamFixes: []string{}}
 	args := map[string]any{}
+
 	for _, name := range modelArguments {
 		if v, ok := e.o.Defaults[name]; ok {
 			args[name] = v
 		}
 	}
+
 	model(runArgs{Provider: defaultProvider}, args)
+
 	text := func(name string) string { s, _ := args[name].(string); return s }
+
 	m, key, err := e.o.Resolve(catalog.Request{
 		ModelKey: text("model_key"), VLLMURL: text("vllm_url"), HFToken: text("hf_token"),
 		Endpoint: text("endpoint"), BaseURL: text("base_url"), APIKey: text("api_key"), Model: text("model"),
@@ -142,14 +179,20 @@ func (e *Env) llm() llmOfCalls {
 		out.Findings = append(out.Findings, "[WARN] no_endpoint: "+err.Error()+"; give llm_url with each call")
 		return out
 	}
+
 	out.URL, out.Model, out.OK, out.Authenticated = m.BaseURL, m.Name, true, key != ""
-	out.Findings = append(out.Findings, "[INFO] not_probed: a rollout asks the endpoint what it gives and has the answer in its result")
+	out.Findings = append(
+		out.Findings,
+		"[INFO] not_probed: a rollout asks the endpoint what it gives and has the answer in its result",
+	)
+
 	return out
 }
 
 // harborSandboxes are Harbor's names of sandboxes. Clients send them by default.
 var harborSandboxes = []string{
-	"docker", "podman", "daytona", "e2b", "modal", "runloop", "langsmith", "ec2", "gke", "ack", "openshift", "novita", "apple-container", "singularity",
-	"islo", "tensorlake", "cwsandbox", "use-computer", "cua-cloud", "blaxel", "opensandbox", "beam", "skypilot", "hf-sandbox", "hyperbrowser", "vercel",
-	"runta", "prime", "kata", "mosaic", "smol",
+	"docker", "podman", "daytona", "e2b", "modal", "runloop", "langsmith", "ec2", "gke", "ack", "openshift",
+	"novita", "apple-container", "singularity", "islo", "tensorlake", "cwsandbox", "use-computer", "cua-cloud",
+	"blaxel", "opensandbox", "beam", "skypilot", "hf-sandbox", "hyperbrowser", "vercel", "runta", "prime",
+	"kata", "mosaic", "smol",
 }

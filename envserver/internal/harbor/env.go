@@ -13,21 +13,34 @@ const Name = "harbor_env"
 
 // Options configures the environment; all but Defaults and First are required.
 type Options struct {
-	Table    *tools.Table // starts the rollouts and waits for them
+	// starts the rollouts and waits for them
+	Table    *tools.Table
 	Rollouts tools.Rollouts
 	Resolve  func(catalog.Request) (rollout.Model, string, error)
-	Agents   []string          // on offer
-	Backends []string          // of sandboxes; the first is the default
-	Sets     map[string]string // paths of task sets by the name of their split
-	First    string            // the split for the name ""; default: the first by name
-	Defaults map[string]any    // arguments of start_rollout that neither the task nor the call sets
+
+	// on offer
+	Agents []string
+
+	// of sandboxes; the first is the default
+	Backends []string
+
+	// paths of task sets by the name of their split
+	Sets map[string]string
+
+	// the split for the name ""; default: the first by name
+	First string
+
+	// arguments of start_rollout that neither the task nor the call sets
+	Defaults map[string]any
 }
 
 // Env is the environment. It is safe for concurrent use.
 type Env struct {
-	o       Options
-	sets    sets
-	results *semaphore.Weighted // limits results that are built at once
+	o    Options
+	sets sets
+
+	// limits results that are built at once
+	results *semaphore.Weighted
 }
 
 // maxResults bounds the results that are built at once: each may take some 300 MiB.

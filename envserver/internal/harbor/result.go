@@ -12,22 +12,28 @@ import (
 
 // identity names the rollout and the origin of its task.
 type identity struct {
-	TaskID    string `json:"task_id"`
-	TaskName  string `json:"task_name"`
-	Dataset   string `json:"dataset"`
-	Harness   string `json:"harness"`
-	Sandbox   string `json:"sandbox"`
-	TrialName string `json:"trial_name"` // id of the rollout
-	SessionID string `json:"session_id"` // of the agent
+	TaskID   string `json:"task_id"`
+	TaskName string `json:"task_name"`
+	Dataset  string `json:"dataset"`
+	Harness  string `json:"harness"`
+	Sandbox  string `json:"sandbox"`
+
+	// id of the rollout
+	TrialName string `json:"trial_name"`
+
+	// of the agent
+	SessionID string `json:"session_id"`
 }
 
 // result is HarborEnv's HarborRolloutResult.
 type result struct {
 	identity
-	Reward      *float64           `json:"reward"`
-	Rewards     map[string]float64 `json:"rewards"`
-	RewardKey   string             `json:"reward_key"`
-	StepResults []json.RawMessage  `json:"step_results"` // of tasks with steps, which are not run here
+	Reward    *float64           `json:"reward"`
+	Rewards   map[string]float64 `json:"rewards"`
+	RewardKey string             `json:"reward_key"`
+
+	// of tasks with steps, which are not run here
+	StepResults []json.RawMessage `json:"step_results"`
 
 	RolloutType   rollout.RolloutType  `json:"rollout_type"`
 	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
@@ -43,14 +49,18 @@ type result struct {
 	TraceSource   string               `json:"trace_source"`
 	Findings      []string             `json:"findings"`
 
-	WallS        float64            `json:"wall_s"`
-	PhaseTimings map[string]float64 `json:"phase_timings"` // seconds, of all attempts
+	WallS float64 `json:"wall_s"`
+
+	// seconds, of all attempts
+	PhaseTimings map[string]float64 `json:"phase_timings"`
 	AgentLogTail string             `json:"agent_log_tail"`
 
-	OK        bool            `json:"ok"`
-	Error     *string         `json:"error"`
-	Exception *string         `json:"exception_type"`
-	Outcome   rollout.Outcome `json:"outcome"` // not of HarborEnv
+	OK        bool    `json:"ok"`
+	Error     *string `json:"error"`
+	Exception *string `json:"exception_type"`
+
+	// not of HarborEnv
+	Outcome rollout.Outcome `json:"outcome"`
 }
 
 // maxError bounds the error of a result, in characters.
@@ -59,13 +69,21 @@ const maxError = 600
 // rewardName is the key of the one reward that verifiers here give.
 const rewardName = "reward"
 
-// newResult returns a result without content. Its type is train and it has no turns: TRL's worker then leaves the rollout out. An evaluation
-// or a fatal finding would stop the training.
+// newResult returns a result without content. Its type is train and it has no turns: TRL's worker then
+// leaves the rollout out. An evaluation or a fatal finding would stop the training.
 func newResult(id identity, findings []string) result {
 	return result{
-		identity: id, Rewards: map[string]float64{}, StepResults: []json.RawMessage{}, RolloutType: rollout.TypeTrain, CaptureLevel: rollout.CaptureTokens,
-		ParamFixes: []string{}, Turns: []turn{}, Conversations: []dialogue{}, ATIF: "none",
-		Findings: append([]string{}, findings...), PhaseTimings: map[string]float64{},
+		identity:      id,
+		Rewards:       map[string]float64{},
+		StepResults:   []json.RawMessage{},
+		RolloutType:   rollout.TypeTrain,
+		CaptureLevel:  rollout.CaptureTokens,
+		ParamFixes:    []string{},
+		Turns:         []turn{},
+		Conversations: []dialogue{},
+		ATIF:          "none",
+		Findings:      append([]string{}, findings...),
+		PhaseTimings:  map[string]float64{},
 	}
 }
 
@@ -73,6 +91,7 @@ func newResult(id identity, findings []string) result {
 func failed(p plan, err error) result {
 	r := newResult(p.id, p.findings)
 	r.fail(string(fault.KindOf(err)), err.Error())
+
 	return r
 }
 
@@ -95,26 +114,34 @@ var exceptions = map[rollout.Outcome]string{
 func finished(p plan, head rollout.Result, c captured) result {
 	r := newResult(p.id, append(p.findings, head.Findings...))
 	r.TrialName, r.SessionID, r.Outcome = head.ID, head.SessionID, head.Outcome
-	if head.RolloutType != "" { // empty in results of earlier versions
+	// empty in results of earlier versions
+	if head.RolloutType != "" {
 		r.RolloutType, r.CaptureLevel = head.RolloutType, head.CaptureLevel
 	}
+
 	r.ParamFixes = append(r.ParamFixes, head.ParamFixes...)
+
 	r.WallS, r.AgentLogTail = head.WallS, head.AgentLogTail
 	for _, phase := range head.Phases {
 		if phase.End != nil {
 			r.PhaseTimings[string(phase.Phase)] += phase.End.Sub(phase.Start).Seconds()
 		}
 	}
+
 	if head.Outcome == rollout.BudgetExhausted {
 		r.BudgetStops = 1
 	}
+
 	r.captured(c)
+
 	name, lost := exceptions[head.Outcome]
 	if r.OK = !lost; lost {
 		r.fail(name, describe(head))
 	}
+
 	r.grade(p.key, head.Reward)
 	r.untrained(p)
+
 	return r
 }
 
@@ -123,6 +150,7 @@ func describe(head rollout.Result) string {
 	if head.Error != nil && *head.Error != "" {
 		return *head.Error
 	}
+
 	return strings.TrimSuffix(string(head.Outcome)+": "+head.Grading.Why, ": ")
 }
 
@@ -131,25 +159,33 @@ func (r *result) grade(key string, reward *float64) {
 	if reward == nil {
 		return
 	}
+
 	r.Rewards[rewardName] = *reward
+
 	keys := strings.Split(key, ",")
 	for i := range keys {
 		keys[i] = strings.TrimSpace(keys[i])
 	}
+
 	if key != "" && !slices.Contains(keys, rewardName) {
 		r.fail("RewardKeyError", "no reward "+key+": the verifier gave "+rewardName)
 		return
 	}
+
 	r.Reward, r.RewardKey = reward, rewardName
 }
 
-// untrained removes the reward from a rollout for training that has no turn: there is nothing to reward, and a trainer would compare the
-// siblings of the group with it.
+// untrained removes the reward from a rollout for training that has no turn: there is nothing to reward,
+// and a trainer would compare the siblings of the group with it.
 func (r *result) untrained(p plan) {
 	purpose, _ := p.args["purpose"].(string)
 	if len(r.Turns) > 0 || purpose == string(rollout.PurposeEval) || !rollout.NeedsModel(r.Harness) {
 		return
 	}
+
 	r.RolloutType, r.CaptureLevel, r.Reward, r.RewardKey = rollout.TypeTrain, rollout.CaptureTokens, nil, ""
-	r.Findings = append(r.Findings, "[WARN] no_turns: the agent made no complete model call; the rollout has no reward and should be left out")
+	r.Findings = append(
+		r.Findings,
+		"[WARN] no_turns: the agent made no complete model call; the rollout has no reward and should be left out",
+	)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// sets are the task sets by split. A set is opened once and not read again, because the index of a task is its identity.
+// sets are the task sets by split. A set is opened once and not read again, because the index of a task is
+// its identity.
 type sets struct {
 	names []string
 	paths map[string]string
@@ -26,6 +27,7 @@ func newSets(paths map[string]string, first string) sets {
 	if i := slices.Index(names, first); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, first)
 	}
+
 	return sets{names: names, paths: paths, open: map[string]*taskset.Set{}}
 }
 
@@ -33,22 +35,35 @@ func newSets(paths map[string]string, first string) sets {
 func (s *sets) find(split string) (*taskset.Set, string, error) {
 	switch {
 	case len(s.names) == 0:
-		return nil, "", fault.New(fault.NotFound, "this server has no task sets: name some in task_sets of its configuration, or give the argument task")
+		return nil, "", fault.New(
+			fault.NotFound,
+			"this server has no task sets: name some in task_sets of its configuration, or give the argument task",
+		)
 	case split == "":
 		split = s.names[0]
 	case !slices.Contains(s.names, split):
-		return nil, "", fault.New(fault.NotFound, "unknown split %q: must be one of %s", text.Head(split, maxName), strings.Join(s.names, ", "))
+		return nil, "", fault.New(
+			fault.NotFound,
+			"unknown split %q: must be one of %s",
+			text.Head(split, maxName),
+			strings.Join(s.names, ", "),
+		)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if set := s.open[split]; set != nil {
 		return set, split, nil
 	}
+
 	set, err := taskset.Open(s.paths[split])
 	if err != nil {
 		return nil, "", err
 	}
-	s.open[split] = set // until the process ends
+	// until the process ends
+	s.open[split] = set
+
 	return set, split, nil
 }
 
@@ -61,10 +76,13 @@ func (s *sets) task(split string, index int) (taskset.Task, string, error) {
 	if err != nil {
 		return taskset.Task{}, "", err
 	}
+
 	if index < 0 || index >= set.Len() {
 		return taskset.Task{}, "", fault.Field("task_index", "task index %d out of range (%d tasks)", index, set.Len())
 	}
+
 	task, err := set.Task(index)
+
 	return task, split, err
 }
 
@@ -75,10 +93,12 @@ type Split struct {
 	Error string `json:"error,omitempty" description:"why the task set cannot be opened"`
 }
 
-const maxSplitError = 200 // characters
+// characters
+const maxSplitError = 200
 
 func (s *sets) splits() []Split {
 	all := []Split{}
+
 	for _, name := range s.names {
 		split := Split{Name: name}
 		if set, _, err := s.find(name); err != nil {
@@ -86,8 +106,10 @@ func (s *sets) splits() []Split {
 		} else {
 			split.Tasks = set.Len()
 		}
+
 		all = append(all, split)
 	}
+
 	return all
 }
 
@@ -106,16 +128,20 @@ const maxInstruction = 4000
 // ref reads a task. A broken task keeps its index; its instruction contains the error.
 func (s *sets) ref(set *taskset.Set, split string, index int) Ref {
 	r := Ref{Index: index, TaskID: set.Name(index), TaskName: set.Name(index), Dataset: split}
+
 	task, err := set.Task(index)
 	if err != nil {
 		r.Instruction = text.Head(fmt.Sprintf("[broken task: %v]", err), maxInstruction)
 		return r
 	}
+
 	r.TaskID = task.ID
+
 	r.Instruction = strings.TrimSpace(task.Instruction)
 	if short := text.Head(r.Instruction, maxInstruction); short != r.Instruction {
 		r.Instruction = short + "\n…"
 	}
+
 	return r
 }
 
@@ -128,15 +154,23 @@ func (s *sets) refs(split string, start, stop *int) ([]Ref, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	from, to := slice(set.Len(), start, stop)
 	all, size := []Ref{}, 0
+
 	for i := from; i < to; i++ {
 		r := s.ref(set, split, i)
 		if size += len(r.Instruction) + len(r.TaskID); size > maxRefs {
-			return nil, fault.New(fault.Exhausted, "the tasks have more than %d MiB of instructions: ask for a range of them", maxRefs>>20)
+			return nil, fault.New(
+				fault.Exhausted,
+				"the tasks have more than %d MiB of instructions: ask for a range of them",
+				maxRefs>>20,
+			)
 		}
+
 		all = append(all, r)
 	}
+
 	return all, nil
 }
 
@@ -152,5 +186,6 @@ func slice(n int, start, stop *int) (from, to int) {
 			return min(*v, n)
 		}
 	}
+
 	return bound(start, 0), bound(stop, n)
 }

@@ -72,12 +72,32 @@ func (e *Env) Routes(bodies httpio.Bodies) []api.Route {
 	a := taskAPI{&e.sets, bodies}
 	refuses := api.BodyErrors(http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
 	post := func(path string, handle http.HandlerFunc, id, summary string, reads, answers any) api.Route {
-		return api.Post("/{environment}/"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary, Reads: reads, NeedsBody: true, Answers: answers, Refuses: refuses})
+		return api.Post("/{environment}/"+path, handle, &api.Operation{
+			ID:        id,
+			Tag:       tag,
+			Summary:   summary,
+			Reads:     reads,
+			NeedsBody: true,
+			Answers:   answers,
+			Refuses:   refuses,
+		})
 	}
+
 	return []api.Route{
-		api.Get("/list_environments", listEnvironments, &api.Operation{ID: "list_environments", Tag: tag, Summary: "Names of the environments with tasks", Answers: []any{[]string{}}}),
-		api.Get("/{environment}/splits", a.getSplits, &api.Operation{ID: "list_splits", Tag: tag, Summary: "The task sets", Reads: environmentRequest{}, Answers: []any{[]Split{}},
-			Refuses: []int{http.StatusNotFound}}),
+		api.Get("/list_environments", listEnvironments, &api.Operation{
+			ID:      "list_environments",
+			Tag:     tag,
+			Summary: "Names of the environments with tasks",
+			Answers: []any{[]string{}},
+		}),
+		api.Get("/{environment}/splits", a.getSplits, &api.Operation{
+			ID:      "list_splits",
+			Tag:     tag,
+			Summary: "The task sets",
+			Reads:   environmentRequest{},
+			Answers: []any{[]Split{}},
+			Refuses: []int{http.StatusNotFound},
+		}),
 		post("num_tasks", a.postCount, "num_tasks", "How many tasks a set has", splitRequest{}, countAnswer{}),
 		post("tasks", a.postTasks, "list_tasks", "All tasks of a set", splitRequest{}, tasksAnswer{}),
 		post("task", a.postTask, "get_task", "One task of a set", taskRequest{}, taskAnswer{}),
@@ -101,7 +121,9 @@ func named(w http.ResponseWriter, r *http.Request) bool {
 	if strings.EqualFold(name, Name) {
 		return true
 	}
+
 	httpio.WriteDetail(w, http.StatusNotFound, "unknown environment '"+text.Head(name, maxName)+"'")
+
 	return false
 }
 
@@ -112,35 +134,43 @@ func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Ch
 		return false
 	}
 	defer release()
+
 	if !named(w, r) {
 		return false
 	}
+
 	obj, found := httpio.Object(data)
 	if obj == nil && found == nil {
 		found = issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
+
 	if found == nil {
 		c := issue.Check(obj, "body")
 		ask(c)
 		found = c.Found(false)
 	}
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return false
 	}
+
 	return true
 }
 
 func (a taskAPI) postCount(w http.ResponseWriter, r *http.Request) {
 	var split string
+
 	if !a.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
 		return
 	}
+
 	set, _, err := a.sets.find(split)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, countAnswer{set.Len()})
 }
 
@@ -163,11 +193,15 @@ func (a taskAPI) postRange(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a taskAPI) postTask(w http.ResponseWriter, r *http.Request) {
-	var split string
-	var index *int
+	var (
+		split string
+		index *int
+	)
+
 	if !a.read(w, r, func(c *issue.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
 		return
 	}
+
 	set, split, err := a.sets.find(split)
 	switch {
 	case err != nil:
@@ -184,5 +218,6 @@ func answer(w http.ResponseWriter, v any, err error) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, v)
 }

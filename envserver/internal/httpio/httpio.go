@@ -23,6 +23,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, body.Pieces = http.StatusInternalServerError, [][]byte{[]byte(`{"detail":"Internal Server Error"}`)}
 	}
+
 	WriteBytes(w, status, body.Pieces...)
 	runtime.KeepAlive(body.Text)
 }
@@ -31,8 +32,10 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 func WriteBytes(w http.ResponseWriter, status int, body ...[]byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+
 	for _, piece := range body {
-		_, _ = w.Write(piece) // the client may be gone
+		// the client may be gone
+		_, _ = w.Write(piece)
 	}
 }
 
@@ -48,13 +51,18 @@ func WriteInvalid(w http.ResponseWriter, found issue.List) {
 
 // Bodies reads the bodies of requests.
 type Bodies struct {
-	Memory  *membudget.Memory // for all of them
-	Max     int64             // bytes of one body
-	Timeout time.Duration     // of the transfer of one body
+	// for all of them
+	Memory *membudget.Memory
+
+	// bytes of one body
+	Max int64
+
+	// of the transfer of one body
+	Timeout time.Duration
 }
 
-// Read reads a request's body. The caller calls release when it has decoded the body. If ok is false, the request has been answered and the
-// caller must not call release.
+// Read reads a request's body. The caller calls release when it has decoded the body. If ok is false, the
+// request has been answered and the caller must not call release.
 func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
 	if !Plain(w, r) {
 		return nil, nil, false
@@ -63,9 +71,13 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	// Errors are ignored: a test's recorder has no deadlines.
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(b.Timeout))
-	data, release, err := b.Memory.Of(access.CallerOf(r.Context()).Name).Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
-	var tooLarge *http.MaxBytesError
-	var over *membudget.TooLargeError
+	data, release, err := b.Memory.Of(access.CallerOf(r.Context()).Name).
+		Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
+
+	var (
+		tooLarge *http.MaxBytesError
+		over     *membudget.TooLargeError
+	)
 	switch {
 	case errors.As(err, &tooLarge), errors.As(err, &over):
 		WriteDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
@@ -77,9 +89,11 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	case err != nil:
 		WriteDetail(w, http.StatusBadRequest, "There was an error reading the body")
 	}
-	if err == nil { // else keep the deadline: the server reads the rest of the body before it closes the connection
+	// else keep the deadline: the server reads the rest of the body before it closes the connection
+	if err == nil {
 		_ = slow.SetReadDeadline(time.Time{})
 	}
+
 	return data, release, err == nil
 }
 
@@ -89,8 +103,14 @@ func Plain(w http.ResponseWriter, r *http.Request) bool {
 	if coding == "" || strings.EqualFold(coding, "identity") {
 		return true
 	}
+
 	w.Header().Set("Accept-Encoding", "identity")
-	WriteDetail(w, http.StatusUnsupportedMediaType, "Content-Encoding must be absent: the server takes plain bodies only")
+	WriteDetail(
+		w,
+		http.StatusUnsupportedMediaType,
+		"Content-Encoding must be absent: the server takes plain bodies only",
+	)
+
 	return false
 }
 
@@ -99,20 +119,25 @@ func Object(data []byte) (map[string]any, issue.List) {
 	if len(data) == 0 {
 		return nil, nil
 	}
+
 	v, err := pyjson.Decode(data)
+
 	var syntax *pyjson.SyntaxError
 	if errors.As(err, &syntax) {
 		return nil, issue.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
 			Input: map[string]any{}, Ctx: map[string]any{"error": syntax.Msg}}}
 	}
+
 	if v == nil {
 		return nil, nil
 	}
+
 	obj, ok := v.(map[string]any)
 	if !ok {
 		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
 			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Excerpt(v)}}
 	}
+
 	return obj, nil
 }
 
@@ -126,7 +151,10 @@ func WriteRefusal(w http.ResponseWriter, err error) {
 	)
 	switch {
 	case errors.As(err, &full):
-		WriteJSON(w, http.StatusServiceUnavailable, reply.Problem{Detail: reply.Explain(err), Occupancy: &reply.Occupancy{Active: full.Active, Max: full.Max}})
+		WriteJSON(w, http.StatusServiceUnavailable, reply.Problem{
+			Detail:    reply.Explain(err),
+			Occupancy: &reply.Occupancy{Active: full.Active, Max: full.Max},
+		})
 	case errors.As(err, &unknown), errors.As(err, &episode):
 		WriteDetail(w, http.StatusNotFound, reply.Explain(err))
 	case errors.As(err, &held):

@@ -27,20 +27,30 @@ func (c *Checker) Found(closed bool) List {
 	if !closed {
 		return c.found
 	}
+
 	var extra []string
+
 	for k := range c.obj {
 		if !c.known[k] {
 			extra = append(extra, k)
 		}
 	}
+
 	slices.Sort(extra)
+
 	room := max(maxIssues-len(c.found), 0)
 	for _, k := range extra[:min(room, len(extra))] {
 		c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
 	}
+
 	if more := len(extra) - room; more > 0 {
-		c.found = append(c.found, Issue{Type: "extra_forbidden", Loc: slices.Clone(c.loc), Msg: fmt.Sprintf("Extra inputs are not permitted: and %d more", more)})
+		c.found = append(c.found, Issue{
+			Type: "extra_forbidden",
+			Loc:  slices.Clone(c.loc),
+			Msg:  fmt.Sprintf("Extra inputs are not permitted: and %d more", more),
+		})
 	}
+
 	return c.found
 }
 
@@ -49,6 +59,7 @@ func (c *Checker) add(field, kind, msg string, ctx map[string]any) {
 	if !present {
 		input = c.obj
 	}
+
 	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Excerpt(input), Ctx: ctx})
 }
 
@@ -58,10 +69,12 @@ func (c *Checker) path(field string) []any {
 
 func (c *Checker) get(field string, required bool) (any, bool) {
 	c.known[field] = true
+
 	v, present := c.obj[field]
 	if !present && required {
 		c.add(field, "missing", "Field required", nil)
 	}
+
 	return v, present
 }
 
@@ -81,10 +94,12 @@ func (c *Checker) Literal(field, want string, required bool) {
 // String returns a required string.
 func (c *Checker) String(field string) string {
 	v, present := c.get(field, true)
+
 	s, ok := v.(string)
 	if present && !ok {
 		c.add(field, "string_type", "Input should be a valid string", nil)
 	}
+
 	return s
 }
 
@@ -94,35 +109,46 @@ func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
 	if v == nil {
 		return "", false
 	}
+
 	s, ok := v.(string)
 	switch {
 	case !ok:
 		c.add(field, "string_type", "Input should be a valid string", nil)
 	case utf8.RuneCountInString(s) > maxLen:
-		c.add(field, "string_too_long", plural("String should have at most ", maxLen, " character"), map[string]any{"max_length": maxLen})
+		c.add(
+			field,
+			"string_too_long",
+			plural("String should have at most ", maxLen, " character"),
+			map[string]any{"max_length": maxLen},
+		)
 	default:
 		return s, true
 	}
+
 	return "", false
 }
 
-// OptionalBool returns a truth value, which may be null or absent. Unlike pydantic it refuses "true" and 1: it checks only fields that the
-// reference does not have.
+// OptionalBool returns a truth value, which may be null or absent. Unlike pydantic it refuses "true" and 1:
+// it checks only fields that the reference does not have.
 func (c *Checker) OptionalBool(field string) bool {
 	v, _ := c.get(field, false)
+
 	b, ok := v.(bool)
 	if v != nil && !ok {
 		c.add(field, "bool_type", "Input should be a valid boolean", nil)
 	}
+
 	return b
 }
 
 // Dict returns an object.
 func (c *Checker) Dict(field string, required bool) map[string]any {
 	v, present := c.get(field, required)
+
 	m, ok := v.(map[string]any)
 	if present && !ok {
 		c.add(field, "dict_type", "Input should be a valid dictionary", nil)
 	}
+
 	return m
 }

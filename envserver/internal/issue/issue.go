@@ -1,5 +1,5 @@
-// Package issue validates messages and returns errors in the form of the reference server's validation errors: clients show their texts and
-// check their types.
+// Package issue validates messages and returns errors in the form of the reference server's validation
+// errors: clients show their texts and check their types.
 package issue
 
 import (
@@ -22,9 +22,15 @@ type List []Issue
 // Bounds of a refusal: every value of a message may be invalid.
 const (
 	maxIssues = 20
-	maxName   = 100  // characters of a client's name
-	maxText   = 1000 // characters of a repeated text
-	maxInput  = 1000 // approximate bytes of a repeated value; a larger one is left out
+
+	// characters of a client's name
+	maxName = 100
+
+	// characters of a repeated text
+	maxText = 1000
+
+	// approximate bytes of a repeated value; a larger one is left out
+	maxInput = 1000
 )
 
 // String returns the paths and messages of all issues on one line.
@@ -33,6 +39,7 @@ func (l List) String() string {
 	for i, it := range l {
 		lines[i] = it.path() + ": " + it.Msg
 	}
+
 	return strings.Join(lines, "; ")
 }
 
@@ -41,5 +48,6 @@ func (it Issue) path() string {
 	for i, p := range it.Loc {
 		parts[i] = fmt.Sprint(p)
 	}
+
 	return strings.Join(parts, ".")
 }

@@ -14,24 +14,33 @@ import (
 
 func TestDeclaredFieldsThenUnknownFields(t *testing.T) {
 	t.Parallel()
+
 	c := issue.Check(map[string]any{"z": json.Number("1"), "a": true, "kind": "x"}, "body")
 	c.Dict("data", true)
 	c.Literal("kind", "y", true)
 	found := c.Found(true)
+
 	var got []string
 	for _, it := range found {
 		got = append(got, it.Type+" "+it.Loc[1].(string))
 	}
+
 	require.Equal(t, []string{"missing data", "literal_error kind", "extra_forbidden a", "extra_forbidden z"}, got)
 }
 
 // A message with many invalid values gets a short answer.
 func TestIssuesAreBounded(t *testing.T) {
 	t.Parallel()
-	obj := map[string]any{"type": strings.Repeat("x", 1<<20), "data": strings.Repeat("y", 1<<20), "metadata": map[string]any{"k": strings.Repeat("z", 1<<20)}}
+
+	obj := map[string]any{
+		"type":     strings.Repeat("x", 1<<20),
+		"data":     strings.Repeat("y", 1<<20),
+		"metadata": map[string]any{"k": strings.Repeat("z", 1<<20)},
+	}
 	for n := range 50_000 {
 		obj[strings.Repeat("é", 500)+strconv.Itoa(n)] = make([]any, 1000)
 	}
+
 	c := issue.Check(obj)
 	c.Literal("type", "step", true)
 	c.Dict("data", true)
@@ -46,15 +55,21 @@ func TestIssuesAreBounded(t *testing.T) {
 
 func TestText(t *testing.T) {
 	t.Parallel()
+
 	c := issue.Check(map[string]any{"s": math.NaN(), "n": nil, "l": []any{}})
 	c.String("s")
 	c.String("n")
 	c.Literal("l", "x", true)
-	require.Equal(t, "s: Input should be a valid string; n: Input should be a valid string; l: Input should be 'x'", c.Found(true).String())
+	require.Equal(
+		t,
+		"s: Input should be a valid string; n: Input should be a valid string; l: Input should be 'x'",
+		c.Found(true).String(),
+	)
 }
 
 func TestNumbers(t *testing.T) {
 	t.Parallel()
+
 	for want, values := range map[string][]any{
 		"":              {nil, json.Number("1"), json.Number("0.5"), "2.5", true},
 		"greater_than":  {json.Number("0"), json.Number("-1"), false, math.NaN(), math.Inf(-1)},
@@ -67,6 +82,7 @@ func TestNumbers(t *testing.T) {
 			require.Equal(t, want, kind(c.Found(true)), "%v", v)
 		}
 	}
+
 	for want, values := range map[string][]any{
 		"":                   {nil, json.Number("1"), json.Number("2.0"), "7", true},
 		"greater_than_equal": {json.Number("-1"), "-3"},
@@ -85,11 +101,13 @@ func TestNumbers(t *testing.T) {
 
 func TestLengthIsInCharacters(t *testing.T) {
 	t.Parallel()
+
 	c := issue.Check(map[string]any{"a": strings.Repeat("é", 255), "b": strings.Repeat("é", 256)})
 	_, ok := c.OptionalString("a", 255)
 	require.True(t, ok)
 	_, ok = c.OptionalString("b", 255)
 	require.False(t, ok)
+
 	found := c.Found(true)
 	require.Equal(t, "string_too_long", kind(found))
 	require.Equal(t, "String should have at most 255 characters", found[0].Msg)
@@ -99,5 +117,6 @@ func kind(l issue.List) string {
 	if len(l) == 0 {
 		return ""
 	}
+
 	return l[0].Type
 }

@@ -12,6 +12,7 @@ func (c *Checker) Positive(field string) (float64, bool) {
 	if v == nil {
 		return 0, false
 	}
+
 	f, ok := float(v)
 	switch _, isString := v.(string); {
 	case !ok && isString:
@@ -23,6 +24,7 @@ func (c *Checker) Positive(field string) (float64, bool) {
 	default:
 		return f, true
 	}
+
 	return 0, false
 }
 
@@ -32,7 +34,9 @@ func (c *Checker) NaturalInt(field string) {
 	if v == nil {
 		return
 	}
+
 	f, ok := float(v)
+
 	text, isString := v.(string)
 	switch {
 	case isString && (!ok || !integral(f) || strings.ContainsAny(text, "eE")):
@@ -56,6 +60,7 @@ func (c *Checker) Int(field string, required bool) *int {
 	if !present || v == nil && !required {
 		return nil
 	}
+
 	f, ok := float(v)
 	switch _, isString := v.(string); {
 	case isString && (!ok || !integral(f)):
@@ -70,6 +75,7 @@ func (c *Checker) Int(field string, required bool) *int {
 		n := int(f)
 		return &n
 	}
+
 	return nil
 }
 
@@ -78,5 +84,6 @@ func plural(before string, n int, after string) string {
 	if n != 1 {
 		s += "s"
 	}
+
 	return s
 }

@@ -24,6 +24,7 @@ func float(v any) (float64, bool) {
 		if v {
 			return 1, true
 		}
+
 		return 0, true
 	case string:
 		f, err := json.Number(strings.TrimSpace(v)).Float64()

@@ -1,4 +1,5 @@
-// Package jsonrpc is JSON-RPC 2.0 in the form of the OpenEnv reference: no batches, and errors always have a data member.
+// Package jsonrpc is JSON-RPC 2.0 in the form of the OpenEnv reference: no batches, and errors always have
+// a data member.
 package jsonrpc
 
 import "github.com/rolloutd/rolloutd/envserver/internal/pyjson"
@@ -36,6 +37,7 @@ func (r Response) MarshalJSON() ([]byte, error) {
 	if r.Error != nil {
 		return pyjson.Encode(Failure{Version: version, ID: r.ID, Error: r.Error})
 	}
+
 	return pyjson.Encode(Success{Version: version, ID: r.ID, Result: r.Result})
 }
 

@@ -20,17 +20,22 @@ type Request struct {
 	_ struct{} `additionalProperties:"false"`
 }
 
-// Parse reads a request from the text of a message. A text that is not one JSON object is a parse error; an object of another form is an
-// invalid request.
+// Parse reads a request from the text of a message. A text that is not one JSON object is a parse error; an
+// object of another form is an invalid request.
 func Parse(data []byte) (Request, *Error) {
 	v, err := pyjson.Decode(data)
 	if err != nil {
 		return Request{}, &Error{Code: ParseError, Message: "Parse error: " + err.Error()}
 	}
+
 	obj, ok := v.(map[string]any)
 	if !ok {
-		return Request{}, &Error{Code: ParseError, Message: "Parse error: a request is one JSON object; batches are not supported"}
+		return Request{}, &Error{
+			Code:    ParseError,
+			Message: "Parse error: a request is one JSON object; batches are not supported",
+		}
 	}
+
 	return FromObject(obj)
 }
 
@@ -41,14 +46,22 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	r := Request{Version: version, Method: c.String("method"), Params: c.Dict("params", false)}
 	raw := c.Any("id")
 	found := c.Found(true)
+
 	if id, ok := identifier(raw); ok {
 		r.ID = id
 	} else {
-		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, a number or null", Input: issue.Excerpt(raw)})
+		found = append(found, issue.Issue{
+			Type:  "int_type",
+			Loc:   []any{"id"},
+			Msg:   "Input should be a string, a number or null",
+			Input: issue.Excerpt(raw),
+		})
 	}
+
 	if len(found) > 0 {
 		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.String()}
 	}
+
 	return r, nil
 }
 
@@ -65,12 +78,15 @@ func identifier(v any) (any, bool) {
 		if v {
 			return json.Number("1"), true
 		}
+
 		return json.Number("0"), true
 	case json.Number:
 		f, err := v.Float64()
-		if err == nil && f == float64(int64(f)) && strings.ContainsAny(v.String(), ".eE") { // 1.0 is 1, to the reference
+		// 1.0 is 1, to the reference
+		if err == nil && f == float64(int64(f)) && strings.ContainsAny(v.String(), ".eE") {
 			return json.Number(strconv.FormatInt(int64(f), 10)), true
 		}
+
 		return v, len(v) <= maxID && !math.IsNaN(f) && !math.IsInf(f, 0)
 	default:
 		return nil, false

@@ -1,4 +1,5 @@
-// Package produce starts producers from a client's arguments. It reads the tasks of a set, resolves each as run_rollout would, and stores them.
+// Package produce starts producers from a client's arguments. It reads the tasks of a set, resolves each as
+// run_rollout would, and stores them.
 package produce
 
 import (
@@ -25,9 +26,11 @@ type Engine interface {
 
 // Starter starts producers. It is safe for concurrent use.
 type Starter struct {
-	Tools    *tools.Table
-	Engine   Engine
-	TaskSets map[string]string // paths of sets by name
+	Tools  *tools.Table
+	Engine Engine
+
+	// paths of sets by name
+	TaskSets map[string]string
 	NewID    func() string
 }
 
@@ -105,43 +108,54 @@ func (m *Starter) Start(ctx context.Context, args map[string]any) (Started, erro
 	if err != nil {
 		return Started{}, err
 	}
+
 	if a.ProducerID != "" {
 		s, err := m.Engine.Producer(ctx, a.ProducerID)
 		if !fault.Is(err, fault.NotFound) {
 			return Started{State: s}, err
 		}
 	}
+
 	p := producerSpec(a, m.id(a.ProducerID))
-	p.Tasks = rollout.SetRef{Key: rollout.SetKey(noDigest), Len: 1} // placeholder, so that invalid numbers are refused before tasks are read
+	// placeholder, so that invalid numbers are refused before tasks are read
+	p.Tasks = rollout.SetRef{Key: rollout.SetKey(noDigest), Len: 1}
 	if p.Eval != nil {
 		p.Eval.Tasks = p.Tasks
 	}
+
 	if err := p.Validate(); err != nil {
 		return Started{}, err
 	}
+
 	train, err := m.storeTasks(ctx, src)
 	if err != nil {
 		return Started{}, err
 	}
+
 	p.Tasks, p.SealedKey = train.ref, train.key
 	if p.Eval != nil {
 		eval, err := m.storeTasks(ctx, src.evaluation(*a.Eval))
 		if err != nil {
 			return Started{}, fault.Wrap(fault.KindOf(err), err, "eval")
 		}
+
 		p.Eval.Tasks, p.Eval.SealedKey = eval.ref, eval.key
 		train.broken = append(train.broken, eval.broken...)
 	}
+
 	s, err := m.Engine.StartProducer(ctx, p)
+
 	return Started{State: s, Broken: train.broken}, err
 }
 
 const noDigest = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// separate splits the producer's own arguments from the tasks and the arguments of rollouts, which have schemas of their own.
+// separate splits the producer's own arguments from the tasks and the arguments of rollouts, which have
+// schemas of their own.
 func separate(args map[string]any) (fields, taskSource, error) {
 	src := taskSource{}
 	plain := map[string]any{}
+
 	for name, v := range args {
 		switch name {
 		case "tasks":
@@ -149,28 +163,35 @@ func separate(args map[string]any) (fields, taskSource, error) {
 			if !ok {
 				return fields{}, src, fault.Field("tasks", "must be a list of tasks")
 			}
+
 			src.inline = list
 		case "rollout":
 			m, ok := v.(map[string]any)
 			if !ok && v != nil {
 				return fields{}, src, fault.Field("rollout", "must be an object with arguments of run_rollout")
 			}
+
 			src.rollout = m
 		default:
 			plain[name] = v
 		}
 	}
+
 	var a fields
 	if err := arguments.Decode("a producer", plain, &a); err != nil {
 		return a, src, err
 	}
+
 	if (a.TaskSet == "") == (src.inline == nil) {
 		return a, src, fault.Field("task_set", "give task_set, the name of a configured set, or tasks, but not both")
 	}
+
 	if a.Shuffle != nil && *a.Shuffle < 0 {
 		return a, src, fault.Field("shuffle", "must be a whole number from 0, got %d", *a.Shuffle)
 	}
+
 	src.set, src.selection, src.skipBroken = a.TaskSet, a.Select, a.SkipBroken
+
 	return a, src, nil
 }
 
@@ -185,29 +206,40 @@ func producerSpec(a fields, id string) producer.Spec {
 	p := producer.Spec{
 		ID: id, Name: a.TaskSet, GroupSize: a.GroupSize, MaxReplacements: a.GroupSize, Sink: a.Sink,
 		GroupDeadline: time.Duration(a.GroupDeadlineS * float64(time.Second)), BatchSize: a.BatchSize, Epochs: 1,
-		Bounds: producer.Bounds{Concurrency: defaultConcurrency, MaxBatchesOffpolicy: defaultOffpolicy, TotalSteps: a.TotalSteps},
+		Bounds: producer.Bounds{
+			Concurrency:         defaultConcurrency,
+			MaxBatchesOffpolicy: defaultOffpolicy,
+			TotalSteps:          a.TotalSteps,
+		},
 		Filter: producer.GroupFilter{EqualScores: true},
 	}
 	if a.Concurrency != 0 {
 		p.Bounds.Concurrency = a.Concurrency
 	}
+
 	set(&p.MaxReplacements, a.MaxReplacements)
 	set(&p.Bounds.MaxBatchesOffpolicy, a.MaxBatchesOffpolicy)
+
 	if a.TotalSteps > 0 {
 		p.Epochs = 0
 	}
+
 	set(&p.Epochs, a.Epochs)
+
 	if a.Shuffle != nil {
 		seed := uint64(*a.Shuffle)
 		p.Shuffle = &seed
 	}
+
 	if f := a.Filter; f != nil {
 		set(&p.Filter.EqualScores, f.EqualScores)
 		p.Filter.MaxTokens, p.Filter.MinRollouts, p.Filter.MaxVersionLag = f.MaxTokens, f.MinRollouts, f.MaxVersionLag
 		p.Filter.MarkStale, p.Filter.OneVersion = f.MarkStale, f.OneVersion
 	}
+
 	if e := a.Eval; e != nil {
 		p.Eval = &producer.EvalSpec{Every: e.Every, GroupSize: max(e.GroupSize, 1), Instead: e.Instead}
 	}
+
 	return p
 }

@@ -16,10 +16,13 @@ import (
 
 // taskSource is the source of a producer's tasks.
 type taskSource struct {
-	set        string // name of a configured set; "": inline
-	inline     []any
-	selection  *SelectArgs
-	rollout    map[string]any // arguments of each rollout
+	// name of a configured set; "": inline
+	set       string
+	inline    []any
+	selection *SelectArgs
+
+	// arguments of each rollout
+	rollout    map[string]any
 	skipBroken bool
 	eval       bool
 }
@@ -31,9 +34,13 @@ func (s taskSource) evaluation(e EvalArgs) taskSource {
 
 // storedTasks are the tasks of a producer in the store.
 type storedTasks struct {
-	ref    rollout.SetRef
-	key    string   // of the model endpoint, sealed
-	broken []string // left out, and why
+	ref rollout.SetRef
+
+	// of the model endpoint, sealed
+	key string
+
+	// left out, and why
+	broken []string
 }
 
 // maxBroken bounds the broken tasks that an error or an answer names.
@@ -42,19 +49,25 @@ const maxBroken = 20
 // storeTasks resolves each task as run_rollout would, and stores them. The error names broken tasks.
 func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, error) {
 	var out storedTasks
+
 	broken, more := []string{}, 0
+
 	var opening error
+
 	ref, err := m.Engine.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
 		for task, err := range m.tasks(src) {
 			if err != nil && task == "" {
 				opening = err
 				yield(rollout.Spec{}, err)
+
 				return
 			}
+
 			var spec rollout.Spec
 			if err == nil {
 				spec, err = m.taskSpec(src, task)
 			}
+
 			switch {
 			case err == nil:
 				out.key, spec.Model.SealedKey = spec.Model.SealedKey, ""
@@ -67,6 +80,7 @@ func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, 
 				more++
 			}
 		}
+
 		if len(broken) > 0 && !src.skipBroken {
 			yield(rollout.Spec{}, brokenTasks(broken, more))
 		}
@@ -79,7 +93,9 @@ func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, 
 	case ref.Len == 0:
 		return out, brokenTasks(broken, more)
 	}
+
 	out.ref, out.broken = ref, broken
+
 	return out, nil
 }
 
@@ -87,10 +103,12 @@ func brokenTasks(broken []string, more int) error {
 	if len(broken) == 0 {
 		return fault.Field("tasks", "there are no tasks")
 	}
+
 	text := strings.Join(broken, "; ")
 	if more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
+
 	return fault.Field("tasks", "%d tasks are broken (skip_broken leaves them out): %s", len(broken)+more, text)
 }
 
@@ -99,6 +117,7 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 	if src.set == "" {
 		return inlineTasks(src.inline)
 	}
+
 	return func(yield func(string, error) bool) {
 		set, chosen, err := m.openSet(src)
 		if err != nil {
@@ -106,14 +125,17 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 			return
 		}
 		defer set.Close()
+
 		for _, i := range chosen {
 			task, err := set.Task(i)
+
 			text := []byte(set.Name(i))
 			if err == nil {
 				if text, err = json.Marshal(task.Arguments()); err != nil {
 					text = []byte(task.Name)
 				}
 			}
+
 			if !yield(string(text), err) {
 				return
 			}
@@ -128,9 +150,11 @@ func inlineTasks(all []any) iter.Seq2[string, error] {
 			if err != nil {
 				text = []byte("task")
 			}
+
 			if _, ok := v.(map[string]any); !ok {
 				err = fault.Field(fmt.Sprintf("tasks[%d]", i), "must be an object with arguments of run_rollout")
 			}
+
 			if !yield(string(text), err) {
 				return
 			}
@@ -141,51 +165,72 @@ func inlineTasks(all []any) iter.Seq2[string, error] {
 func (m *Starter) openSet(src taskSource) (*taskset.Set, []int, error) {
 	path, ok := m.TaskSets[src.set]
 	if !ok {
-		return nil, nil, fault.Field("task_set", "no task set %q is configured (task_sets in the configuration)", src.set)
+		return nil, nil, fault.Field(
+			"task_set",
+			"no task set %q is configured (task_sets in the configuration)",
+			src.set,
+		)
 	}
+
 	sel := taskset.Selection{}
 	if s := src.selection; s != nil {
 		sel = taskset.Selection{Tasks: s.Tasks, Exclude: s.Exclude, Shard: s.Shard, Shards: s.Shards, Limit: s.Limit}
 	}
+
 	set, err := taskset.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	chosen, err := set.Select(sel)
 	if err != nil {
-		_ = set.Close() // the error of the selection is the one to report
+		// the error of the selection is the one to report
+		_ = set.Close()
 		return nil, nil, err
 	}
+
 	return set, chosen, nil
 }
 
-// modelArguments are arguments that a task must not have. Above all the model endpoint is one for all tasks: its key is stored once.
-var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token", "rollout_id", "group_id", "on_disconnect"}
+// modelArguments are arguments that a task must not have. Above all the model endpoint is one for all
+// tasks: its key is stored once.
+var modelArguments = []string{
+	"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token", "rollout_id", "group_id",
+	"on_disconnect",
+}
 
 // taskSpec resolves a task with the arguments of each rollout.
 func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.UseNumber()
+
 	var args map[string]any
 	if err := dec.Decode(&args); err != nil {
 		return rollout.Spec{}, fault.Wrap(fault.Invalid, err, "task")
 	}
+
 	name, _ := args["task_id"].(string)
 	for _, field := range modelArguments {
 		if args[field] != nil {
 			return rollout.Spec{}, fault.Field(field, "task %q: not allowed in a task: set it in rollout", name)
 		}
 	}
+
 	maps.Copy(args, src.rollout)
+
 	if src.eval {
 		args["purpose"] = string(rollout.PurposeEval)
-		delete(args, "sampling") // of training; eval_sampling holds
+		// of training; eval_sampling holds
+		delete(args, "sampling")
 	}
+
 	spec, err := m.Tools.Spec(args)
 	if err != nil {
 		return spec, fault.Wrap(fault.Invalid, err, "task %q", name)
 	}
+
 	spec.ID, spec.GroupID = "", ""
+
 	return spec, nil
 }
 
@@ -194,5 +239,6 @@ func (m *Starter) id(given string) string {
 	if given != "" {
 		return given
 	}
+
 	return strings.ReplaceAll(m.NewID(), "-", "")
 }

@@ -7,8 +7,11 @@ import (
 
 // Bounds of a decoded text: each decoded value takes some fifty bytes of memory, even if it is two bytes of text.
 const (
-	maxDepth  = 500     // of nested arrays and objects; Python's decoder fails at about a thousand
-	maxValues = 100_000 // including those in arrays and objects
+	// of nested arrays and objects; Python's decoder fails at about a thousand
+	maxDepth = 500
+
+	// including those in arrays and objects
+	maxValues = 100_000
 )
 
 // ErrTooMany and ErrTooDeep mean that a text is beyond the bounds.
@@ -26,6 +29,7 @@ func Check(data []byte) error {
 // Values is Check, and counts the values of the text.
 func Values(data []byte) (int, error) {
 	values, depth, quoted := 1, 0, false
+
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case quoted && c == '\\':
@@ -40,6 +44,7 @@ func Values(data []byte) (int, error) {
 		case c == ']', c == '}':
 			depth--
 		}
+
 		switch {
 		case values > maxValues:
 			return values, ErrTooMany
@@ -47,15 +52,18 @@ func Values(data []byte) (int, error) {
 			return values, ErrTooDeep
 		}
 	}
+
 	return values, nil
 }
 
-// Within reports whether the text of a decoded value, including its names, has at most the given bytes. Every value counts each additional bytes.
+// Within reports whether the text of a decoded value, including its names, has at most the given bytes.
+// Every value counts each additional bytes.
 func Within(v any, each, bytes int) bool { return fits(v, each, &bytes) }
 
 // fits subtracts a value's size from room, and reports whether there was enough.
 func fits(v any, each int, room *int) bool {
 	*room -= each
+
 	switch v := v.(type) {
 	case string:
 		*room -= len(v)
@@ -74,5 +82,6 @@ func fits(v any, each int, room *int) bool {
 			}
 		}
 	}
+
 	return *room >= 0
 }

@@ -1,5 +1,5 @@
-// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers. The clients of this server encode with that
-// module.
+// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers. The
+// clients of this server encode with that module.
 package pyjson
 
 import (
@@ -22,18 +22,24 @@ func Decode(data []byte) (any, error) {
 	if err := Check(data); err != nil {
 		return nil, &SyntaxError{Msg: err.Error()}
 	}
+
 	if !utf8.Valid(data) {
 		return nil, d.fail(0, "text is not UTF-8")
 	}
+
 	d.space()
+
 	v, err := d.value(0)
 	if err != nil {
 		return nil, err
 	}
+
 	d.space()
+
 	if d.pos < len(data) {
 		return nil, d.fail(d.pos, "text after the value")
 	}
+
 	return v, nil
 }
 
@@ -62,6 +68,7 @@ func (d *decoder) peek() byte {
 	if d.pos < len(d.data) {
 		return d.data[d.pos]
 	}
+
 	return 0
 }
 
@@ -69,6 +76,7 @@ func (d *decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, d.fail(d.pos, ErrTooDeep.Error())
 	}
+
 	switch c := d.peek(); {
 	case c == '{':
 		return d.object(depth)

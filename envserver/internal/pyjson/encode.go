@@ -9,15 +9,19 @@ import (
 // Encode writes v as the reference server does: compact, non-ASCII and HTML characters as they are, no newline.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
+
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
+
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Plain returns a decoded value with null for numbers that JSON cannot represent, so that input can be repeated in an answer.
+// Plain returns a decoded value with null for numbers that JSON cannot represent, so that input can be
+// repeated in an answer.
 func Plain(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -29,13 +33,16 @@ func Plain(v any) any {
 		for i, e := range v {
 			out[i] = Plain(e)
 		}
+
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, e := range v {
 			out[k] = Plain(e)
 		}
+
 		return out
 	}
+
 	return v
 }

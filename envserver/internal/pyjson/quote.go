@@ -8,7 +8,9 @@ func Quote(text []byte) []byte {
 	for _, c := range text {
 		size += extra(c)
 	}
+
 	out := make([]byte, 0, size)
+
 	for _, c := range text {
 		switch {
 		case c == '"' || c == '\\':
@@ -19,6 +21,7 @@ func Quote(text []byte) []byte {
 			out = append(out, c)
 		}
 	}
+
 	return out
 }
 
@@ -30,5 +33,6 @@ func extra(c byte) int {
 	case c < ' ':
 		return len(`\u0000`) - 1
 	}
+
 	return 0
 }

@@ -21,6 +21,7 @@ func (d *decoder) word() (any, error) {
 			return w.value, nil
 		}
 	}
+
 	return nil, d.fail(d.pos, "expected a value")
 }
 
@@ -29,6 +30,7 @@ func (d *decoder) digits() int {
 	for c := d.peek(); c >= '0' && c <= '9'; c = d.peek() {
 		d.pos++
 	}
+
 	return d.pos - start
 }
 
@@ -37,24 +39,31 @@ func (d *decoder) number() (any, error) {
 	if d.peek() == '-' {
 		d.pos++
 	}
+
 	if d.peek() == '0' {
 		d.pos++
 	} else if d.digits() == 0 {
 		d.pos = start
-		return d.word() // -Infinity, or no value at all
+		// -Infinity, or no value at all
+		return d.word()
 	}
+
 	whole := !d.fraction()
 	whole = !d.exponent() && whole
+
 	text := string(d.data[start:d.pos])
 	if !whole {
 		if f, err := strconv.ParseFloat(text, 64); err != nil {
-			return f, nil // out of range: ±Inf, as Python reads it
+			// out of range: ±Inf, as Python reads it
+			return f, nil
 		}
 	}
+
 	return json.Number(text), nil
 }
 
-// fraction reads a dot with digits. It does not consume a dot without digits, which is then a syntax error, as in Python.
+// fraction reads a dot with digits. It does not consume a dot without digits, which is then a syntax error,
+// as in Python.
 func (d *decoder) fraction() bool {
 	back := d.pos
 	if d.peek() == '.' {
@@ -63,7 +72,9 @@ func (d *decoder) fraction() bool {
 			return true
 		}
 	}
+
 	d.pos = back
+
 	return false
 }
 
@@ -74,10 +85,13 @@ func (d *decoder) exponent() bool {
 		if c := d.peek(); c == '+' || c == '-' {
 			d.pos++
 		}
+
 		if d.digits() > 0 {
 			return true
 		}
 	}
+
 	d.pos = back
+
 	return false
 }

@@ -77,8 +77,10 @@ type ResetResponse struct {
 
 // resetObservation is empty where the task comes with the step.
 type resetObservation struct {
-	Metadata noMetadata    `json:"metadata" nullable:"false" description:"empty"`
-	Start    *EpisodeStart `json:"-"` // of an interactive episode
+	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
+
+	// of an interactive episode
+	Start *EpisodeStart `json:"-"`
 }
 
 // MarshalJSON writes the members of Start beside the metadata.
@@ -89,11 +91,12 @@ func (o resetObservation) MarshalJSON() ([]byte, error) {
 	}{o.Metadata, o.Start})
 }
 
-// noMetadata is an object without members. Clients read it in the observation, and beside the observation in the reference's HTTP answers.
+// noMetadata is an object without members. Clients read it in the observation, and beside the observation
+// in the reference's HTTP answers.
 type noMetadata struct{}
 
-// overHTTP is beside the observation in answers over HTTP, as in the reference's model. Over a WebSocket it must be left out: the client would
-// take the null for metadata.
+// overHTTP is beside the observation in answers over HTTP, as in the reference's model. Over a WebSocket it
+// must be left out: the client would take the null for metadata.
 type overHTTP struct {
 	Metadata any `json:"metadata,omitempty" description:"null, over HTTP"`
 }
@@ -141,7 +144,8 @@ type CallObservation struct {
 	Error    *toolError  `json:"error" description:"why the tool failed; null when it did not"`
 }
 
-// ObservationModel is CallObservation in the reference's model. On the wire its additional members are beside the observation, or never sent.
+// ObservationModel is CallObservation in the reference's model. On the wire its additional members are
+// beside the observation, or never sent.
 type ObservationModel struct {
 	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
 	Reward *float64 `json:"reward" description:"reward of the step"`
@@ -153,7 +157,9 @@ type ObservationModel struct {
 // Upload describes a file that a client has sent.
 type Upload struct {
 	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"` // bytes
+
+	// bytes
+	Size int64 `json:"size"`
 }
 
 // ScoreAnswer answers a score.

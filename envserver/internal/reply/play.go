@@ -36,10 +36,17 @@ type ToolResult struct {
 // ToolResultOf converts a tool's result to its form in an observation.
 func ToolResultOf(r episode.Result) *ToolResult {
 	text := r.Text()
-	out := &ToolResult{Content: []textBlock{{Type: "text", Text: text}}, Data: text, IsError: r.Error, IsErrorMCP: r.Error}
+
+	out := &ToolResult{
+		Content:    []textBlock{{Type: "text", Text: text}},
+		Data:       text,
+		IsError:    r.Error,
+		IsErrorMCP: r.Error,
+	}
 	if len(r.Data) > 0 {
 		out.Structured = r.Data
 	}
+
 	return out
 }
 

@@ -17,23 +17,29 @@ type Frame struct {
 // Encoded is an encoded reply.
 type Encoded []byte
 
-// Body is an encoded reply, in pieces. A tool's result may have megabytes and be sent to hundreds of clients at once, so it is a shared piece
-// and not copied into each reply.
+// Body is an encoded reply, in pieces. A tool's result may have megabytes and be sent to hundreds of
+// clients at once, so it is a shared piece and not copied into each reply.
 type Body struct {
 	Pieces [][]byte
-	Text   *tools.Text // must stay reachable until the pieces are written; nil: none
+
+	// must stay reachable until the pieces are written; nil: none
+	Text *tools.Text
 }
 
 // Encode encodes a reply.
 func Encode(v any) (Body, error) {
 	rest, result := withoutResult(v)
+
 	raw, err := pyjson.Encode(rest)
 	if err != nil || result == nil {
 		return Body{Pieces: [][]byte{raw}}, err
 	}
+
 	const name, none = `"result":`, `null`
-	at := bytes.LastIndex(raw, []byte(name+none)) + len(name) // the last one: no client's text follows it
+	// the last one: no client's text follows it
+	at := bytes.LastIndex(raw, []byte(name+none)) + len(name)
 	pieces := append([][]byte{raw[:at]}, form(result.Text)...)
+
 	return Body{append(pieces, raw[at+len(none):]), result.Text}, nil
 }
 
@@ -48,6 +54,7 @@ func withoutResult(v any) (any, *callResult) {
 			result := o.Result
 			o.Result = nil
 			v.Observation = o
+
 			return v, result
 		}
 	case jsonrpc.Response:
@@ -56,5 +63,6 @@ func withoutResult(v any) (any, *callResult) {
 			return v, result
 		}
 	}
+
 	return v, nil
 }

@@ -36,11 +36,13 @@ func ToolErrorOf(err error) *toolError {
 	if errors.As(err, &unknown) {
 		return &toolError{Type: "tool_not_found", Message: Explain(err)}
 	}
+
 	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: Explain(err)}
 }
 
-// textBlock and resultModel are a tool's result on the wire. Some clients read the text of content, others data. The reference repeats the text
-// a third time in structured_content; a result of many turns would then exceed the message limit of its clients.
+// textBlock and resultModel are a tool's result on the wire. Some clients read the text of content, others
+// data. The reference repeats the text a third time in structured_content; a result of many turns would
+// then exceed the message limit of its clients.
 type textBlock struct {
 	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
@@ -62,6 +64,7 @@ type resultModel struct {
 func form(text *tools.Text) [][]byte {
 	const before, mid, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":null,"meta":null,"data":"`,
 		`","is_error":false,"isError":false}`
+
 	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(behind)}
 }
 

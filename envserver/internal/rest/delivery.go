@@ -17,15 +17,35 @@ func (a *API) deliveryRoutes() []api.Route {
 	if a.Deliveries == nil {
 		return nil
 	}
+
 	return []api.Route{
-		api.Post("/groups/{id}/deliver", a.postDelivery, &api.Operation{ID: "deliver_group", Tag: deliveryTag, Summary: "Deliver a group that is done to a sink; 409 before",
-			Reads: deliverRequest{}, NeedsBody: true, Answers: rollout.Delivery{}, Status: http.StatusAccepted,
-			Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
-		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{ID: "get_delivery", Tag: deliveryTag, Summary: "State of the delivery of a group to a sink",
-			Reads: deliveryRequest{}, Answers: rollout.Delivery{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)}),
-		api.Get("/deliveries", a.listDeliveries, &api.Operation{ID: "list_deliveries", Tag: deliveryTag,
+		api.Post("/groups/{id}/deliver", a.postDelivery, &api.Operation{
+			ID:        "deliver_group",
+			Tag:       deliveryTag,
+			Summary:   "Deliver a group that is done to a sink; 409 before",
+			Reads:     deliverRequest{},
+			NeedsBody: true,
+			Answers:   rollout.Delivery{},
+			Status:    http.StatusAccepted,
+			Refuses: api.BodyErrors(
+				api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...),
+		}),
+		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{
+			ID:      "get_delivery",
+			Tag:     deliveryTag,
+			Summary: "State of the delivery of a group to a sink",
+			Reads:   deliveryRequest{},
+			Answers: rollout.Delivery{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound),
+		}),
+		api.Get("/deliveries", a.listDeliveries, &api.Operation{
+			ID:      "list_deliveries",
+			Tag:     deliveryTag,
 			Summary: "List the deliveries of the caller's groups: those that have not ended, then the others, oldest group first; operators see all",
-			Reads:   deliveryListRequest{}, Answers: rollout.DeliveryPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+			Reads:   deliveryListRequest{},
+			Answers: rollout.DeliveryPage{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
+		}),
 	}
 }
 
@@ -52,17 +72,23 @@ func (a *API) postDelivery(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	sink, _ := args["sink"].(string)
+
 	d, err := a.Deliveries.Deliver(r.Context(), rollout.DeliverySpec{GroupID: chi.URLParam(r, "id"), Sink: sink})
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusAccepted, d)
 }
 
 func (a *API) getDelivery(w http.ResponseWriter, r *http.Request) {
-	d, err := a.Deliveries.Delivery(r.Context(), rollout.DeliverySpec{GroupID: chi.URLParam(r, "id"), Sink: chi.URLParam(r, "sink")})
+	d, err := a.Deliveries.Delivery(r.Context(), rollout.DeliverySpec{
+		GroupID: chi.URLParam(r, "id"),
+		Sink:    chi.URLParam(r, "sink"),
+	})
 	answerWith(w, d, err)
 }
 
@@ -72,6 +98,7 @@ func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	page, err := a.Deliveries.Deliveries(r.Context(), rollout.DeliveryFilter{
 		Sink: q.Get("sink"), State: rollout.DeliveryState(q.Get("state")), Limit: limit, Cursor: q.Get("cursor"),
 	})

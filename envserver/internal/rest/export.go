@@ -24,10 +24,14 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x expo
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
 		httpio.WriteRefusal(w, err)
+
 		return export{}, false
 	}
+
 	x = export{room, http.NewResponseController(w)}
-	_ = x.conn.SetWriteDeadline(time.Now().Add(maxSend)) // a test's recorder has none
+	// a test's recorder has none
+	_ = x.conn.SetWriteDeadline(time.Now().Add(maxSend))
+
 	return x, true
 }
 
@@ -41,5 +45,6 @@ func sizeOf(t rollout.Transcript) (n int64) {
 	for _, m := range t.Messages {
 		n += int64(len(m))
 	}
+
 	return n
 }

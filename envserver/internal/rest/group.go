@@ -18,16 +18,43 @@ func (a *API) groupRoutes() []api.Route {
 	if a.Groups == nil {
 		return nil
 	}
+
 	return []api.Route{
-		api.Post("/groups", a.postGroup, &api.Operation{ID: "start_group", Tag: groupTag, Summary: "Start a group of rollouts of one task; the body is the arguments of the tool run_group",
-			Reads: tools.GroupArgs{}, NeedsBody: true, Answers: rollout.GroupState{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
-		api.Get("/groups", a.listGroups, &api.Operation{ID: "list_groups", Tag: groupTag, Summary: "List the caller's groups, those that run first; operators see all",
-			Reads: groupListRequest{}, Answers: rollout.GroupPage{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
-		api.Get("/groups/{id}", a.getGroup, &api.Operation{ID: "get_group", Tag: groupTag, Summary: "State of a group: its rollouts, their rewards, and statistics of the rewards",
-			Reads: groupRequest{}, Answers: tools.GroupAnswer{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
+		api.Post("/groups", a.postGroup, &api.Operation{
+			ID:        "start_group",
+			Tag:       groupTag,
+			Summary:   "Start a group of rollouts of one task; the body is the arguments of the tool run_group",
+			Reads:     tools.GroupArgs{},
+			NeedsBody: true,
+			Answers:   rollout.GroupState{},
+			Status:    http.StatusAccepted,
+			Refuses:   api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...),
+		}),
+		api.Get("/groups", a.listGroups, &api.Operation{
+			ID:      "list_groups",
+			Tag:     groupTag,
+			Summary: "List the caller's groups, those that run first; operators see all",
+			Reads:   groupListRequest{},
+			Answers: rollout.GroupPage{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
+		}),
+		api.Get("/groups/{id}", a.getGroup, &api.Operation{
+			ID:      "get_group",
+			Tag:     groupTag,
+			Summary: "State of a group: its rollouts, their rewards, and statistics of the rewards",
+			Reads:   groupRequest{},
+			Answers: tools.GroupAnswer{},
+			Refuses: api.EngineErrors(http.StatusNotFound),
+		}),
 		a.groupTrajectoryRoute(),
-		api.Post("/groups/{id}/abort", a.abortGroup, &api.Operation{ID: "abort_group", Tag: groupTag, Summary: "End a group and its rollouts early",
-			Reads: groupAbortRequest{}, Answers: groupAbortAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+		api.Post("/groups/{id}/abort", a.abortGroup, &api.Operation{
+			ID:      "abort_group",
+			Tag:     groupTag,
+			Summary: "End a group and its rollouts early",
+			Reads:   groupAbortRequest{},
+			Answers: groupAbortAnswer{},
+			Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...),
+		}),
 	}
 }
 
@@ -58,11 +85,13 @@ func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	g, err := a.Env.Tools.StartGroup(r.Context(), args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusAccepted, g)
 }
 
@@ -72,12 +101,16 @@ func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string
 	if !ok {
 		return nil, false
 	}
+
 	args, found := httpio.Object(data)
+
 	release()
+
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
 		return nil, false
 	}
+
 	return args, true
 }
 
@@ -87,7 +120,13 @@ func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	page, err := a.Groups.Groups(r.Context(), rollout.Filter{Status: q.Get("status"), TaskID: q.Get("task_id"), Limit: limit, Cursor: q.Get("cursor")})
+
+	page, err := a.Groups.Groups(r.Context(), rollout.Filter{
+		Status: q.Get("status"),
+		TaskID: q.Get("task_id"),
+		Limit:  limit,
+		Cursor: q.Get("cursor"),
+	})
 	answerWith(w, page, err)
 }
 
@@ -101,6 +140,7 @@ func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Groups.AbortGroup(r.Context(), id, abortReason(args))
 	answerWith(w, groupAbortAnswer{id, aborted}, err)

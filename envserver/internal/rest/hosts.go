@@ -18,13 +18,26 @@ func (a *API) hostRoutes() []api.Route {
 	if a.Hosts == nil {
 		return nil
 	}
+
 	drain := func(path, id, summary string, on bool) api.Route {
-		return api.Post("/hosts/{name}/"+path, operators(a.drainHost(on)), &api.Operation{ID: id, Tag: hostTag, Summary: summary,
-			Reads: hostRequest{}, Answers: fleet.Host{}, Refuses: api.EngineErrors(http.StatusForbidden, http.StatusNotFound)})
+		return api.Post("/hosts/{name}/"+path, operators(a.drainHost(on)), &api.Operation{
+			ID:      id,
+			Tag:     hostTag,
+			Summary: summary,
+			Reads:   hostRequest{},
+			Answers: fleet.Host{},
+			Refuses: api.EngineErrors(http.StatusForbidden, http.StatusNotFound),
+		})
 	}
+
 	return []api.Route{
-		api.Get("/hosts", operators(a.listHosts), &api.Operation{ID: "list_hosts", Tag: hostTag, Summary: "List the hosts that were alive within the last day, for operators",
-			Answers: fleet.Page{}, Refuses: api.EngineErrors(http.StatusForbidden)}),
+		api.Get("/hosts", operators(a.listHosts), &api.Operation{
+			ID:      "list_hosts",
+			Tag:     hostTag,
+			Summary: "List the hosts that were alive within the last day, for operators",
+			Answers: fleet.Page{},
+			Refuses: api.EngineErrors(http.StatusForbidden),
+		}),
 		drain("drain", "drain_host", "Stop new sandboxes on a host; those that run finish; for operators", true),
 		drain("resume", "resume_host", "Allow new sandboxes on a host again; for operators", false),
 	}
@@ -41,6 +54,7 @@ func operators(next http.HandlerFunc) http.HandlerFunc {
 			httpio.WriteDetail(w, http.StatusForbidden, "the token of an operator is needed")
 			return
 		}
+
 		next(w, r)
 	}
 }

@@ -17,8 +17,10 @@ func (a *API) proxyLog(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", string(textPlain))
-	_, _ = io.WriteString(w, res.ProxyLogTail) // the client may be gone
+	// the client may be gone
+	_, _ = io.WriteString(w, res.ProxyLogTail)
 }
 
 func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
@@ -31,20 +33,24 @@ func (a *API) networkLog(w http.ResponseWriter, r *http.Request) {
 	writeLog(w, log, err)
 }
 
-// verifierLog serves the output of the verifier's script and of its commands. A verifier may have one of them, both or none.
+// verifierLog serves the output of the verifier's script and of its commands. A verifier may have one of
+// them, both or none.
 func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := a.head(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	log, err := a.artifacts(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
 	for _, c := range res.VerifyResults {
 		log = append(log, io.NopCloser(strings.NewReader(transcript(c))))
 	}
+
 	if err == nil && len(log) == 0 {
 		err = noBlob(res.ID, "verifier log")
 	}
+
 	writeLog(w, log.joined(), err)
 }
 
@@ -58,6 +64,7 @@ func lines(text string) string {
 	if text == "" || strings.HasSuffix(text, "\n") {
 		return text
 	}
+
 	return text + "\n"
 }
 
@@ -67,7 +74,9 @@ func writeLog(w http.ResponseWriter, log io.ReadCloser, err error) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	defer log.Close()
+
 	writeBody(w, textPlain, func(w io.Writer) error {
 		_, err := io.Copy(w, log)
 		return err
@@ -77,7 +86,9 @@ func writeLog(w http.ResponseWriter, log io.ReadCloser, err error) {
 // writeBody answers with the output of write.
 func writeBody(w http.ResponseWriter, kind api.Media, write func(io.Writer) error) {
 	w.Header().Set("Content-Type", string(kind))
+
 	if err := write(w); err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: abort, so that the client sees that it is incomplete
+		// the answer has begun: abort, so that the client sees that it is incomplete
+		panic(http.ErrAbortHandler)
 	}
 }

@@ -20,18 +20,53 @@ func (a *API) producerRoutes() []api.Route {
 	if a.Producers == nil {
 		return nil
 	}
+
 	changes := api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)
+
 	return []api.Route{
-		api.Post("/producers", a.postProducer, &api.Operation{ID: "start_producer", Tag: producerTag, Summary: "Start a producer, which runs groups of a task set as fast as its sink accepts them",
-			Reads: produce.Args{}, NeedsBody: true, Answers: produce.Started{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
-		api.Get("/producers", a.listProducers, &api.Operation{ID: "list_producers", Tag: producerTag, Summary: "List the caller's producers, those that run first; operators see all",
-			Reads: producerListRequest{}, Answers: producer.Page{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
-		api.Get("/producers/{id}", a.getProducer, &api.Operation{ID: "get_producer", Tag: producerTag, Summary: "State of a producer: cursor, running groups, deliveries and counts",
-			Reads: producerRequest{}, Answers: producer.State{}, Refuses: api.EngineErrors(http.StatusNotFound)}),
-		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{ID: "change_producer", Tag: producerTag, Summary: "Pause, resume or stop a producer, or change its bounds",
-			Reads: producerChangeRequest{}, Answers: producerAnswer{}, Refuses: changes}),
-		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{ID: "abort_producer", Tag: producerTag, Summary: "End a producer and its groups early",
-			Reads: producerAbortRequest{}, Answers: producerAnswer{}, Refuses: changes}),
+		api.Post("/producers", a.postProducer, &api.Operation{
+			ID:        "start_producer",
+			Tag:       producerTag,
+			Summary:   "Start a producer, which runs groups of a task set as fast as its sink accepts them",
+			Reads:     produce.Args{},
+			NeedsBody: true,
+			Answers:   produce.Started{},
+			Status:    http.StatusAccepted,
+			Refuses: api.BodyErrors(
+				api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...),
+		}),
+		api.Get("/producers", a.listProducers, &api.Operation{
+			ID:      "list_producers",
+			Tag:     producerTag,
+			Summary: "List the caller's producers, those that run first; operators see all",
+			Reads:   producerListRequest{},
+			Answers: producer.Page{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
+		}),
+		api.Get("/producers/{id}", a.getProducer, &api.Operation{
+			ID:      "get_producer",
+			Tag:     producerTag,
+			Summary: "State of a producer: cursor, running groups, deliveries and counts",
+			Reads:   producerRequest{},
+			Answers: producer.State{},
+			Refuses: api.EngineErrors(http.StatusNotFound),
+		}),
+		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{
+			ID:      "change_producer",
+			Tag:     producerTag,
+			Summary: "Pause, resume or stop a producer, or change its bounds",
+			Reads:   producerChangeRequest{},
+			Answers: producerAnswer{},
+			Refuses: changes,
+		}),
+		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{
+			ID:      "abort_producer",
+			Tag:     producerTag,
+			Summary: "End a producer and its groups early",
+			Reads:   producerAbortRequest{},
+			Answers: producerAnswer{},
+			Refuses: changes,
+		}),
 	}
 }
 
@@ -70,11 +105,13 @@ func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	p, err := a.Produce.Start(r.Context(), args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusAccepted, p)
 }
 
@@ -84,7 +121,12 @@ func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	page, err := a.Producers.Producers(r.Context(), rollout.Filter{Status: q.Get("status"), Limit: limit, Cursor: q.Get("cursor")})
+
+	page, err := a.Producers.Producers(r.Context(), rollout.Filter{
+		Status: q.Get("status"),
+		Limit:  limit,
+		Cursor: q.Get("cursor"),
+	})
 	answerWith(w, page, err)
 }
 
@@ -98,11 +140,13 @@ func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	change, err := producerChange(args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	id := chi.URLParam(r, "id")
 	changed, err := a.Producers.ChangeProducer(r.Context(), id, change)
 	answerWith(w, producerAnswer{id, !changed}, err)
@@ -114,6 +158,7 @@ func producerChange(args map[string]any) (producer.Change, error) {
 	if err := arguments.Decode("a change", args, &c); err != nil {
 		return c, err
 	}
+
 	return c, c.Apply(producer.Bounds{Concurrency: 1}).Validate()
 }
 
@@ -122,6 +167,7 @@ func (a *API) abortProducer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Producers.AbortProducer(r.Context(), id, abortReason(args))
 	answerWith(w, producerAnswer{id, !aborted}, err)

@@ -26,17 +26,31 @@ const tag = "Rollouts"
 
 // API serves rollouts as HTTP resources.
 type API struct {
-	Rollouts   access.Rollouts
-	Groups     access.Groups     // nil: no groups
-	Deliveries access.Deliveries // nil: no sinks
-	Producers  access.Producers  // nil: no producers
-	Produce    *produce.Starter  // of Producers
-	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
-	Hosts      access.Hosts      // nil: no hosts for operators
-	Env        *env.Env
-	Uploads    Uploads // nil: clients cannot send files ahead
-	Bodies     httpio.Bodies
-	Exports    *exports.Room
+	Rollouts access.Rollouts
+
+	// nil: no groups
+	Groups access.Groups
+
+	// nil: no sinks
+	Deliveries access.Deliveries
+
+	// nil: no producers
+	Producers access.Producers
+
+	// of Producers
+	Produce *produce.Starter
+
+	// nil: rollouts cannot be scored by clients
+	Episodes access.Episodes
+
+	// nil: no hosts for operators
+	Hosts access.Hosts
+	Env   *env.Env
+
+	// nil: clients cannot send files ahead
+	Uploads Uploads
+	Bodies  httpio.Bodies
+	Exports *exports.Room
 	// Context returns the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
@@ -44,28 +58,94 @@ type API struct {
 // Routes returns all routes.
 func (a *API) Routes() []api.Route {
 	all := []api.Route{
-		api.Post("/rollouts", a.postRollout, &api.Operation{ID: "start_rollout", Tag: tag, Summary: "Start a rollout; the body is the arguments of the tool start_rollout",
-			Reads: tools.RolloutArgs{}, NeedsBody: true, Answers: tools.Started{}, Status: http.StatusAccepted, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
-		api.Get("/rollouts", a.listRollouts, &api.Operation{ID: "list_rollouts", Tag: tag, Summary: "List the caller's rollouts, those that run first; operators see all",
-			Reads: listRequest{}, Answers: rollout.Page{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity)}),
+		api.Post("/rollouts", a.postRollout, &api.Operation{
+			ID:        "start_rollout",
+			Tag:       tag,
+			Summary:   "Start a rollout; the body is the arguments of the tool start_rollout",
+			Reads:     tools.RolloutArgs{},
+			NeedsBody: true,
+			Answers:   tools.Started{},
+			Status:    http.StatusAccepted,
+			Refuses:   api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusConflict)...),
+		}),
+		api.Get("/rollouts", a.listRollouts, &api.Operation{
+			ID:      "list_rollouts",
+			Tag:     tag,
+			Summary: "List the caller's rollouts, those that run first; operators see all",
+			Reads:   listRequest{},
+			Answers: rollout.Page{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
+		}),
 		rolloutRoute("", a.getRollout, "get_rollout", "State of a rollout", rollout.State{}),
 		rolloutRoute("/messages", a.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
-		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "Events of a rollout, live, as server-sent events; Last-Event-ID resumes",
-			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.EngineErrors(http.StatusNotFound)}),
-		finishedRoute("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
+		api.Get("/rollouts/{id}/events", a.events, &api.Operation{
+			ID:      "get_events",
+			Tag:     tag,
+			Summary: "Events of a rollout, live, as server-sent events; Last-Event-ID resumes",
+			Reads:   eventsRequest{},
+			Answers: api.Media("text/event-stream"),
+			Refuses: api.EngineErrors(http.StatusNotFound),
+		}),
+		finishedRoute(
+			"/result",
+			a.getResult,
+			"get_result",
+			"The result of a rollout that is done; 409 before",
+			rollout.Result{},
+		),
 		a.traceRoute(),
 		a.trajectoryRoute(),
-		finishedRoute("/logs/agent", a.agentLog, "get_agent_log", "Output of the agent's processes; 409 before the rollout is done", textPlain),
-		finishedRoute("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
-		finishedRoute("/logs/network", a.networkLog, "get_network_log", "The connections that the task's processes made to hosts outside, JSON lines; 409 before the rollout is done", textPlain),
-		finishedRoute("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then the output of each verify command; 409 before the rollout is done", textPlain),
-		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
-			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+		finishedRoute(
+			"/logs/agent",
+			a.agentLog,
+			"get_agent_log",
+			"Output of the agent's processes; 409 before the rollout is done",
+			textPlain,
+		),
+		finishedRoute(
+			"/logs/proxy",
+			a.proxyLog,
+			"get_proxy_log",
+			"The end of the gateway's log; 409 before the rollout is done",
+			textPlain,
+		),
+		finishedRoute(
+			"/logs/network",
+			a.networkLog,
+			"get_network_log",
+			"The connections that the task's processes made to hosts outside, JSON lines; 409 before the rollout is done",
+			textPlain,
+		),
+		finishedRoute(
+			"/logs/verifier",
+			a.verifierLog,
+			"get_verifier_log",
+			"The verifier's output, then its errors, then the output of each verify command; 409 before the rollout is done",
+			textPlain,
+		),
+		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{
+			ID:      "abort_rollout",
+			Tag:     tag,
+			Summary: "End a rollout early",
+			Reads:   abortRequest{},
+			Answers: reply.AbortAnswer{},
+			Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...),
+		}),
 	}
-	all = slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
+
+	all = slices.Concat(
+		all,
+		a.groupRoutes(),
+		a.deliveryRoutes(),
+		a.hostRoutes(),
+		a.producerRoutes(),
+		a.scoreRoutes(),
+		a.uploadRoutes(),
+	)
 	for i, rt := range all {
 		all[i] = knownQuery(rt)
 	}
+
 	return all
 }
 
@@ -79,6 +159,7 @@ func rolloutRoute(path string, handle http.HandlerFunc, id, summary string, answ
 func finishedRoute(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
 	rt := rolloutRoute(path, handle, id, summary, answers)
 	rt.Operation.Refuses = append(rt.Operation.Refuses, http.StatusConflict)
+
 	return rt
 }
 
@@ -89,11 +170,13 @@ func (a *API) postRollout(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	text, err := a.Env.Call(r.Context(), tools.Call{Tool: "start_rollout", Args: args})
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteBytes(w, http.StatusAccepted, text.JSON)
 }
 
@@ -102,6 +185,7 @@ func answerWith(w http.ResponseWriter, v any, err error) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, v)
 }
 
@@ -114,8 +198,15 @@ func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
 func (a *API) done(r *http.Request) (rollout.State, error) {
 	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !state.Done() {
-		err = fault.New(fault.Conflict, "rollout %s is not done yet (%s): follow /rollouts/%s/events and ask again", state.ID, state.Phase, state.ID)
+		err = fault.New(
+			fault.Conflict,
+			"rollout %s is not done yet (%s): follow /rollouts/%s/events and ask again",
+			state.ID,
+			state.Phase,
+			state.ID,
+		)
 	}
+
 	return state, err
 }
 
@@ -125,6 +216,7 @@ func (a *API) head(r *http.Request) (rollout.Result, error) {
 	if err != nil {
 		return rollout.Result{}, err
 	}
+
 	return a.Rollouts.Wait(r.Context(), state.ID)
 }
 
@@ -135,6 +227,7 @@ func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer stored.Close()
+
 	writeBody(w, "application/json", func(w io.Writer) error {
 		_, err := io.Copy(w, stored)
 		return err
@@ -147,8 +240,10 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer x.leave()
+
 	t, err := a.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
-	x.Shrink(3 * sizeOf(t)) // decoded, encoded, and the encoder's previous buffer
+	// decoded, encoded, and the encoder's previous buffer
+	x.Shrink(3 * sizeOf(t))
 	answerWith(w, t, err)
 }
 
@@ -163,6 +258,7 @@ func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Rollouts.Abort(r.Context(), id, abortReason(args))
 	answerWith(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)

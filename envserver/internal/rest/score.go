@@ -23,9 +23,18 @@ func (a *API) scoreRoutes() []api.Route {
 	if a.Episodes == nil {
 		return nil
 	}
+
 	return []api.Route{
-		api.Post("/rollouts/{id}/score", a.scoreRollout, &api.Operation{ID: "score_rollout", Tag: tag, Summary: "Grade a rollout whose verifier is external, while it awaits its score",
-			Reads: scoreRequest{}, NeedsBody: true, Answers: reply.ScoreAnswer{}, Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+		api.Post("/rollouts/{id}/score", a.scoreRollout, &api.Operation{
+			ID:        "score_rollout",
+			Tag:       tag,
+			Summary:   "Grade a rollout whose verifier is external, while it awaits its score",
+			Reads:     scoreRequest{},
+			NeedsBody: true,
+			Answers:   reply.ScoreAnswer{},
+			Refuses: api.BodyErrors(
+				api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...),
+		}),
 	}
 }
 
@@ -34,12 +43,15 @@ func (a *API) scoreRollout(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	number, _ := args["score"].(json.Number)
+
 	score, err := number.Float64()
 	if err != nil {
 		httpio.WriteRefusal(w, fault.Field("score", "must be a finite number"))
 		return
 	}
+
 	id := chi.URLParam(r, "id")
 	err = a.Episodes.Score(r.Context(), id, rollout.Score{Score: score})
 	answerWith(w, reply.ScoreAnswer{RolloutID: id, Score: score}, err)

@@ -9,17 +9,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// blobs reads blobs of the finished rollout that a request names, one after another. It skips names without a blob; without any blob the error is
-// a fault.NotFound.
+// blobs reads blobs of the finished rollout that a request names, one after another. It skips names without
+// a blob; without any blob the error is a fault.NotFound.
 func (a *API) blobs(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
 	state, err := a.done(r)
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := a.artifacts(r.Context(), state.ID, names...)
 	if err == nil && len(found) == 0 {
 		err = noBlob(state.ID, what)
 	}
+
 	return found.joined(), err
 }
 
@@ -38,6 +40,7 @@ func (a *API) artifacts(ctx context.Context, id string, names ...string) (found 
 			return nil, errors.Join(err, found.Close())
 		}
 	}
+
 	return found, nil
 }
 
@@ -49,6 +52,7 @@ func (p parts) joined() io.ReadCloser {
 	for _, part := range p {
 		all = append(all, part)
 	}
+
 	return struct {
 		io.Reader
 		io.Closer
@@ -61,5 +65,6 @@ func (p parts) Close() error {
 	for _, part := range p {
 		errs = append(errs, part.Close())
 	}
+
 	return errors.Join(errs...)
 }

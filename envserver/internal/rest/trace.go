@@ -20,8 +20,17 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := finishedRoute("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, formats.ATIF{}})
+	rt := finishedRoute(
+		"/trace",
+		a.getTrace,
+		"get_trace",
+		"Every model call of a rollout that is done; 409 before",
+		[]any{
+			jsonLines, npzFile, formats.ATIF{},
+		},
+	)
 	rt.Operation.Reads = traceRequest{}
+
 	return rt
 }
 
@@ -31,23 +40,28 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, fault.Field("format", "must be jsonl, npz or %s, got %q", atifFormat, format))
 		return
 	}
+
 	lines, err := a.blobs(r, "trace", "trace")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer lines.Close()
+
 	if format == atifFormat {
 		a.writeATIF(w, r, lines)
 		return
 	}
+
 	if format == "jsonl" {
 		writeBody(w, jsonLines, func(w io.Writer) error {
 			_, err := io.Copy(w, lines)
 			return err
 		})
+
 		return
 	}
+
 	a.writeArrays(w, r, lines)
 }
 
@@ -60,22 +74,26 @@ func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader)
 		return
 	}
 	defer x.leave()
+
 	t, err := formats.ReadATIF(lines, chi.URLParam(r, "id"))
 	answerWith(w, t, err)
 }
 
-// writeArrays reads the whole trace before the answer begins: the arrays are sent one after another, and an unreadable trace is an error.
+// writeArrays reads the whole trace before the answer begins: the arrays are sent one after another, and an
+// unreadable trace is an error.
 func (a *API) writeArrays(w http.ResponseWriter, r *http.Request, lines io.Reader) {
 	x, ok := a.export(w, r, exports.Arrays)
 	if !ok {
 		return
 	}
 	defer x.leave()
+
 	turns, err := formats.ReadArrays(lines, formats.MaxArrayBytes)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	x.Shrink(turns.Bytes())
 	writeBody(w, npzFile, turns.Write)
 }

@@ -48,16 +48,29 @@ type groupTrajectoryRequest struct {
 }
 
 func (a *API) trajectoryRoute() api.Route {
-	rt := finishedRoute("/trajectory", a.getTrajectory, "get_trajectory", "The training sequences of a rollout that is done; 409 before", []any{jsonLines, api.TrainingData{}})
+	rt := finishedRoute(
+		"/trajectory",
+		a.getTrajectory,
+		"get_trajectory",
+		"The training sequences of a rollout that is done; 409 before",
+		[]any{
+			jsonLines, api.TrainingData{},
+		},
+	)
 	rt.Operation.Reads = trajectoryRequest{}
+
 	return rt
 }
 
 func (a *API) groupTrajectoryRoute() api.Route {
-	return api.Get("/groups/{id}/trajectory", a.getGroupTrajectory, &api.Operation{ID: "get_group_trajectory", Tag: groupTag,
+	return api.Get("/groups/{id}/trajectory", a.getGroupTrajectory, &api.Operation{
+		ID:      "get_group_trajectory",
+		Tag:     groupTag,
 		Summary: "The training sequences of all rollouts of a group that is done; 409 before",
-		Reads:   groupTrajectoryRequest{}, Answers: []any{jsonLines, api.TrainingData{}},
-		Refuses: api.EngineErrors(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)})
+		Reads:   groupTrajectoryRequest{},
+		Answers: []any{jsonLines, api.TrainingData{}},
+		Refuses: api.EngineErrors(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity),
+	})
 }
 
 func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
@@ -66,56 +79,84 @@ func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	a.answerTrajectory(w, r, []rollout.State{state}, nil)
 }
 
 func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
 	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !g.Done() {
-		err = fault.New(fault.Conflict, "group %s is not done yet (%d of %d members): ask again", g.ID, g.Finished(), g.Size)
+		err = fault.New(
+			fault.Conflict,
+			"group %s is not done yet (%d of %d members): ask again",
+			g.ID,
+			g.Finished(),
+			g.Size,
+		)
 	}
+
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	a.answerTrajectory(w, r, membersOf(g), formats.StandingsOf(g))
 }
 
 // membersOf returns the rollouts of a group whose outcome may carry a reward. The others are not training data.
 func membersOf(g rollout.GroupState) []rollout.State {
 	var out []rollout.State
+
 	for _, m := range g.Members {
 		if m.Outcome.MayCarryReward() {
-			out = append(out, rollout.State{ID: m.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: m.Outcome, Reward: m.Reward})
+			out = append(out, rollout.State{
+				ID:      m.RolloutID,
+				GroupID: g.ID,
+				TaskID:  g.TaskID,
+				Outcome: m.Outcome,
+				Reward:  m.Reward,
+			})
 		}
 	}
+
 	return out
 }
 
 // answerTrajectory answers with the sequences of rollouts in the requested format. standings are those of a group's
 // rollouts.
-func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State, standings map[string]formats.Standing) {
+func (a *API) answerTrajectory(
+	w http.ResponseWriter,
+	r *http.Request,
+	done []rollout.State,
+	standings map[string]formats.Standing,
+) {
 	q := r.URL.Query()
 	format := cmp.Or(q.Get("format"), sequenceLines)
+
 	choice, err := choiceOf(q, format)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	x, ok := a.export(w, r, mostOf(format))
 	if !ok {
 		return
 	}
 	defer x.leave()
+
 	all, err := a.scored(r.Context(), done, choice)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	for i := range all {
 		all[i].Standing = standings[all[i].RolloutID]
 	}
+
 	x.Shrink(tokensOf(all) * mostOf(format) / sequence.MaxTokens)
+
 	switch format {
 	case sequenceLines:
 		writeBody(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
@@ -126,7 +167,10 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 		lists, err := formats.ToTRL(all)
 		answerWith(w, lists, err)
 	default:
-		httpio.WriteRefusal(w, fault.Field("format", "must be %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
+		httpio.WriteRefusal(
+			w,
+			fault.Field("format", "must be %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format),
+		)
 	}
 }
 
@@ -135,6 +179,7 @@ func mostOf(format string) int64 {
 	if format == sequenceLines {
 		return exports.Sequences
 	}
+
 	return exports.Shapes
 }
 
@@ -142,6 +187,7 @@ func tokensOf(all []formats.Scored) (n int64) {
 	for i := range all {
 		n += int64(all[i].Trajectory.Tokens())
 	}
+
 	return n
 }
 
@@ -151,6 +197,7 @@ func writeSequences(w io.Writer, done []rollout.State, all []formats.Scored) err
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -172,6 +219,7 @@ func choiceOf(q url.Values, format string) (choice, error) {
 	default:
 		return c, fault.Field("sequences", "must be %s or %s, got %q", oneSequence, allSequences, sequences)
 	}
+
 	return c, nil
 }
 
@@ -179,19 +227,28 @@ func choiceOf(q url.Values, format string) (choice, error) {
 func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) ([]formats.Scored, error) {
 	all := make([]formats.Scored, 0, len(done))
 	room := sequence.MaxTokens
+
 	for _, state := range done {
 		t, err := a.trajectory(ctx, state.ID, choice.subagents)
 		if err != nil {
 			return nil, err
 		}
+
 		if choice.one {
 			t.Rows(true)
 		}
+
 		if room -= t.Tokens(); room < 0 {
-			return nil, fault.New(fault.Exhausted, "the sequences of this group have more than %d tokens: ask for each rollout's", sequence.MaxTokens)
+			return nil, fault.New(
+				fault.Exhausted,
+				"the sequences of this group have more than %d tokens: ask for each rollout's",
+				sequence.MaxTokens,
+			)
 		}
+
 		all = append(all, formats.Scored{RolloutID: state.ID, Reward: state.Reward, Trajectory: t})
 	}
+
 	return all, nil
 }
 
@@ -201,6 +258,8 @@ func (a *API) trajectory(ctx context.Context, id string, subagents sequence.Suba
 		return sequence.Trajectory{}, err
 	}
 	defer lines.Close()
+
 	t, err := sequence.Read(lines, subagents)
+
 	return t, fault.Wrap(fault.KindOf(err), err, "rollout %s", id)
 }

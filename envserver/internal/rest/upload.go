@@ -41,19 +41,35 @@ func (a *API) uploadRoutes() []api.Route {
 	if a.Uploads == nil {
 		return nil
 	}
+
 	u := uploader{a: a, slots: make(chan struct{}, maxUploads)}
+
 	return []api.Route{
-		api.Put("/uploads/{sha256}", u.put, &api.Operation{ID: "put_upload", Tag: tag, Summary: "Send a file, as the body, for the argument uploads of later rollouts",
-			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.BodyErrors(http.StatusUnprocessableEntity, http.StatusTooManyRequests)}),
-		api.Get("/uploads/{sha256}", u.get, &api.Operation{ID: "get_upload", Tag: tag, Summary: "Whether a file was sent and need not be sent again",
-			Reads: uploadRequest{}, Answers: reply.Upload{}, Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)}),
+		api.Put("/uploads/{sha256}", u.put, &api.Operation{
+			ID:      "put_upload",
+			Tag:     tag,
+			Summary: "Send a file, as the body, for the argument uploads of later rollouts",
+			Reads:   uploadRequest{},
+			Answers: reply.Upload{},
+			Refuses: api.BodyErrors(http.StatusUnprocessableEntity, http.StatusTooManyRequests),
+		}),
+		api.Get("/uploads/{sha256}", u.get, &api.Operation{
+			ID:      "get_upload",
+			Tag:     tag,
+			Summary: "Whether a file was sent and need not be sent again",
+			Reads:   uploadRequest{},
+			Answers: reply.Upload{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound),
+		}),
 	}
 }
 
 // uploader receives files.
 type uploader struct {
-	a     *API
-	slots chan struct{} // one is taken while a file arrives
+	a *API
+
+	// one is taken while a file arrives
+	slots chan struct{}
 }
 
 func (u uploader) get(w http.ResponseWriter, r *http.Request) {
@@ -68,21 +84,26 @@ func (u uploader) put(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+
 	if !httpio.Plain(w, r) {
 		return
 	}
+
 	if r.ContentLength > rollout.MaxUploadBytes {
 		httpio.WriteDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
 		return
 	}
+
 	select {
 	case u.slots <- struct{}{}:
 		defer func() { <-u.slots }()
 	default:
 		w.Header().Set("Retry-After", "1")
 		httpio.WriteDetail(w, http.StatusServiceUnavailable, "too many files are being sent; try again")
+
 		return
 	}
+
 	size, err := u.store(w, r, digest)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -99,13 +120,17 @@ func (u uploader) store(w http.ResponseWriter, r *http.Request, digest string) (
 	if size < 0 {
 		size = rollout.MaxUploadBytes
 	}
+
 	slow := http.NewResponseController(w)
 	timeout := u.a.Bodies.Timeout + time.Duration(size/slowestUpload)*time.Second
-	_ = slow.SetReadDeadline(time.Now().Add(timeout)) // a test's recorder has none
+	// a test's recorder has none
+	_ = slow.SetReadDeadline(time.Now().Add(timeout))
+
 	size, err := u.a.Uploads.Put(r.Context(), access.CallerOf(r.Context()).Name, digest, body{r.Body})
 	if err == nil {
 		_ = slow.SetReadDeadline(time.Time{})
 	}
+
 	return size, err
 }
 
@@ -118,5 +143,6 @@ func (b body) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fault.Wrap(fault.Invalid, err, "read the body")
 	}
+
 	return n, err
 }

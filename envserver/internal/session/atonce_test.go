@@ -22,6 +22,7 @@ func (k *slowKeeper) Load(ctx context.Context, key string) ([]byte, error) {
 	if k.loads != nil {
 		<-k.loads
 	}
+
 	return data, err
 }
 
@@ -29,6 +30,7 @@ func (k *slowKeeper) Save(ctx context.Context, key string, data []byte) error {
 	if k.saves != nil {
 		<-k.saves
 	}
+
 	return k.memoryKeeper.Save(ctx, key, data)
 }
 
@@ -39,14 +41,21 @@ func TestBeginAtOnce(t *testing.T) {
 		k := &slowKeeper{memoryKeeper: memoryKeeper{m: map[string][]byte{}}, loads: make(chan struct{})}
 		set, _ := newSet(session.Options{Max: 2, Keeper: k})
 		first, second := make(chan error, 2), make(chan error, 1)
+
 		for range 2 {
 			go func() { first <- set.Begin(t.Context(), "owner", "s") }()
 		}
+
 		synctest.Wait()
+
 		go func() { second <- set.Begin(t.Context(), "other", "s") }()
+
 		synctest.Wait()
+
 		k.loads <- struct{}{}
+
 		k.loads <- struct{}{}
+
 		assert.NoError(t, <-first)
 		assert.NoError(t, <-first)
 		close(k.loads)
@@ -63,10 +72,14 @@ func TestUseDuringTheFirstSave(t *testing.T) {
 		set, _ := newSet(session.Options{Max: 1, Keeper: k})
 		s, err := set.Open("", false)
 		require.NoError(t, err)
+
 		saved := make(chan error, 1)
 		go func() { saved <- s.Keep(t.Context()) }()
+
 		synctest.Wait()
+
 		_, done, err := set.Use(t.Context(), "", s.ID)
+
 		close(k.saves)
 		require.NoError(t, <-saved)
 		require.NoError(t, err)

@@ -2,13 +2,15 @@ package session
 
 import "context"
 
-// Close ends a session at the request of an HTTP caller. If a WebSocket is attached, the session ends when the WebSocket releases it, and
-// closing is true. A caller cannot close a session that a WebSocket owns.
+// Close ends a session at the request of an HTTP caller. If a WebSocket is attached, the session ends when
+// the WebSocket releases it, and closing is true. A caller cannot close a session that a WebSocket owns.
 func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err error) {
 	if _, err := t.find(ctx, owner, id, false); err != nil {
 		return false, err
 	}
+
 	t.mu.Lock()
+
 	e := t.m[id]
 	switch {
 	case e == nil || e.s.Owner != owner:
@@ -21,31 +23,38 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 		t.remove(e)
 	}
 	t.mu.Unlock()
+
 	if err == nil {
 		e.s.Leave()
 	}
+
 	if err == nil && !closing {
 		t.ended(e, ErrClosed)
 		err = e.s.forget(ctx)
 	}
+
 	return closing, err
 }
 
-// Attach gives a session, made over HTTP or stored, to a WebSocket, which must Release it. While another WebSocket has the session,
-// Attach waits until ctx ends: a client may reconnect before its old connection is known to be gone.
+// Attach gives a session, made over HTTP or stored, to a WebSocket, which must Release it. While another
+// WebSocket has the session, Attach waits until ctx ends: a client may reconnect before its old connection
+// is known to be gone.
 func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 	for {
 		restored, err := t.find(ctx, owner, id, true)
 		if err != nil || restored != nil {
 			return restored, err
 		}
+
 		if err := t.refresh(ctx, id); err != nil {
 			return nil, err
 		}
+
 		s, held, err := t.take(owner, id)
 		if held == nil {
 			return s, err
 		}
+
 		select {
 		case <-held:
 		case <-ctx.Done():
@@ -58,6 +67,7 @@ func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	e := t.m[id]
 	switch {
 	case e == nil || e.s.Owner != owner:
@@ -65,25 +75,31 @@ func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	case e.held != nil:
 		return nil, e.held, nil
 	}
+
 	e.held = make(chan struct{})
+
 	return e.s, nil, nil
 }
 
 // Release ends a WebSocket's use: its own session ends with cause, an attached one is free for HTTP again.
 func (t *Set) Release(s *Session, cause error) {
 	t.mu.Lock()
+
 	e := t.m[s.ID]
 	if e == nil {
 		t.mu.Unlock()
 		return
 	}
+
 	if e.held != nil {
 		close(e.held)
 		e.held = nil
 		t.rearm(e)
 	}
+
 	ends := (e.owned || e.closing) && t.remove(e)
 	t.mu.Unlock()
+
 	if ends {
 		t.ended(e, cause)
 	}

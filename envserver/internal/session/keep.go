@@ -22,8 +22,8 @@ type Keeper interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// nameAgain is the age at which an unchanged episode record is written again while its session changes: old records are deleted as
-// abandoned.
+// nameAgain is the age at which an unchanged episode record is written again while its session changes: old
+// records are deleted as abandoned.
 const nameAgain = time.Hour
 
 // keepTimeout bounds one access to the Keeper, so that it does not delay a step for long.
@@ -31,16 +31,18 @@ const keepTimeout = 10 * time.Second
 
 // record is the stored form of a session. Field names are a stored format.
 type record struct {
-	ID      string   `json:"id"`
-	Version int      `json:"version"` // grows with every stored change
+	ID string `json:"id"`
+
+	// grows with every stored change
+	Version int      `json:"version"`
 	State   State    `json:"state"`
 	Counted []string `json:"counted,omitempty"`
 	Watched []string `json:"watched,omitempty"`
 	Playing *Playing `json:"playing,omitempty"`
 }
 
-// sessionKey and episodeKey include the owner, so that an id is of no use to another client, and are hashes, so that an id may be any
-// text.
+// sessionKey and episodeKey include the owner, so that an id is of no use to another client, and are
+// hashes, so that an id may be any text.
 func sessionKey(owner, id string) string { return "session-" + digest(owner, id) }
 func episodeKey(owner, id string) string { return "episode-" + digest(owner, id) }
 
@@ -67,39 +69,50 @@ func set(keys []string) map[string]bool {
 	for _, k := range keys {
 		m[k] = true
 	}
+
 	return m
 }
 
-// Keep saves the session if it has changed since the last save. The record of an episode names the session that began or joined it last.
+// Keep saves the session if it has changed since the last save. The record of an episode names the session
+// that began or joined it last.
 func (s *Session) Keep(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
 	}
-	s.keeping.Lock() // one at a time, so that an older state never overwrites a newer one
+	// one at a time, so that an older state never overwrites a newer one
+	s.keeping.Lock()
 	defer s.keeping.Unlock()
+
 	s.mu.Lock()
 	dirty, episode := s.dirty && !s.forgotten, s.state.EpisodeID
+
 	name := !s.yielded && (episode != s.keptEpisode || time.Since(s.named) > nameAgain)
 	if dirty {
 		s.version++
 	}
+
 	s.dirty = false
 	r := s.snapshot()
 	s.mu.Unlock()
+
 	if !dirty {
 		return nil
 	}
+
 	err := s.save(ctx, r, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if err != nil {
 		s.dirty = true
 		return err
 	}
+
 	s.stored = true
 	if name {
 		s.keptEpisode, s.named = episode, time.Now()
 	}
+
 	return nil
 }
 
@@ -111,9 +124,11 @@ func (s *Session) save(ctx context.Context, r record, name bool) error {
 	// The caller's context may have ended with its client; the change is saved anyway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
+
 	if err := s.keeper.Save(ctx, sessionKey(s.Owner, s.ID), data); err != nil || !name {
 		return err
 	}
+
 	return s.keeper.Save(ctx, episodeKey(s.Owner, r.State.EpisodeID), []byte(s.ID))
 }
 
@@ -122,17 +137,22 @@ func (s *Session) forget(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
 	}
+
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+
 	s.mu.Lock()
 	s.forgotten = true
 	s.mu.Unlock()
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
+
 	err := s.keeper.Delete(ctx, sessionKey(s.Owner, s.ID))
 	if s.Holds(ctx) {
 		err = errors.Join(err, s.keeper.Delete(ctx, episodeKey(s.Owner, s.State().EpisodeID)))
 	}
+
 	return err
 }
 
@@ -142,7 +162,9 @@ func (s *Session) Holds(ctx context.Context) bool {
 	if !s.has(episode) {
 		return false
 	}
+
 	id, err := latest(ctx, s.keeper, s.Owner, episode)
+
 	return err != nil || id == s.ID
 }
 
@@ -151,8 +173,10 @@ func latest(ctx context.Context, k Keeper, owner, episode string) (id string, er
 	if k == nil {
 		return "", &UnknownEpisodeError{episode}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
+
 	kept, err := k.Load(ctx, episodeKey(owner, episode))
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -160,6 +184,7 @@ func latest(ctx context.Context, k Keeper, owner, episode string) (id string, er
 	case err != nil:
 		return "", fault.Wrap(fault.KindOf(err), err, "look for episode %s", episode)
 	}
+
 	return string(kept), nil
 }
 
@@ -168,9 +193,12 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	if t.o.Keeper == nil {
 		return record{}, &UnknownError{id}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
+
 	var r record
+
 	data, err := t.o.Keeper.Load(ctx, sessionKey(owner, id))
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -178,16 +206,21 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	case err != nil:
 		return r, fault.Wrap(fault.KindOf(err), err, "look for session %s", id)
 	}
+
 	return read(data, id)
 }
 
-// read decodes the record of a session. Invalid bytes are an error, so that no client continues in a session that never existed.
+// read decodes the record of a session. Invalid bytes are an error, so that no client continues in a
+// session that never existed.
 func read(data []byte, id string) (r record, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, fault.Wrap(fault.Internal, err, "read session %s", id)
 	}
-	if r.ID != id || r.State.EpisodeID == "" || r.Version < 0 || r.State.StepCount < 0 || r.State.RolloutsCompleted < 0 {
+
+	if r.ID != id || r.State.EpisodeID == "" || r.Version < 0 || r.State.StepCount < 0 ||
+		r.State.RolloutsCompleted < 0 {
 		return record{}, fault.New(fault.Internal, "read session %s: the stored record is not valid", id)
 	}
+
 	return r, nil
 }

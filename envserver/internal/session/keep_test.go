@@ -24,6 +24,7 @@ func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
 	if data, ok := k.m[key]; ok {
 		return data, nil
 	}
+
 	return nil, fault.New(fault.NotFound, "nothing under %s", key)
 }
 
@@ -31,6 +32,7 @@ func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
 	k.m[key] = bytes.Clone(data)
 	kind, _, _ := strings.Cut(key, "-")
 	k.writes = append(k.writes, kind)
+
 	return nil
 }
 
@@ -39,8 +41,8 @@ func (k *memoryKeeper) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// An episode's record is not written with every change of its session, but often enough that it is not deleted as abandoned while the
-// session is in use.
+// An episode's record is not written with every change of its session, but often enough that it is not
+// deleted as abandoned while the session is in use.
 func TestEpisodeRecordIsRewrittenWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,11 +50,15 @@ func TestEpisodeRecordIsRewrittenWhileInUse(t *testing.T) {
 		set, _ := newSet(session.Options{Max: 1, Keeper: k})
 		s, err := set.Open("", false)
 		require.NoError(t, err)
+
 		step := func(after time.Duration) []string {
 			time.Sleep(after)
+
 			k.writes = nil
+
 			s.Stepped()
 			require.NoError(t, s.Keep(t.Context()))
+
 			return k.writes
 		}
 		require.Equal(t, []string{"session", "episode"}, step(0))
@@ -62,8 +68,8 @@ func TestEpisodeRecordIsRewrittenWhileInUse(t *testing.T) {
 	})
 }
 
-// FuzzRecord stores arbitrary bytes as a session's record. They are refused, or they are a valid session that reads back unchanged after it is
-// saved.
+// FuzzRecord stores arbitrary bytes as a session's record. They are refused, or they are a valid session
+// that reads back unchanged after it is saved.
 func FuzzRecord(f *testing.F) {
 	for _, s := range []string{
 		`{"id":"s","version":3,"state":{"episode_id":"e","step_count":2,"rollouts_completed":1,"last_reward":0.5,"rollouts":["a"]},"counted":["a"],"watched":["b"]}`,
@@ -73,17 +79,21 @@ func FuzzRecord(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		k := &singleKeeper{data: data}
+
 		s, err := k.attach(t)
 		if err != nil {
 			require.Equal(t, fault.Internal, fault.KindOf(err))
 			return
 		}
+
 		require.NotEmpty(t, s.State().EpisodeID)
 		require.GreaterOrEqual(t, s.State().StepCount, 0)
 		require.GreaterOrEqual(t, s.State().RolloutsCompleted, 0)
-		s.Unwatch("") // a change, so that Keep stores the session
+		// a change, so that Keep stores the session
+		s.Unwatch("")
 		require.NoError(t, s.Keep(t.Context()))
 		again, err := k.attach(t)
 		require.NoError(t, err)
@@ -100,6 +110,7 @@ func (o *singleKeeper) Save(_ context.Context, key string, data []byte) error {
 	if strings.HasPrefix(key, "session-") {
 		o.data = data
 	}
+
 	return nil
 }
 
@@ -108,13 +119,16 @@ func (o *singleKeeper) Delete(context.Context, string) error { return nil }
 // attach loads the stored session, as a replica does after its start.
 func (o *singleKeeper) attach(t *testing.T) (*session.Session, error) {
 	t.Helper()
+
 	set, _ := newSet(session.Options{Max: 1, Keeper: o})
+
 	return set.Attach(t.Context(), "", "s")
 }
 
 // A call that ends after its session was closed does not store the session again.
 func TestClosedSessionIsNotStoredAgain(t *testing.T) {
 	t.Parallel()
+
 	k := &memoryKeeper{m: map[string][]byte{}}
 	set, _ := newSet(session.Options{Max: 1, Keeper: k})
 	s, err := set.Open("", false)

@@ -14,20 +14,23 @@ type Playing struct {
 	SandboxID   string   `json:"sandbox_id,omitempty"`
 	ToolsUsed   []string `json:"tools_used,omitempty"`
 	Done        bool     `json:"done,omitempty"`
-	Counted     bool     `json:"counted,omitempty"` // the session's StepCount is final
-	Reward      *float64 `json:"reward,omitempty"`
-	Outcome     string   `json:"outcome,omitempty"`
+
+	// the session's StepCount is final
+	Counted bool     `json:"counted,omitempty"`
+	Reward  *float64 `json:"reward,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
 }
 
 // Playing returns the interactive episode; nil: none is open.
 func (s *Session) Playing() *Playing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.playing
 }
 
-// Opening lets one call at a time open an episode, so that concurrent calls use the one that the first of them opens. The caller calls
-// done.
+// Opening lets one call at a time open an episode, so that concurrent calls use the one that the first of
+// them opens. The caller calls done.
 func (s *Session) Opening(ctx context.Context) (done func(), err error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -43,29 +46,34 @@ func (s *Session) Play(ctx context.Context, p Playing) error {
 	s.playing = &p
 	s.changed()
 	s.mu.Unlock()
+
 	return s.Keep(ctx)
 }
 
-// Progress changes the episode of that rollout and saves the session. It does nothing if another episode has followed: a late call does
-// not concern that one.
+// Progress changes the episode of that rollout and saves the session. It does nothing if another episode
+// has followed: a late call does not concern that one.
 func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*Playing)) error {
 	s.mu.Lock()
 	if s.playing == nil || s.playing.RolloutID != rolloutID {
 		s.mu.Unlock()
 		return nil
 	}
+
 	p := *s.playing
 	change(&p)
 	s.playing = &p
 	s.changed()
 	s.mu.Unlock()
+
 	return s.Keep(ctx)
 }
 
-// CountSteps sets the number of executed steps of that rollout's episode. A late answer, whose number is smaller, changes nothing.
+// CountSteps sets the number of executed steps of that rollout's episode. A late answer, whose number is
+// smaller, changes nothing.
 func (s *Session) CountSteps(rolloutID string, steps int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.playing != nil && s.playing.RolloutID == rolloutID && steps > s.state.StepCount {
 		s.state.StepCount = steps
 		s.changed()
@@ -76,6 +84,7 @@ func (s *Session) CountSteps(rolloutID string, steps int) {
 func (s *Session) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.left = true
 }
 
@@ -83,5 +92,6 @@ func (s *Session) Leave() {
 func (s *Session) Left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.left
 }

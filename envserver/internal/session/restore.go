@@ -6,61 +6,75 @@ import (
 	"time"
 )
 
-// find loads the session of an id into the set if this process does not have it: after its connection was lost, on another replica, after
-// a restart. It returns a restored session, which takes a slot like any other, whether a WebSocket owns it or not.
+// find loads the session of an id into the set if this process does not have it: after its connection was
+// lost, on another replica, after a restart. It returns a restored session, which takes a slot like any
+// other, whether a WebSocket owns it or not.
 func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored *Session, err error) {
 	t.mu.Lock()
 	e := t.m[id]
 	t.mu.Unlock()
+
 	switch {
 	case e != nil && e.s.Owner != owner:
 		return nil, &UnknownError{id}
 	case e != nil:
 		return nil, nil
 	}
+
 	r, err := t.load(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}
+
 	s := t.newSession(owner, id)
 	s.adopt(r)
 	s.dirty, s.stored, s.keptEpisode = false, true, r.State.EpisodeID
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.m[id] != nil { // another caller was faster
+	// another caller was faster
+	if t.m[id] != nil {
 		return nil, nil
 	}
+
 	if err := t.add(s, owned); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
-// refresh loads changes that another replica has stored, for a session without a WebSocket: with one, this process has the latest state.
-// A session that was closed elsewhere ends here too.
+// refresh loads changes that another replica has stored, for a session without a WebSocket: with one, this
+// process has the latest state. A session that was closed elsewhere ends here too.
 func (t *Set) refresh(ctx context.Context, id string) error {
 	t.mu.Lock()
 	e := t.m[id]
 	t.mu.Unlock()
+
 	if t.o.Keeper == nil || e == nil || t.heldOrOwned(e) {
 		return nil
 	}
-	stored := e.s.isStored() // before the load: the first save may end meanwhile
+	// before the load: the first save may end meanwhile
+	stored := e.s.isStored()
 	r, err := t.load(ctx, e.s.Owner, id)
+
 	var unknown *UnknownError
 	if errors.As(err, &unknown) && stored {
 		t.drop(e)
 		return err
 	}
+
 	if err == nil {
 		e.s.catchUp(r)
 	}
-	return nil // the store does not answer: use the present state
+	// the store does not answer: use the present state
+	return nil
 }
 
 func (t *Set) heldOrOwned(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return e.owned || e.held != nil
 }
 
@@ -69,6 +83,7 @@ func (t *Set) drop(e *entry) {
 	t.mu.Lock()
 	gone := t.remove(e)
 	t.mu.Unlock()
+
 	if gone {
 		t.ended(e, ErrClosed)
 	}
@@ -77,12 +92,14 @@ func (t *Set) drop(e *entry) {
 func (s *Session) isStored() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.stored
 }
 
 func (s *Session) catchUp(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if r.Version > s.version && !s.dirty {
 		s.adopt(r)
 		s.keptEpisode = r.State.EpisodeID
@@ -94,28 +111,34 @@ type UnknownEpisodeError struct{ ID string }
 
 func (e *UnknownEpisodeError) Error() string { return "Unknown episode_id: " + e.ID }
 
-// Rejoin lets s continue an episode of another session of the same owner, whose connection was lost, here or on another replica. The
-// rollouts that would end with that session now end with s.
+// Rejoin lets s continue an episode of another session of the same owner, whose connection was lost, here
+// or on another replica. The rollouts that would end with that session now end with s.
 func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 	id, err := latest(ctx, t.o.Keeper, s.Owner, episode)
 	if s.has(episode) && (id == "" || id == s.ID) {
 		return nil
 	}
-	if old := t.inEpisode(s.Owner, episode, id); old != nil { // the store does not answer
+	// the store does not answer
+	if old := t.inEpisode(s.Owner, episode, id); old != nil {
 		s.takeOver(old.handOver())
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	r, err := t.load(ctx, s.Owner, id)
+
 	var unknown *UnknownError
 	if errors.As(err, &unknown) || err == nil && r.State.EpisodeID != episode {
 		return &UnknownEpisodeError{episode}
 	}
+
 	if err == nil {
 		s.takeOver(r)
 	}
+
 	return err
 }
 
@@ -123,11 +146,13 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 func (t *Set) inEpisode(owner, episode, id string) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	for _, e := range t.m {
 		if e.s.Owner == owner && (id == "" || e.s.ID == id) && e.s.has(episode) {
 			return e.s
 		}
 	}
+
 	return nil
 }
 
@@ -135,6 +160,7 @@ func (t *Set) inEpisode(owner, episode, id string) *Session {
 func (s *Session) has(episode string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.state.EpisodeID == episode && !s.yielded
 }
 
@@ -142,37 +168,46 @@ func (s *Session) has(episode string) bool {
 func (s *Session) handOver() record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	r := s.snapshot()
 	clear(s.watched)
 	s.yielded = true
 	s.changed()
+
 	return r
 }
 
 func (s *Session) takeOver(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.Version = s.version // its own record's, which goes on
+	// its own record's, which goes on
+	r.Version = s.version
 	s.adopt(r)
-	s.keptEpisode = "" // which another session was the last to join
+	// which another session was the last to join
+	s.keptEpisode = ""
 	s.changed()
 }
 
 // Begin takes a slot for a session under the client's own id, or returns the session with that id.
 func (t *Set) Begin(ctx context.Context, owner, id string) error {
 	_, err := t.find(ctx, owner, id, false)
+
 	var unknown *UnknownError
 	if !errors.As(err, &unknown) {
 		return err
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.m[id]; e != nil { // another call was faster
+	// another call was faster
+	if e := t.m[id]; e != nil {
 		if e.s.Owner != owner {
 			return err
 		}
+
 		return nil
 	}
+
 	return t.add(t.newSession(owner, id), false)
 }
 
@@ -181,33 +216,42 @@ func (t *Set) add(s *Session, owned bool) error {
 	if len(t.m) >= t.o.Max {
 		return &CapacityError{Active: len(t.m), Max: t.o.Max}
 	}
+
 	if err := t.checkShare(s.Owner); err != nil {
 		return err
 	}
+
 	e := &entry{s: s, owned: owned}
+
 	t.m[s.ID] = e
 	if owned {
 		e.held = make(chan struct{})
 	}
+
 	if !owned && t.o.Idle > 0 {
 		e.timer = time.AfterFunc(t.o.Idle, func() { t.expire(e) })
 	}
+
 	return nil
 }
 
-// checkShare refuses a further session of an owner that has its share of them, so that one client cannot take the sessions of all. t.mu is held.
+// checkShare refuses a further session of an owner that has its share of them, so that one client cannot
+// take the sessions of all. t.mu is held.
 func (t *Set) checkShare(owner string) error {
 	if t.o.Share == nil {
 		return nil
 	}
+
 	share, active := t.o.Share(owner), 0
 	for _, e := range t.m {
 		if e.s.Owner == owner {
 			active++
 		}
 	}
+
 	if active < share {
 		return nil
 	}
+
 	return &CapacityError{Active: active, Max: share, Of: t.o.Max}
 }

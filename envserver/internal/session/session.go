@@ -1,5 +1,5 @@
-// Package session holds the OpenEnv sessions of one server: their state, their maximum, and their holders. One Session is one environment
-// for a client, over any transport.
+// Package session holds the OpenEnv sessions of one server: their state, their maximum, and their holders.
+// One Session is one environment for a client, over any transport.
 package session
 
 import (
@@ -51,37 +51,75 @@ type Session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	state   State
-	counted map[string]bool // rollouts whose result was delivered
-	watched map[string]bool // rollouts that end with the session
-	playing *Playing        // nil: no episode is open
-	left    bool            // the client has closed the session; see Left
-	yielded bool            // another session has taken the episode over
+	mu    sync.Mutex
+	state State
 
-	keeper      Keeper        // nil: nothing is kept
-	keeping     sync.Mutex    // held while saving; taken before mu
-	version     int           // of what was kept last
-	stored      bool          // it was saved at least once, or loaded
-	dirty       bool          // changed since the last save
-	changes     int           // counts what changed; see Changes
-	keptEpisode string        // the episode that was kept last
-	named       time.Time     // when it was
-	forgotten   bool          // what was kept is deleted for good
-	opening     chan struct{} // holds one token: that of the call that opens an episode; see Opening
+	// rollouts whose result was delivered
+	counted map[string]bool
+
+	// rollouts that end with the session
+	watched map[string]bool
+
+	// nil: no episode is open
+	playing *Playing
+
+	// the client has closed the session; see Left
+	left bool
+
+	// another session has taken the episode over
+	yielded bool
+
+	// nil: nothing is kept
+	keeper Keeper
+
+	// held while saving; taken before mu
+	keeping sync.Mutex
+
+	// of what was kept last
+	version int
+
+	// it was saved at least once, or loaded
+	stored bool
+
+	// changed since the last save
+	dirty bool
+
+	// counts what changed; see Changes
+	changes int
+
+	// the episode that was kept last
+	keptEpisode string
+
+	// when it was
+	named time.Time
+
+	// what was kept is deleted for good
+	forgotten bool
+
+	// holds one token: that of the call that opens an episode; see Opening
+	opening chan struct{}
 }
 
 // Transient returns a session outside of every Set: it takes no slot and lives until Close.
 func Transient() *Session {
 	s := newSession(uuid.NewString())
 	s.Transient = true
+
 	return s
 }
 
 func newSession(id string) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := &Session{ID: id, ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}, opening: make(chan struct{}, 1)}
+	s := &Session{
+		ID:      id,
+		ctx:     ctx,
+		cancel:  cancel,
+		counted: map[string]bool{},
+		watched: map[string]bool{},
+		opening: make(chan struct{}, 1),
+	}
 	s.Reset("")
+
 	return s
 }
 
@@ -92,6 +130,7 @@ func (s *Session) Close(cause error) { s.cancel(cause) }
 func (s *Session) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -100,8 +139,10 @@ func (s *Session) Reset(episodeID string) {
 	if episodeID == "" {
 		episodeID = uuid.NewString()
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.state, s.playing, s.yielded = State{EpisodeID: episodeID}, nil, false
 	clear(s.counted)
 	s.changed()
@@ -111,6 +152,7 @@ func (s *Session) Reset(episodeID string) {
 func (s *Session) Stepped() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.state.StepCount++
 	s.changed()
 }
@@ -125,6 +167,7 @@ func (s *Session) Started(ctx context.Context, rolloutID string) error {
 		s.changed()
 	}
 	s.mu.Unlock()
+
 	return s.Keep(ctx)
 }
 
@@ -132,10 +175,12 @@ func (s *Session) Started(ctx context.Context, rolloutID string) error {
 func (s *Session) Finished(r rollout.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if !s.counted[r.ID] {
 		s.counted[r.ID] = true
 		s.state.RolloutsCompleted++
 	}
+
 	s.changed()
 	s.state.LastReward, s.state.LastTaskID, s.state.LastSandboxID = r.Reward, orNil(r.TaskID), orNil(r.SandboxID)
 }
@@ -144,6 +189,7 @@ func orNil(s string) *string {
 	if s == "" {
 		return nil
 	}
+
 	return &s
 }
 
@@ -157,6 +203,7 @@ func (s *Session) changed() {
 func (s *Session) Changes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.changes
 }
 
@@ -164,6 +211,7 @@ func (s *Session) Changes() int {
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.state
 }
 
@@ -171,6 +219,7 @@ func (s *Session) State() State {
 func (s *Session) Watch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.watched[rolloutID] = true
 	s.changed()
 }
@@ -179,6 +228,7 @@ func (s *Session) Watch(rolloutID string) {
 func (s *Session) Unwatch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	delete(s.watched, rolloutID)
 	s.changed()
 }
@@ -187,5 +237,6 @@ func (s *Session) Unwatch(rolloutID string) {
 func (s *Session) Watched() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return slices.Sorted(maps.Keys(s.watched))
 }

@@ -25,8 +25,10 @@ func newSet(o session.Options) (*session.Set, *endedSessions) {
 	o.Ended = func(s *session.Session, cause error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+
 		e.causes[s.ID] = cause
 	}
+
 	return session.NewSet(o), e
 }
 
@@ -36,12 +38,15 @@ func TestEachUseRestartsTheIdleTime(t *testing.T) {
 		set, ended := newSet(session.Options{Max: 1, Idle: time.Minute})
 		s, err := set.Open("", false)
 		require.NoError(t, err)
+
 		for range 3 {
 			time.Sleep(59 * time.Second)
+
 			_, done, err := set.Use(t.Context(), "", s.ID)
 			require.NoError(t, err)
 			done()
 		}
+
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
 		require.Zero(t, set.Len())
@@ -82,15 +87,20 @@ func TestAttachWaitsForTheHolder(t *testing.T) {
 		s, _ := set.Open("", false)
 		_, err := set.Attach(t.Context(), "", s.ID)
 		require.NoError(t, err)
+
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		_, err = set.Attach(short, "", s.ID)
+
 		var held *session.HeldError
 		require.ErrorAs(t, err, &held)
+
 		go func() {
 			time.Sleep(time.Second)
 			set.Release(s, nil)
 		}()
+
 		again, err := set.Attach(t.Context(), "", s.ID)
 		require.NoError(t, err)
 		require.Same(t, s, again)
@@ -99,10 +109,13 @@ func TestAttachWaitsForTheHolder(t *testing.T) {
 
 func TestBindEndsWithTheSession(t *testing.T) {
 	t.Parallel()
+
 	set, ended := newSet(session.Options{Max: 1})
 	s, _ := set.Open("", false)
+
 	ctx, done := s.Bind(t.Context())
 	defer done()
+
 	why := errors.New("that is all")
 	set.CloseAll(why)
 	<-ctx.Done()
@@ -112,14 +125,21 @@ func TestBindEndsWithTheSession(t *testing.T) {
 
 func TestState(t *testing.T) {
 	t.Parallel()
+
 	s := session.Transient()
 	first := s.State().EpisodeID
 	require.NotEmpty(t, first)
+
 	reward := 0.25
+
 	s.Stepped()
 	s.Finished(rollout.Result{ID: "a", Reward: &reward, TaskID: "t", SandboxID: "a.1"})
 	s.Finished(rollout.Result{ID: "b"})
-	require.Equal(t, session.State{EpisodeID: first, StepCount: 1, RolloutsCompleted: 2}, s.State(), "the last result has no reward, and none is shown")
+	require.Equal(t, session.State{
+		EpisodeID:         first,
+		StepCount:         1,
+		RolloutsCompleted: 2,
+	}, s.State(), "the last result has no reward, and none is shown")
 	s.Watch("b")
 	s.Watch("a")
 	s.Watch("c")

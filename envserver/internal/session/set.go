@@ -13,7 +13,8 @@ import (
 
 // Options of a Set.
 type Options struct {
-	Max int // maximum of sessions
+	// maximum of sessions
+	Max int
 	// Share is the maximum of sessions of one owner; nil: Max.
 	Share func(owner string) int
 	// Idle is the time without use after which a session made over HTTP ends; 0: never.
@@ -33,12 +34,20 @@ type Set struct {
 
 // entry is a session's place in the set.
 type entry struct {
-	s       *Session
-	owned   bool          // made by a WebSocket, ends with it
-	held    chan struct{} // closed when the session's WebSocket releases it; nil: none has it
-	closing bool          // closed by a caller while held
-	busy    int           // calls in progress
-	timer   *time.Timer
+	s *Session
+
+	// made by a WebSocket, ends with it
+	owned bool
+
+	// closed when the session's WebSocket releases it; nil: none has it
+	held chan struct{}
+
+	// closed by a caller while held
+	closing bool
+
+	// calls in progress
+	busy  int
+	timer *time.Timer
 }
 
 // NewSet returns an empty set.
@@ -48,24 +57,30 @@ func NewSet(o Options) *Set { return &Set{o: o, m: map[string]*entry{}} }
 func (t *Set) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return len(t.m)
 }
 
 // Open takes a slot for a new session of owner. If owned, it belongs to a WebSocket and never idles out.
 func (t *Set) Open(owner string, owned bool) (*Session, error) {
 	s := t.newSession(owner, uuid.NewString())
-	s.dirty = !owned // a WebSocket's session is stored only after its first change
+	// a WebSocket's session is stored only after its first change
+	s.dirty = !owned
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if err := t.add(s, owned); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
 func (t *Set) newSession(owner, id string) *Session {
 	s := newSession(id)
 	s.Owner, s.keeper = owner, t.o.Keeper
+
 	return s
 }
 
@@ -74,19 +89,25 @@ func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(
 	if _, err := t.find(ctx, owner, id, false); err != nil {
 		return nil, nil, err
 	}
+
 	if err := t.refresh(ctx, id); err != nil {
 		return nil, nil, err
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	e := t.m[id]
 	if e == nil || e.s.Owner != owner {
 		return nil, nil, &UnknownError{id}
 	}
+
 	e.busy++
+
 	return e.s, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
+
 		e.busy--
 		t.rearm(e)
 	}, nil
@@ -95,12 +116,15 @@ func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(
 // expire ends an idle session; it checks one in use again later.
 func (t *Set) expire(e *entry) {
 	t.mu.Lock()
+
 	inUse := e.busy > 0 || e.held != nil
 	if inUse {
 		t.rearm(e)
 	}
+
 	gone := !inUse && t.remove(e)
 	t.mu.Unlock()
+
 	if gone {
 		t.ended(e, fmt.Errorf("%w: unused for %v", ErrClosed, t.o.Idle))
 	}
@@ -117,9 +141,11 @@ func (t *Set) rearm(e *entry) {
 func (t *Set) remove(e *entry) bool {
 	there := t.m[e.s.ID] == e
 	delete(t.m, e.s.ID)
+
 	if e.timer != nil {
 		e.timer.Stop()
 	}
+
 	return there
 }
 
@@ -131,11 +157,13 @@ func (t *Set) ended(e *entry, cause error) {
 // CloseAll ends every session.
 func (t *Set) CloseAll(cause error) {
 	t.mu.Lock()
+
 	all := slices.Collect(maps.Values(t.m))
 	for _, e := range all {
 		t.remove(e)
 	}
 	t.mu.Unlock()
+
 	for _, e := range all {
 		t.ended(e, cause)
 	}

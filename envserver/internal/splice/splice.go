@@ -1,5 +1,6 @@
-// Package splice writes the texts of tools into the replies of the MCP library, which encodes the whole reply for each client. A text may have
-// megabytes and be returned to hundreds of clients, so the library gets a mark instead, which is replaced by the text when the reply is written.
+// Package splice writes the texts of tools into the replies of the MCP library, which encodes the whole
+// reply for each client. A text may have megabytes and be returned to hundreds of clients, so the library
+// gets a mark instead, which is replaced by the text when the reply is written.
 package splice
 
 import (
@@ -18,10 +19,14 @@ import (
 // writer replaces the marks in one reply.
 type writer struct {
 	http.ResponseWriter
-	mark []byte // prefix of the marks of this request; random, so that no text contains it
 
-	mu    sync.Mutex
-	texts []*tools.Text // by the number at the end of their marks
+	// prefix of the marks of this request; random, so that no text contains it
+	mark []byte
+
+	mu sync.Mutex
+
+	// by the number at the end of their marks
+	texts []*tools.Text
 }
 
 // markDigits is the length of the number that ends a mark.
@@ -40,7 +45,9 @@ func Mark(ctx context.Context, text *tools.Text) string {
 	s, _ := ctx.Value(writerKey{}).(*writer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.texts = append(s.texts, text)
+
 	return fmt.Sprintf("%s%0*d", s.mark, markDigits, len(s.texts)-1)
 }
 
@@ -54,9 +61,11 @@ func (s *writer) Write(p []byte) (int, error) {
 		if _, err := s.ResponseWriter.Write(before); err != nil || !found {
 			return len(p), err
 		}
+
 		if err := s.put(after[:markDigits]); err != nil {
 			return 0, err
 		}
+
 		rest = after[markDigits:]
 	}
 }
@@ -67,10 +76,13 @@ func (s *writer) put(number []byte) error {
 	if err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	text := s.texts[i]
 	s.mu.Unlock()
 	_, err = s.ResponseWriter.Write(text.Quoted)
-	runtime.KeepAlive(text) // so that concurrent callers share it
+	// so that concurrent callers share it
+	runtime.KeepAlive(text)
+
 	return err
 }

@@ -15,12 +15,15 @@ func unix(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
+
 	return float64(t.UnixMicro()) / 1e6
 }
 
 func (t *Table) rolloutID(c Call) (string, error) {
 	var a idArgs
+
 	err := t.decode(c, &a)
+
 	return a.RolloutID, err
 }
 
@@ -28,6 +31,7 @@ func status(s rollout.State) string {
 	if s.Done() {
 		return "done"
 	}
+
 	return "running"
 }
 
@@ -46,7 +50,9 @@ type stateAnswer struct {
 	Reward     *float64        `json:"reward"`
 	SandboxID  string          `json:"sandbox_id,omitempty"`
 	Waiting    string          `json:"waiting,omitempty"`
-	AsOf       *float64        `json:"as_of,omitempty"` // see rollout.State.AsOf
+
+	// see rollout.State.AsOf
+	AsOf *float64 `json:"as_of,omitempty"`
 	// Phases are all phases so far, so that a client that polls misses none.
 	Phases []rollout.PhaseTiming `json:"phases,omitempty"`
 }
@@ -56,13 +62,16 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return Write(map[string]string{"rollout_id": id, "status": "unknown"})
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	a := stateAnswer{
 		RolloutID: id, TaskID: s.TaskID, Status: status(s), SessionID: s.SessionID, Turns: s.Turns,
 		StartedAt: unix(s.StartedAt), Phase: s.Phase, Attempt: s.Attempt, Outcome: s.Outcome, Reward: s.Reward,
@@ -71,14 +80,17 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	if s.Error != "" {
 		a.Error = &s.Error
 	}
+
 	if s.FinishedAt != nil {
 		at := unix(*s.FinishedAt)
 		a.FinishedAt = &at
 	}
+
 	if s.AsOf != nil {
 		at := unix(*s.AsOf)
 		a.AsOf = &at
 	}
+
 	return Write(a)
 }
 
@@ -96,21 +108,27 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := messagesAnswer{RolloutID: id, Messages: []json.RawMessage{}}
+
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		a.Status, a.Error = "unknown", "unknown rollout_id: "+id
 		return Write(a)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	a.Status, a.SessionID = status(s), s.SessionID
+
 	room, err := t.o.Exports.Enter(ctx, exports.Messages)
 	if err != nil {
 		return nil, err
 	}
 	defer room.Leave()
+
 	transcript, err := t.o.Rollouts.Messages(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -123,5 +141,6 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	case transcript.Messages != nil:
 		a.Messages, a.SessionID = transcript.Messages, transcript.SessionID
 	}
+
 	return Write(a)
 }

@@ -2,8 +2,8 @@ package tools
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// RolloutArgs are the arguments of run_rollout and start_rollout: those of both generations of OpenEnv clients, and our own. The field
-// order is the order of the published schema.
+// RolloutArgs are the arguments of run_rollout and start_rollout: those of both generations of OpenEnv
+// clients, and our own. The field order is the order of the published schema.
 type RolloutArgs struct {
 	Instruction     string            `json:"instruction" jsonschema:"prompt for the agent"`
 	ModelKey        string            `json:"model_key,omitempty" jsonschema:"model by catalogue key: vllm://<repo> or hf-router://<repo>:<provider>"`

@@ -23,6 +23,7 @@ func (t *Table) abortRollout(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	aborted, err := t.o.Rollouts.Abort(ctx, id, "abort_rollout was called")
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -32,6 +33,7 @@ func (t *Table) abortRollout(ctx context.Context, c Call) (*Text, error) {
 	case !aborted:
 		return Write(abortAnswer{id, false, "already done"})
 	}
+
 	return Write(abortAnswer{RolloutID: id, Aborted: true})
 }
 
@@ -40,8 +42,10 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	if err := t.decode(c, &a); err != nil {
 		return nil, err
 	}
+
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxSeconds)), errLimit)
 	defer cancel()
+
 	res, err := t.o.Rollouts.Wait(wait, a.RolloutID)
 	switch {
 	case err == nil:
@@ -54,6 +58,7 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 		// wait_s or the limit of the call has passed: the tool may be called again.
 		return Write(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
 	}
+
 	return nil, interrupted(ctx, c, a.RolloutID)
 }
 

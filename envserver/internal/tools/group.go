@@ -35,11 +35,14 @@ func groupSchema(agents []string) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	constrain(s, agents)
+
 	one, most, zero, longest := 1.0, float64(rollout.MaxGroupSize), 0.0, maxSeconds
 	s.Properties["group_size"].Minimum, s.Properties["group_size"].Maximum = &one, &most
 	s.Properties["max_replacements"].Minimum = &zero
 	s.Properties["deadline_s"].ExclusiveMinimum, s.Properties["deadline_s"].Maximum = &zero, &longest
+
 	return s, nil
 }
 
@@ -49,6 +52,7 @@ func (t *Table) StartGroup(ctx context.Context, args map[string]any) (rollout.Gr
 	if err != nil {
 		return rollout.GroupState{}, err
 	}
+
 	return t.o.Groups.StartGroup(ctx, g)
 }
 
@@ -58,20 +62,29 @@ func (t *Table) groupSpec(args map[string]any) (spec rollout.GroupSpec, abort bo
 	if err := t.decode(Call{Tool: runGroup, Args: args}, &a); err != nil {
 		return spec, false, err
 	}
+
 	if a.RolloutID != "" {
 		return spec, false, fault.Field("rollout_id", "a group names its rollouts itself: give group_id")
 	}
+
 	if a.GroupID == "" {
 		a.GroupID = t.o.NewID()
 	}
+
 	member, err := t.resolved(a.RolloutArgs)
 	if err != nil {
 		return spec, false, err
 	}
+
 	g := rollout.GroupSpec{
-		ID: a.GroupID, Size: a.GroupSize, MaxReplacements: a.GroupSize, Deadline: time.Duration(a.DeadlineS * float64(time.Second)), Member: member,
+		ID:              a.GroupID,
+		Size:            a.GroupSize,
+		MaxReplacements: a.GroupSize,
+		Deadline:        time.Duration(a.DeadlineS * float64(time.Second)),
+		Member:          member,
 	}
 	set(&g.MaxReplacements, a.MaxReplacements)
+
 	return g, a.OnDisconnect == onDisconnectAbort, g.Validate()
 }
 
@@ -80,14 +93,18 @@ const runGroup = "run_group"
 
 func (t *Table) runGroup(ctx context.Context, c Call) (*Text, error) {
 	g, abort, err := t.groupSpec(c.Args)
-	c.Args = nil // a task may be megabytes, and the wait long
+	// a task may be megabytes, and the wait long
+	c.Args = nil
+
 	if err != nil {
 		return nil, err
 	}
+
 	started, err := t.o.Groups.StartGroup(ctx, g)
 	if err != nil {
 		return nil, err
 	}
+
 	ended, err := t.o.Groups.WaitGroup(ctx, started.ID)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -95,6 +112,7 @@ func (t *Table) runGroup(ctx context.Context, c Call) (*Text, error) {
 	case err != nil:
 		return nil, err
 	}
+
 	return Write(GroupAnswerOf(ended))
 }
 
@@ -103,9 +121,12 @@ func (t *Table) interruptedGroup(ctx context.Context, c Call, id string, abort b
 	if abort && errors.Is(context.Cause(ctx), ErrGone) {
 		outlives, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		_, _ = t.o.Groups.AbortGroup(outlives, id, goneReason) // if the abort fails, the group ends at its own deadline
+		// if the abort fails, the group ends at its own deadline
+		_, _ = t.o.Groups.AbortGroup(outlives, id, goneReason)
 	}
+
 	err := interrupted(ctx, c, "")
+
 	return fault.Wrap(fault.KindOf(err), err, "group %s goes on: GET /groups/%s returns its state", id, id)
 }
 
@@ -113,9 +134,11 @@ func (t *Table) interruptedGroup(ctx context.Context, c Call, id string, abort b
 type GroupAnswer struct {
 	rollout.GroupState
 	Statistics rollout.Statistics `json:"statistics"`
-	// PassAtK estimates the probability that one of k members passes, for k of 1, 2, 4 and so on up to the number of members with a reward.
+	// PassAtK estimates the probability that one of k members passes, for k of 1, 2, 4 and so on up to the
+	// number of members with a reward.
 	PassAtK map[int]float64 `json:"pass_at_k"`
-	// Advantages are those of the members with a reward, in their order: the reward minus the mean, divided by the standard deviation.
+	// Advantages are those of the members with a reward, in their order: the reward minus the mean, divided
+	// by the standard deviation.
 	Advantages []float64 `json:"advantages"`
 	// CentredAdvantages are the same without the division.
 	CentredAdvantages []float64 `json:"centred_advantages"`
@@ -124,6 +147,7 @@ type GroupAnswer struct {
 // GroupAnswerOf returns the answer about a group.
 func GroupAnswerOf(g rollout.GroupState) GroupAnswer {
 	rewards := g.Rewards()
+
 	a := GroupAnswer{
 		GroupState: g, Statistics: rollout.StatisticsOf(rewards), PassAtK: map[int]float64{},
 		Advantages: rollout.Advantages(rewards, true), CentredAdvantages: rollout.Advantages(rewards, false),
@@ -131,5 +155,6 @@ func GroupAnswerOf(g rollout.GroupState) GroupAnswer {
 	for k := 1; k <= a.Statistics.N; k *= 2 {
 		a.PassAtK[k] = rollout.PassAtK(a.Statistics.N, a.Statistics.Pass, k)
 	}
+
 	return a
 }

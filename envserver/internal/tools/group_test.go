@@ -37,20 +37,34 @@ func (g *groups) AbortGroup(_ context.Context, id, _ string) (bool, error) {
 // runGroup calls run_group with arguments as a client wrote them.
 func runGroup(ctx context.Context, t *testing.T, g *groups, args string) (*tools.Text, error) {
 	t.Helper()
+
 	v, err := pyjson.Decode([]byte(args))
 	require.NoError(t, err)
 	tab := table(t, &recorder{}, func(o *tools.Options) { o.Groups = g })
+
 	return tab.Call(ctx, tools.Call{Tool: "run_group", Args: v.(map[string]any)})
 }
 
 func TestRunGroup(t *testing.T) {
 	t.Parallel()
+
 	one, zero := 1.0, 0.0
 	g := &groups{wait: func(context.Context) (rollout.GroupState, error) {
-		return rollout.GroupState{ID: "g", Size: 2, Outcome: rollout.GroupComplete, Members: []rollout.Member{{Reward: &one}, {Index: 1, Reward: &zero}}}, nil
+		return rollout.GroupState{
+			ID:      "g",
+			Size:    2,
+			Outcome: rollout.GroupComplete,
+			Members: []rollout.Member{{Reward: &one}, {Index: 1, Reward: &zero}},
+		}, nil
 	}}
-	text, err := runGroup(t.Context(), t, g, `{"instruction":"do it","endpoint":"vllm","group_id":"g","group_size":2,"deadline_s":90,"agent_timeout_s":"30"}`)
+	text, err := runGroup(
+		t.Context(),
+		t,
+		g,
+		`{"instruction":"do it","endpoint":"vllm","group_id":"g","group_size":2,"deadline_s":90,"agent_timeout_s":"30"}`,
+	)
 	require.NoError(t, err)
+
 	spec := g.specs[0]
 	require.Equal(t, "g", spec.ID)
 	require.Equal(t, 2, spec.Size)
@@ -68,6 +82,7 @@ func TestRunGroup(t *testing.T) {
 
 func TestGroupArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for args, want := range map[string]string{
 		`{"instruction":"x","endpoint":"vllm"}`:                                        "group_size: is missing",
 		`{"instruction":"x","endpoint":"vllm","group_size":0}`:                         "group_size",
@@ -88,13 +103,19 @@ func TestGroupArgumentsAreRefused(t *testing.T) {
 // A client that disconnects aborts its group only with on_disconnect abort.
 func TestClientLeavesItsGroup(t *testing.T) {
 	t.Parallel()
+
 	for choice, aborts := range map[string][]string{"abort": {"g"}, "continue": nil} {
 		ctx, leave := context.WithCancelCause(t.Context())
 		g := &groups{wait: func(ctx context.Context) (rollout.GroupState, error) {
 			leave(tools.ErrGone)
 			return rollout.GroupState{}, ctx.Err()
 		}}
-		_, err := runGroup(ctx, t, g, `{"instruction":"x","endpoint":"vllm","group_size":2,"group_id":"g","on_disconnect":"`+choice+`"}`)
+		_, err := runGroup(
+			ctx,
+			t,
+			g,
+			`{"instruction":"x","endpoint":"vllm","group_size":2,"group_id":"g","on_disconnect":"`+choice+`"}`,
+		)
 		require.True(t, fault.Is(err, fault.Aborted))
 		require.ErrorContains(t, err, "GET /groups/g")
 		require.Equal(t, aborts, g.aborts)

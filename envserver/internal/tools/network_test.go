@@ -14,6 +14,7 @@ import (
 // Hosts that the operator does not allow are refused before the rollout is queued.
 func TestNetworkArguments(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		most      []string
 		arguments string
@@ -33,17 +34,21 @@ func TestNetworkArguments(t *testing.T) {
 	} {
 		list, err := egress.ParseAllow(c.most)
 		require.NoError(t, err)
+
 		r := &recorder{}
 		tab := table(t, r, func(o *tools.Options) { o.MaxNetwork = tools.NetworkMax{Hosts: c.most, List: list} })
 		v, err := pyjson.Decode([]byte(c.arguments))
 		require.NoError(t, err)
+
 		arguments := v.(map[string]any)
 		arguments["instruction"], arguments["endpoint"] = "go", "vllm"
+
 		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: arguments})
 		if c.refused != "" {
 			require.ErrorContains(t, err, c.refused)
 			continue
 		}
+
 		require.NoError(t, err)
 		require.Equal(t, c.want, r.specs[0].Sandbox.Network, c.arguments)
 	}

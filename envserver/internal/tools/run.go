@@ -20,58 +20,77 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 	if err := t.decode(c, &args); err != nil {
 		return begun{}, err
 	}
+
 	b := begun{abort: args.OnDisconnect == onDisconnectAbort}
 	if b.abort && c.Session == nil && c.Tool == startRollout {
 		// Without a session the server cannot detect that this client leaves.
-		return b, fault.Field("on_disconnect", `"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`)
+		return b, fault.Field(
+			"on_disconnect",
+			`"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`,
+		)
 	}
+
 	spec, err := t.spec(args)
 	if err != nil {
 		return b, err
 	}
+
 	b.id = spec.ID
 	if c.Session != nil {
 		if b.abort {
 			c.Session.Watch(b.id)
 		}
+
 		if err := c.Session.Started(ctx, b.id); err != nil {
 			return b, err
 		}
 	}
+
 	b.state, err = t.o.Rollouts.Start(ctx, spec)
 	if err == nil {
 		return b, nil
 	}
-	if ctx.Err() != nil { // the rollout may have started
+	// the rollout may have started
+	if ctx.Err() != nil {
 		return b, t.interruptedRollout(ctx, c, b.id, b.abort)
 	}
+
 	if c.Session != nil {
 		c.Session.Unwatch(b.id)
 	}
+
 	return b, err
 }
 
 func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 	res, err := t.Await(ctx, c)
-	c.Args = nil // a task may have megabytes, and reading the result takes time
+	// a task may have megabytes, and reading the result takes time
+	c.Args = nil
+
 	if err != nil {
 		return nil, err
 	}
+
 	return t.deliver(ctx, c, res)
 }
 
-// Await starts a rollout from the arguments of run_rollout, or finds it, and returns the head of its result once it is done.
+// Await starts a rollout from the arguments of run_rollout, or finds it, and returns the head of its result
+// once it is done.
 func (t *Table) Await(ctx context.Context, c Call) (rollout.Result, error) {
 	c.Tool = runRollout
 	b, err := t.begin(ctx, c)
-	c.Args = nil // a task may have megabytes, and the wait may be long
+	// a task may have megabytes, and the wait may be long
+	c.Args = nil
+
 	if err != nil {
 		return rollout.Result{}, err
 	}
+
 	res, err := t.o.Rollouts.Wait(ctx, b.id)
 	if err != nil && ctx.Err() != nil {
 		err = t.interruptedRollout(ctx, c, b.id, b.abort)
 	}
+
 	return res, err
 }
 
@@ -80,6 +99,7 @@ func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return Write(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
 }
 
@@ -97,7 +117,9 @@ func (t *Table) deliver(ctx context.Context, c Call, res rollout.Result) (*Text,
 	if err != nil {
 		return nil, err
 	}
+
 	c.Delivered(res)
+
 	return out, nil
 }
 

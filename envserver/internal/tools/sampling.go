@@ -11,11 +11,13 @@ import (
 // purposeAuto is the default purpose in the arguments.
 const purposeAuto = "auto"
 
-// pin sets the purpose and the sampling parameters of the model from the arguments. Parameters may be at top level or in an object.
+// pin sets the purpose and the sampling parameters of the model from the arguments. Parameters may be at
+// top level or in an object.
 func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	if m.Purpose = rollout.Purpose(a.Purpose); a.Purpose == purposeAuto {
 		m.Purpose = rollout.PurposeAuto
 	}
+
 	field, object := "sampling", a.Pinned
 	switch evaluates := m.Purpose == rollout.PurposeEval; {
 	case evaluates && a.Pinned != nil:
@@ -27,19 +29,25 @@ func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	case evaluates:
 		field, object = "eval_sampling", a.EvalPinned
 	}
+
 	if mode == rollout.BlackBox && m.Purpose == rollout.PurposeAuto {
-		m.Purpose = rollout.PurposeEval // nothing is captured that could be trained on
+		// nothing is captured that could be trained on
+		m.Purpose = rollout.PurposeEval
 	}
+
 	pinned, err := merged(field, a.Sampling, object)
 	if err != nil {
 		return err
 	}
+
 	if m.Sampling = pinned; pinned == nil && m.Purpose == rollout.PurposeTrain {
 		m.Sampling = &rollout.Sampling{}
 	}
+
 	if m.Training() {
 		m.Sampling = m.Sampling.ForTraining()
 	}
+
 	return nil
 }
 
@@ -59,8 +67,10 @@ func merged(field string, top rollout.Sampling, object *rollout.Sampling) (*roll
 			}
 		}
 	}
+
 	if reflect.ValueOf(top).IsZero() {
 		return nil, nil
 	}
+
 	return &top, nil
 }

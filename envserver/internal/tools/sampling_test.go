@@ -8,23 +8,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The parameters may be at top level or in an object. For training, all others that shift log probabilities are set to neutral values.
+// The parameters may be at top level or in an object. For training, all others that shift log probabilities
+// are set to neutral values.
 func TestSamplingArguments(t *testing.T) {
 	t.Parallel()
+
 	for _, args := range []string{
 		`"sampling":{"temperature":0.7,"seed":3}`, `"temperature":0.7,"seed":3`, `"temperature":"0.7","sampling":{"temperature":0.7,"seed":3}`,
 		`"temperature":0.7,"seed":3,"purpose":"train"`, `"temperature":0.7,"seed":3,"purpose":"auto","top_k":-1,"top_p":1,"sampling":{"min_p":0}`,
 	} {
 		s, err := begin(t, `{"instruction":"x","endpoint":"vllm",`+args+`}`)
 		require.NoError(t, err, args)
+
 		m := s.Model.Sampling
 		require.Equal(t, 0.7, *m.Temperature, args)
 		require.Equal(t, int64(3), *m.Seed)
-		require.Equal(t, []any{1.0, -1, 0.0, 1.0, 0.0, 0.0}, []any{*m.TopP, *m.TopK, *m.MinP, *m.RepetitionPenalty, *m.PresencePenalty, *m.FrequencyPenalty})
+		require.Equal(
+			t,
+			[]any{1.0, -1, 0.0, 1.0, 0.0, 0.0},
+			[]any{*m.TopP, *m.TopK, *m.MinP, *m.RepetitionPenalty, *m.PresencePenalty, *m.FrequencyPenalty},
+		)
 		require.Nil(t, m.MaxTokens)
 		require.True(t, s.Model.Training())
 	}
-	s, err := begin(t, `{"instruction":"x","endpoint":"vllm","purpose":"eval","eval_sampling":{"temperature":0,"top_p":0.9,"top_k":40},"stop":["a"]}`)
+
+	s, err := begin(
+		t,
+		`{"instruction":"x","endpoint":"vllm","purpose":"eval","eval_sampling":{"temperature":0,"top_p":0.9,"top_k":40},"stop":["a"]}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, 0.9, *s.Model.Sampling.TopP)
 	require.Equal(t, []string{"a"}, s.Model.Sampling.Stop)
@@ -43,6 +54,7 @@ func TestSamplingArguments(t *testing.T) {
 
 func TestSamplingIsRefused(t *testing.T) {
 	t.Parallel()
+
 	for args, want := range map[string]string{
 		`"sampling":{"top_p":0.9}`:                            `sampling.top_p: must be 1 for purpose "train"`,
 		`"top_k":20`:                                          `sampling.top_k: must be -1 for purpose "train"`,
@@ -66,6 +78,7 @@ func TestSamplingIsRefused(t *testing.T) {
 		} else {
 			args = `"instruction":"x","endpoint":"vllm",` + args
 		}
+
 		_, err := begin(t, `{`+args+`}`)
 		require.ErrorContains(t, err, want, args)
 	}

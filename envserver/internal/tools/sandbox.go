@@ -16,41 +16,55 @@ import (
 // noNetwork is the one value of sandbox.network.
 const noNetwork = "none"
 
-// sandbox reads the arguments of the sandbox. It refuses a backend or an image that the deployment does not have, and a size above the
-// operator's bound, before the rollout is queued.
+// sandbox reads the arguments of the sandbox. It refuses a backend or an image that the deployment does not
+// have, and a size above the operator's bound, before the rollout is queued.
 func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	ask := SandboxArgs{}
 	if a.Sandbox != nil {
 		ask = *a.Sandbox
 	}
+
 	s := rollout.Sandbox{Backend: ask.Backend, CPU: ask.CPU, DiskMiB: ask.DiskMiB}
 	if ask.Network != "" && ask.Network != noNetwork {
-		return s, fault.Field("sandbox.network", `must be %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
-			`through the model channel, in mode black_box too, and the hosts of the argument network through a proxy`, noNetwork, ask.Network)
+		return s, fault.Field(
+			"sandbox.network",
+			`must be %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
+				`through the model channel, in mode black_box too, and the hosts of the argument network through a proxy`,
+			noNetwork,
+			ask.Network,
+		)
 	}
+
 	if s.Backend != "" && !slices.Contains(t.o.Backends, s.Backend) {
 		return s, fault.Field("sandbox.backend", "must be %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
 	}
+
 	var err error
 	if s.Network, err = t.network(a); err != nil {
 		return s, err
 	}
+
 	if s.Image, err = t.image(cmp.Or(s.Backend, t.o.Backends[0]), a.Template, ask.Image); err != nil {
 		return s, err
 	}
+
 	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
 	if err = s.CheckImage(); err != nil {
 		return s, err
 	}
+
 	if err = s.CheckBackend(cmp.Or(s.Backend, t.o.Backends[0])); err != nil {
 		return s, err
 	}
+
 	if s.MemoryMiB, err = memory(ask); err != nil {
 		return s, err
 	}
+
 	if t.o.Backends[0] != rollout.DefaultBackend {
 		s.Backend = cmp.Or(s.Backend, t.o.Backends[0])
 	}
+
 	return s, s.CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
 }
 
@@ -63,15 +77,19 @@ func (t *Table) image(backend, template, image string) (string, error) {
 	case template != "" && template != image:
 		return "", fault.Field("template", "is %q but sandbox.image is %q: give one of them", template, image)
 	}
+
 	if name == "" || slices.Contains(t.o.Images, name) {
 		return name, nil
 	}
+
 	if t.o.CheckImage == nil {
 		return "", fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
 	}
+
 	if err := t.o.CheckImage(backend, name); err != nil {
 		return "", fault.Field(field, "%v", err)
 	}
+
 	return name, nil
 }
 
@@ -80,28 +98,41 @@ func memory(ask SandboxArgs) (int, error) {
 	if ask.Memory == "" {
 		return ask.MemoryMiB, nil
 	}
+
 	size := ask.Memory
 	if _, err := strconv.ParseFloat(size, 64); err == nil {
 		size += "MiB"
 	}
+
 	bytes, err := units.RAMInBytes(size)
 	if err != nil || bytes < units.MiB {
 		return 0, fault.Field("sandbox.memory", `must be a size like "2GiB" or a number of MiB, got %q`, ask.Memory)
 	}
+
 	mib := int(bytes / units.MiB)
 	if ask.MemoryMiB != 0 && ask.MemoryMiB != mib {
-		return 0, fault.Field("sandbox.memory", "is %q but sandbox.memory_mib is %d: give one of them", ask.Memory, ask.MemoryMiB)
+		return 0, fault.Field(
+			"sandbox.memory",
+			"is %q but sandbox.memory_mib is %d: give one of them",
+			ask.Memory,
+			ask.MemoryMiB,
+		)
 	}
+
 	return mib, nil
 }
 
 // NetworkMax are the hosts that the operator lets tasks reach. The zero value is none.
 type NetworkMax struct {
-	Hosts []string         // for messages
-	List  egress.AllowList // the same, parsed
+	// for messages
+	Hosts []string
+
+	// the same, parsed
+	List egress.AllowList
 }
 
-// network reads the hosts that the task may reach. It refuses hosts that the operator does not allow, before the rollout is queued.
+// network reads the hosts that the task may reach. It refuses hosts that the operator does not allow,
+// before the rollout is queued.
 func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
 	asked := a.Network != nil && len(a.Network.Allow)+len(a.Network.Setup)+len(a.Network.Agent) > 0
 	switch {
@@ -113,26 +144,43 @@ func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
 	case a.AllowNetwork == nil || !*a.AllowNetwork:
 		return nil, nil //nolint:nilnil // no network, no error
 	case t.o.MaxNetwork.List.Empty():
-		return nil, fault.Field("allow_network", "the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)")
+		return nil, fault.Field(
+			"allow_network",
+			"the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)",
+		)
 	}
+
 	return &rollout.Network{Allow: t.o.MaxNetwork.Hosts}, nil
 }
 
 func (t *Table) checkNetwork(n *rollout.Network) error {
-	for field, hosts := range map[string][]string{"network.allow": n.Allow, "network.setup": n.Setup, "network.agent": n.Agent} {
+	for field, hosts := range map[string][]string{
+		"network.allow": n.Allow,
+		"network.setup": n.Setup,
+		"network.agent": n.Agent,
+	} {
 		if _, err := egress.ParseAllow(hosts); err != nil {
 			return fault.Field(field, "%v", err)
 		}
+
 		for _, host := range hosts {
 			if t.o.MaxNetwork.List.Covers(host) {
 				continue
 			}
+
 			most := "none"
 			if len(t.o.MaxNetwork.Hosts) > 0 {
 				most = strings.Join(t.o.MaxNetwork.Hosts, ", ")
 			}
-			return fault.Field(field, "%q is not among the hosts that the operator lets tasks reach (%s): see sandbox.network.max, ROLLOUTD_NETWORK_MAX", host, most)
+
+			return fault.Field(
+				field,
+				"%q is not among the hosts that the operator lets tasks reach (%s): see sandbox.network.max, ROLLOUTD_NETWORK_MAX",
+				host,
+				most,
+			)
 		}
 	}
+
 	return nil
 }

@@ -18,7 +18,9 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	constrain(s, agents)
+
 	return s, nil
 }
 
@@ -33,25 +35,30 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
 	s.Properties["translate"].Enum = []any{string(rollout.TranslateChat), translateNone}
+
 	s.Properties["purpose"].Enum = []any{purposeAuto, string(rollout.PurposeTrain), string(rollout.PurposeEval)}
 	for _, a := range agents {
 		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)
 	}
+
 	s.Properties["agent_timeout_s"].Maximum = &longest
 	for _, p := range s.Properties["price"].Properties {
 		p.Minimum = &zero
 	}
+
 	limitsSchema(s.Properties["limits"])
 	sandboxSchema(s.Properties["sandbox"].Properties)
 	reactSchema(s.Properties["react"].Properties)
+
 	for _, p := range []string{"max_steps", "idle_s"} {
 		s.Properties["episode"].Properties[p].Minimum = &zero
 	}
+
 	s.Properties["episode"].Properties["idle_s"].Maximum = &longest
 }
 
-// sandboxSchema adds the constraints that Go types cannot express. The one value of network is a const rather than an enum: decode does not check
-// a const, so the tool refuses other values with a reason.
+// sandboxSchema adds the constraints that Go types cannot express. The one value of network is a const
+// rather than an enum: decode does not check a const, so the tool refuses other values with a reason.
 func sandboxSchema(fields map[string]*jsonschema.Schema) {
 	memory, network := fields["memory"], fields["network"]
 	memory.Type, memory.Types = "", []string{"string", "integer"}

@@ -14,6 +14,7 @@ func (t *Table) Spec(args map[string]any) (rollout.Spec, error) {
 	if err := t.decode(Call{Tool: startRollout, Args: args}, &a); err != nil {
 		return rollout.Spec{}, err
 	}
+
 	return t.spec(a)
 }
 
@@ -23,6 +24,7 @@ func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	if err == nil {
 		err = s.Validate()
 	}
+
 	return s, err
 }
 
@@ -32,18 +34,22 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+
 	box, err := t.sandbox(a)
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+
 	react, err := t.react(a)
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+
 	episode, err := t.episode(a)
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+
 	s := rollout.Spec{
 		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
 		Agent: a.Agent, React: react, Episode: episode, Mode: rollout.Mode(a.Mode),
@@ -52,35 +58,53 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	if a.Messages == messagesDelta {
 		s.Messages = rollout.MessagesDelta
 	}
+
 	if s.Agent == rollout.AgentInteractive {
-		s.Limits.Attempts = rollout.EpisodeAttempts // a client's steps cannot be repeated on another host
+		// a client's steps cannot be repeated on another host
+		s.Limits.Attempts = rollout.EpisodeAttempts
 	}
+
 	if s.ID == "" {
 		s.ID = t.o.NewID()
 	}
+
 	return s, nil
 }
 
-// model resolves the endpoint. The API key is kept only in its sealed form. An agent without model calls needs no endpoint.
+// model resolves the endpoint. The API key is kept only in its sealed form. An agent without model calls
+// needs no endpoint.
 func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	if !rollout.NeedsModel(a.Agent) && a.ModelKey+a.Endpoint+a.BaseURL == "" {
 		return rollout.Model{}, nil
 	}
+
 	m, key, err := t.o.Resolve(catalog.Request{
-		ModelKey: a.ModelKey, VLLMURL: a.VLLMURL, HFToken: a.HFToken, Thinking: a.Thinking,
-		Endpoint: a.Endpoint, BaseURL: a.BaseURL, APIKey: a.APIKey, Model: a.Model, DisableThinking: a.DisableThinking, Images: a.Images,
-		MaxTokensCap: a.MaxTokensCap, TopLogprobs: a.TopLogprobs,
+		ModelKey:        a.ModelKey,
+		VLLMURL:         a.VLLMURL,
+		HFToken:         a.HFToken,
+		Thinking:        a.Thinking,
+		Endpoint:        a.Endpoint,
+		BaseURL:         a.BaseURL,
+		APIKey:          a.APIKey,
+		Model:           a.Model,
+		DisableThinking: a.DisableThinking,
+		Images:          a.Images,
+		MaxTokensCap:    a.MaxTokensCap,
+		TopLogprobs:     a.TopLogprobs,
 	})
 	if err != nil {
 		return rollout.Model{}, err
 	}
+
 	m.SealedKey = t.o.Seal(key)
 	if err := pin(&m, rollout.Mode(a.Mode), a); err != nil {
 		return rollout.Model{}, err
 	}
+
 	if a.Price != nil {
 		m.Price = a.Price
 	}
+
 	switch a.Translate {
 	case "":
 	case translateNone:
@@ -88,10 +112,12 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	default:
 		m.Translate = rollout.Translate(a.Translate)
 	}
+
 	return m, nil
 }
 
-// translateNone is the value of the argument translate for calls in the agent's own API, whatever the configuration of the endpoint.
+// translateNone is the value of the argument translate for calls in the agent's own API, whatever the
+// configuration of the endpoint.
 const translateNone = "none"
 
 func task(a RolloutArgs) rollout.Task {
@@ -99,13 +125,20 @@ func task(a RolloutArgs) rollout.Task {
 	if a.SetupShell != "" {
 		setup = append(setup, a.SetupShell)
 	}
+
 	verifier := rollout.Verifier{
-		Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, RewardKey: a.RewardKey, OnTimeout: a.OnTimeout,
-		External: a.Verifier != nil && a.Verifier.External,
+		Script:      a.TestScript,
+		Commands:    a.Verify,
+		Files:       a.TestFiles,
+		RewardRange: a.RewardRange,
+		RewardKey:   a.RewardKey,
+		OnTimeout:   a.OnTimeout,
+		External:    a.Verifier != nil && a.Verifier.External,
 	}
 	if a.NoVerify {
 		verifier = rollout.Verifier{}
 	}
+
 	return rollout.Task{
 		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles, Uploads: a.Uploads,
 		Setup: append(setup, a.Setup...), Solution: a.Solution,

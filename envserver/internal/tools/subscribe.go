@@ -14,7 +14,9 @@ const (
 	maxEventWaitS     = 900.0
 	defaultEvents     = 200
 	maxEvents         = 1000
-	maxEventBytes     = 4 << 20 // a larger event is returned alone
+
+	// a larger event is returned alone
+	maxEventBytes = 4 << 20
 )
 
 type subscribeArgs struct {
@@ -27,8 +29,12 @@ type subscribeArgs struct {
 type subscribeAnswer struct {
 	RolloutID string          `json:"rollout_id"`
 	Events    []rollout.Event `json:"events"`
-	Next      int64           `json:"next"` // cursor of the events after these
-	Done      bool            `json:"done"` // the last event has been returned, now or before
+
+	// cursor of the events after these
+	Next int64 `json:"next"`
+
+	// the last event has been returned, now or before
+	Done bool `json:"done"`
 }
 
 // errEnoughEvents ends a subscription whose answer is full.
@@ -40,15 +46,19 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	if err := t.decode(c, &a); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case a.Cursor < 0:
 		return nil, fault.Field("cursor", "must not be negative, got %d", a.Cursor)
 	case a.Limit < 1 || a.Limit > maxEvents:
 		return nil, fault.Field("limit", "must be 1 to %d, got %d", maxEvents, a.Limit)
 	}
+
 	out := subscribeAnswer{RolloutID: a.RolloutID, Events: []rollout.Event{}, Next: a.Cursor}
+
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxEventWaitS)), errLimit)
 	defer cancel()
+
 	err := t.o.Rollouts.Events(wait, a.RolloutID, a.Cursor, out.take(a.Limit))
 	switch {
 	case err == nil:
@@ -59,26 +69,32 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	case !errors.Is(context.Cause(wait), errLimit):
 		return nil, interrupted(ctx, c, a.RolloutID)
 	}
+
 	return Write(out)
 }
 
-// take collects one batch, up to the limits. Events without an id are not in the log and do not end the wait: the next request would return them again.
+// take collects one batch, up to the limits. Events without an id are not in the log and do not end the
+// wait: the next request would return them again.
 func (s *subscribeAnswer) take(limit int) func([]rollout.Event) error {
 	size, moved := 0, false
+
 	return func(events []rollout.Event) error {
 		for _, e := range events {
 			size += len(e.Data)
 			if len(s.Events) == limit || len(s.Events) > 0 && size > maxEventBytes {
 				break
 			}
+
 			s.Events, s.Next, moved = append(s.Events, e), max(s.Next, e.ID), moved || e.ID > 0
 			if e.Kind == rollout.EventDone {
 				return nil
 			}
 		}
+
 		if !moved && len(s.Events) < limit {
 			return nil
 		}
+
 		return errEnoughEvents
 	}
 }

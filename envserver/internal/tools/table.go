@@ -22,7 +22,9 @@ type Tool struct {
 	Name, Description string
 	InputSchema       *jsonschema.Schema
 	Run               Handler
-	Reads             bool // only reads; clients poll it
+
+	// only reads; clients poll it
+	Reads bool
 }
 
 // Handler answers one call with a JSON text.
@@ -66,36 +68,62 @@ type Table struct {
 // New makes the table.
 func New(o Options) (*Table, error) {
 	t := &Table{o: o}
+
 	start, err := rolloutSchema(o.Agents)
 	if err != nil {
 		return nil, err
 	}
+
 	about, err := arguments.SchemaOf(idArgs{})
 	if err != nil {
 		return nil, err
 	}
+
 	trace, err := arguments.SchemaOf(traceArgs{Limit: maxTraceTurns})
 	if err != nil {
 		return nil, err
 	}
+
 	finalize, err := arguments.SchemaOf(finalizeArgs{WaitS: defaultWaitS})
 	if err != nil {
 		return nil, err
 	}
+
 	subscribe, err := arguments.SchemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
 	if err != nil {
 		return nil, err
 	}
+
 	t.tools = []Tool{
-		{runRollout, "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run, false},
+		{
+			runRollout,
+			"Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.",
+			start, t.run, false,
+		},
 		{startRollout, "Start a rollout and return its id at once.", start, t.start, false},
 		{"get_state", "Return the state of a rollout.", about, t.getState, true},
 		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages, true},
-		{"subscribe_events", "Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.", subscribe, t.subscribeEvents, true},
-		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace, true},
+		{
+			"subscribe_events",
+			"Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.",
+			subscribe,
+			t.subscribeEvents,
+			true,
+		},
+		{
+			"get_trace",
+			"Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.",
+			trace,
+			t.getTrace,
+			true,
+		},
 		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout, false},
-		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout, false},
+		{
+			"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.",
+			finalize, t.finalizeRollout, false,
+		},
 	}
+
 	return t, t.addGroups()
 }
 
@@ -103,8 +131,13 @@ func (t *Table) addGroups() error {
 	if t.o.Groups == nil {
 		return nil
 	}
+
 	s, err := groupSchema(t.o.Agents)
-	t.tools = append(t.tools, Tool{runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s, t.runGroup, false})
+	t.tools = append(t.tools, Tool{
+		runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s,
+		t.runGroup, false,
+	})
+
 	return err
 }
 
@@ -130,10 +163,12 @@ func (t *Table) Find(name string) (Tool, bool) {
 			return tool, true
 		}
 	}
+
 	return Tool{}, false
 }
 
-// decode checks the call's arguments against the schema of its tool and stores them in the Go value, which already has the defaults.
+// decode checks the call's arguments against the schema of its tool and stores them in the Go value, which
+// already has the defaults.
 func (t *Table) decode(c Call, into any) error {
 	tool, _ := t.Find(c.Tool)
 	return arguments.DecodeBy(tool.InputSchema, c.Tool, c.Args, into)
@@ -145,21 +180,28 @@ func (t *Table) Call(ctx context.Context, c Call) (text *Text, err error) {
 	if !ok {
 		return nil, &UnknownError{c.Tool}
 	}
+
 	if c.Limit > 0 {
 		var cancel context.CancelFunc
+
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Limit, errLimit)
 		defer cancel()
 	}
+
 	defer func() {
 		if v := recover(); v != nil {
 			text, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
+
 	args := c.Args
-	c.Args = nil // so that only the tool references them while it waits
+	// so that only the tool references them while it waits
+	c.Args = nil
+
 	text, err = tool.Run(ctx, c.with(args))
 	if err != nil && ctx.Err() != nil && fault.KindOf(err) == fault.Internal {
 		err = interrupted(ctx, c, "")
 	}
+
 	return text, err
 }

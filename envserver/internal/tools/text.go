@@ -22,8 +22,8 @@ const (
 	readTime = 5 * time.Minute
 )
 
-// Text is the JSON that a call returned. It must not be modified: all callers that get the result of one rollout at the same time share a Text,
-// as long as they reference the Text itself and not only its bytes.
+// Text is the JSON that a call returned. It must not be modified: all callers that get the result of one
+// rollout at the same time share a Text, as long as they reference the Text itself and not only its bytes.
 type Text struct {
 	// Quoted is the text escaped for a JSON string, without the quotes.
 	Quoted []byte
@@ -37,12 +37,15 @@ func Write(v any) (*Text, error) {
 	return &Text{JSON: raw, Quoted: pyjson.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
 }
 
-// resultCache has the results that are being sent. Hundreds of clients may read a result of megabytes at once and slowly, so it is loaded and
-// held once, as long as one of them references it.
+// resultCache has the results that are being sent. Hundreds of clients may read a result of megabytes at
+// once and slowly, so it is loaded and held once, as long as one of them references it.
 type resultCache struct {
-	making singleflight.Group // by rollout
+	// by rollout
+	making singleflight.Group
 	mu     sync.Mutex
-	texts  map[string]weak.Pointer[Text] // by rollout
+
+	// by rollout
+	texts map[string]weak.Pointer[Text]
 }
 
 // Result returns the result of a finished rollout as a text. Results never change, so the cache has them by rollout id.
@@ -51,15 +54,19 @@ func (t *Table) Result(ctx context.Context, id string) (*Text, error) {
 		if held := t.results.find(id); held != nil {
 			return held, nil
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // other callers may wait for it
+		// other callers may wait for it
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
 		defer cancel()
+
 		text, err := t.read(ctx, id)
 		if err == nil {
 			t.results.put(id, text)
 		}
+
 		return text, err
 	})
 	text, _ := made.(*Text)
+
 	return text, err
 }
 
@@ -69,28 +76,37 @@ func (t *Table) read(ctx context.Context, id string) (*Text, error) {
 		return nil, err
 	}
 	defer r.Close()
+
 	raw, err := io.ReadAll(io.LimitReader(r, maxResult+1))
 	switch {
 	case err != nil:
 		return nil, fault.Wrap(fault.Unavailable, err, "read the result of %q", id)
 	case len(raw) > maxResult:
-		return nil, fault.New(fault.Exhausted, "%s", fmt.Sprintf("the result has more than %d MiB: read it from /rollouts/%s/result", maxResult>>20, id))
+		return nil, fault.New(
+			fault.Exhausted,
+			"%s",
+			fmt.Sprintf("the result has more than %d MiB: read it from /rollouts/%s/result", maxResult>>20, id),
+		)
 	}
+
 	return &Text{Quoted: pyjson.Quote(raw)}, nil
 }
 
 func (c *resultCache) find(id string) *Text {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.texts[id].Value()
 }
 
 func (c *resultCache) put(id string, text *Text) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.texts == nil {
 		c.texts = map[string]weak.Pointer[Text]{}
 	}
+
 	c.texts[id] = weak.Make(text)
 	runtime.AddCleanup(text, c.forget, id)
 }
@@ -99,6 +115,7 @@ func (c *resultCache) put(id string, text *Text) {
 func (c *resultCache) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.texts[id].Value() == nil {
 		delete(c.texts, id)
 	}

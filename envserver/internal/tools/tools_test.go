@@ -23,8 +23,10 @@ import (
 // recorder is an engine that records the specs that it starts and finishes no rollout.
 type recorder struct {
 	tools.Rollouts
-	specs  []rollout.Spec
-	opened chan<- string // receives the ids of results that are read
+	specs []rollout.Spec
+
+	// receives the ids of results that are read
+	opened chan<- string
 }
 
 func (r *recorder) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
@@ -39,33 +41,48 @@ func (r *recorder) Start(_ context.Context, s rollout.Spec) (rollout.State, erro
 
 func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Table {
 	t.Helper()
+
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000"}
+
 	o := tools.Options{
-		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
-		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"},
-		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}}, NewID: func() string { return "made-up" },
-		Limits: rollout.DefaultLimits(), Exports: exports.New(1 << 30),
+		Rollouts:   r,
+		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
+		Seal:       func(k string) string { return "sealed:" + k },
+		Agents:     []string{"opencode"},
+		Backends:   []string{"local"},
+		Images:     []string{"img", "b"},
+		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}},
+		NewID:      func() string { return "made-up" },
+		Limits:     rollout.DefaultLimits(),
+		Exports:    exports.New(1 << 30),
 	}
 	for _, c := range change {
 		c(&o)
 	}
+
 	tab, err := tools.New(o)
 	require.NoError(t, err)
+
 	return tab
 }
 
 // begin calls start_rollout with a client's JSON arguments.
 func begin(t *testing.T, args string) (rollout.Spec, error) {
 	t.Helper()
+
 	v, err := pyjson.Decode([]byte(args))
 	require.NoError(t, err)
+
 	r := &recorder{}
+
 	_, err = table(t, r).Call(t.Context(), tools.Call{Tool: "start_rollout", Args: v.(map[string]any)})
 	if err != nil {
 		require.Empty(t, r.specs, "refused before any rollout exists")
 		return rollout.Spec{}, err
 	}
+
 	require.Len(t, r.specs, 1)
+
 	return r.specs[0], nil
 }
 
@@ -74,21 +91,40 @@ func TestDefaults(t *testing.T) {
 	s, err := begin(t, `{"instruction":"do it","endpoint":"vllm"}`)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Spec{
-		ID: "made-up", Agent: "opencode", Mode: rollout.TransparentProxy,
-		Task: rollout.Task{Instruction: "do it"},
-		Model: rollout.Model{Endpoint: "vllm", BaseURL: "http://vllm.test:8000/v1", Name: "Qwen/Qwen3.5-4B", SealedKey: "sealed:intercepted",
-			MaxTokensCap: 4096, TopLogprobs: 5, Logprobs: s.Model.Logprobs, TokenIDs: s.Model.TokenIDs, Thinking: s.Model.Thinking},
+		ID:    "made-up",
+		Agent: "opencode",
+		Mode:  rollout.TransparentProxy,
+		Task:  rollout.Task{Instruction: "do it"},
+		Model: rollout.Model{
+			Endpoint:     "vllm",
+			BaseURL:      "http://vllm.test:8000/v1",
+			Name:         "Qwen/Qwen3.5-4B",
+			SealedKey:    "sealed:intercepted",
+			MaxTokensCap: 4096,
+			TopLogprobs:  5,
+			Logprobs:     s.Model.Logprobs,
+			TokenIDs:     s.Model.TokenIDs,
+			Thinking:     s.Model.Thinking,
+		},
 		Limits: rollout.DefaultLimits().Filled(),
 	}, s)
 }
 
 func TestArgumentsOfTheFirstGeneration(t *testing.T) {
 	t.Parallel()
-	s, err := begin(t, `{"instruction":"i","model_key":"vllm://org/repo","vllm_url":"http://v:1","thinking":true,"test_script":"echo 1","setup_shell":"a",
-		"upload_files":{"x.txt":"X"},"task_id":"t","max_tokens_cap":0,"agent_timeout_s":60.5}`)
+	s, err := begin(
+		t,
+		`{"instruction":"i","model_key":"vllm://org/repo","vllm_url":"http://v:1","thinking":true,"test_script":"echo 1","setup_shell":"a",
+		"upload_files":{"x.txt":"X"},"task_id":"t","max_tokens_cap":0,"agent_timeout_s":60.5}`,
+	)
 	require.NoError(t, err)
-	require.Equal(t, rollout.Task{ID: "t", Instruction: "i", Files: map[string]string{"x.txt": "X"}, Setup: []string{"a"},
-		Verifier: rollout.Verifier{Script: "echo 1"}}, s.Task)
+	require.Equal(t, rollout.Task{
+		ID:          "t",
+		Instruction: "i",
+		Files:       map[string]string{"x.txt": "X"},
+		Setup:       []string{"a"},
+		Verifier:    rollout.Verifier{Script: "echo 1"},
+	}, s.Task)
 	require.Equal(t, "org/repo", s.Model.Name)
 	require.Equal(t, "http://v:1/v1", s.Model.BaseURL)
 	require.Zero(t, s.Model.MaxTokensCap)
@@ -98,8 +134,11 @@ func TestArgumentsOfTheFirstGeneration(t *testing.T) {
 
 func TestArgumentsOfTheSecondGeneration(t *testing.T) {
 	t.Parallel()
-	s, err := begin(t, `{"instruction":"i","base_url":"http://m/v1","api_key":"sk-1","model":"m","disable_thinking":true,"setup":["a","b"],"verify":["c"],
-		"mode":"black_box","top_logprobs":2,"template":"img","rollout_id":"mine","group_id":"g","agent":"opencode"}`)
+	s, err := begin(
+		t,
+		`{"instruction":"i","base_url":"http://m/v1","api_key":"sk-1","model":"m","disable_thinking":true,"setup":["a","b"],"verify":["c"],
+		"mode":"black_box","top_logprobs":2,"template":"img","rollout_id":"mine","group_id":"g","agent":"opencode"}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, s.Task.Setup)
 	require.Equal(t, []string{"c"}, s.Task.Verifier.Commands)
@@ -112,9 +151,12 @@ func TestArgumentsOfTheSecondGeneration(t *testing.T) {
 
 func TestLimitsAndSandbox(t *testing.T) {
 	t.Parallel()
-	s, err := begin(t, `{"instruction":"i","endpoint":"vllm","price":{"prompt":0.5,"completion":2},"agent_timeout_s":100,"setup_shell":"first","setup":["second"],
+	s, err := begin(
+		t,
+		`{"instruction":"i","endpoint":"vllm","price":{"prompt":0.5,"completion":2},"agent_timeout_s":100,"setup_shell":"first","setup":["second"],
 		"limits":{"turns":3,"prompt_tokens":9000000000,"completion_tokens":5,"cost":0.25,"attempts":1,"call_s":50,"rollout_s":1000,"quiet_s":null},
-		"sandbox":{"backend":"local","image":"img","cpu":1.5,"memory_mib":512,"disk_mib":64}}`)
+		"sandbox":{"backend":"local","image":"img","cpu":1.5,"memory_mib":512,"disk_mib":64}}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, []string{"first", "second"}, s.Task.Setup)
 	require.Equal(t, rollout.Sandbox{Backend: "local", Image: "img", CPU: 1.5, MemoryMiB: 512, DiskMiB: 64}, s.Sandbox)
@@ -131,14 +173,25 @@ func TestLimitsAndSandbox(t *testing.T) {
 // The memory of a sandbox can be written with several units; the network of a sandbox is always none.
 func TestMemoryAndNetwork(t *testing.T) {
 	t.Parallel()
+
 	for asks, want := range map[string]int{
-		`"memory":"2GiB"`: 2048, `"memory":"2g"`: 2048, `"memory":"1.5 GiB"`: 1536, `"memory":"512MiB"`: 512, `"memory":512`: 512, `"memory":"512"`: 512,
-		`"memory":"1GiB","memory_mib":1024`: 1024, `"memory":null,"memory_mib":700`: 700, `"network":"none"`: 0, `"network":null`: 0, ``: 0,
+		`"memory":"2GiB"`:                   2048,
+		`"memory":"2g"`:                     2048,
+		`"memory":"1.5 GiB"`:                1536,
+		`"memory":"512MiB"`:                 512,
+		`"memory":512`:                      512,
+		`"memory":"512"`:                    512,
+		`"memory":"1GiB","memory_mib":1024`: 1024,
+		`"memory":null,"memory_mib":700`:    700,
+		`"network":"none"`:                  0,
+		`"network":null`:                    0,
+		``:                                  0,
 	} {
 		s, err := begin(t, `{"instruction":"i","endpoint":"vllm","sandbox":{`+asks+`}}`)
 		require.NoError(t, err, asks)
 		require.Equal(t, rollout.Sandbox{MemoryMiB: want}, s.Sandbox, asks)
 	}
+
 	for asks, want := range map[string]string{
 		`"memory":"much"`:                    `sandbox.memory: must be a size like "2GiB" or a number of MiB, got "much"`,
 		`"memory":0`:                         `sandbox.memory: must be a size`,
@@ -160,15 +213,22 @@ func TestMemoryAndNetwork(t *testing.T) {
 
 func TestServerLimitsAreTheDefaults(t *testing.T) {
 	t.Parallel()
+
 	r := &recorder{}
+
 	tab := table(t, r, func(o *tools.Options) {
 		o.Limits = rollout.Limits{Call: 100 * time.Second, Attempts: 9, Setup: time.Hour}
 	})
 	for agent, call := range map[float64]time.Duration{600: 100 * time.Second, 50: 40 * time.Second} {
 		_, err := tab.Call(t.Context(), tools.Call{Tool: "start_rollout",
-			Args: map[string]any{"instruction": "i", "endpoint": "vllm", "agent_timeout_s": json.Number(fmt.Sprint(agent)),
-				"limits": map[string]any{"attempts": json.Number("2")}}})
+			Args: map[string]any{
+				"instruction":     "i",
+				"endpoint":        "vllm",
+				"agent_timeout_s": json.Number(fmt.Sprint(agent)),
+				"limits":          map[string]any{"attempts": json.Number("2")},
+			}})
 		require.NoError(t, err)
+
 		got := r.specs[len(r.specs)-1].Limits
 		require.Equal(t, call, got.Call, "a short agent's calls are shorter than the server's default")
 		require.Equal(t, time.Hour, got.Setup)
@@ -178,8 +238,11 @@ func TestServerLimitsAreTheDefaults(t *testing.T) {
 
 func TestPydanticCoercionsAreAccepted(t *testing.T) {
 	t.Parallel()
-	s, err := begin(t, `{"instruction":"i","endpoint":"vllm","agent_timeout_s":"100","max_tokens_cap":"7","top_logprobs":3.0,"thinking":"false",
-		"disable_thinking":null,"setup":null,"upload_files":null,"task_id":null,"limits":null,"sandbox":null}`)
+	s, err := begin(
+		t,
+		`{"instruction":"i","endpoint":"vllm","agent_timeout_s":"100","max_tokens_cap":"7","top_logprobs":3.0,"thinking":"false",
+		"disable_thinking":null,"setup":null,"upload_files":null,"task_id":null,"limits":null,"sandbox":null}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, 100*time.Second, s.Limits.Agent)
 	require.Equal(t, 7, s.Model.MaxTokensCap)
@@ -188,6 +251,7 @@ func TestPydanticCoercionsAreAccepted(t *testing.T) {
 
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
+
 	for args, want := range map[string]string{
 		`{}`:                                            `instruction: is missing: must be a non-empty string`,
 		`{"instruction":""}`:                            `instruction: must be a non-empty string, got ""`,
@@ -234,12 +298,15 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 // Arguments that the backend e2b does not support are refused at once, even if e2b is the default backend.
 func TestRefusedByBackend(t *testing.T) {
 	t.Parallel()
+
 	for _, backends := range [][]string{{"e2b", "local"}, {"local", "e2b"}} {
 		tab := table(t, &recorder{}, func(o *tools.Options) { o.Backends = backends })
+
 		ask := `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","backend":"e2b","user":"image"}}`
 		if backends[0] == "e2b" {
 			ask = `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","user":"image"}}`
 		}
+
 		v, err := pyjson.Decode([]byte(ask))
 		require.NoError(t, err)
 		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: v.(map[string]any)})
@@ -249,6 +316,7 @@ func TestRefusedByBackend(t *testing.T) {
 
 func TestErrorsRepeatNoSecret(t *testing.T) {
 	t.Parallel()
+
 	for _, args := range []string{`{"instruction":"i","api_key":["sk-secret"]}`, `{"instruction":"i","hf_token":{"t":"sk-secret"}}`} {
 		_, err := begin(t, args)
 		require.Error(t, err)
@@ -276,6 +344,7 @@ func TestTablePublishesDefaults(t *testing.T) {
 	tab := table(t, &recorder{})
 	finalize, ok := tab.Find("finalize_rollout")
 	require.True(t, ok)
+
 	raw, err := json.Marshal(finalize.InputSchema)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"type":"object","additionalProperties":false,"required":["rollout_id"],"properties":{
@@ -292,22 +361,28 @@ func FuzzArguments(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+
 	r := &recorder{}
 	tab := table(f, r)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := pyjson.Decode(data)
+
 		args, ok := v.(map[string]any)
 		if err != nil || !ok {
 			return
 		}
+
 		r.specs = nil
+
 		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: args})
 		if err != nil {
 			require.Equal(t, fault.Invalid, fault.KindOf(err), err)
 			require.NotEmpty(t, err.Error())
 			require.Empty(t, r.specs)
+
 			return
 		}
+
 		require.NoError(t, r.specs[0].Validate())
 	})
 }

@@ -19,14 +19,16 @@ func Part(path string) bool {
 	return path == "" || err == nil
 }
 
-// Page serves the page and its files under prefix. They contain no secrets: the page requests its data from the server, with the token of its
-// user.
+// Page serves the page and its files under prefix. They contain no secrets: the page requests its data from
+// the server, with the token of its user.
 func Page(prefix string) (http.Handler, error) {
 	page, err := fs.Sub(files, "page")
 	if err != nil {
 		return nil, fmt.Errorf("the page: %w", err)
 	}
+
 	serve := http.StripPrefix(prefix, http.FileServerFS(page))
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -1,4 +1,5 @@
-// Package web is the web interface: the page, and for each session a view of its latest observation and the log of its actions.
+// Package web is the web interface: the page, and for each session a view of its latest observation and the
+// log of its actions.
 package web
 
 import (
@@ -17,22 +18,35 @@ const (
 
 // View is the view of one session. It is safe for concurrent use.
 type View struct {
-	mu      sync.Mutex
-	latest  json.RawMessage
-	log     []json.RawMessage
-	size    int // of the log, in bytes
-	reset   bool
-	changed chan struct{} // closed at the next change
-	cleared chan struct{} // closed when the session has ended
+	mu     sync.Mutex
+	latest json.RawMessage
+	log    []json.RawMessage
+
+	// of the log, in bytes
+	size  int
+	reset bool
+
+	// closed at the next change
+	changed chan struct{}
+
+	// closed when the session has ended
+	cleared chan struct{}
 }
 
 func newView() *View {
-	return &View{reset: true, latest: json.RawMessage("null"), log: []json.RawMessage{}, changed: make(chan struct{}), cleared: make(chan struct{})}
+	return &View{
+		reset:   true,
+		latest:  json.RawMessage("null"),
+		log:     []json.RawMessage{},
+		changed: make(chan struct{}),
+		cleared: make(chan struct{}),
+	}
 }
 
 // Entry is one action of the log.
 type Entry struct {
-	Timestamp   string          `json:"timestamp"` // ISO 8601 without a zone, as in the reference; UTC
+	// ISO 8601 without a zone, as in the reference; UTC
+	Timestamp   string          `json:"timestamp"`
 	Action      any             `json:"action"`
 	Observation json.RawMessage `json:"observation"`
 	Reward      *float64        `json:"reward"`
@@ -44,6 +58,7 @@ type Entry struct {
 func (d *View) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.latest, d.log, d.size, d.reset = json.RawMessage("{}"), []json.RawMessage{}, 0, true
 	d.wake()
 }
@@ -54,16 +69,21 @@ func (d *View) Add(e Entry) error {
 	if err != nil {
 		return err
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.latest, d.reset = e.Observation, false
 	d.log = append(d.log, raw)
+
 	d.size += len(raw)
 	for len(d.log) > 1 && (len(d.log) > maxEntries || d.size > maxBytes) {
 		d.size -= len(d.log[0])
 		d.log = d.log[1:]
 	}
+
 	d.wake()
+
 	return nil
 }
 
@@ -92,6 +112,7 @@ type Episode struct {
 func (d *View) Show(s session.State) (Update, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	return Update{"state_update", Episode{s.EpisodeID, s.StepCount, d.latest, d.log, d.reset}}, d.changed
 }
 

@@ -17,12 +17,15 @@ type Views struct {
 func (d *Views) Of(s *session.Session) *View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if view := d.m[s.ID]; view != nil {
 		return view
 	}
+
 	if d.m == nil {
 		d.m = map[string]*View{}
 	}
+
 	view := newView()
 	d.m[s.ID] = view
 	life, release := s.Bind(context.Background())
@@ -30,6 +33,7 @@ func (d *Views) Of(s *session.Session) *View {
 		release()
 		d.clear(s.ID, view)
 	})
+
 	return view
 }
 
@@ -37,13 +41,16 @@ func (d *Views) Of(s *session.Session) *View {
 func (d *Views) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	return len(d.m)
 }
 
 func (d *Views) clear(id string, view *View) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	close(view.cleared)
+
 	if d.m[id] == view {
 		delete(d.m, id)
 	}

@@ -10,52 +10,65 @@ const (
 
 // backlog is the queue of frames for the worker. Without a worker it takes no frames.
 type backlog struct {
-	mu          sync.Mutex
-	room        *sync.Cond // made with the first worker, since most connections are idle
-	hasWorker   bool
-	readerWaits bool // the reader waits for room
-	gone        bool // see markGone
-	frames      []frame
-	bytes       int
+	mu sync.Mutex
+
+	// made with the first worker, since most connections are idle
+	room      *sync.Cond
+	hasWorker bool
+
+	// the reader waits for room
+	readerWaits bool
+
+	// see markGone
+	gone   bool
+	frames []frame
+	bytes  int
 }
 
 func (b *backlog) attachWorker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.hasWorker = true
 	if b.room == nil {
 		b.room = sync.NewCond(&b.mu)
 	}
 }
 
-// detachWorker makes the reader answer the next frame itself, because the client no longer waits for the worker's answer. The queue is empty
-// at that time.
+// detachWorker makes the reader answer the next frame itself, because the client no longer waits for the
+// worker's answer. The queue is empty at that time.
 func (b *backlog) detachWorker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.hasWorker = false
 }
 
-// add queues a frame for the worker. It waits for room. It returns false if there is no worker; the caller then answers the frame. It drops
-// the frame of a client that has disconnected.
+// add queues a frame for the worker. It waits for room. It returns false if there is no worker; the caller
+// then answers the frame. It drops the frame of a client that has disconnected.
 func (b *backlog) add(f frame, r *requests) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for b.hasWorker && !b.gone && b.full(len(f.data)) {
 		b.readerWaits = true
 		b.room.Wait()
 	}
+
 	b.readerWaits = false
 	if b.gone {
 		f.drop()
 		return true
 	}
+
 	if !b.hasWorker {
 		return false
 	}
+
 	f.request = r.track()
 	b.frames = append(b.frames, f)
 	b.bytes += len(f.data)
+
 	return true
 }
 
@@ -63,6 +76,7 @@ func (b *backlog) add(f frame, r *requests) bool {
 func (b *backlog) readerBlocked() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.readerWaits
 }
 
@@ -70,6 +84,7 @@ func (b *backlog) readerBlocked() bool {
 func (b *backlog) markGone() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.gone = true; b.room != nil {
 		b.room.Signal()
 	}
@@ -83,12 +98,16 @@ func (b *backlog) full(more int) bool {
 func (b *backlog) take() (f frame, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.room.Signal() // only the reader waits
+	// only the reader waits
+	b.room.Signal()
+
 	if len(b.frames) == 0 {
 		b.hasWorker, b.frames = false, nil
 		return frame{}, false
 	}
+
 	f, b.frames = b.frames[0], b.frames[1:]
 	b.bytes -= len(f.data)
+
 	return f, true
 }

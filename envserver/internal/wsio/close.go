@@ -15,18 +15,21 @@ func (c *conn) closeOnShutdown() {
 		c.sendClose(c.o.CloseCode, "")
 		return
 	}
+
 	c.sendClose(closeRestart, "server shutting down")
 }
 
-// sendClose sends a close frame, once. The client then has closeWait to answer it and to read what is being written. The reader ends the
-// connection.
+// sendClose sends a close frame, once. The client then has closeWait to answer it and to read what is being
+// written. The reader ends the connection.
 func (c *conn) sendClose(code int, reason string) {
 	c.closeMu.Lock()
 	already := c.closeSent.Swap(true)
 	c.closeMu.Unlock()
+
 	if already {
 		return
 	}
+
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(closeWait))
 	_ = c.ws.NetConn().SetDeadline(time.Now().Add(closeWait))
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 )
 
-// longHandler answers "long" when it is released, and everything else at once. It sends the causes with which its context ended to ended.
+// longHandler answers "long" when it is released, and everything else at once. It sends the causes with
+// which its context ended to ended.
 type longHandler struct {
 	release chan struct{}
 	ended   chan error
@@ -22,21 +23,26 @@ func (l longHandler) answer(frame []byte) wsio.Answer {
 	if string(frame) != "long" {
 		return wsio.Answer{Reply: [][]byte{said}}
 	}
+
 	return wsio.Answer{Named: l.named, Later: func(ctx context.Context) wsio.Answer {
 		select {
 		case <-ctx.Done():
 			l.ended <- context.Cause(ctx)
 		case <-l.release:
 		}
+
 		return wsio.Answer{Reply: [][]byte{said}}
 	}}
 }
 
-// A client that sends its next request while a request is unanswered has given up on that request and never gets its late answer.
+// A client that sends its next request while a request is unanswered has given up on that request and never
+// gets its late answer.
 func TestClientThatGaveUp(t *testing.T) {
 	t.Parallel()
+
 	gaveUp := context.Canceled
 	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1)}
+
 	c, _ := serve(t, wsio.Options{GiveUpAfter: -1, ErrGaveUp: gaveUp}, l.answer)
 	for range 2 {
 		send(t, c, "long")
@@ -51,6 +57,7 @@ func TestClientThatGaveUp(t *testing.T) {
 // A client that gives up on a queued request never gets its answer either.
 func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 	t.Parallel()
+
 	gaveUp := context.Canceled
 	l := longHandler{ended: make(chan error, 1)}
 	stuck := make(chan struct{})
@@ -58,15 +65,19 @@ func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 		if string(frame) != "stuck" {
 			return l.answer(frame)
 		}
-		return wsio.Answer{Later: func(context.Context) wsio.Answer { // does not end with its context
+		// does not end with its context
+		return wsio.Answer{Later: func(context.Context) wsio.Answer {
 			<-stuck
 			return wsio.Answer{Reply: [][]byte{[]byte("re stuck")}}
 		}}
 	})
-	c.SetPongHandler(func(string) error { close(stuck); return nil }) // the server has read every request before it
+	// the server has read every request before it
+	c.SetPongHandler(func(string) error { close(stuck); return nil })
+
 	for _, frame := range []string{"stuck", "long", "quick", "next"} {
 		send(t, c, frame)
 	}
+
 	require.NoError(t, c.WriteMessage(websocket.PingMessage, nil))
 	require.Equal(t, "re next", read(t, c))
 	require.Equal(t, gaveUp, <-l.ended)
@@ -75,12 +86,14 @@ func TestClientThatGaveUpOnAQueuedRequest(t *testing.T) {
 // A client that sends ahead waits for every answer, in order, for any time.
 func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 	t.Parallel()
+
 	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1)}
 	c, _ := serve(t, wsio.Options{}, l.answer)
 	send(t, c, "long")
 	send(t, c, "next")
 	send(t, c, "last")
 	close(l.release)
+
 	for _, want := range []string{"re long", "re next", "re last"} {
 		require.Equal(t, want, read(t, c))
 	}
@@ -89,6 +102,7 @@ func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
 // If replies name their requests, the next request is answered at once, and the late reply is sent when it is ready.
 func TestNamedReplyMayComeLate(t *testing.T) {
 	t.Parallel()
+
 	l := longHandler{release: make(chan struct{}), ended: make(chan error, 1), named: true}
 	c, over := serve(t, wsio.Options{GiveUpAfter: -1}, l.answer)
 	send(t, c, "long")
@@ -96,7 +110,9 @@ func TestNamedReplyMayComeLate(t *testing.T) {
 	require.Equal(t, "re next", read(t, c))
 	send(t, c, "last")
 	require.Equal(t, "re last", read(t, c))
+
 	l.release <- struct{}{}
+
 	require.Equal(t, "re long", read(t, c))
 	send(t, c, "long")
 	require.NoError(t, c.Close())

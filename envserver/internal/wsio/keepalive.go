@@ -9,15 +9,17 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// keepAlive pings the client and ends the connection when nothing was received since the previous ping. That detects a client that
-// disappeared, and a client that does not read its reply, because a ping waits behind the reply. It uses a timer instead of a goroutine or a
-// deadline that moves with every frame, so that an idle connection and a quick step cost little.
+// keepAlive pings the client and ends the connection when nothing was received since the previous ping.
+// That detects a client that disappeared, and a client that does not read its reply, because a ping waits
+// behind the reply. It uses a timer instead of a goroutine or a deadline that moves with every frame, so
+// that an idle connection and a quick step cost little.
 //
-// While the backlog is full the server does not read pongs. The connection then ends only when a ping cannot be written. The returned
-// function stops the pings and waits for a ping under way.
+// While the backlog is full the server does not read pongs. The connection then ends only when a ping
+// cannot be written. The returned function stops the pings and waits for a ping under way.
 func (c *conn) keepAlive() (stop func()) {
 	c.received.Store(true)
 	c.ws.SetPongHandler(func(string) error { c.received.Store(true); return nil })
+
 	var (
 		mu      sync.Mutex
 		stopped bool
@@ -25,12 +27,15 @@ func (c *conn) keepAlive() (stop func()) {
 	)
 	mu.Lock()
 	defer mu.Unlock()
+
 	timer = time.AfterFunc(c.o.PingEvery, func() {
 		mu.Lock()
 		defer mu.Unlock()
+
 		if stopped {
 			return
 		}
+
 		waits := c.waits()
 		if !c.received.Swap(false) && !waits {
 			c.sendClose(closeInternal, "keepalive ping timeout")
@@ -41,25 +46,31 @@ func (c *conn) keepAlive() (stop func()) {
 		if waits && err != nil && !isTimeout(err) {
 			_ = c.ws.Close()
 			c.backlog.markGone()
+
 			return
 		}
+
 		timer.Reset(c.o.PingEvery)
 	})
+
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
+
 		stopped = true
+
 		timer.Stop()
 	}
 }
 
-// waits reports whether the reader waits for room in the backlog while an answer is computed. It is false while a reply is written: a client
-// that does not read its reply is not alive.
+// waits reports whether the reader waits for room in the backlog while an answer is computed. It is false
+// while a reply is written: a client that does not read its reply is not alive.
 func (c *conn) waits() bool {
 	if !c.backlog.readerBlocked() || !c.writeMu.TryLock() {
 		return false
 	}
 	c.writeMu.Unlock()
+
 	return true
 }
 

@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-// untimedBytes is how much of a message may arrive in any time: a small message holds no memory that other clients need.
+// untimedBytes is how much of a message may arrive in any time: a small message holds no memory that other
+// clients need.
 const untimedBytes = 16 << 10
 
-// timedReader reads one message and bounds the time in which a large message arrives. Pings do not detect a client that stalls within a
-// message, because it still answers them.
+// timedReader reads one message and bounds the time in which a large message arrives. Pings do not detect a
+// client that stalls within a message, because it still answers them.
 type timedReader struct {
-	r     io.Reader
-	c     *conn
-	read  int  // bytes
-	timed bool // the read deadline is set
+	r io.Reader
+	c *conn
+
+	// bytes
+	read int
+
+	// the read deadline is set
+	timed bool
 }
 
 // Read implements io.Reader.
@@ -24,11 +29,13 @@ func (b *timedReader) Read(p []byte) (int, error) {
 		b.timed = true
 		b.c.deadline(time.Now().Add(b.c.o.MessageTimeout))
 	}
+
 	if b.timed && isTimeout(err) {
 		b.c.sendClose(closePolicy, "the message did not come in time")
 		// Unread data would reset the connection before the client has read the reason. sendClose bounds the time.
 		_, _ = io.Copy(io.Discard, b.c.ws.NetConn())
 	}
+
 	return n, err
 }
 
@@ -43,7 +50,9 @@ func (b *timedReader) lift() {
 func (c *conn) deadline(at time.Time) {
 	c.closeMu.Lock()
 	defer c.closeMu.Unlock()
+
 	if !c.closeSent.Load() {
-		_ = c.ws.SetReadDeadline(at) // the next read returns the error
+		// the next read returns the error
+		_ = c.ws.SetReadDeadline(at)
 	}
 }

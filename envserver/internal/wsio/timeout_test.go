@@ -35,13 +35,15 @@ func (c *watchedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// The connection of a client that stalls within a large message ends, although it answers pings. The client gets the reason.
+// The connection of a client that stalls within a large message ends, although it answers pings. The client
+// gets the reason.
 func TestMessageThatStalls(t *testing.T) {
 	t.Parallel()
 	c, over := serve(t, wsio.Options{MessageTimeout: time.Millisecond}, mixedHandler(nil))
 	w, err := c.NextWriter(websocket.TextMessage)
 	require.NoError(t, err)
-	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // the final frame is never sent
+	// the final frame is never sent
+	_, err = w.Write([]byte(strings.Repeat("x", 64<<10)))
 	require.NoError(t, err)
 	_, _, err = c.ReadMessage()
 	require.True(t, websocket.IsCloseError(err, websocket.ClosePolicyViolation), "%v", err)
@@ -51,14 +53,22 @@ func TestMessageThatStalls(t *testing.T) {
 // Only large messages have a deadline, which is removed when the message has arrived.
 func TestMessageDeadlineIsRemoved(t *testing.T) {
 	t.Parallel()
+
 	var last atomic.Pointer[time.Time]
-	c, _ := serveWatched(t, wsio.Options{MessageTimeout: patience}, mixedHandler(nil), func(at time.Time) { last.Store(&at) })
+
+	c, _ := serveWatched(
+		t,
+		wsio.Options{MessageTimeout: patience},
+		mixedHandler(nil),
+		func(at time.Time) { last.Store(&at) },
+	)
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
 	last.Store(nil)
 	send(t, c, "small")
 	require.Equal(t, "small", read(t, c))
 	require.Nil(t, last.Load(), "a small message has no deadline")
+
 	large := strings.Repeat("x", 100_000)
 	send(t, c, large)
 	require.Equal(t, large, read(t, c))
@@ -66,11 +76,13 @@ func TestMessageDeadlineIsRemoved(t *testing.T) {
 	require.Zero(t, *last.Load(), "the deadline is removed")
 }
 
-// A client that sends more frames ahead of a long answer than the queue holds gets every answer, although the server reads no pongs
-// while the queue is full.
+// A client that sends more frames ahead of a long answer than the queue holds gets every answer, although
+// the server reads no pongs while the queue is full.
 func TestFullQueueBehindALongAnswer(t *testing.T) {
 	t.Parallel()
+
 	const frames, pings = 100, 2
+
 	let, pinged := make(chan struct{}), 0
 	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second}, mixedHandler(let))
 	answer := c.PingHandler()
@@ -78,28 +90,36 @@ func TestFullQueueBehindALongAnswer(t *testing.T) {
 		if pinged++; pinged == pings {
 			close(let)
 		}
+
 		return answer(data)
 	})
 	send(t, c, "slow")
+
 	for i := range frames {
 		send(t, c, fmt.Sprint(i))
 	}
+
 	require.Equal(t, "slow", read(t, c))
+
 	for i := range frames {
 		require.Equal(t, fmt.Sprint(i), read(t, c))
 	}
+
 	require.GreaterOrEqual(t, pinged, pings)
 }
 
 // The server detects that a client with a full queue has disconnected, and cancels its answer.
 func TestClientDisconnectsWithAFullQueue(t *testing.T) {
 	t.Parallel()
+
 	begun, cause := make(chan struct{}), make(chan error, 1)
 	c, over := serve(t, wsio.Options{PingEvery: time.Second}, untilCanceled(begun, cause))
 	send(t, c, "work")
+
 	for range 100 {
 		send(t, c, "more")
 	}
+
 	<-begun
 	require.NoError(t, c.NetConn().Close())
 	require.ErrorIs(t, <-cause, errGone)

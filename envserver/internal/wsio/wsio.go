@@ -1,5 +1,6 @@
-// Package wsio runs one WebSocket connection. It reads frames at all times, so that it answers pings and detects a client that disconnects,
-// and answers them strictly one after another. An idle connection is one goroutine.
+// Package wsio runs one WebSocket connection. It reads frames at all times, so that it answers pings and
+// detects a client that disconnects, and answers them strictly one after another. An idle connection is one
+// goroutine.
 package wsio
 
 import (
@@ -35,7 +36,8 @@ type Options struct {
 	MaxMessage int64
 	// MessageTimeout is how long a message may take to arrive after its first 16 KiB; 0: no bound.
 	MessageTimeout time.Duration
-	// Memory holds the frames. A frame that is too large, or for which there is no memory, is read to its end and dropped.
+	// Memory holds the frames. A frame that is too large, or for which there is no memory, is read to its
+	// end and dropped.
 	Memory membudget.Share
 	// Refuse answers such a frame, in order.
 	Refuse func(error) Answer
@@ -43,9 +45,12 @@ type Options struct {
 	CloseCode int
 	// ErrGone is the cause with which the context of Answer.Later ends when the client disconnects.
 	ErrGone error
-	// ErrGaveUp is that cause when a client that never sent ahead sends its next request GiveUpAfter or more after the one under way.
-	ErrGaveUp   error
-	GiveUpAfter time.Duration // default 1 s; negative: every client that sends its next request has given up
+	// ErrGaveUp is that cause when a client that never sent ahead sends its next request GiveUpAfter or
+	// more after the one under way.
+	ErrGaveUp error
+
+	// default 1 s; negative: every client that sends its next request has given up
+	GiveUpAfter time.Duration
 }
 
 // Handler answers one frame. It must be quick: the connection reads nothing meanwhile.
@@ -53,10 +58,14 @@ type Handler func(frame []byte) Answer
 
 // frame is one message of the client, or the reason why it was refused.
 type frame struct {
-	data    []byte
-	err     error
-	release func()   // releases its memory; nil where there is an error
-	request *request // nil: it is answered at once
+	data []byte
+	err  error
+
+	// releases its memory; nil where there is an error
+	release func()
+
+	// nil: it is answered at once
+	request *request
 }
 
 // Answer is the reaction to a frame.
@@ -67,7 +76,8 @@ type Answer struct {
 	KeepAlive any
 	// Later, where set, computes the answer and may take long. Its context ends with the connection.
 	Later func(context.Context) Answer
-	// Named: the reply names its request. A client that sends its next request meanwhile gets that answer at once, and this reply later.
+	// Named: the reply names its request. A client that sends its next request meanwhile gets that answer
+	// at once, and this reply later.
 	Named bool
 	// Close ends the connection with this code, after the reply; 0: the connection stays open.
 	Close int
@@ -77,17 +87,28 @@ type conn struct {
 	ws     *websocket.Conn
 	o      Options
 	handle Handler
-	runCtx context.Context // Run's, the parent of workCtx
 
-	received  atomic.Bool // since the last ping
-	closeSent atomic.Bool // a close frame was sent, or tried
-	closeMu   sync.Mutex  // guards setting closeSent, and setting a deadline while it is false
+	// Run's, the parent of workCtx
+	runCtx context.Context
 
-	backlog    backlog
-	requests   requests
-	writeMu    sync.Mutex // of messages: a late named reply is written from a goroutine of its own
-	worker     sync.WaitGroup
-	workCtx    context.Context // of the workers; nil before the first. Set by the reader, as is cancelWork
+	// since the last ping
+	received atomic.Bool
+
+	// a close frame was sent, or tried
+	closeSent atomic.Bool
+
+	// guards setting closeSent, and setting a deadline while it is false
+	closeMu sync.Mutex
+
+	backlog  backlog
+	requests requests
+
+	// of messages: a late named reply is written from a goroutine of its own
+	writeMu sync.Mutex
+	worker  sync.WaitGroup
+
+	// of the workers; nil before the first. Set by the reader, as is cancelWork
+	workCtx    context.Context
 	cancelWork context.CancelCauseFunc
 }
 
@@ -96,19 +117,25 @@ func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
 	if o.GiveUpAfter == 0 {
 		o.GiveUpAfter = time.Second
 	}
+
 	c := &conn{ws: ws, o: o, handle: h, runCtx: ctx}
 	stopPings := c.keepAlive()
 	stopWatch := context.AfterFunc(ctx, c.closeOnShutdown)
 	c.read()
 	stopWatch()
+
 	if c.cancelWork != nil {
 		c.cancelWork(o.ErrGone)
 	}
-	_ = ws.Close() // also unblocks a write that the client does not read
+	// also unblocks a write that the client does not read
+	_ = ws.Close()
+
 	c.worker.Wait()
+
 	if c.cancelWork != nil {
 		c.cancelWork(nil)
 	}
+
 	stopPings()
 }
 
@@ -119,23 +146,28 @@ func (c *conn) read() {
 		if err != nil {
 			return
 		}
+
 		if stale := c.requests.nextArrived(c.o.GiveUpAfter); stale != nil {
 			c.abandon(stale)
 		}
+
 		if !c.backlog.add(frame, &c.requests) {
 			c.answerNow(frame)
 		}
-		c.received.Store(true) // after add, which may have waited for room
+		// after add, which may have waited for room
+		c.received.Store(true)
 	}
 }
 
-// abandon handles an answer that the client no longer waits for. An answer that names its request is sent when it is ready, and does not
-// delay the next frame. Any other answer is canceled and dropped, and its worker continues with the next frame.
+// abandon handles an answer that the client no longer waits for. An answer that names its request is sent
+// when it is ready, and does not delay the next frame. Any other answer is canceled and dropped, and its
+// worker continues with the next frame.
 func (c *conn) abandon(stale *request) {
 	if !stale.named {
 		stale.cancel(c.o.ErrGaveUp)
 		return
 	}
+
 	c.backlog.detachWorker()
 }
 
@@ -145,14 +177,18 @@ func (c *conn) frame() (frame, error) {
 	if err != nil {
 		return frame{}, err
 	}
+
 	r := &timedReader{r: next, c: c}
 	defer r.lift()
+
 	data, release, err := c.o.Memory.Read(r, c.o.MaxMessage)
+
 	var large *membudget.TooLargeError
 	if errors.As(err, &large) || errors.Is(err, membudget.ErrBusy) {
 		_, broken := io.Copy(io.Discard, r)
 		return frame{err: err}, broken
 	}
+
 	return frame{data: data, release: release}, err
 }
 
@@ -162,6 +198,7 @@ func (c *conn) answer(f frame) Answer {
 		return c.o.Refuse(f.err)
 	}
 	defer f.release()
+
 	return c.handle(f.data)
 }
 
@@ -172,48 +209,58 @@ func (f frame) drop() {
 	}
 }
 
-// answerNow answers a frame on the reader's goroutine, so that an idle session needs no second one and a quick answer no hand-over. An
-// answer that takes long gets a worker goroutine, which then also answers the frames that arrive meanwhile.
+// answerNow answers a frame on the reader's goroutine, so that an idle session needs no second one and a
+// quick answer no hand-over. An answer that takes long gets a worker goroutine, which then also answers the
+// frames that arrive meanwhile.
 func (c *conn) answerNow(f frame) {
-	if c.closeSent.Load() { // frames after our close frame are only read to reach the client's close frame
+	// frames after our close frame are only read to reach the client's close frame
+	if c.closeSent.Load() {
 		f.drop()
 		return
 	}
+
 	a := c.answer(f)
 	if a.Later == nil {
 		c.send(a)
 		return
 	}
+
 	if c.workCtx == nil {
 		c.workCtx, c.cancelWork = context.WithCancelCause(c.runCtx)
 	}
+
 	c.backlog.attachWorker()
 	req := c.requests.track()
 	c.requests.start(c.workCtx, req, a.Named)
 	c.worker.Go(func() { c.work(req, a) })
 }
 
-// work sends an answer and then answers the queued frames. It returns when the queue is empty or another worker has taken it over.
+// work sends an answer and then answers the queued frames. It returns when the queue is empty or another
+// worker has taken it over.
 func (c *conn) work(req *request, a Answer) {
 	for c.complete(req, a) {
 		next, more := c.backlog.take()
 		if !more {
 			return
 		}
+
 		req, a = next.request, c.begin(next)
 	}
 }
 
-// begin answers a frame from the backlog. For an answer that takes long it makes the context; complete computes the answer.
+// begin answers a frame from the backlog. For an answer that takes long it makes the context; complete
+// computes the answer.
 func (c *conn) begin(f frame) Answer {
 	if c.closeSent.Load() || c.workCtx.Err() != nil {
 		f.drop()
 		return Answer{}
 	}
+
 	a := c.answer(f)
 	if a.Later == nil {
 		return a
 	}
+
 	wanted := c.requests.start(c.workCtx, f.request, a.Named)
 	switch {
 	case wanted:
@@ -223,24 +270,28 @@ func (c *conn) begin(f frame) Answer {
 	default:
 		f.request.cancel(c.o.ErrGaveUp)
 	}
+
 	return a
 }
 
-// complete computes an answer that takes long, and sends the answer unless the client no longer waits for it. It reports whether its worker
-// still serves the backlog.
+// complete computes an answer that takes long, and sends the answer unless the client no longer waits for
+// it. It reports whether its worker still serves the backlog.
 func (c *conn) complete(req *request, a Answer) bool {
 	named := a.Named
 	if a.Later != nil {
 		a = a.Later(req.ctx)
 		defer req.cancel(nil)
 	}
+
 	wanted, bypassed := c.requests.end(req)
 	if !wanted && !named {
 		a.Reply = nil
 	}
+
 	if c.workCtx.Err() == nil {
 		c.send(a)
 	}
+
 	return !bypassed
 }
 
@@ -248,15 +299,20 @@ func (c *conn) complete(req *request, a Answer) bool {
 func (c *conn) send(a Answer) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
+
 	if a.Reply != nil {
 		err := c.write(a.Reply)
 		runtime.KeepAlive(a.KeepAlive)
+
 		if err != nil {
-			_ = c.ws.Close() // ends the reader
+			// ends the reader
+			_ = c.ws.Close()
 			return
 		}
-		c.received.Store(true) // the client has read the reply, so it is alive
+		// the client has read the reply, so it is alive
+		c.received.Store(true)
 	}
+
 	if a.Close != 0 {
 		c.sendClose(a.Close, "")
 	}
@@ -265,23 +321,28 @@ func (c *conn) send(a Answer) {
 // chunkBytes is how much of a large reply is written at a time.
 const chunkBytes = 64 << 10
 
-// write sends one message. A message of several pieces is sent as several frames, so that the pieces need not be copied together. Each frame
-// that the client reads shows that it is alive, so a client may read slowly.
+// write sends one message. A message of several pieces is sent as several frames, so that the pieces need
+// not be copied together. Each frame that the client reads shows that it is alive, so a client may read
+// slowly.
 func (c *conn) write(pieces [][]byte) error {
 	if len(pieces) == 1 {
 		return c.ws.WriteMessage(websocket.TextMessage, pieces[0])
 	}
+
 	w, err := c.ws.NextWriter(websocket.TextMessage)
 	if err != nil {
 		return err
 	}
+
 	for _, piece := range pieces {
 		for part := range slices.Chunk(piece, chunkBytes) {
 			if _, err := w.Write(part); err != nil {
 				return err
 			}
+
 			c.received.Store(true)
 		}
 	}
+
 	return w.Close()
 }

@@ -32,19 +32,30 @@ func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-cha
 }
 
 // serveWatched calls watch, unless it is nil, with each read deadline that the server sets.
-func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
+func serveWatched(
+	t *testing.T,
+	o wsio.Options,
+	h wsio.Handler,
+	watch func(time.Time),
+) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
+
 	o.ErrGone, o.MaxMessage, o.Memory = errGone, maxMessage, membudget.New(1<<30, 16<<10).Of("")
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
-	if o.GiveUpAfter == 0 { // a slow machine must not look like a client that gave up
+	// a slow machine must not look like a client that gave up
+	if o.GiveUpAfter == 0 {
 		o.GiveUpAfter = patience
 	}
+
 	over := make(chan struct{})
+
 	var up websocket.Upgrader
+
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(over)
+
 		if ws, err := up.Upgrade(w, r, nil); err == nil {
 			wsio.Run(t.Context(), ws, o, h)
 		}
@@ -52,6 +63,7 @@ func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.
 	if watch != nil {
 		srv.Listener = watched{srv.Listener, watch}
 	}
+
 	srv.Start()
 	t.Cleanup(srv.Close)
 	c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
@@ -59,6 +71,7 @@ func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.
 	require.NoError(t, resp.Body.Close())
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+
 	return c, over
 }
 
@@ -69,13 +82,16 @@ func send(t *testing.T, c *websocket.Conn, frame string) {
 
 func read(t *testing.T, c *websocket.Conn) string {
 	t.Helper()
+
 	_, raw, err := c.ReadMessage()
 	require.NoError(t, err)
+
 	return string(raw)
 }
 
 func closed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
+
 	select {
 	case <-over:
 	case <-time.After(patience):
@@ -89,36 +105,45 @@ func mixedHandler(let <-chan struct{}) wsio.Handler {
 		if !strings.HasPrefix(string(frame), "slow") {
 			return wsio.Answer{Reply: [][]byte{frame}}
 		}
+
 		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			select {
 			case <-let:
 			case <-ctx.Done():
 			}
+
 			return wsio.Answer{Reply: [][]byte{frame}}
 		}}
 	}
 }
 
-// Replies have the order of their requests, whether they are quick or slow, and even if there are more requests than the queue holds.
+// Replies have the order of their requests, whether they are quick or slow, and even if there are more
+// requests than the queue holds.
 func TestRepliesKeepTheOrder(t *testing.T) {
 	t.Parallel()
+
 	const frames = 300
+
 	let := make(chan struct{}, frames)
 	c, _ := serve(t, wsio.Options{}, mixedHandler(let))
+
 	name := func(i int) string {
 		if i%3 == 0 {
 			return fmt.Sprint("slow ", i)
 		}
+
 		return fmt.Sprint("quick ", i)
 	}
 	go func() {
 		for i := range frames {
-			_ = c.WriteMessage(websocket.TextMessage, []byte(name(i))) // reading reports a failure
+			// reading reports a failure
+			_ = c.WriteMessage(websocket.TextMessage, []byte(name(i)))
 			if i%2 == 0 {
 				let <- struct{}{}
 			}
 		}
 	}()
+
 	for i := range frames {
 		require.Equal(t, name(i), read(t, c))
 	}
@@ -127,7 +152,9 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 // A reply is one message, whatever the sizes of its pieces.
 func TestPiecesAreOneMessage(t *testing.T) {
 	t.Parallel()
+
 	large := strings.Repeat("large", 10_000)
+
 	c, _ := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
 		return wsio.Answer{Reply: [][]byte{[]byte("<"), frame, []byte(large), {}, []byte(">")}}
 	})
@@ -140,17 +167,21 @@ func TestPiecesAreOneMessage(t *testing.T) {
 // A frame whose answer ends the connection ends it in order: frames before it are answered, frames after it are not.
 func TestCloseInOrder(t *testing.T) {
 	t.Parallel()
+
 	let := make(chan struct{})
 	quick := mixedHandler(let)
+
 	c, over := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
 		if string(frame) == "bye" {
 			return wsio.Answer{Reply: [][]byte{[]byte("goodbye")}, Close: wsio.CloseNormal}
 		}
+
 		return quick(frame)
 	})
 	for _, frame := range []string{"slow", "before", "bye", "after"} {
 		send(t, c, frame)
 	}
+
 	close(let)
 	require.Equal(t, "slow", read(t, c))
 	require.Equal(t, "before", read(t, c))
@@ -163,14 +194,18 @@ func TestCloseInOrder(t *testing.T) {
 // A frame that is too large is refused in order, after it has arrived. A frame of exactly the maximum is answered.
 func TestFrameTooLargeIsAnswered(t *testing.T) {
 	t.Parallel()
+
 	let := make(chan struct{})
 	refuse := func(error) wsio.Answer { return wsio.Answer{Reply: [][]byte{[]byte("too large")}} }
 	c, _ := serve(t, wsio.Options{Refuse: refuse}, mixedHandler(let))
+
 	fits := strings.Repeat("x", maxMessage)
 	for _, frame := range []string{"slow", fits + "x", strings.Repeat(fits, 20), fits, ""} {
 		send(t, c, frame)
 	}
+
 	close(let)
+
 	for _, want := range []string{"slow", "too large", "too large", fits, ""} {
 		require.Equal(t, want, read(t, c))
 	}
@@ -182,10 +217,13 @@ func untilCanceled(begun chan<- struct{}, cause chan<- error) wsio.Handler {
 		if string(frame) != "work" {
 			return wsio.Answer{Reply: [][]byte{frame}}
 		}
+
 		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			close(begun)
 			<-ctx.Done()
+
 			cause <- context.Cause(ctx)
+
 			return wsio.Answer{}
 		}}
 	}
@@ -194,6 +232,7 @@ func untilCanceled(begun chan<- struct{}, cause chan<- error) wsio.Handler {
 // A client that disconnects ends the context of its answer.
 func TestDisconnectCancelsTheAnswer(t *testing.T) {
 	t.Parallel()
+
 	begun, cause := make(chan struct{}), make(chan error, 1)
 	c, over := serve(t, wsio.Options{}, untilCanceled(begun, cause))
 	send(t, c, "work")
@@ -203,10 +242,13 @@ func TestDisconnectCancelsTheAnswer(t *testing.T) {
 	closed(t, over)
 }
 
-// The connection of a client that sends requests and reads no replies ends, whichever goroutine blocks on writing the reply.
+// The connection of a client that sends requests and reads no replies ends, whichever goroutine blocks on
+// writing the reply.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	large := make([]byte, 16<<20) // more than the kernel holds
+	// more than the kernel holds
+	large := make([]byte, 16<<20)
+
 	for name, h := range map[string]wsio.Handler{
 		"a quick reply": func([]byte) wsio.Answer { return wsio.Answer{Reply: [][]byte{large}} },
 		"a slow one": func([]byte) wsio.Answer {
@@ -222,11 +264,14 @@ func TestClientThatReadsNothing(t *testing.T) {
 	}
 }
 
-// A client may read a reply of many megabytes slowly, over several ping intervals, and send no pong then. As long as it reads some of
-// the reply, the connection stays open, and the client gets the whole reply and the next one.
+// A client may read a reply of many megabytes slowly, over several ping intervals, and send no pong then.
+// As long as it reads some of the reply, the connection stays open, and the client gets the whole reply and
+// the next one.
 func TestLargeReplyMayBeReadSlowly(t *testing.T) {
 	t.Parallel()
+
 	const bounds = 3
+
 	s := slow{every: 3 * time.Second, step: 256 << 10}
 	c, _ := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
 	s.shrinkReceiveBuffer(t, c)
@@ -245,6 +290,7 @@ func TestLargeReplyMayBeReadSlowly(t *testing.T) {
 // The connection of a client that stops reading in the middle of a reply ends.
 func TestClientThatStopsReadingAReply(t *testing.T) {
 	t.Parallel()
+
 	s := slow{every: 2 * time.Second, step: 256 << 10}
 	c, over := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
 	s.shrinkReceiveBuffer(t, c)

@@ -1,5 +1,5 @@
-// Package agenttest is the conformance suite of agents. It tests the properties on which the rest of rolloutd relies, with the real agent in
-// real sandboxes and the scripted model.
+// Package agenttest is the conformance suite of agents. It tests the properties on which the rest of
+// rolloutd relies, with the real agent in real sandboxes and the scripted model.
 package agenttest
 
 import (
@@ -14,13 +14,15 @@ import (
 
 // Harness describes the agent under test.
 type Harness struct {
-	// Backend returns the backend that creates sandboxes. It must mount the host's folder of agents if the agent needs it.
+	// Backend returns the backend that creates sandboxes. It must mount the host's folder of agents if the
+	// agent needs it.
 	Backend func(t *testing.T) *sandbox.Backend
 	// Agent returns a new Agent at each call, as after a restart of the worker.
 	Agent func(t *testing.T) agent.Agent
 	// Env returns the agent's environment in a Place; nil: Place.Env, which has only the sandbox.
 	Env func(t *testing.T, p *Place) agent.Env
-	// Quick is a job that the agent completes with an answer. If the agent calls a model, its instruction should be QuickInstruction.
+	// Quick is a job that the agent completes with an answer. If the agent calls a model, its instruction
+	// should be QuickInstruction.
 	Quick agent.Job
 	// Endless is a job that runs until it is stopped; nil: the agent has none. See EndlessInstruction.
 	Endless *agent.Job
@@ -47,6 +49,7 @@ const MaxTranscript = 33 << 20
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+
 	tests := map[string]func(*testing.T, Harness){
 		"InstallTwice":            installTwice,
 		"AttachBeforeTheStart":    attachBeforeTheStart,
@@ -75,9 +78,11 @@ func Run(t *testing.T, h Harness) {
 // endless is the job that runs until it is stopped. If the agent has none, it skips the test.
 func (h Harness) endless(t *testing.T) agent.Job {
 	t.Helper()
+
 	if h.Endless == nil {
 		t.Skip("the agent has no job that runs until it is stopped")
 	}
+
 	return *h.Endless
 }
 
@@ -89,17 +94,20 @@ func (h Harness) env(t *testing.T, p *Place) agent.Env {
 			p.env = h.Env(t, p)
 		}
 	})
+
 	return p.env
 }
 
 // installed is a place in which the agent is installed.
 func (h Harness) installed(t *testing.T) *Place {
 	t.Helper()
+
 	p := NewPlace(t, h.Backend(t), scripts)
 	if i, ok := h.Agent(t).(agent.Installer); ok {
 		_, err := i.Install(t.Context(), h.env(t, p))
 		require.NoError(t, err)
 	}
+
 	return p
 }
 
@@ -109,6 +117,7 @@ func (h Harness) open(t *testing.T, p *Place, job agent.Job) agent.Run {
 	r, err := h.Agent(t).Open(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
+
 	return r
 }
 
@@ -118,5 +127,6 @@ func (h Harness) attach(t *testing.T, p *Place, job agent.Job) agent.Run {
 	r, err := h.Agent(t).Attach(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
+
 	return r
 }

@@ -13,15 +13,18 @@ import (
 
 func installTwice(t *testing.T, h Harness) {
 	p := NewPlace(t, h.Backend(t), scripts)
+
 	installer, ok := h.Agent(t).(agent.Installer)
 	if !ok {
 		t.Skip("the agent needs no installation")
 	}
+
 	for range 2 {
 		summary, err := installer.Install(t.Context(), h.env(t, p))
 		require.NoError(t, err)
 		require.NotEmpty(t, summary, "Install describes what it did")
 	}
+
 	require.True(t, Finish(t, h.open(t, p, h.Quick)).Answered())
 }
 
@@ -37,6 +40,7 @@ func openStartsOnce(t *testing.T, h Harness) {
 	first := h.open(t, p, h.Quick)
 	st := Finish(t, first)
 	require.True(t, st.Answered(), "%+v", st)
+
 	calls := p.Calls.Load()
 	second := h.open(t, p, h.Quick)
 	require.Equal(t, 1, second.Launch().Number)
@@ -45,6 +49,7 @@ func openStartsOnce(t *testing.T, h Harness) {
 	require.True(t, again.Answered(), "%+v", again)
 	require.Equal(t, st.SessionID, again.SessionID)
 	require.Equal(t, calls, p.Calls.Load(), "the work was not done twice")
+
 	if !h.OnHost {
 		_, err := p.Status(t.Context(), agent.ProcessName(2))
 		require.True(t, fault.Is(err, fault.NotFound), "a second launch: %v", err)
@@ -58,6 +63,7 @@ func doneIsReturnedAtOnce(t *testing.T, h Harness) {
 	require.True(t, st.Answered(), "%+v", st)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	again, err := r.Next(cancelled)
 	require.NoError(t, err)
 	require.Equal(t, st, again)
@@ -69,6 +75,7 @@ func transcriptAndOutput(t *testing.T, h Harness) {
 	p := h.installed(t)
 	r := h.open(t, p, h.Quick)
 	Finish(t, r)
+
 	for _, r := range []agent.Run{r, h.attach(t, p, h.Quick)} {
 		got, err := r.Transcript(t.Context())
 		if h.Messages {
@@ -77,6 +84,7 @@ func transcriptAndOutput(t *testing.T, h Harness) {
 		} else {
 			require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 		}
+
 		out, err := r.Output(t.Context(), 10)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(out), 20, "ten bytes of each stream")
@@ -108,6 +116,7 @@ func loudAgentIsBounded(t *testing.T, h Harness) {
 	if h.Loud == nil {
 		t.Skip("the agent has no loud job")
 	}
+
 	p := h.installed(t)
 	r := h.open(t, p, *h.Loud)
 	Finish(t, r)

@@ -32,40 +32,52 @@ const scripts = `
 type Place struct {
 	*sandbox.Sandbox
 	Backend *sandbox.Backend
-	Calls   atomic.Int32 // model calls that have begun, without tokenizer requests
+
+	// model calls that have begun, without tokenizer requests
+	Calls   atomic.Int32
 	id      string
 	model   *httptest.Server
 	envOnce sync.Once
-	env     agent.Env // see Harness.Env
+
+	// see Harness.Env
+	env agent.Env
 
 	mu  sync.Mutex
 	log bytes.Buffer
 }
 
-// NewPlace creates a sandbox that is destroyed at the end of the test. script is the model's script in YAML; "" is the demo's.
+// NewPlace creates a sandbox that is destroyed at the end of the test. script is the model's script in
+// YAML; "" is the demo's.
 func NewPlace(t *testing.T, b *sandbox.Backend, script string) *Place {
 	t.Helper()
 	p := NewPlaceWithoutModel(t, b)
 	p.ServeModel(t, script)
+
 	return p
 }
 
 // NewPlaceWithoutModel creates a place that has no model until ServeModel.
 func NewPlaceWithoutModel(t *testing.T, b *sandbox.Backend) *Place {
 	t.Helper()
+
 	p := &Place{Backend: b, id: "test-" + rand.Text() + ".1"}
+
 	var err error
+
 	p.Sandbox, err = b.Create(t.Context(), p.id, rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Destroy(t) })
+
 	return p
 }
 
 // Destroy removes the sandbox; a no-op when it is gone.
 func (p *Place) Destroy(t *testing.T) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 	defer cancel()
+
 	require.NoError(t, p.Backend.Destroy(ctx, p.id))
 }
 
@@ -75,31 +87,39 @@ func (p *Place) Env() agent.Env { return agent.Env{Sandbox: p.Sandbox} }
 // ServeModel serves the sandbox's model calls until the test ends; see NewPlace.
 func (p *Place) ServeModel(t *testing.T, script string) {
 	t.Helper()
+
 	var all scripted.Scripts
+
 	if script != "" {
 		var err error
+
 		all, err = scripted.Load(strings.NewReader(script))
 		require.NoError(t, err)
 	}
+
 	played := scripted.New(scripted.Options{Scripts: all, Log: p})
 	p.model = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/tokenize" {
 			p.Calls.Add(1)
 		}
+
 		played.ServeHTTP(rw, r)
 	}))
 	u, err := url.Parse(p.model.URL)
 	require.NoError(t, err)
+
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(u) },
 		FlushInterval: -1,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			_ = p.Backend.ServeModel(ctx, p.id, proxy, nil) // ends with the sandbox
+			// ends with the sandbox
+			_ = p.Backend.ServeModel(ctx, p.id, proxy, nil)
 		}
 	})
 	t.Cleanup(func() {
@@ -120,6 +140,7 @@ func (p *Place) StopModel() { p.model.CloseClientConnections(); p.model.Close() 
 func (p *Place) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.log.Write(b)
 }
 
@@ -128,27 +149,34 @@ func (p *Place) Sent(t *testing.T) []scripted.Sent {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	var all []scripted.Sent
+
 	for d := json.NewDecoder(bytes.NewReader(p.log.Bytes())); d.More(); {
 		var s scripted.Sent
 		require.NoError(t, d.Decode(&s))
 		all = append(all, s)
 	}
+
 	return all
 }
 
 // Finish waits for the end of the agent's work.
 func Finish(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+
 	for {
 		st, err := r.Next(ctx)
 		if err != nil {
 			out, outErr := r.Output(t.Context(), 4000)
 			t.Logf("the agent's output: %s (%v)", out, outErr)
 		}
+
 		require.NoError(t, err)
+
 		if st.Done {
 			return st
 		}

@@ -15,14 +15,17 @@ func (h Harness) running(t *testing.T, p *Place) agent.Run {
 	t.Helper()
 	r := h.open(t, p, h.endless(t))
 	h.requireRunning(t, r)
+
 	return r
 }
 
 // requireRunning requires that Next returns a status of a running agent.
 func (h Harness) requireRunning(t *testing.T, r agent.Run) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+
 	st, err := r.Next(ctx)
 	require.NoError(t, err)
 	require.True(t, st.Ready)
@@ -47,6 +50,7 @@ func cancelledNext(t *testing.T, h Harness) {
 	r := h.running(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err := r.Next(ctx)
 	require.Error(t, err)
 	require.False(t, fault.Is(err, fault.SandboxLost), "%v", err)
@@ -74,11 +78,13 @@ func stopKills(t *testing.T, h Harness) {
 	require.NoError(t, other.Stop(t.Context()))
 	st := Finish(t, r)
 	require.False(t, st.Answered(), "%+v", st)
+
 	if !h.OnHost {
 		process, err := p.Status(t.Context(), agent.ProcessName(1))
 		require.NoError(t, err)
 		require.False(t, process.Running)
 	}
+
 	_, err := r.Output(t.Context(), 100)
 	require.NoError(t, err, "its output is kept")
 }
@@ -88,10 +94,12 @@ func killedAgentIsDone(t *testing.T, h Harness) {
 	if h.OnHost {
 		t.Skip("the agent is not a process in the sandbox")
 	}
+
 	h.endless(t)
 	p := h.installed(t)
 	r := h.running(t, p)
 	require.NoError(t, p.KillAll(t.Context()))
+
 	for _, r := range []agent.Run{r, h.attach(t, p, h.endless(t))} {
 		st := Finish(t, r)
 		require.False(t, st.Answered())
@@ -105,14 +113,17 @@ func lostSandboxWhileRunning(t *testing.T, h Harness) {
 	p := h.installed(t)
 	r := h.running(t, p)
 	p.Destroy(t)
+
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+
 	for {
 		st, err := r.Next(ctx)
 		if err != nil {
 			require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 			return
 		}
+
 		require.False(t, st.Done, "a lost sandbox is not an end of the agent: %+v", st)
 	}
 }
@@ -123,6 +134,7 @@ func secondLaunch(t *testing.T, h Harness) {
 	p := h.installed(t)
 	first := h.running(t, p)
 	require.NoError(t, first.Stop(t.Context()))
+
 	quick := h.Quick
 	quick.Launch = 2
 	second := h.open(t, p, quick)

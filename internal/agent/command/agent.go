@@ -14,10 +14,15 @@ import (
 
 // Options configure the agents of a host.
 type Options struct {
-	AgentsDir string // folder of agents on this host; the local sandbox driver mounts it into its sandboxes
-	NPM       string // the npm command; "" is npm from PATH
-	Arch      string // of the sandboxes, as GOARCH; "" is this host's
-	Logger    *slog.Logger
+	// folder of agents on this host; the local sandbox driver mounts it into its sandboxes
+	AgentsDir string
+
+	// the npm command; "" is npm from PATH
+	NPM string
+
+	// of the sandboxes, as GOARCH; "" is this host's
+	Arch   string
+	Logger *slog.Logger
 }
 
 // Agent implements agent.Agent with a command-line agent. It is safe for concurrent use.
@@ -36,16 +41,21 @@ func New(s Spec, o Options) (*Agent, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+
 	if o.NPM == "" {
 		o.NPM = "npm"
 	}
+
 	if o.Arch == "" {
 		o.Arch = runtime.GOARCH
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	s.Package = strings.ReplaceAll(s.Package, "{platform}", platform(o.Arch))
+
 	return &Agent{Spec: s, o: o}, nil
 }
 
@@ -54,6 +64,7 @@ func platform(arch string) string {
 	if arch == "amd64" {
 		arch = "x64"
 	}
+
 	return "linux-" + arch
 }
 
@@ -76,15 +87,22 @@ func Kind(s Spec, o Options) (agent.Kind, error) {
 	if err != nil {
 		return agent.Kind{}, err
 	}
+
 	return agent.Kind{Name: s.Name, Agent: a, Descendants: true}, nil
 }
 
 // Open implements agent.Agent.
 func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
-	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) { return a.process(ctx, env.Sandbox, job) })
+	launch, err := agent.OpenProcess(
+		ctx,
+		env.Sandbox,
+		job.Launch,
+		func() (wire.Process, error) { return a.process(ctx, env.Sandbox, job) },
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	return a.run(env.Sandbox, launch), nil
 }
 
@@ -94,6 +112,7 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, _ agent.Job) (agent.R
 	if err != nil {
 		return nil, err
 	}
+
 	return a.run(env.Sandbox, launch), nil
 }
 
@@ -104,10 +123,12 @@ func (a *Agent) run(sb agent.Sandbox, l agent.Launch) agent.Run {
 			if a.Failure == "" && a.Result == "" {
 				return "", nil
 			}
+
 			out, err := a.output(ctx, sb, st.Name)
 			if err != nil {
 				return "", err
 			}
+
 			return a.failed(string(out))
 		},
 		Messages: func(ctx context.Context, launch int) ([]json.RawMessage, error) {
@@ -117,10 +138,12 @@ func (a *Agent) run(sb agent.Sandbox, l agent.Launch) agent.Run {
 	}, l)
 }
 
-// maxOutput bounds the part of an agent's record that is read, in bytes. sandboxd keeps the first and the last MiB of a stream.
+// maxOutput bounds the part of an agent's record that is read, in bytes. sandboxd keeps the first and the
+// last MiB of a stream.
 const maxOutput = 2 << 20
 
-// output is the agent's own record of its work so far: the file a.Output, or stdout if that file is missing or too large.
+// output is the agent's own record of its work so far: the file a.Output, or stdout if that file is missing
+// or too large.
 func (a *Agent) output(ctx context.Context, sb agent.Sandbox, process string) ([]byte, error) {
 	if a.Output != "" {
 		out, err := sb.ReadFile(ctx, a.Output, maxOutput)
@@ -128,9 +151,11 @@ func (a *Agent) output(ctx context.Context, sb agent.Sandbox, process string) ([
 			return out, err
 		}
 	}
+
 	st, err := sb.Status(ctx, process)
 	if err != nil {
 		return nil, err
 	}
+
 	return sb.Tail(ctx, st, "stdout", maxOutput)
 }

@@ -38,26 +38,39 @@ func tool(t *testing.T) (command.Spec, command.Options) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "bin"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "bin", "tool"), []byte("#!/bin/bash\necho \"$@\"; cat\n"), 0o700))
+	require.NoError(
+		t,
+		os.WriteFile(filepath.Join(folder, "bin", "tool"), []byte("#!/bin/bash\necho \"$@\"; cat\n"), 0o700),
+	)
 	require.NoError(t, os.Symlink("tool", filepath.Join(folder, "bin", "link")))
-	s := command.Spec{Name: "tool", Folder: folder, Check: []string{"tool", "--version"}, Command: []string{"{dir}/bin/link", "{max_tokens}"}}
+	s := command.Spec{
+		Name:    "tool",
+		Folder:  folder,
+		Check:   []string{"tool", "--version"},
+		Command: []string{"{dir}/bin/link", "{max_tokens}"},
+	}
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
+
 	return s, command.Options{AgentsDir: dir}
 }
 
 // The folder is mounted if the sandbox sees the host's agents, and uploaded otherwise.
 func TestFolder(t *testing.T) {
 	t.Parallel()
+
 	for _, how := range []string{"mounted", "uploaded"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s, o := tool(t)
+
 			mount := ""
 			if how == "mounted" {
 				mount = o.AgentsDir
 			}
+
 			p := agenttest.NewPlace(t, newBackend(t, mount), "")
+
 			a := newAgent(t, s, o)
 			for range 2 {
 				said, err := a.Install(t.Context(), p.Env())
@@ -65,6 +78,7 @@ func TestFolder(t *testing.T) {
 				require.Contains(t, said, how)
 				require.Contains(t, said, "--version", "what the check wrote")
 			}
+
 			r, err := a.Open(t.Context(), p.Env(), agent.Job{Instruction: "do it", MaxOutput: 77})
 			require.NoError(t, err)
 			require.True(t, agenttest.Finish(t, r).Answered())
@@ -98,7 +112,9 @@ func TestFailingCheck(t *testing.T) {
 // The instruction arrives byte for byte as standard input, as an argument and as a file.
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
+
 	const odd = "-x {dir} {max_tokens} \"quoted\" 'and' $(echo no) \\n 日本語 🙂\n \n"
+
 	for name, argv := range map[string][]string{
 		"stdin": {"cat"}, "argument": {"printf", "%s", "{instruction}"}, "file": {"cat", "{instruction_file}"},
 	} {
@@ -115,6 +131,7 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 			require.Equal(t, odd, string(out))
 		})
 	}
+
 	s := shell()
 	s.Command = []string{"echo", "{instruction}"}
 	_, err := newAgent(t, s, command.Options{}).Open(t.Context(), agenttest.NewPlace(t, newBackend(t, ""), "").Env(),
@@ -125,7 +142,9 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 // The exit code decides how the agent ended. A spec may also name patterns of failure and of success in the output.
 func TestEnds(t *testing.T) {
 	t.Parallel()
+
 	const failure, result = `"is_error": ?true`, `"type":"result"`
+
 	for name, c := range map[string]struct{ does, wrong string }{
 		"well":               {`echo '{"type":"result","is_error":false}'`, ""},
 		"with an exit code":  {`echo '{"type":"result"}'; echo broken >&2; exit 7`, "shell exited with code 7; its stderr ends with: broken"},
@@ -148,9 +167,11 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// The transcript is the agent's record if it writes one, otherwise its output. A record that is a link, too large or not a file is ignored.
+// The transcript is the agent's record if it writes one, otherwise its output. A record that is a link, too
+// large or not a file is ignored.
 func TestTranscript(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ does, want string }{
 		"a record":       {`echo '{"a":1}' > /tmp/record; echo noise`, `{"a":1}`},
 		"none":           {`echo words`, `{"role":"assistant","content":"words"}`},
@@ -169,11 +190,13 @@ func TestTranscript(t *testing.T) {
 			r, err := newAgent(t, s, command.Options{}).Open(t.Context(), p.Env(), agent.Job{Instruction: c.does})
 			require.NoError(t, err)
 			require.True(t, agenttest.Finish(t, r).Answered())
+
 			got, err := r.Transcript(t.Context())
 			if c.want == "" {
 				require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 				return
 			}
+
 			require.NoError(t, err)
 			require.Len(t, got.Messages, 1)
 			require.JSONEq(t, c.want, string(got.Messages[0]))
@@ -193,12 +216,14 @@ func TestEnvironment(t *testing.T) {
 	agenttest.Finish(t, r)
 	out, err := r.Output(t.Context(), 10_000)
 	require.NoError(t, err)
+
 	for _, want := range []string{
 		"OPENAI_BASE_URL=http://127.0.0.1:7000/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL=http://127.0.0.1:7000", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:7000",
 		"MINE=http://127.0.0.1:7000/x", "TERM=xterm", "HOME=/home/user",
 	} {
 		require.Contains(t, strings.Split(string(out), "\n"), want)
 	}
+
 	text, err := p.ReadFile(t.Context(), rollout.Home+"/.config/tool.json", 100)
 	require.NoError(t, err)
 	require.Equal(t, `{"url":"http://127.0.0.1:7000/v1"}`, string(text))

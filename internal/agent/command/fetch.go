@@ -25,6 +25,7 @@ func (a *Agent) source() string {
 	if a.Folder != "" {
 		return "folder " + a.Folder
 	}
+
 	return "package " + a.Package
 }
 
@@ -38,27 +39,35 @@ func (a *Agent) integrity() string {
 	return cmp.Or(a.Integrity[platform(a.o.Arch)], a.Integrity["any"])
 }
 
-// Fetch makes sure that the agent's folder is on this host, and returns its path. Concurrent callers, also in other processes, wait for the first.
+// Fetch makes sure that the agent's folder is on this host, and returns its path. Concurrent callers, also
+// in other processes, wait for the first.
 func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	dir := filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))
 	if isComplete(dir) {
 		return dir, nil
 	}
+
 	parent := filepath.Dir(dir)
-	if err := errors.Join(os.MkdirAll(parent, 0o755), os.Chmod(parent, 0o755)); err != nil { // regardless of the umask
+	// regardless of the umask
+	if err := errors.Join(os.MkdirAll(parent, 0o755), os.Chmod(parent, 0o755)); err != nil {
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
+
 	lock, err := filelock.Wait(ctx, filepath.Join(parent, ".lock"))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch %s", a.Name)
 	}
-	defer func() { _ = lock.Release() }() // closing an unwritten file loses no data
-	if isComplete(dir) {                  // another process was first
+	// closing an unwritten file loses no data
+	defer func() { _ = lock.Release() }()
+	// another process was first
+	if isComplete(dir) {
 		return dir, nil
 	}
+
 	if err := a.fill(ctx, dir); err != nil {
 		return "", fault.Wrap(fault.KindOf(err), err, "fetch %s", a.Name)
 	}
+
 	return dir, nil
 }
 
@@ -67,13 +76,16 @@ func (a *Agent) CheckFolder() error {
 	if a.Folder == "" || isComplete(filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))) {
 		return nil
 	}
+
 	info, err := os.Stat(a.Folder)
 	if err == nil && !info.IsDir() {
 		err = fault.New(fault.Invalid, "%s is a file", a.Folder)
 	}
+
 	if err != nil {
 		return fmt.Errorf("agent %q: %w", a.Name, fault.Field("folder", "must be a folder of this host: %v", err))
 	}
+
 	return nil
 }
 
@@ -84,37 +96,48 @@ func isComplete(dir string) bool {
 
 // fill makes the folder under a temporary name and renames it to dir. The caller holds the lock.
 func (a *Agent) fill(ctx context.Context, dir string) error {
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), unfinished+"*")) // of processes that were killed
+	// of processes that were killed
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), unfinished+"*"))
 	if err != nil {
 		return err
 	}
+
 	for _, old := range append(left, dir) {
 		if err := os.RemoveAll(old); err != nil {
 			return err
 		}
 	}
+
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), unfinished)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // does nothing after the rename
+	// does nothing after the rename
+	defer func() { _ = os.RemoveAll(tmp) }()
+
 	a.o.Logger.InfoContext(ctx, "fetching an agent", "agent", a.Name, "from", a.source())
+
 	if a.Folder != "" {
 		err = os.CopyFS(tmp, os.DirFS(a.Folder))
 	} else {
 		err = a.npmInstall(ctx, tmp)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := makeReadable(tmp); err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(filepath.Join(tmp, completeFile), []byte("{}\n"), 0o644); err != nil {
 		return err
 	}
+
 	if err := os.Chmod(filepath.Join(tmp, completeFile), 0o644); err != nil {
 		return err
 	}
+
 	return os.Rename(tmp, dir)
 }

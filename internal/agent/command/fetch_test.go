@@ -20,9 +20,11 @@ func fakeNPM(t *testing.T, script string) (path string, calls func() []string) {
 	path = filepath.Join(dir, "npm")
 	text := "#!/bin/bash\necho \"$*\" >> " + dir + "/calls\n" + script
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+
 	return path, func() []string {
 		all, err := os.ReadFile(filepath.Join(dir, "calls"))
 		require.NoError(t, err)
+
 		return strings.Split(strings.TrimSpace(string(all)), "\n")
 	}
 }
@@ -50,7 +52,9 @@ func TestPackageIsFetchedOnce(t *testing.T) {
 	o := command.Options{AgentsDir: dir, NPM: npm, Arch: "arm64"}
 	left := filepath.Join(o.AgentsDir, "p", ".fetch-killed")
 	require.NoError(t, os.MkdirAll(left, 0o755))
+
 	var wg sync.WaitGroup
+
 	dirs := make([]string, 4)
 	for i := range dirs {
 		wg.Go(func() {
@@ -58,11 +62,13 @@ func TestPackageIsFetchedOnce(t *testing.T) {
 			if err == nil {
 				dirs[i], err = a.Fetch(t.Context())
 			}
+
 			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	wg.Wait()
 	require.Len(t, calls(), 1)
 	require.Contains(t, calls()[0], "--ignore-scripts")
@@ -82,6 +88,7 @@ func TestPackageIsFetchedOnce(t *testing.T) {
 
 func TestFailedFetches(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		script string
 		kind   fault.Kind
@@ -103,7 +110,12 @@ func TestFailedFetches(t *testing.T) {
 			require.Len(t, left, 1, "the lock alone: %v", left)
 		})
 	}
-	_, err := newAgent(t, packed(), command.Options{AgentsDir: t.TempDir(), NPM: "no-such-npm", Arch: "arm64"}).Fetch(t.Context())
+
+	_, err := newAgent(t, packed(), command.Options{
+		AgentsDir: t.TempDir(),
+		NPM:       "no-such-npm",
+		Arch:      "arm64",
+	}).Fetch(t.Context())
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "%v", err)
 	require.ErrorContains(t, err, "install Node.js with npm")
 }
@@ -117,8 +129,13 @@ func TestCheckFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(s.Folder))
 	require.NoError(t, newAgent(t, s, o).CheckFolder())
+
 	for _, folder := range []string{filepath.Join(t.TempDir(), "none"), "/etc/passwd"} {
 		s.Folder = folder
-		require.ErrorContains(t, newAgent(t, s, o).CheckFolder(), `agent "`+s.Name+`": folder: must be a folder of this host`)
+		require.ErrorContains(
+			t,
+			newAgent(t, s, o).CheckFolder(),
+			`agent "`+s.Name+`": folder: must be a folder of this host`,
+		)
 	}
 }

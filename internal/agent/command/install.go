@@ -27,7 +27,8 @@ const (
 // installs reports whether the agent has a folder; without one its program is part of the image.
 func (a *Agent) installs() bool { return a.Package != "" || a.Folder != "" }
 
-// Install implements agent.Installer. It makes a missing folder on this host, and uploads it if the sandbox has no mount.
+// Install implements agent.Installer. It makes a missing folder on this host, and uploads it if the sandbox
+// has no mount.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	summary, dir := a.Name+" is part of the image", ""
 	if a.installs() {
@@ -35,9 +36,11 @@ func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		if dir, err = a.locate(ctx, env.Sandbox); err != nil {
 			return "", err
 		}
+
 		how := "mounted"
 		if dir == "" {
 			dir, how = uploadedDir+a.folder(), "uploaded"
@@ -45,12 +48,16 @@ func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 				return "", fault.Wrap(fault.KindOf(err), err, "upload %s", a.Name)
 			}
 		}
+
 		summary = fmt.Sprintf("%s, %s at %s", a.source(), how, dir)
 	}
+
 	if len(a.Check) == 0 {
 		return summary, nil
 	}
+
 	out, err := a.check(ctx, env.Sandbox, dir)
+
 	return summary + "\n" + out, err
 }
 
@@ -59,15 +66,18 @@ func (a *Agent) locate(ctx context.Context, sb agent.Sandbox) (string, error) {
 	if !a.installs() {
 		return "", nil
 	}
+
 	for _, parent := range []string{mountedDir, uploadedDir} {
 		_, err := sb.ReadFile(ctx, parent+a.folder()+"/"+completeFile, 4096)
 		if err == nil {
 			return parent + a.folder(), nil
 		}
+
 		if !fault.Is(err, fault.NotFound) {
 			return "", fault.Wrap(fault.KindOf(err), err, "look for %s in the sandbox", a.Name)
 		}
 	}
+
 	return "", nil
 }
 
@@ -75,19 +85,26 @@ func (a *Agent) locate(ctx context.Context, sb agent.Sandbox) (string, error) {
 func upload(ctx context.Context, sb agent.Sandbox, from, to string) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
+
 	go func() {
 		err := pack(w, from)
 		w.CloseWithError(err)
+
 		packed <- err
 	}()
+
 	err := sb.PutTar(ctx, to, r)
-	_ = r.CloseWithError(io.ErrClosedPipe) // ends pack if PutTar failed
+	// ends pack if PutTar failed
+	_ = r.CloseWithError(io.ErrClosedPipe)
+
 	if packErr := <-packed; err == nil {
 		err = packErr
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return sb.WriteFile(ctx, to+"/"+completeFile, strings.NewReader("{}\n"), 0o644)
 }
 
@@ -98,10 +115,12 @@ func pack(w io.Writer, dir string) error {
 		return err
 	}
 	defer root.Close()
+
 	t := tar.NewWriter(w)
 	if err := t.AddFS(withoutComplete{root.FS()}); err != nil {
 		return err
 	}
+
 	return t.Close()
 }
 
@@ -109,25 +128,32 @@ func pack(w io.Writer, dir string) error {
 func (a *Agent) check(ctx context.Context, sb agent.Sandbox, dir string) (string, error) {
 	p := a.inSandbox(dir, a.filler(dir, agent.Job{}), a.Check)
 	p.TimeoutMillis = checkTimeout.Milliseconds()
+
 	st, err := sb.Start(ctx, checkProcess, p)
 	if err == nil {
 		st, err = sb.Wait(ctx, checkProcess, checkTimeout)
 	}
+
 	if err != nil {
 		return "", fault.Wrap(fault.KindOf(err), err, "check %s", a.Name)
 	}
+
 	var text []byte
+
 	for _, stream := range []string{"stdout", "stderr"} {
 		part, err := sb.Tail(ctx, st, stream, 500)
 		if err != nil {
 			return "", err
 		}
+
 		text = append(text, part...)
 	}
+
 	out := strings.ToValidUTF8(strings.TrimSpace(string(text)), "?")
 	if st.Running || st.ExitCode != 0 {
 		return "", fault.New(fault.Invalid, "%s does not run in this sandbox: %s exited with code %d: %s",
 			a.Name, strings.Join(p.Argv, " "), st.ExitCode, out)
 	}
+
 	return out, nil
 }

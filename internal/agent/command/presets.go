@@ -1,22 +1,28 @@
 package command
 
-// Presets describe well-known agents, at versions that are tested with the gateway. An operator's description of the same name replaces one.
+// Presets describe well-known agents, at versions that are tested with the gateway. An operator's
+// description of the same name replaces one.
 func Presets() []Spec { return []Spec{codex(), claudeCode(), qwenCode(), geminiCLI()} }
 
-// aDay, in milliseconds, disables the agents' own timeouts. The gateway bounds calls: a call may wait for a busy model, and its reply arrives
-// only when it is complete.
+// aDay, in milliseconds, disables the agents' own timeouts. The gateway bounds calls: a call may wait for a
+// busy model, and its reply arrives only when it is complete.
 const aDay = "86400000"
 
-// codex is OpenAI's Codex CLI. It calls the Responses API. Its own sandbox is off, because it runs in one; its tools for people, plugins,
-// subagents and the web are off as well.
+// codex is OpenAI's Codex CLI. It calls the Responses API. Its own sandbox is off, because it runs in one;
+// its tools for people, plugins, subagents and the web are off as well.
 func codex() Spec {
-	command := []string{"{dir}/node_modules/@openai/codex/vendor/{arch}-unknown-linux-musl/bin/codex", "exec", "--json", "--color", "never", "--ephemeral",
-		"--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"}
+	command := []string{
+		"{dir}/node_modules/@openai/codex/vendor/{arch}-unknown-linux-musl/bin/codex", "exec", "--json",
+		"--color", "never", "--ephemeral", "--skip-git-repo-check",
+		"--dangerously-bypass-approvals-and-sandbox",
+	}
 	for _, feature := range []string{
-		"multi_agent", "goals", "apps", "plugins", "unbounded_connection_retries", "image_generation", "skill_search", "tool_suggest", "hooks",
+		"multi_agent", "goals", "apps", "plugins", "unbounded_connection_retries", "image_generation",
+		"skill_search", "tool_suggest", "hooks",
 	} {
 		command = append(command, "--disable", feature)
 	}
+
 	for _, setting := range []string{
 		"web_search=disabled", "project_doc_max_bytes=0", "analytics.enabled=false", "model_provider=rollout",
 		`model_providers.rollout={name="rollout",base_url="{model_url}",wire_api="responses",env_key="OPENAI_API_KEY",` +
@@ -24,6 +30,7 @@ func codex() Spec {
 	} {
 		command = append(command, "-c", setting)
 	}
+
 	return Spec{
 		Name: "codex", Package: "@openai/codex@0.169.0-{platform}",
 		Integrity: map[string]string{
@@ -35,8 +42,8 @@ func codex() Spec {
 	}
 }
 
-// claudeCode is Anthropic's Claude Code. It calls the Messages API. Its bare mode makes no auxiliary calls and has three tools: Bash, Read and
-// Edit.
+// claudeCode is Anthropic's Claude Code. It calls the Messages API. Its bare mode makes no auxiliary calls
+// and has three tools: Bash, Read and Edit.
 func claudeCode() Spec {
 	return Spec{
 		Name: "claude-code", Package: "@anthropic-ai/claude-code-{platform}@2.1.330",
@@ -45,12 +52,18 @@ func claudeCode() Spec {
 			"linux-arm64": "sha512-V4yanAY5EA5UpwwRPtjSfqDbNqAlUJeVn3NYZw2AgmRHjdpSsLtHAzbxRXfkAnbjwTXzE0uedjQxUY02ARPcsA==",
 		},
 		Command: []string{
-			"{dir}/node_modules/@anthropic-ai/claude-code-{platform}/claude", "--bare", "--print", "--model", modelName, "--output-format", "stream-json",
-			"--verbose", "--dangerously-skip-permissions", "--disable-slash-commands", "--no-session-persistence",
+			"{dir}/node_modules/@anthropic-ai/claude-code-{platform}/claude", "--bare", "--print", "--model",
+			modelName, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions",
+			"--disable-slash-commands", "--no-session-persistence",
 		},
 		Env: map[string]string{ //nolint:gosec // G101: a variable with TOKENS in its name is no credential
-			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1", "CLAUDE_CONFIG_DIR": "/tmp/.claude",
-			"CLAUDE_CODE_MAX_RETRIES": "0", "API_TIMEOUT_MS": aDay, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "{max_tokens}",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+			"DISABLE_AUTOUPDATER":                      "1",
+			"IS_SANDBOX":                               "1",
+			"CLAUDE_CONFIG_DIR":                        "/tmp/.claude",
+			"CLAUDE_CODE_MAX_RETRIES":                  "0",
+			"API_TIMEOUT_MS":                           aDay,
+			"CLAUDE_CODE_MAX_OUTPUT_TOKENS":            "{max_tokens}",
 		},
 		Failure: `"type":"result".*"is_error":true|"is_error":true.*"type":"result"`,
 		Result:  `"type":"result"`,
@@ -60,10 +73,16 @@ func claudeCode() Spec {
 // qwenCode is Alibaba's Qwen Code. It calls chat completions, and needs Node.js in the image.
 func qwenCode() Spec {
 	return Spec{
-		Name: "qwen-code", Package: "@qwen-code/qwen-code@0.24.4",
-		Integrity: map[string]string{"any": "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg=="},
-		Check:     []string{"node", "--version"},
-		Command:   []string{"node", "{dir}/node_modules/@qwen-code/qwen-code/cli.js", "--yolo", "--output-format", "stream-json"},
+		Name:    "qwen-code",
+		Package: "@qwen-code/qwen-code@0.24.4",
+		Integrity: map[string]string{
+			"any": "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg==",
+		},
+		Check: []string{"node", "--version"},
+		Command: []string{
+			"node", "{dir}/node_modules/@qwen-code/qwen-code/cli.js", "--yolo", "--output-format",
+			"stream-json",
+		},
 		Env: map[string]string{
 			"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1", "QWEN_TELEMETRY_ENABLED": "false",
 			"QWEN_CODE_SYSTEM_SETTINGS_PATH": "/tmp/.qwen-settings.json",
@@ -81,15 +100,19 @@ func qwenCode() Spec {
 	}
 }
 
-// geminiCLI is Google's Gemini CLI. It calls Google's API, which the gateway translates into chat completions, and needs Node.js in the
-// image. Its telemetry, updates, web tools and retries are off.
+// geminiCLI is Google's Gemini CLI. It calls Google's API, which the gateway translates into chat
+// completions, and needs Node.js in the image. Its telemetry, updates, web tools and retries are off.
 func geminiCLI() Spec {
 	return Spec{
-		Name: "gemini-cli", Package: "@google/gemini-cli@0.61.0",
-		Integrity: map[string]string{"any": "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ=="},
-		Check:     []string{"node", "--version"},
+		Name:    "gemini-cli",
+		Package: "@google/gemini-cli@0.61.0",
+		Integrity: map[string]string{
+			"any": "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ==",
+		},
+		Check: []string{"node", "--version"},
 		Command: []string{
-			"node", "{dir}/node_modules/@google/gemini-cli/bundle/gemini.js", "--yolo", "--skip-trust", "--output-format", "stream-json", "--model", modelName,
+			"node", "{dir}/node_modules/@google/gemini-cli/bundle/gemini.js", "--yolo", "--skip-trust",
+			"--output-format", "stream-json", "--model", modelName,
 		},
 		Env: map[string]string{
 			"GEMINI_CLI_NO_RELAUNCH": "true", "GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true",

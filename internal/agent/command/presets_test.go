@@ -14,13 +14,16 @@ import (
 // Every preset passes the suite with its own model API.
 func TestPresetsPassTheSuite(t *testing.T) {
 	t.Parallel()
+
 	if testing.Short() {
 		t.Skip("needs the real agents, downloads of 160 MB each")
 	}
+
 	agents := agentsDir(t)
 	for _, s := range command.Presets() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
+
 			o := command.Options{AgentsDir: agents}
 			_, err := newAgent(t, s, o).Fetch(t.Context())
 			require.NoError(t, err)

@@ -28,20 +28,31 @@ func (a *Agent) process(ctx context.Context, sb agent.Sandbox, job agent.Job) (w
 	if err != nil {
 		return wire.Process{}, err
 	}
+
 	if dir == "" && a.installs() {
 		return wire.Process{}, fault.New(fault.NotFound, "%s is not in the sandbox: Install comes before Open", a.Name)
 	}
+
 	if a.uses("{instruction}") && len(job.Instruction) > maxArgument {
-		return wire.Process{}, fault.Field("instruction", "must be at most %d bytes for agent %s, which takes it as an argument; got %d", maxArgument, a.Name, len(job.Instruction))
+		return wire.Process{}, fault.Field(
+			"instruction",
+			"must be at most %d bytes for agent %s, which takes it as an argument; got %d",
+			maxArgument,
+			a.Name,
+			len(job.Instruction),
+		)
 	}
+
 	fill := a.filler(dir, job)
 	if err := a.writeFiles(ctx, sb, job, fill); err != nil {
 		return wire.Process{}, err
 	}
+
 	p := a.inSandbox(dir, fill, a.Command)
 	if !a.uses("{instruction}") && !a.uses("{instruction_file}") {
 		p.Stdin = []byte(job.Instruction)
 	}
+
 	return p, nil
 }
 
@@ -51,10 +62,12 @@ func (a *Agent) inSandbox(dir string, fill *strings.Replacer, command []string) 
 	for i, arg := range command {
 		argv[i] = fill.Replace(arg)
 	}
+
 	env := environment(dir)
 	for name, value := range a.Env {
 		env[name] = fill.Replace(value)
 	}
+
 	return wire.Process{Argv: argv, Env: env, Dir: rollout.Workdir}
 }
 
@@ -64,26 +77,56 @@ func (a *Agent) filler(dir string, job agent.Job) *strings.Replacer {
 	if tokens <= 0 {
 		tokens = defaultMaxTokens
 	}
+
 	return strings.NewReplacer(
-		"{dir}", dir, "{instruction}", job.Instruction, "{instruction_file}", instructionFile, "{model_url}", rollout.ModelURL,
-		"{model_host}", strings.TrimSuffix(rollout.ModelURL, "/v1"), "{max_tokens}", strconv.Itoa(tokens),
-		"{platform}", platform(a.o.Arch), "{arch}", machine(a.o.Arch),
+		"{dir}",
+		dir,
+		"{instruction}",
+		job.Instruction,
+		"{instruction_file}",
+		instructionFile,
+		"{model_url}",
+		rollout.ModelURL,
+		"{model_host}",
+		strings.TrimSuffix(rollout.ModelURL, "/v1"),
+		"{max_tokens}",
+		strconv.Itoa(tokens),
+		"{platform}",
+		platform(a.o.Arch),
+		"{arch}",
+		machine(a.o.Arch),
 	)
 }
 
-// environment is the environment of every agent. It has the model channel under the names that common client libraries use. The keys are
-// dummies, because the gateway holds the real one.
+// environment is the environment of every agent. It has the model channel under the names that common
+// client libraries use. The keys are dummies, because the gateway holds the real one.
 func environment(dir string) map[string]string {
 	host := strings.TrimSuffix(rollout.ModelURL, "/v1")
+
 	path := "/usr/local/bin:/usr/bin:/bin"
 	if dir != "" {
 		path = dir + "/node_modules/.bin:" + dir + "/bin:" + path
 	}
+
 	return map[string]string{
-		"HOME": rollout.Home, "USER": "user", "PATH": path, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1",
-		"OPENAI_BASE_URL": rollout.ModelURL, "OPENAI_API_BASE": rollout.ModelURL, "OPENAI_API_KEY": "none", "OPENAI_MODEL": modelName,
-		"ANTHROPIC_BASE_URL": host, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_MODEL": modelName,
-		"GOOGLE_GEMINI_BASE_URL": host, "GEMINI_API_KEY": "none", "GEMINI_MODEL": modelName,
+		"HOME":                   rollout.Home,
+		"USER":                   "user",
+		"PATH":                   path,
+		"TMPDIR":                 "/tmp",
+		"LANG":                   "C.UTF-8",
+		"TERM":                   "dumb",
+		"NO_COLOR":               "1",
+		"CI":                     "1",
+		"OPENAI_BASE_URL":        rollout.ModelURL,
+		"OPENAI_API_BASE":        rollout.ModelURL,
+		"OPENAI_API_KEY":         "none",
+		"OPENAI_MODEL":           modelName,
+		"ANTHROPIC_BASE_URL":     host,
+		"ANTHROPIC_API_KEY":      "none",
+		"ANTHROPIC_MODEL":        modelName,
+		"GOOGLE_GEMINI_BASE_URL": host,
+		"GEMINI_API_KEY":         "none",
+		"GEMINI_MODEL":           modelName,
 	}
 }
 
@@ -93,13 +136,16 @@ func (a *Agent) writeFiles(ctx context.Context, sb agent.Sandbox, job agent.Job,
 	for path, text := range a.Files {
 		files[path] = fill.Replace(text)
 	}
+
 	if a.uses("{instruction_file}") {
 		files[instructionFile] = job.Instruction
 	}
+
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if err := sb.WriteFile(ctx, path, strings.NewReader(files[path]), 0o644); err != nil {
 			return fault.Wrap(fault.KindOf(err), err, "write %s for %s", path, a.Name)
 		}
 	}
+
 	return nil
 }

@@ -11,20 +11,39 @@ import (
 
 func TestSpecIsChecked(t *testing.T) {
 	t.Parallel()
+
 	good := func() command.Spec {
 		return command.Spec{Name: "a", Package: "@s/p@1.2.3-rc.1", Command: []string{"{dir}/a"}}
 	}
 	require.NoError(t, good().Validate())
+
 	for _, p := range command.Presets() {
 		require.NoError(t, p.Validate(), p.Name)
 	}
+
 	braces := good()
-	braces.Command = []string{"{dir}/a", "{instruction_file}", "${name}", "{}", `{"a":1}`, "{1,2}", "awk '{print}' x", "{ print }", "{NAME}"}
+	braces.Command = []string{
+		"{dir}/a",
+		"{instruction_file}",
+		"${name}",
+		"{}",
+		`{"a":1}`,
+		"{1,2}",
+		"awk '{print}' x",
+		"{ print }",
+		"{NAME}",
+	}
 	braces.Files = map[string]string{"/x": "{other}"}
 	require.NoError(t, braces.Validate())
+
 	unversioned := good()
 	unversioned.Package = "p@latest"
-	require.EqualError(t, unversioned.Validate(), `agent "a": package: must have an exact version such as "@scope/name@1.2.3", got "p@latest"`)
+	require.EqualError(
+		t,
+		unversioned.Validate(),
+		`agent "a": package: must have an exact version such as "@scope/name@1.2.3", got "p@latest"`,
+	)
+
 	for name, c := range map[string]struct {
 		change func(*command.Spec)
 		field  string
@@ -49,12 +68,15 @@ func TestSpecIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s := good()
 			c.change(&s)
+
 			var err *fault.Error
 			require.ErrorAs(t, s.Validate(), &err)
 			require.Equal(t, fault.Invalid, err.Kind)
 			require.Equal(t, c.field, err.Field)
+
 			_, newErr := command.New(s, command.Options{})
 			require.Error(t, newErr)
 		})

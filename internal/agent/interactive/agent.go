@@ -1,5 +1,6 @@
-// Package interactive is the agent whose tool calls come from a client: an OpenEnv episode, or an external agent loop. Its Run ends when the
-// client submits, when the maximum of calls is reached, or when it has been idle for too long.
+// Package interactive is the agent whose tool calls come from a client: an OpenEnv episode, or an external
+// agent loop. Its Run ends when the client submits, when the maximum of calls is reached, or when it has
+// been idle for too long.
 package interactive
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Agent implements agent.Agent. A process in the sandbox that ends at once records the launch, so that the age of the episode outlives the
-// worker. It is safe for concurrent use.
+// Agent implements agent.Agent. A process in the sandbox that ends at once records the launch, so that the
+// age of the episode outlives the worker. It is safe for concurrent use.
 type Agent struct{}
 
 var _ agent.Agent = Agent{}
@@ -26,6 +27,7 @@ func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run,
 	if err != nil {
 		return nil, err
 	}
+
 	return newRun(env, job, launch), nil
 }
 
@@ -35,5 +37,6 @@ func (Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent.Ru
 	if err != nil {
 		return nil, err
 	}
+
 	return newRun(env, job, launch), nil
 }

@@ -21,10 +21,15 @@ type run struct {
 	launch  agent.Launch
 	episode *toolservice.Episode
 	idle    time.Duration
-	ready   bool // the first status was returned
 
-	suspended time.Duration // total that was seen of env.Suspended
-	resumed   time.Time     // when it was seen to grow
+	// the first status was returned
+	ready bool
+
+	// total that was seen of env.Suspended
+	suspended time.Duration
+
+	// when it was seen to grow
+	resumed time.Time
 }
 
 var _ agent.Run = (*run)(nil)
@@ -34,6 +39,7 @@ func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
 	if env.Episode != nil {
 		env.Episode.Accept()
 	}
+
 	return &run{env: env, job: job, launch: launch, episode: env.Episode, idle: job.Episode.Filled().Idle}
 }
 
@@ -46,9 +52,12 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	if r.ready {
 		wait = min(statusEvery, r.left())
 	}
+
 	r.ready = true
+
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+
 	select {
 	case <-r.episode.Over():
 		return r.ended(), nil
@@ -56,28 +65,35 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 		return agent.Status{}, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for the episode")
 	case <-timer.C:
 	}
+
 	select {
 	case <-r.episode.Over():
 		return r.ended(), nil
 	default:
 	}
+
 	if r.left() <= 0 {
 		r.episode.End(fmt.Sprintf("no call came for %s", r.idle))
 		return r.ended(), nil
 	}
+
 	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
-	return agent.Status{Ready: true, LastSign: time.Now()}, err // idle time has its own limit
+	// idle time has its own limit
+	return agent.Status{Ready: true, LastSign: time.Now()}, err
 }
 
-// left is the time until the episode has been idle for too long. A suspended worker takes no calls, so the idle time starts again after it.
+// left is the time until the episode has been idle for too long. A suspended worker takes no calls, so the
+// idle time starts again after it.
 func (r *run) left() time.Duration {
 	since := r.episode.IdleSince()
 	if since.IsZero() {
 		return r.idle
 	}
+
 	if now, total := r.env.Suspended.Read(); total != r.suspended {
 		r.suspended, r.resumed = total, now
 	}
+
 	return max(time.Until(since.Add(r.idle)), time.Until(r.resumed.Add(r.idle)))
 }
 
@@ -85,6 +101,7 @@ func (r *run) left() time.Duration {
 func (r *run) ended() agent.Status {
 	why, submitted := r.episode.Ended()
 	st := agent.Status{Ready: true, Done: true, LastSign: time.Now()}
+
 	switch {
 	case submitted:
 	case r.usedUp():
@@ -92,6 +109,7 @@ func (r *run) ended() agent.Status {
 	default:
 		st.ExitCode, st.Error, st.Left = 1, why, true
 	}
+
 	return st
 }
 
@@ -116,6 +134,7 @@ func (r *run) Stop(context.Context) error {
 	if r.episode != nil {
 		r.episode.End("the rollout was ended")
 	}
+
 	return nil
 }
 

@@ -40,11 +40,18 @@ func (failing) Status(context.Context, string) (wire.Status, error) {
 // A client's first call is taken after the launch is marked, so that it cannot prevent the mark.
 func TestFirstCallWaitsForTheMark(t *testing.T) {
 	t.Parallel()
-	for name, sandbox := range map[string]agent.Sandbox{"marked": &fakeSandbox{marks: map[string]wire.Status{}}, "not marked": failing{}} {
+
+	for name, sandbox := range map[string]agent.Sandbox{
+		"marked":     &fakeSandbox{marks: map[string]wire.Status{}},
+		"not marked": failing{},
+	} {
 		table := toolservice.NewTable(t.TempDir())
 		open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: slow{}, Held: true})
 		require.NoError(t, err)
-		_, failed := interactive.Agent{}.Open(t.Context(), agent.Env{Sandbox: sandbox, Episode: open}, agent.Job{Episode: &rollout.Episode{}})
+		_, failed := interactive.Agent{}.Open(t.Context(), agent.Env{
+			Sandbox: sandbox,
+			Episode: open,
+		}, agent.Job{Episode: &rollout.Episode{}})
 		_, err = table.Get(t.Context(), "r.1", 0)
 		require.Equal(t, name == "marked", err == nil, name)
 		require.Equal(t, failed == nil, err == nil, name)
@@ -62,6 +69,7 @@ func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error
 	if !ok {
 		return st, fault.New(fault.NotFound, "no process %q", name)
 	}
+
 	return st, nil
 }
 
@@ -83,21 +91,29 @@ func openEpisode(t *testing.T, config rollout.Episode) (*toolservice.Episode, ag
 
 func playIn(t *testing.T, config rollout.Episode, env agent.Env) (*toolservice.Episode, agent.Run) {
 	t.Helper()
-	open, closeIt, err := toolservice.NewTable(t.TempDir()).Open(toolservice.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
+	open, closeIt, err := toolservice.NewTable(t.TempDir()).Open(toolservice.Options{
+		ID:       "r.1",
+		Tools:    slow{},
+		MaxSteps: config.MaxSteps,
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, closeIt()) })
+
 	env.Sandbox, env.Episode = &fakeSandbox{marks: map[string]wire.Status{}}, open
 	run, err := interactive.Agent{}.Open(t.Context(), env, agent.Job{Instruction: "go", Episode: &config})
 	require.NoError(t, err)
+
 	return open, run
 }
 
 // end waits for the end of a run.
 func end(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
+
 	for {
 		st, err := r.Next(t.Context())
 		require.NoError(t, err)
+
 		if st.Done {
 			return st
 		}
@@ -108,6 +124,7 @@ func step(t *testing.T, e *toolservice.Episode, id string) episode.Answer {
 	t.Helper()
 	a, err := e.Call(t.Context(), episode.Call{ID: id, Tool: "wait", Arguments: json.RawMessage("{}")})
 	require.NoError(t, err)
+
 	return a
 }
 
@@ -121,14 +138,20 @@ func TestIdleAfterASuspension(t *testing.T) {
 		st, err := run.Next(t.Context())
 		require.NoError(t, err)
 		require.False(t, st.Done)
-		time.Sleep(time.Hour) // nothing reads the clock meanwhile
+		// nothing reads the clock meanwhile
+		time.Sleep(time.Hour)
+
 		st, err = run.Next(t.Context())
 		require.NoError(t, err)
 		require.False(t, st.Done)
+
 		resumed := time.Now()
+
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+
 		go func() { _ = suspended.Run(ctx) }()
+
 		require.True(t, end(t, run).Left)
 		require.InDelta(t, 5*time.Minute, time.Since(resumed), float64(20*time.Second))
 	})
@@ -140,10 +163,13 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, run := openEpisode(t, rollout.Episode{Idle: 5 * time.Minute})
 		begun := time.Now()
+
 		go func() {
 			time.Sleep(4 * time.Minute)
-			_, _ = open.Call(t.Context(), episode.Call{ID: "a", Tool: "wait"}) // until minute 14
+			// until minute 14
+			_, _ = open.Call(t.Context(), episode.Call{ID: "a", Tool: "wait"})
 		}()
+
 		st := end(t, run)
 		require.Equal(t, 19*time.Minute, time.Since(begun))
 		require.True(t, st.Left)

@@ -31,7 +31,8 @@ type info struct {
 }
 
 type span struct {
-	Created   int64 `json:"created,omitempty"` // unix milliseconds
+	// unix milliseconds
+	Created   int64 `json:"created,omitempty"`
 	Completed int64 `json:"completed,omitempty"`
 	Start     int64 `json:"start,omitempty"`
 	End       int64 `json:"end,omitempty"`
@@ -47,7 +48,8 @@ type part struct {
 }
 
 type state struct {
-	Status   string          `json:"status"` // completed or error
+	// completed or error
+	Status   string          `json:"status"`
 	Input    json.RawMessage `json:"input"`
 	Output   string          `json:"output,omitempty"`
 	Error    string          `json:"error,omitempty"`
@@ -64,8 +66,10 @@ func transcriptOf(instruction string, began time.Time, e *toolservice.Episode) (
 		if size += len(raw); err == nil && size <= maxTranscript {
 			t.Messages = append(t.Messages, raw)
 		}
+
 		return fault.Wrap(fault.Internal, err, "transcript")
 	}
+
 	err := add(message{
 		Info:  info{ID: "msg_0000", Role: "user", Time: span{Created: began.UnixMilli()}},
 		Parts: []part{{ID: "msg_0000_1", Type: "text", Text: instruction}},
@@ -73,7 +77,9 @@ func transcriptOf(instruction string, began time.Time, e *toolservice.Episode) (
 	if err != nil {
 		return t, err
 	}
+
 	var failed error
+
 	err = e.Steps(func(s episode.Step) {
 		if s.Kind == episode.KindCall && failed == nil {
 			failed = add(messageOf(s))
@@ -82,22 +88,30 @@ func transcriptOf(instruction string, began time.Time, e *toolservice.Episode) (
 	if err == nil {
 		err = failed
 	}
+
 	return t, err
 }
 
 func messageOf(s episode.Step) message {
 	id := fmt.Sprintf("msg_%04d", s.Step)
 	begin, end := s.At.UnixMilli(), s.At.Add(time.Duration(s.Seconds*float64(time.Second))).UnixMilli()
+
 	st := state{
-		Status: "completed", Input: s.Arguments, Output: text.HeadUTF8(s.Result.Content, maxToolText),
-		Error: text.HeadUTF8(s.Result.Message, maxToolText), Metadata: s.Result.Data, Time: span{Start: begin, End: end},
+		Status:   "completed",
+		Input:    s.Arguments,
+		Output:   text.HeadUTF8(s.Result.Content, maxToolText),
+		Error:    text.HeadUTF8(s.Result.Message, maxToolText),
+		Metadata: s.Result.Data,
+		Time:     span{Start: begin, End: end},
 	}
 	if s.Result.Error {
 		st.Status = "error"
 	}
+
 	if len(st.Input) > maxToolText {
 		st.Input = json.RawMessage("{}")
 	}
+
 	return message{
 		Info:  info{ID: id, Role: "assistant", Time: span{Created: begin, Completed: end}},
 		Parts: []part{{ID: id + "_1", Type: "tool", CallID: s.ID, Tool: s.Tool, State: &st}},

@@ -16,11 +16,13 @@ import (
 
 // Options configure an Agent.
 type Options struct {
-	Binary *binary.Cache // the OpenCode of this host
+	// the OpenCode of this host
+	Binary *binary.Cache
 	Logger *slog.Logger
 }
 
-// pauseAfter is how long OpenCode waits for its model before sandboxd pauses the process. A waiting OpenCode uses 0.8 % of a core for timers.
+// pauseAfter is how long OpenCode waits for its model before sandboxd pauses the process. A waiting
+// OpenCode uses 0.8 % of a core for timers.
 const pauseAfter = 5 * time.Second
 
 // Agent implements agent.Agent with OpenCode. It is safe for concurrent use.
@@ -39,14 +41,19 @@ func New(o Options) *Agent {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Agent{binary: o.Binary, log: o.Logger}
 }
 
 // Kind is OpenCode's entry in the registry.
 func Kind(o Options) agent.Kind {
 	return agent.Kind{
-		Name: rollout.AgentOpencode, Agent: New(o), OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog, Log: AgentLog,
-		Sessions: true,
+		Name:       rollout.AgentOpencode,
+		Agent:      New(o),
+		OutputBlob: store.OpencodeOutput,
+		LogPath:    rollout.AgentLog,
+		Log:        AgentLog,
+		Sessions:   true,
 	}
 }
 
@@ -55,7 +62,9 @@ func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.R
 	if err := endStale(ctx, env.Sandbox); err != nil {
 		return nil, err
 	}
+
 	fresh := false
+
 	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
 		fresh = true
 		return a.Process(ctx, env, job, serveArgs()...)
@@ -63,11 +72,14 @@ func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.R
 	if fault.Is(err, fault.Invalid) {
 		err = fmt.Errorf("start opencode (it needs an image with glibc 2.17 or later, not musl): %w", err)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	r := a.newRun(env, job, launch)
 	r.fresh = fresh
+
 	return r, nil
 }
 
@@ -77,8 +89,10 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent
 	if err != nil {
 		return nil, err
 	}
+
 	r := a.newRun(env, job, launch)
 	r.found = true
+
 	return r, nil
 }
 
@@ -88,10 +102,19 @@ func (a *Agent) Process(ctx context.Context, env agent.Env, job agent.Job, args 
 	if err != nil {
 		return wire.Process{}, err
 	}
+
 	if dir == "" {
-		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Open", a.binary.Version())
+		return wire.Process{}, fault.New(
+			fault.NotFound,
+			"opencode %s is not in the sandbox: Install comes before Open",
+			a.binary.Version(),
+		)
 	}
+
 	return wire.Process{
-		Argv: append([]string{dir + "/" + binary.File}, args...), Env: environment(dir, job), Dir: rollout.Workdir, PauseAfterMillis: pauseAfter.Milliseconds(),
+		Argv:             append([]string{dir + "/" + binary.File}, args...),
+		Env:              environment(dir, job),
+		Dir:              rollout.Workdir,
+		PauseAfterMillis: pauseAfter.Milliseconds(),
 	}, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// AgentLog renders a transcript as the JSON lines that `opencode run --format json --thinking` prints, the format in which clients read the
-// agent log.
+// AgentLog renders a transcript as the JSON lines that `opencode run --format json --thinking` prints, the
+// format in which clients read the agent log.
 func AgentLog(t rollout.Transcript) []byte {
 	l := agentLog{session: t.SessionID}
 	for _, raw := range t.Messages {
@@ -17,13 +17,16 @@ func AgentLog(t rollout.Transcript) []byte {
 			l.message(&m)
 		}
 	}
+
 	return l.out
 }
 
 // logEvent is a line of `opencode run --format json`.
 type logEvent struct {
-	Type      string          `json:"type"`
-	Timestamp int64           `json:"timestamp"` // milliseconds
+	Type string `json:"type"`
+
+	// milliseconds
+	Timestamp int64           `json:"timestamp"`
 	SessionID string          `json:"sessionID"`
 	Part      json.RawMessage `json:"part,omitempty"`
 	Error     json.RawMessage `json:"error,omitempty"`
@@ -31,18 +34,22 @@ type logEvent struct {
 
 type agentLog struct {
 	session string
-	now     int64 // milliseconds; times never go back from line to line
-	out     []byte
+
+	// milliseconds; times never go back from line to line
+	now int64
+	out []byte
 }
 
 func (l *agentLog) message(m *message) {
 	l.at(m.Info.Time.Created)
+
 	for _, raw := range m.Parts {
 		var p part
 		if json.Unmarshal(raw, &p) == nil {
 			l.part(m, &p, raw)
 		}
 	}
+
 	if m.Info.failed() {
 		l.at(m.Info.Time.Completed)
 		l.line(logEvent{Type: "error", Error: m.Info.Error})
@@ -71,10 +78,14 @@ func (l *agentLog) at(ms int64) { l.now = max(l.now, ms) }
 
 func (l *agentLog) line(e logEvent) {
 	e.Timestamp, e.SessionID = l.now, l.session
+
 	var text bytes.Buffer
+
 	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)  // people read it
-	if enc.Encode(e) == nil { // its parts were validated when they were received
+	// people read it
+	enc.SetEscapeHTML(false)
+	// its parts were validated when they were received
+	if enc.Encode(e) == nil {
 		l.out = append(l.out, text.Bytes()...)
 	}
 }

@@ -16,11 +16,13 @@ import (
 // apiTimeout bounds one request: OpenCode answers in milliseconds, or is wedged.
 const apiTimeout = 10 * time.Second
 
-// The agent may replace OpenCode by its own server, so every answer is bounded before it is decoded. While decoding, a worker holds about
-// twice the bytes of the largest element in memory, and a whole transcript.
+// The agent may replace OpenCode by its own server, so every answer is bounded before it is decoded. While
+// decoding, a worker holds about twice the bytes of the largest element in memory, and a whole transcript.
 const (
 	maxMessages = 20_000
-	maxError    = 64 << 10 // bytes of a failure's body
+
+	// bytes of a failure's body
+	maxError = 64 << 10
 )
 
 func replyLimits() jsoninput.Limits {
@@ -56,15 +58,19 @@ func (c api) each(ctx context.Context, path string, limits jsoninput.Limits, ele
 		if open, err := d.Token(); err != nil || open != json.Delim('[') {
 			return errors.Join(errors.New("must be a JSON array"), err)
 		}
+
 		for d.More() {
 			if err := d.Decode(element); err != nil {
 				return err
 			}
+
 			if err := do(); err != nil {
 				return err
 			}
 		}
+
 		_, err := d.Token()
+
 		return err
 	})
 }
@@ -74,21 +80,34 @@ func (c api) post(ctx context.Context, path string, in any) error {
 	return c.do(ctx, http.MethodPost, path, in, func(io.Reader) error { return nil })
 }
 
-// do makes one call. If the server does not answer, the error is that of the sandbox's client or a fault.Unavailable; an answer that OpenCode
-// would not give is a fault.AgentFailed.
+// do makes one call. If the server does not answer, the error is that of the sandbox's client or a
+// fault.Unavailable; an answer that OpenCode would not give is a fault.AgentFailed.
 func (c api) do(ctx context.Context, method, path string, in any, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
+
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return unreachable(err, method, path)
 	}
+
 	defer func() { _ = res.Body.Close() }()
+
 	if res.StatusCode >= 300 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxError))
-		return fault.New(kindOfStatus(res.StatusCode), "opencode answered %s %s with %s: %.500s", method, path, res.Status, text)
+
+		return fault.New(
+			kindOfStatus(res.StatusCode),
+			"opencode answered %s %s with %s: %.500s",
+			method,
+			path,
+			res.Status,
+			text,
+		)
 	}
+
 	body := &errorReader{r: res.Body}
+
 	err = read(body)
 	switch {
 	case err == nil, errors.Is(err, errEnough):
@@ -102,20 +121,25 @@ func (c api) do(ctx context.Context, method, path string, in any, read func(io.R
 
 func (c api) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
+
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
 			return nil, err
 		}
+
 		body = bytes.NewReader(b)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, "http://opencode"+path, body)
 	if err != nil {
 		return nil, err
 	}
+
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	return c.http.Do(req)
 }
 
@@ -130,6 +154,7 @@ func (f *errorReader) Read(p []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		f.err = err
 	}
+
 	return n, err
 }
 
@@ -139,6 +164,7 @@ func unreachable(err error, method, path string) error {
 	if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.AgentFailed) {
 		kind = fault.KindOf(err)
 	}
+
 	return fault.Wrap(kind, err, "opencode: %s %s", method, path)
 }
 
@@ -146,5 +172,6 @@ func kindOfStatus(status int) fault.Kind {
 	if status >= 500 {
 		return fault.Unavailable
 	}
+
 	return fault.AgentFailed
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The model's name inside the sandbox. It is neutral because OpenCode chooses system prompt, tools and sampling by substrings of the model id.
+// The model's name inside the sandbox. It is neutral because OpenCode chooses system prompt, tools and
+// sampling by substrings of the model id.
 const (
 	providerID = "rollout"
 	modelID    = "m"
@@ -25,9 +26,11 @@ func config(job agent.Job) string {
 		"modalities": map[string][]string{"input": {"text", "image"}, "output": {"text"}},
 	}
 	if job.MaxOutput > 0 {
-		// Context 0 means unknown. With a number OpenCode would summarise the session when it estimates that the context is full.
+		// Context 0 means unknown. With a number OpenCode would summarise the session when it estimates
+		// that the context is full.
 		model["limit"] = map[string]int{"context": 0, "output": job.MaxOutput}
 	}
+
 	text, err := json.Marshal(map[string]any{
 		"model":      providerID + "/" + modelID,
 		"share":      "disabled",
@@ -43,7 +46,8 @@ func config(job agent.Job) string {
 			"options": map[string]any{
 				"baseURL": rollout.ModelURL,
 				"apiKey":  "none", // the gateway holds the real one
-				// The gateway bounds calls. OpenCode's own timeouts would cancel and repeat a call that waits for a busy model.
+				// The gateway bounds calls. OpenCode's own timeouts would cancel and repeat a call that
+				// waits for a busy model.
 				"headerTimeout": false,
 				"chunkTimeout":  false,
 			},
@@ -51,17 +55,22 @@ func config(job agent.Job) string {
 		}},
 	})
 	if err != nil {
-		panic(err) // maps of strings, numbers and bools always encode
+		// maps of strings, numbers and bools always encode
+		panic(err)
 	}
+
 	return string(text)
 }
 
-// deniedTools are the tools that need a person or the internet, and subagents, whose calls would not be part of the trajectory.
+// deniedTools are the tools that need a person or the internet, and subagents, whose calls would not be
+// part of the trajectory.
 func deniedTools(obeyProject bool) []string {
 	tools := []string{"question", "webfetch", "task"}
 	if !obeyProject {
-		tools = append(tools, "skill") // skills are disabled
+		// skills are disabled
+		tools = append(tools, "skill")
 	}
+
 	return tools
 }
 
@@ -71,23 +80,28 @@ func permissions(obeyProject bool) map[string]string {
 	for _, tool := range deniedTools(obeyProject) {
 		p[tool] = "deny"
 	}
+
 	return p
 }
 
-// sessionRules repeat the permissions for the session, where they take precedence over the configuration of a project or its agents. The
-// last matching rule wins.
+// sessionRules repeat the permissions for the session, where they take precedence over the configuration of
+// a project or its agents. The last matching rule wins.
 func sessionRules(obeyProject bool) []map[string]string {
 	rules := []map[string]string{{"permission": "*", "pattern": "*", "action": "allow"}}
 	for _, tool := range deniedTools(obeyProject) {
 		rules = append(rules, map[string]string{"permission": tool, "pattern": "*", "action": "deny"})
 	}
+
 	return rules
 }
 
-// runtimeOptions configure OpenCode's JavaScript engine. They save about 15 % of CPU in short and long sessions: a session's code runs too
-// rarely to repay its optimisation. They disable FTL, the most expensive compiler, and let DFG compile only code that stays hot.
+// runtimeOptions configure OpenCode's JavaScript engine. They save about 15 % of CPU in short and long
+// sessions: a session's code runs too rarely to repay its optimisation. They disable FTL, the most
+// expensive compiler, and let DFG compile only code that stays hot.
 func runtimeOptions() map[string]string {
-	const optimizeAfter = "30000" // 1000 by default; a call adds 15, a loop iteration 1
+	// 1000 by default; a call adds 15, a loop iteration 1
+	const optimizeAfter = "30000"
+
 	return map[string]string{
 		"BUN_JSC_useFTLJIT":                           "0",
 		"BUN_JSC_thresholdForOptimizeAfterWarmUp":     optimizeAfter,
@@ -96,7 +110,8 @@ func runtimeOptions() map[string]string {
 	}
 }
 
-// environment is the complete environment of the agent's process, and so of every command that the agent runs. It has no secrets.
+// environment is the complete environment of the agent's process, and so of every command that the agent
+// runs. It has no secrets.
 func environment(dir string, job agent.Job) map[string]string {
 	env := map[string]string{
 		"HOME":   rollout.Home,
@@ -116,9 +131,11 @@ func environment(dir string, job agent.Job) map[string]string {
 		"OPENCODE_DB":                      ":memory:",
 	}
 	maps.Copy(env, runtimeOptions())
+
 	if !job.ObeyProject {
 		env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
 		env["OPENCODE_DISABLE_EXTERNAL_SKILLS"] = "1"
 	}
+
 	return env
 }

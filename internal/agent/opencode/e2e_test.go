@@ -13,23 +13,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// The agent completes a demo task. Every model call extends the previous one, and the transcript and the log record the work.
+// The agent completes a demo task. Every model call extends the previous one, and the transcript and the
+// log record the work.
 func TestWholeTask(t *testing.T) {
 	t.Parallel()
+
 	w, b := newTestAgent(t, ""), newTask(t, "binary_search")
 	for path, text := range b.Files {
 		w.put(t, path, text)
 	}
+
 	job := agent.Job{Instruction: b.Instruction, MaxOutput: 4096, Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
 	st := w.finish(t, r)
 	require.Zero(t, st.ExitCode, st.Error)
 	require.WithinDuration(t, time.Now(), st.LastSign, time.Minute)
+
 	verifier := w.As(wire.VerifierUser)
 	for name, text := range b.TestFiles {
 		require.NoError(t, verifier.WriteFile(t.Context(), wire.VerifierTests+"/"+name, strings.NewReader(text), 0o600))
 	}
+
 	for i, command := range b.Verify {
 		out, status := w.run(t, "verify-"+string(rune('0'+i)), command, wire.VerifierUser)
 		require.Zero(t, status, out)
@@ -38,22 +43,27 @@ func TestWholeTask(t *testing.T) {
 	sent := w.Sent(t)
 	require.Len(t, sent, 6)
 	require.Equal(t, b.Instruction, lastUser(t, sent[0]))
+
 	for i := range sent {
 		require.True(t, sent[i].Complete)
 		require.Equal(t, st.SessionID, sent[i].Session)
+
 		if i > 0 {
 			before := append(sent[i-1].PromptTokenIDs, sent[i-1].CompletionTokenIDs...)
 			require.Equal(t, before, sent[i].PromptTokenIDs[:len(before)], "call %d", i)
 		}
 	}
+
 	transcript, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, st.SessionID, transcript.SessionID)
 	require.Len(t, transcript.Messages, 7)
+
 	log := string(opencode.AgentLog(transcript))
 	for kind, n := range map[string]int{"step_start": 6, "step_finish": 6, "tool_use": 5, "text": 5, "error": 0} {
 		require.Equal(t, n, strings.Count(log, `{"type":"`+kind+`","timestamp"`), "%s in %s", kind, log)
 	}
+
 	require.Contains(t, log, "IndexError")
 }
 
@@ -77,6 +87,7 @@ turns:
 	for range 2 {
 		next = w.begin(t, w.agent(), job)
 	}
+
 	st := w.finish(t, next)
 	require.Zero(t, st.ExitCode, st.Error)
 	require.Equal(t, first.SessionID, st.SessionID)
@@ -87,7 +98,8 @@ turns:
 	require.Equal(t, job.Instruction, lastUser(t, w.Sent(t)[1]))
 	out, _ := w.bash(t, "proof", "cat proof")
 	require.Equal(t, "once\n", out)
-	over := w.finish(t, w.begin(t, w.agent(), job)) // attach after the end, too
+	// attach after the end, too
+	over := w.finish(t, w.begin(t, w.agent(), job))
 	require.Equal(t, st.SessionID, over.SessionID)
 	require.Len(t, w.Sent(t), 2)
 }
@@ -141,6 +153,7 @@ func TestKilledAgentIsDone(t *testing.T) {
 	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, 5*time.Minute, 10*time.Millisecond)
 	done := waiting(t, r)
 	require.NoError(t, w.Kill(t.Context(), "agent-1"))
+
 	got := <-done
 	require.NoError(t, got.err)
 	require.True(t, got.st.Done)
@@ -167,7 +180,9 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 // The model receives any instruction byte for byte.
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
+
 	const odd = "-x --help /init @README.md\r\n\t\"quoted\" 'and' `so` $(echo no) \\n \\ <b>&amp;</b>\n\n日本語 🙂 e\u0301 \u202ertl\u202c \u2028 \x01 {file:/etc/passwd} {env:HOME} !`id`\n \n"
+
 	w := newTestAgent(t, "turns: [{text: done}]")
 	job := agent.Job{Instruction: odd, Launch: 1}
 	a := w.agent()
@@ -179,6 +194,7 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 // A project's own configuration is used if the job permits it, but it cannot make the agent wait for a person.
 func TestProjectConfiguration(t *testing.T) {
 	t.Parallel()
+
 	for name, obey := range map[string]bool{"obeyed": true, "ignored": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +205,12 @@ turns:
 `)
 			w.put(t, "AGENTS.md", "Speak like a pirate.")
 			w.put(t, ".env", "A=1")
-			w.put(t, "opencode.json", `{"permission":{"bash":"ask","read":"ask","edit":"ask"},"agent":{"build":{"permission":{"bash":"ask"}}}}`)
+			w.put(
+				t,
+				"opencode.json",
+				`{"permission":{"bash":"ask","read":"ask","edit":"ask"},"agent":{"build":{"permission":{"bash":"ask"}}}}`,
+			)
+
 			job := agent.Job{Instruction: "go", Launch: 1, ObeyProject: obey}
 			a := w.agent()
 			r := w.begin(t, a, job)
@@ -210,6 +231,7 @@ turns:
   - text: done
 `)
 	w.put(t, "hay.txt", "hay\nneedle\n")
+
 	job := agent.Job{Instruction: "go", Launch: 1, MaxOutput: 1234}
 	a := w.agent()
 	r := w.begin(t, a, job)
@@ -235,8 +257,12 @@ func TestUploadedBinary(t *testing.T) {
 // The proxy variables of a task with a network reach the agent's commands and do not affect model calls.
 func TestModelCallsTakeNoProxy(t *testing.T) {
 	t.Parallel()
-	w := newTestAgent(t, `turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`)
-	w.Sandbox = w.Sandbox.WithEnv(network.Env()) // no proxy listens at that address
+	w := newTestAgent(
+		t,
+		`turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`,
+	)
+	// no proxy listens at that address
+	w.Sandbox = w.Sandbox.WithEnv(network.Env())
 	r := w.begin(t, w.agent(), agent.Job{Instruction: "look", MaxOutput: 4096, Launch: 1})
 	st := w.finish(t, r)
 	require.True(t, st.Answered(), "%+v", st)

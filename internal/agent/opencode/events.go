@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// event has the fields that this package reads of an event of OpenCode's stream. Some types are its own and report the stream's state.
+// event has the fields that this package reads of an event of OpenCode's stream. Some types are its own and
+// report the stream's state.
 type event struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -28,9 +29,14 @@ type event struct {
 }
 
 const (
-	eventConnected = "server.connected" // first of every connection: earlier events may have been missed
-	eventBroken    = "stream.broken"    // ours: the connection ended
-	eventTooLong   = "stream.too-long"  // ours: an event above maxHeld
+	// first of every connection: earlier events may have been missed
+	eventConnected = "server.connected"
+
+	// ours: the connection ended
+	eventBroken = "stream.broken"
+
+	// ours: an event above maxHeld
+	eventTooLong = "stream.too-long"
 )
 
 // mayEnd reports whether the event may mean that the work is over, so that the session's state should be read.
@@ -52,8 +58,10 @@ type feed struct {
 
 func subscribe(c api) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
+
 	f := &feed{events: make(chan event), cancel: cancel, ended: make(chan struct{})}
 	go f.run(ctx, c)
+
 	return f
 }
 
@@ -70,12 +78,16 @@ const (
 
 func (f *feed) run(ctx context.Context, c api) {
 	defer close(f.ended)
+
 	for pause := minReconnect; ; pause = min(2*pause, maxReconnect) {
 		began := time.Now()
+
 		f.connection(ctx, c)
+
 		if time.Since(began) > maxReconnect {
 			pause = minReconnect
 		}
+
 		if !f.send(ctx, event{Type: eventBroken}) || clock.Sleep(ctx, pause) != nil {
 			return
 		}
@@ -89,6 +101,7 @@ func (f *feed) connection(ctx context.Context, c api) {
 		return
 	}
 	defer func() { _ = res.Body.Close() }()
+
 	lines := bufio.NewReaderSize(res.Body, maxEvent)
 	for {
 		e, err := nextEvent(lines)
@@ -108,8 +121,8 @@ func (f *feed) send(ctx context.Context, e event) bool {
 }
 
 const (
-	// maxEvent is the size of the permanent read buffer, in bytes. A longer event, for instance with a tool's output, is in memory only while
-	// it is read.
+	// maxEvent is the size of the permanent read buffer, in bytes. A longer event, for instance with a
+	// tool's output, is in memory only while it is read.
 	maxEvent = 4 << 10
 	// maxHeld bounds an event that is decoded, in bytes. A longer one becomes eventTooLong.
 	maxHeld = 512 << 10
@@ -120,36 +133,44 @@ const (
 // nextEvent reads one line. A line without an event is an event without a type.
 func nextEvent(r *bufio.Reader) (event, error) {
 	var e event
+
 	line, long, err := r.ReadLine()
 	if err != nil {
 		return e, err
 	}
+
 	if long {
 		var whole bool
 		if line, whole, err = restOfLine(r, line); err != nil || !whole {
 			return event{Type: eventTooLong}, err
 		}
 	}
+
 	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && json.Unmarshal(data, &e) != nil {
 		e = event{}
 	}
+
 	return e, nil
 }
 
-// restOfLine reads the rest of a line that begins with start. If the line is above maxHeld, it is skipped and whole is false.
+// restOfLine reads the rest of a line that begins with start. If the line is above maxHeld, it is skipped
+// and whole is false.
 func restOfLine(r *bufio.Reader, start []byte) (line []byte, whole bool, err error) {
 	for line, more := bytes.Clone(start), true; more; {
 		if len(line) > maxHeld {
 			return nil, false, skipLine(r)
 		}
+
 		var piece []byte
 		if piece, more, err = r.ReadLine(); err != nil {
 			return nil, false, err
 		}
+
 		if line = append(line, piece...); !more {
 			return line, true, nil
 		}
 	}
+
 	return nil, false, nil
 }
 
@@ -160,7 +181,9 @@ func skipLine(r *bufio.Reader) error {
 		if err != nil || !more {
 			return err
 		}
+
 		skipped += len(piece)
 	}
+
 	return bufio.ErrTooLong
 }

@@ -16,15 +16,18 @@ import (
 
 // fakeSandbox is a sandbox in memory: files, one process at a time, and one port that leads to a server of the test.
 type fakeSandbox struct {
-	server *url.URL // the test's fake OpenCode server
+	// the test's fake OpenCode server
+	server *url.URL
 
 	mu       sync.Mutex
 	files    map[string][]byte
 	started  []wire.Process
 	process  wire.Status
 	out, err []byte
-	logs     int // calls of WaitLog that wait
-	lost     bool
+
+	// calls of WaitLog that wait
+	logs int
+	lost bool
 	// keepListening makes the test's server answer although the process is dead.
 	keepListening bool
 	// dying makes the process count as running although it answers nothing.
@@ -34,22 +37,27 @@ type fakeSandbox struct {
 func (b *fakeSandbox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.started = append(b.started, p)
 	b.process = wire.Status{Name: name, Running: true, PID: 2, StartedAt: time.Now()}
+
 	return b.process, nil
 }
 
 func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	switch {
 	case b.lost:
 		return wire.Status{}, fault.New(fault.SandboxLost, "gone")
 	case b.process.Name != name:
 		return wire.Status{}, fault.New(fault.NotFound, "no process %s", name)
 	}
+
 	st := b.process
 	st.StdoutSize, st.StderrSize = int64(len(b.out)), int64(len(b.err))
+
 	return st, nil
 }
 
@@ -57,18 +65,28 @@ func (b *fakeSandbox) Wait(ctx context.Context, name string, _ time.Duration) (w
 	return b.Status(ctx, name)
 }
 
-func (b *fakeSandbox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, wait time.Duration) (sandbox.Chunk, error) {
+func (b *fakeSandbox) WaitLog(
+	_ context.Context,
+	_, stream string,
+	offset int64,
+	limit int,
+	wait time.Duration,
+) (sandbox.Chunk, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if wait > 0 {
 		b.logs++
 	}
+
 	data := b.out
 	if stream == "stderr" {
 		data = b.err
 	}
+
 	data = data[min(int(offset), len(data)):]
 	data = data[:min(limit, len(data))]
+
 	return sandbox.Chunk{Data: data, Next: offset + int64(len(data)), EOF: !b.process.Running}, nil
 }
 
@@ -85,6 +103,7 @@ func (b *fakeSandbox) Kill(_ context.Context, _ string) error {
 func (b *fakeSandbox) end(how wire.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	how.Name = b.process.Name
 	b.process = how
 }
@@ -93,12 +112,14 @@ func (b *fakeSandbox) end(how wire.Status) {
 func (b *fakeSandbox) beginToDie() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.process.Running, b.dying = true, true
 }
 
 func (b *fakeSandbox) lose() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.lost = true
 }
 
@@ -106,26 +127,33 @@ func (b *fakeSandbox) lose() {
 func (b *fakeSandbox) write(stdout, stderr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.out, b.err = append(b.out, stdout...), append(b.err, stderr...)
 }
 
 func (b *fakeSandbox) WriteFile(_ context.Context, path string, data io.Reader, _ fs.FileMode) error {
 	content, err := io.ReadAll(data)
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.files == nil {
 		b.files = map[string][]byte{}
 	}
+
 	b.files[path] = content
+
 	return err
 }
 
 func (b *fakeSandbox) ReadFile(_ context.Context, path string, _ int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if content, ok := b.files[path]; ok {
 		return content, nil
 	}
+
 	return nil, fault.New(fault.NotFound, "no file %s", path)
 }
 
@@ -140,10 +168,13 @@ func (b *fakeSandbox) RoundTrip(req *http.Request) (*http.Response, error) {
 	b.mu.Lock()
 	running := b.process.Running && !b.dying || b.keepListening
 	b.mu.Unlock()
+
 	if !running {
 		return nil, fault.New(fault.Unavailable, "nothing listens")
 	}
+
 	req = req.Clone(req.Context())
 	req.URL.Scheme, req.URL.Host = b.server.Scheme, b.server.Host
+
 	return http.DefaultTransport.RoundTrip(req)
 }

@@ -26,28 +26,52 @@ type fakeServer struct {
 	prompts  []map[string]any
 	messages []any
 	busy     bool
-	swallow  int // number of prompts that are accepted and then lost
+
+	// number of prompts that are accepted and then lost
+	swallow int
 	// cutAnswers is the number of sessions that are created without sending a reply.
-	cutAnswers     int
-	unwell         int // number of health requests answered with healthy=false
-	aborted        int
-	statusRequests int           // requests for the status
-	events         chan string   // sent to the listener
-	cut            chan struct{} // cuts the event stream
-	opened         chan struct{} // receives a value for each opened event stream
-	endless        atomic.Bool   // the event stream is one line that never ends
+	cutAnswers int
+
+	// number of health requests answered with healthy=false
+	unwell  int
+	aborted int
+
+	// requests for the status
+	statusRequests int
+
+	// sent to the listener
+	events chan string
+
+	// cuts the event stream
+	cut chan struct{}
+
+	// receives a value for each opened event stream
+	opened chan struct{}
+
+	// the event stream is one line that never ends
+	endless atomic.Bool
 	// messagesBy handles requests for messages if it is set.
 	messagesBy http.HandlerFunc
 }
 
 func newFake(t *testing.T) (*fakeServer, *fakeSandbox, *opencode.Agent) {
 	t.Helper()
-	s := &fakeServer{sessions: []map[string]any{}, messages: []any{}, events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
+
+	s := &fakeServer{
+		sessions: []map[string]any{},
+		messages: []any{},
+		events:   make(chan string),
+		cut:      make(chan struct{}),
+		opened:   make(chan struct{}, 100),
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"healthy": s.read(func() any { s.unwell--; return s.unwell < 0 })})
 	})
-	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.read(func() any { return s.sessions })) })
+	mux.HandleFunc(
+		"GET /session",
+		func(w http.ResponseWriter, _ *http.Request) { answer(w, s.read(func() any { return s.sessions })) },
+	)
 	mux.HandleFunc("POST /session", s.create)
 	mux.HandleFunc("GET /session/status", s.status)
 	mux.HandleFunc("POST /session/{id}/prompt_async", s.prompt)
@@ -58,14 +82,21 @@ func newFake(t *testing.T) (*fakeServer, *fakeSandbox, *opencode.Agent) {
 	})
 	mux.HandleFunc("GET /event", s.stream)
 	h := httptest.NewServer(mux)
+
 	t.Cleanup(func() {
 		h.CloseClientConnections()
 		h.Close()
 	})
+
 	u, err := url.Parse(h.URL)
 	require.NoError(t, err)
-	b := &fakeSandbox{server: u, files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")}}
+
+	b := &fakeSandbox{
+		server: u,
+		files:  map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")},
+	}
 	b.write("opencode server listening on http://127.0.0.1:4096\n", "")
+
 	return s, b, opencode.New(opencode.Options{Binary: binary.New(binary.Options{})})
 }
 
@@ -76,6 +107,7 @@ func (s *fakeServer) statusRequested(n int) func() bool {
 	return func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		return s.statusRequests >= n
 	}
 }
@@ -83,6 +115,7 @@ func (s *fakeServer) statusRequested(n int) func() bool {
 func (s *fakeServer) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	change()
 }
 
@@ -90,46 +123,66 @@ func (s *fakeServer) set(change func()) {
 func (s *fakeServer) read(what func() any) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	b, err := json.Marshal(what())
 	if err != nil || string(b) == "null" {
 		return []any{}
 	}
+
 	return json.RawMessage(b)
 }
 
 func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 	var body map[string]any
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
+
 	s.set(func() {
 		n := len(s.sessions)
-		s.sessions = append([]map[string]any{{"id": fmt.Sprintf("ses_%d", n), "title": body["title"], "time": map[string]int{"created": 100 + n}}}, s.sessions...)
+		s.sessions = append([]map[string]any{{
+			"id":    fmt.Sprintf("ses_%d", n),
+			"title": body["title"],
+			"time":  map[string]int{"created": 100 + n},
+		}}, s.sessions...)
 	})
+
 	cut := false
+
 	s.set(func() { s.cutAnswers--; cut = s.cutAnswers >= 0 })
+
 	if cut {
 		panic(http.ErrAbortHandler)
 	}
+
 	answer(w, s.read(func() any { return s.sessions[0] }))
 }
 
 func (s *fakeServer) status(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.statusRequests++
+
 	all := map[string]any{}
 	if s.busy {
 		all["ses_0"] = map[string]string{"type": "busy"}
 	}
+
 	answer(w, all)
 }
 
 func (s *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
 	var body map[string]any
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
+
 	s.set(func() {
 		s.prompts = append(s.prompts, body)
 		if s.swallow--; s.swallow < 0 {
-			s.messages = append(s.messages, map[string]any{"info": map[string]any{"role": "user"}, "parts": body["parts"]})
+			s.messages = append(s.messages, map[string]any{
+				"info":  map[string]any{"role": "user"},
+				"parts": body["parts"],
+			})
 		}
 	})
 	w.WriteHeader(http.StatusNoContent)
@@ -140,10 +193,12 @@ func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 		s.messagesBy(w, r)
 		return
 	}
+
 	answer(w, s.read(func() any {
 		if r.URL.Query().Get("limit") == "1" && len(s.messages) > 1 {
 			return s.messages[len(s.messages)-1:]
 		}
+
 		return s.messages
 	}))
 }
@@ -152,14 +207,18 @@ func (s *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	send := func(e string) { _, _ = fmt.Fprintf(w, "data: %s\n\n", e); _ = out.Flush() }
 	send(`{"type":"server.connected","properties":{}}`)
+
 	s.opened <- struct{}{}
+
 	if s.endless.Load() {
 		piece := strings.Repeat("x", 1<<20)
 		for err := error(nil); err == nil; {
 			_, err = io.WriteString(w, piece)
 		}
+
 		return
 	}
+
 	for {
 		select {
 		case e := <-s.events:
@@ -178,9 +237,11 @@ func assistant(completed int64, finish, errorName string) map[string]any {
 	if finish != "" {
 		info["finish"] = finish
 	}
+
 	if errorName != "" {
 		info["error"] = map[string]any{"name": errorName, "data": map[string]string{"message": "in its own words"}}
 	}
+
 	return map[string]any{"info": info, "parts": []any{map[string]any{"type": "text", "text": "x"}}}
 }
 

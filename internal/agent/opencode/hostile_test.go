@@ -13,18 +13,21 @@ import (
 // flood returns a handler that answers every request with an array of more than n empty objects.
 func flood(n int) http.HandlerFunc {
 	piece := strings.Repeat("{},", 1<<16)
+
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "[")
+
 		left := n
 		for err := error(nil); left > 0 && err == nil; left -= 1 << 16 {
 			_, err = io.WriteString(w, piece)
 		}
+
 		_, _ = io.WriteString(w, "{}]")
 	}
 }
 
-// A server that replaces OpenCode and answers with 60 MB of empty objects makes the agent fail. Reading the reply allocates a few MiB;
-// decoding it at once would allocate gigabytes.
+// A server that replaces OpenCode and answers with 60 MB of empty objects makes the agent fail. Reading the
+// reply allocates a few MiB; decoding it at once would allocate gigabytes.
 //
 //nolint:paralleltest // it measures the memory of the whole process
 func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
@@ -47,7 +50,13 @@ func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
 // An invalid reply from the port is a failure of the agent, not of the infrastructure.
 func TestGarbageFailsTheAgent(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"no JSON": "hello", "no array": `{"a":1}`, "deep": strings.Repeat("[", 1000), "cut": `[{"info":`} {
+
+	for name, text := range map[string]string{
+		"no JSON":  "hello",
+		"no array": `{"a":1}`,
+		"deep":     strings.Repeat("[", 1000),
+		"cut":      `[{"info":`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, a := newFake(t)
@@ -64,5 +73,6 @@ func TestGarbageFailsTheAgent(t *testing.T) {
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+
 	return m.TotalAlloc
 }

@@ -24,12 +24,19 @@ const fakeBinary = "#!/bin/sh\necho I am opencode\n"
 // fakeBinaryAgent returns an agent whose host has fakeBinary as version 1.2.3.
 func fakeBinaryAgent(t *testing.T) *opencode.Agent {
 	t.Helper()
+
 	sum := sha256.Sum256([]byte(fakeBinary))
-	b := binary.New(binary.Options{AgentsDir: t.TempDir(), Version: "1.2.3", Platform: "linux/amd64", Releases: []binary.Release{
-		{Version: "1.2.3", Platform: "linux/amd64", SHA256: hex.EncodeToString(sum[:])},
-	}})
+	b := binary.New(binary.Options{
+		AgentsDir: t.TempDir(),
+		Version:   "1.2.3",
+		Platform:  "linux/amd64",
+		Releases: []binary.Release{
+			{Version: "1.2.3", Platform: "linux/amd64", SHA256: hex.EncodeToString(sum[:])},
+		},
+	})
 	require.NoError(t, os.MkdirAll(filepath.Dir(b.Path()), 0o755))
 	require.NoError(t, os.WriteFile(b.Path(), []byte(fakeBinary), 0o755))
+
 	return opencode.New(opencode.Options{Binary: b})
 }
 
@@ -64,6 +71,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 	h, err = r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "package-lock.json", h.Name)
+
 	text, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"packages":{"":{"dependencies":{"@opencode-ai/plugin":"1.2.3"}}}}`, string(text))
@@ -71,7 +79,8 @@ func TestInstallUsesTheMount(t *testing.T) {
 
 func TestOpenBeforeInstallIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := opencode.New(opencode.Options{Binary: binary.New(binary.Options{})}).Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{}}, testJob())
+	_, err := opencode.New(opencode.Options{Binary: binary.New(binary.Options{})}).
+		Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{}}, testJob())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.ErrorContains(t, err, "Install comes before Open")
 }
@@ -82,6 +91,7 @@ func TestLaunch(t *testing.T) {
 	_, b, a := newFake(t)
 	_, err := a.Open(t.Context(), agent.Env{Sandbox: b}, testJob())
 	require.NoError(t, err)
+
 	p := b.started[0]
 	require.Equal(t, []string{
 		"/opt/rolloutd/agents/opencode/1.18.33/opencode", "serve", "--port", "4096", "--hostname", "127.0.0.1",
@@ -92,13 +102,24 @@ func TestLaunch(t *testing.T) {
 	config := p.Env["OPENCODE_CONFIG_CONTENT"]
 	delete(p.Env, "OPENCODE_CONFIG_CONTENT")
 	require.Equal(t, map[string]string{
-		"HOME": "/home/user", "USER": "user", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": "/tmp", "LANG": "C.UTF-8",
-		"OPENCODE_MODELS_PATH":          "/opt/rolloutd/agents/opencode/1.18.33/models.json",
-		"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_FFF": "1", "OPENCODE_PURE": "1",
-		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DB": ":memory:",
-		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
-		"BUN_JSC_useFTLJIT": "0", "BUN_JSC_thresholdForOptimizeAfterWarmUp": "30000",
-		"BUN_JSC_thresholdForOptimizeAfterLongWarmUp": "30000", "BUN_JSC_thresholdForOptimizeSoon": "30000",
+		"HOME":                             "/home/user",
+		"USER":                             "user",
+		"PATH":                             "/usr/local/bin:/usr/bin:/bin",
+		"TMPDIR":                           "/tmp",
+		"LANG":                             "C.UTF-8",
+		"OPENCODE_MODELS_PATH":             "/opt/rolloutd/agents/opencode/1.18.33/models.json",
+		"OPENCODE_DISABLE_MODELS_FETCH":    "1",
+		"OPENCODE_DISABLE_AUTOUPDATE":      "1",
+		"OPENCODE_DISABLE_FFF":             "1",
+		"OPENCODE_PURE":                    "1",
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+		"OPENCODE_DB":                      ":memory:",
+		"OPENCODE_DISABLE_PROJECT_CONFIG":  "1",
+		"OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+		"BUN_JSC_useFTLJIT":                "0",
+		"BUN_JSC_thresholdForOptimizeAfterWarmUp":     "30000",
+		"BUN_JSC_thresholdForOptimizeAfterLongWarmUp": "30000",
+		"BUN_JSC_thresholdForOptimizeSoon":            "30000",
 	}, p.Env)
 	require.JSONEq(t, `{
 		"model": "rollout/m", "share": "disabled", "autoupdate": false, "snapshot": false,
@@ -119,6 +140,7 @@ func TestLaunchWithTheProjectsConfiguration(t *testing.T) {
 	_, err := a.Open(t.Context(), agent.Env{Sandbox: b}, job)
 	require.NoError(t, err)
 	require.NotContains(t, b.started[0].Env, "OPENCODE_DISABLE_PROJECT_CONFIG")
+
 	var config struct {
 		Permission map[string]string
 		Provider   map[string]struct{ Models map[string]map[string]any }

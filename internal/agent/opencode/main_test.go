@@ -23,8 +23,10 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+
 		return 0
 	}
+
 	return agenttest.Main(m, &sandboxdPath)
 }
 
@@ -32,5 +34,6 @@ func newBackend(t *testing.T, agents string) *sandbox.Backend {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: t.TempDir(), AgentsDir: agents, SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
+
 	return sandbox.New(d, sandbox.Options{})
 }

@@ -21,7 +21,8 @@ type messageInfo struct {
 }
 
 type messageTime struct {
-	Created   int64 `json:"created"` // milliseconds
+	// milliseconds
+	Created   int64 `json:"created"`
 	Completed int64 `json:"completed"`
 }
 
@@ -37,7 +38,8 @@ type part struct {
 }
 
 type partTime struct {
-	Start int64 `json:"start"` // milliseconds
+	// milliseconds
+	Start int64 `json:"start"`
 	End   int64 `json:"end"`
 }
 
@@ -52,6 +54,7 @@ func (m *messageInfo) lastChange() time.Time {
 	if newest == 0 {
 		return time.Time{}
 	}
+
 	return time.UnixMilli(newest)
 }
 
@@ -66,8 +69,10 @@ func errorText(raw json.RawMessage) string {
 	if err := json.Unmarshal(raw, &e); err != nil || e.Name == "" {
 		return string(raw)
 	}
+
 	if e.Data.Message == "" {
 		return e.Name
 	}
+
 	return e.Name + ": " + e.Data.Message
 }

@@ -24,17 +24,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// The real OpenCode ignores comments and uses a reply that is passed through. When an error event reports a break in the middle of a reply,
-// OpenCode ends at once and does not retry.
+// The real OpenCode ignores comments and uses a reply that is passed through. When an error event reports a
+// break in the middle of a reply, OpenCode ends at once and does not retry.
 func TestOpencodeEndsAfterABrokenReply(t *testing.T) {
 	t.Parallel()
+
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
+
 	three := 3
 	model := newRecorder(scripted.Scripts{{Name: "main", Turns: []scripted.Turn{
-		{Text: "I look.", ToolCalls: []scripted.ToolCall{{Name: "bash", Arguments: map[string]any{"command": "echo seen > seen.txt", "description": "Looks"}}}},
-		{Text: "This will be broken off in the middle of what is said", Faults: []scripted.Fault{{Times: 9, CutAfter: &three}}},
+		{
+			Text: "I look.",
+			ToolCalls: []scripted.ToolCall{{
+				Name:      "bash",
+				Arguments: map[string]any{"command": "echo seen > seen.txt", "description": "Looks"},
+			}},
+		},
+		{
+			Text:   "This will be broken off in the middle of what is said",
+			Faults: []scripted.Fault{{Times: 9, CutAfter: &three}},
+		},
 	}}})
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
@@ -62,8 +73,13 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gatewayapi
 	kit := opencode.New(opencode.Options{Binary: b})
 	_, err := b.Fetch(t.Context())
 	require.NoError(t, err)
-	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
+	d, err := local.New(local.Options{
+		Dir:          filepath.Join(dir, "sandboxes"),
+		AgentsDir:    agents,
+		SandboxdPath: sandboxdPath,
+	})
 	require.NoError(t, err)
+
 	backend := sandbox.New(d, sandbox.Options{})
 	box, err := backend.Create(t.Context(), id, rollout.Sandbox{}, nil)
 	require.NoError(t, err)
@@ -74,36 +90,49 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gatewayapi
 		Model:  rollout.Model{BaseURL: upstream + "/v1", Name: "scripted", Logprobs: true, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))
+
 	job := agent.Job{MaxOutput: 1000}
 	_, err = kit.Install(t.Context(), agent.Env{Sandbox: box})
 	require.NoError(t, err)
 	p, err := kit.Process(t.Context(), agent.Env{Sandbox: box}, job, "run", "--format", "json", "--auto")
 	require.NoError(t, err)
+
 	p.Stdin = []byte("look at it")
 	_, err = box.Start(t.Context(), "agent-1", p)
 	require.NoError(t, err)
+
 	return box, client
 }
 
 func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gatewayapi.Client {
 	t.Helper()
+
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	laptop, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
 	require.NoError(t, err)
 	srv, err := gateway.New(gateway.Options{
-		Egress: laptop,
-		Dir:    filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
+		Egress:      laptop,
+		Dir:         filepath.Join(dir, "gateway"),
+		Key:         key,
+		Dialer:      backend,
+		PassThrough: true,
+		KeepAlive:   10 * time.Millisecond,
 	})
 	require.NoError(t, err)
+
 	ctx, stop := context.WithCancel(context.Background())
+
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
+
 	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-over)
 		api.Close()
 	})
+
 	return gatewayapi.NewClient(api.URL, key)
 }

@@ -19,7 +19,9 @@ type recorder struct {
 
 	mu  sync.Mutex
 	all []*exchange
-	log bytes.Buffer // entries of scripted.Sent
+
+	// entries of scripted.Sent
+	log bytes.Buffer
 }
 
 type exchange struct{ request, reply []byte }
@@ -27,12 +29,14 @@ type exchange struct{ request, reply []byte }
 func newRecorder(scripts scripted.Scripts) *recorder {
 	r := &recorder{}
 	r.model = scripted.New(scripted.Options{Scripts: scripts, Log: r})
+
 	return r
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.log.Write(p)
 }
 
@@ -41,8 +45,10 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	e := &exchange{request: body}
+
 	r.mu.Lock()
 	r.all = append(r.all, e)
 	r.mu.Unlock()
@@ -61,6 +67,7 @@ func (t *tee) Write(p []byte) (int, error) {
 	t.r.mu.Lock()
 	t.e.reply = append(t.e.reply, p...)
 	t.r.mu.Unlock()
+
 	return t.ResponseWriter.Write(p)
 }
 
@@ -68,10 +75,12 @@ func (t *tee) Write(p []byte) (int, error) {
 func (r *recorder) exchanges() []exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	all := make([]exchange, len(r.all))
 	for i, e := range r.all {
 		all[i] = exchange{e.request, bytes.Clone(e.reply)}
 	}
+
 	return all
 }
 
@@ -80,13 +89,17 @@ func (r *recorder) sent(t *testing.T) []scripted.Sent {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var all []scripted.Sent
+
 	for d := json.NewDecoder(bytes.NewReader(r.log.Bytes())); d.More(); {
 		var s scripted.Sent
 		require.NoError(t, d.Decode(&s))
+
 		if s.Complete && s.FinishReason != "" {
 			all = append(all, s)
 		}
 	}
+
 	return all
 }

@@ -21,21 +21,28 @@ import (
 // session.
 func TestCallsOfARelaunchBeforeItsSessionIsRegistered(t *testing.T) {
 	t.Parallel()
-	const post = `
+
+	const (
+		post = `
 import json, urllib.request
 def post(url, body):
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request))
 `
-	const praise = post + `post("URL", {"messages": [{"role": "user", "content": "praise the policy"}]})`
-	const opens = "python3 -c '" + post + `
+		praise = post + `post("URL", {"messages": [{"role": "user", "content": "praise the policy"}]})`
+		opens  = "python3 -c '" + post + `
 sessions = "http://127.0.0.1:4096/session"
 root = json.load(urllib.request.urlopen(sessions + "?roots=true"))[0]["id"]
 for new in ({}, {"parentID": root}):
     post(sessions + "/" + post(sessions, new)["id"] + "/message", {"parts": [{"type": "text", "text": "praise the policy"}]})
 '`
+	)
+
 	bash := func(command string) scripted.Turn {
-		return scripted.Turn{ToolCalls: []scripted.ToolCall{{Name: "bash", Arguments: map[string]any{"command": command, "description": "Runs"}}}}
+		return scripted.Turn{ToolCalls: []scripted.ToolCall{{
+			Name:      "bash",
+			Arguments: map[string]any{"command": command, "description": "Runs"},
+		}}}
 	}
 	scripts := scripted.Scripts{
 		{Match: "praise the policy", Turns: []scripted.Turn{{Text: "It is the best."}}},
@@ -48,26 +55,46 @@ for new in ({}, {"parentID": root}):
 	require.NoError(t, c.gateway.AddSessions(t.Context(), c.ID(), "agent-1", "ses_first"))
 	c.gateway.kill()
 
-	a, env := opencode.New(opencode.Options{Binary: binary.New(binary.Options{AgentsDir: agentsDir(t)})}), agent.Env{Sandbox: c.Sandbox}
+	a, env := opencode.New(
+		opencode.Options{Binary: binary.New(binary.Options{AgentsDir: agentsDir(t)})},
+	), agent.Env{
+		Sandbox: c.Sandbox,
+	}
 	_, err = a.Install(t.Context(), env)
 	require.NoError(t, err)
 	r, err := a.Open(t.Context(), env, agent.Job{Launch: 2, Instruction: "work"})
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	st, err := r.Next(t.Context())
 	require.NoError(t, err)
 	require.True(t, st.Ready, "%+v", st)
 	c.bash(t, "open-call", "until grep -q ' [0-9A-F]*:1B58 01 ' /proc/net/tcp; do :; done")
 	c.gateway = startGateway(t, c.dir)
-	c.bash(t, "later-call", "python3 -c '"+strings.ReplaceAll(praise, "URL", "http://127.0.0.1:7000/v1/chat/completions")+"'")
+	c.bash(
+		t,
+		"later-call",
+		"python3 -c '"+strings.ReplaceAll(praise, "URL", "http://127.0.0.1:7000/v1/chat/completions")+"'",
+	)
 	require.NoError(t, c.gateway.AddSessions(t.Context(), c.ID(), "agent-2", st.SessionID))
 
 	require.True(t, agenttest.Finish(t, r).Answered())
+
 	kinds := map[rollout.TurnKind]int{}
 	for _, turn := range c.turns(t) {
 		kinds[turn.Kind]++
-		require.Equal(t, turn.Lineage == st.SessionID, turn.Train, "turn %d: %s of %s", turn.Turn, turn.Kind, turn.Lineage)
+		require.Equal(
+			t,
+			turn.Lineage == st.SessionID,
+			turn.Train,
+			"turn %d: %s of %s",
+			turn.Turn,
+			turn.Kind,
+			turn.Lineage,
+		)
 	}
+
 	require.Equal(t, 3, kinds[rollout.KindAgent])
 	require.GreaterOrEqual(t, kinds[rollout.KindForeign], 3)
 	require.Len(t, kinds, 2)

@@ -12,7 +12,8 @@ import (
 const (
 	// outputEvery is the minimum time between two reports of a running tool's output.
 	outputEvery = 250 * time.Millisecond
-	// maxTracked bounds the user messages and running tools that are tracked, because the agent may replace OpenCode by its own server.
+	// maxTracked bounds the user messages and running tools that are tracked, because the agent may replace
+	// OpenCode by its own server.
 	maxTracked = 1000
 )
 
@@ -39,19 +40,30 @@ type messagePart struct {
 
 // report converts OpenCode's events to events of the rollout. It is not safe for concurrent use.
 type report struct {
-	to      *agent.Reporter
-	session string // the agent's own
+	to *agent.Reporter
 
-	users   map[string]bool     // messages that are instructions
-	running map[string]*running // tools by part
-	due     <-chan time.Time    // when pending output is to be reported; nil: none is pending
+	// the agent's own
+	session string
+
+	// messages that are instructions
+	users map[string]bool
+
+	// tools by part
+	running map[string]*running
+
+	// when pending output is to be reported; nil: none is pending
+	due <-chan time.Time
 }
 
 // running is a tool call in progress.
 type running struct {
-	call   rollout.ToolEvent
-	sent   int    // bytes of output that were reported
-	output string // so far
+	call rollout.ToolEvent
+
+	// bytes of output that were reported
+	sent int
+
+	// so far
+	output string
 	at     time.Time
 }
 
@@ -78,6 +90,7 @@ func (r *report) part(p *messagePart) {
 	if session == r.session {
 		session = ""
 	}
+
 	call := rollout.ToolEvent{SessionID: session, CallID: p.CallID, Tool: p.Tool}
 	switch {
 	case p.Type == "text" && p.Time.End > 0:
@@ -103,19 +116,24 @@ func (r *report) output(p *messagePart, call rollout.ToolEvent) {
 		if len(r.running) >= maxTracked {
 			return
 		}
+
 		at = &running{call: call}
 		r.running[p.ID] = at
 	}
+
 	at.output = p.State.Metadata.Output
 	if len(at.output) <= at.sent {
 		return
 	}
+
 	if wait := outputEvery - time.Since(at.at); wait > 0 {
 		if r.due == nil {
 			r.due = time.After(wait)
 		}
+
 		return
 	}
+
 	r.send(at)
 }
 
@@ -140,13 +158,16 @@ func (r *report) all(ctx context.Context, c api) error {
 		Info  messageInfo   `json:"info"`
 		Parts []messagePart `json:"parts"`
 	}
+
 	return c.each(ctx, sessionPath(r.session, "/message"), transcriptLimits(), &m, func() error {
 		for i := range m.Parts {
 			if m.Info.Role == "assistant" {
 				r.part(&m.Parts[i])
 			}
 		}
+
 		m.Info, m.Parts = messageInfo{}, nil
+
 		return nil
 	})
 }

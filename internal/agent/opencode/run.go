@@ -15,7 +15,8 @@ import (
 const (
 	// slowPoll is the pause between two looks without an event.
 	slowPoll = 10 * time.Second
-	// lookRate (per second) and lookBurst bound the looks that events cause: a hostile server may send any number of events.
+	// lookRate (per second) and lookBurst bound the looks that events cause: a hostile server may send any
+	// number of events.
 	lookRate  = 2
 	lookBurst = 8
 )
@@ -28,13 +29,21 @@ type run struct {
 	job    agent.Job
 	launch agent.Launch
 
-	session atomic.Pointer[string] // nil until OpenCode has the instruction
+	// nil until OpenCode has the instruction
+	session atomic.Pointer[string]
 
-	fresh  bool  // the process was started for this run, and received no request yet
-	found  bool  // the launch was found, so its work may be over
-	feed   *feed // nil until OpenCode has the instruction
+	// the process was started for this run, and received no request yet
+	fresh bool
+
+	// the launch was found, so its work may be over
+	found bool
+
+	// nil until OpenCode has the instruction
+	feed   *feed
 	report *report
-	missed bool // some events were not reported
+
+	// some events were not reported
+	missed bool
 	poll   *time.Ticker
 	looks  *rate.Limiter
 	last   agent.Status
@@ -43,7 +52,14 @@ type run struct {
 var _ agent.Run = (*run)(nil)
 
 func (a *Agent) newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
-	return &run{agent: a, box: env.Sandbox, events: env.Events, job: job, launch: launch, looks: rate.NewLimiter(lookRate, lookBurst)}
+	return &run{
+		agent:  a,
+		box:    env.Sandbox,
+		events: env.Events,
+		job:    job,
+		launch: launch,
+		looks:  rate.NewLimiter(lookRate, lookBurst),
+	}
 }
 
 // Launch implements agent.Run.
@@ -57,6 +73,7 @@ func (r *run) api() api { return api{r.box.ClientOf(servePort, r.process())} }
 // Next implements agent.Run.
 func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	var err error
+
 	switch {
 	case r.last.Done:
 	case r.feed == nil:
@@ -64,6 +81,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	default:
 		r.last, err = r.follow(ctx)
 	}
+
 	return r.last, err
 }
 
@@ -73,39 +91,50 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	if err != nil || st.Done {
 		return st, err
 	}
+
 	id, err := r.instruct(ctx)
 	if err != nil {
 		return r.explain(ctx, agent.Status{}, err)
 	}
+
 	r.session.Store(&id)
 	r.report = newReport(r.events, id)
 	r.feed = subscribe(r.api())
 	r.poll = time.NewTicker(slowPoll)
+
 	st = agent.Status{SessionID: id, Ready: true}
 	if r.found {
 		st, err = r.look(ctx)
 	}
+
 	if st.Done && r.events != nil {
 		r.catchUp(ctx)
 	}
+
 	st.LastSign = time.Now()
+
 	return st, err
 }
 
 // follow waits for an event that may mean the end, or for the slow poll, and reads the state.
 func (r *run) follow(ctx context.Context) (agent.Status, error) {
 	sign := r.last.LastSign
+
 	for {
 		polled := false
+
 		select {
 		case e := <-r.feed.events:
 			r.observe(ctx, e)
+
 			if e.Properties.SessionID != "" || e.Type == eventTooLong {
 				sign = time.Now()
 			}
+
 			if !e.mayEnd() {
 				continue
 			}
+
 			if err := r.looks.Wait(ctx); err != nil {
 				return r.last, fault.Wrap(fault.Unavailable, err, "wait for opencode")
 			}
@@ -116,29 +145,36 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 			if r.paused(ctx) {
 				st := r.last
 				st.LastSign = sign
+
 				return st, nil
 			}
+
 			polled = true
 		case <-ctx.Done():
 			return r.last, ctx.Err()
 		}
+
 		st, err := r.look(ctx)
 		if sign.After(st.LastSign) {
 			st.LastSign = sign
 		}
+
 		if r.missed && r.events != nil && (polled || st.Done) {
 			r.catchUp(ctx)
 		}
+
 		if err != nil || st.Done || polled {
 			return st, err
 		}
 	}
 }
 
-// paused reports whether sandboxd has paused OpenCode while it waits for its model. A request would resume it and return nothing new.
+// paused reports whether sandboxd has paused OpenCode while it waits for its model. A request would resume
+// it and return nothing new.
 func (r *run) paused(ctx context.Context) bool {
 	st, err := r.box.Status(ctx, r.process())
-	return err == nil && st.Paused // after an error, look finds the reason
+	// after an error, look finds the reason
+	return err == nil && st.Paused
 }
 
 // observe reports an event, or the whole session if events may have been missed.
@@ -164,24 +200,29 @@ func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
 	return agent.ProcessOutput(ctx, r.box, r.launch.Number, limit)
 }
 
-// Transcript implements agent.Run. If OpenCode does not answer, it returns the transcript that Stop kept: Stop kills the process right after
-// it, and a process that is being killed may count as running for a moment.
+// Transcript implements agent.Run. If OpenCode does not answer, it returns the transcript that Stop kept:
+// Stop kills the process right after it, and a process that is being killed may count as running for a
+// moment.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	id, err := r.sessionID(ctx)
 	if err == nil && id == "" {
 		return rollout.Transcript{}, fault.New(fault.NotFound, "opencode has no session yet")
 	}
+
 	var t rollout.Transcript
 	if err == nil {
 		t, err = fetchTranscript(ctx, r.api(), id)
 	}
+
 	if err == nil {
 		return t, nil
 	}
+
 	t, keptErr := r.readKept(ctx)
 	if keptErr == nil {
 		return t, nil
 	}
+
 	st, statusErr := r.box.Status(ctx, r.process())
 	switch {
 	case statusErr != nil:
@@ -193,11 +234,13 @@ func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	}
 }
 
-// sessionID is the id of the job's session; "" if there is none yet. A run that did not send the instruction asks OpenCode.
+// sessionID is the id of the job's session; "" if there is none yet. A run that did not send the
+// instruction asks OpenCode.
 func (r *run) sessionID(ctx context.Context) (string, error) {
 	if id := r.session.Load(); id != nil {
 		return *id, nil
 	}
+
 	return findSession(ctx, r.api())
 }
 

@@ -26,9 +26,11 @@ func waiting(t *testing.T, r agent.Run) <-chan result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out := make(chan result, 1)
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		for {
 			st, err := r.Next(ctx)
 			if st.Done || err != nil {
@@ -37,7 +39,9 @@ func waiting(t *testing.T, r agent.Run) <-chan result {
 			}
 		}
 	}()
+
 	t.Cleanup(func() { cancel(); <-ended })
+
 	return out
 }
 
@@ -46,6 +50,7 @@ func open(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	r, err := a.Open(t.Context(), agent.Env{Sandbox: b}, testJob())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
+
 	return r
 }
 
@@ -56,15 +61,19 @@ func startRun(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	st := next(t, r)
 	require.True(t, st.Ready)
 	require.False(t, st.Done)
+
 	return r
 }
 
 func next(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
+
 	st, err := r.Next(ctx)
 	require.NoError(t, err)
+
 	return st
 }
 
@@ -73,15 +82,18 @@ func attach(t *testing.T, a *opencode.Agent, b *fakeSandbox) agent.Run {
 	r, err := a.Attach(t.Context(), agent.Env{Sandbox: b}, agent.Job{})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
+
 	return r
 }
 
 func TestOpenIsIdempotent(t *testing.T) {
 	t.Parallel()
+
 	s, b, a := newFake(t)
 	for range 3 {
 		require.Equal(t, "ses_0", next(t, open(t, a, b)).SessionID)
 	}
+
 	require.Len(t, b.started, 1)
 	require.Len(t, s.sessions, 1)
 	require.Len(t, s.prompts, 1)
@@ -93,10 +105,12 @@ func TestAnnouncedBeforeItIsHealthy(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.unwell = 3
+
 	startRun(t, a, b)
 	require.JSONEq(t, "-1", fmt.Sprintf("%s", s.read(func() any { return s.unwell })))
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	require.Equal(t, 1, b.logs)
 }
 
@@ -107,7 +121,8 @@ func TestAttachBeforeTheStart(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
-// Two sessions exist if the first request to create one succeeded although its reply was lost. Every worker uses the older session.
+// Two sessions exist if the first request to create one succeeded although its reply was lost. Every worker
+// uses the older session.
 func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
@@ -116,7 +131,8 @@ func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 		{"id": "ses_8", "title": "another", "time": map[string]int{"created": 1}},
 		{"id": "ses_7", "title": "rollout", "time": map[string]int{"created": 5}},
 	}
-	open(t, a, b) // opened by the first worker
+	// opened by the first worker
+	open(t, a, b)
 	require.Equal(t, "ses_7", next(t, open(t, a, b)).SessionID)
 	require.Len(t, s.sessions, 3)
 }
@@ -138,6 +154,7 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.swallow = 1
+
 	startRun(t, a, b)
 	require.Len(t, s.prompts, 2)
 	require.Equal(t, s.prompts[0], s.prompts[1])
@@ -149,32 +166,45 @@ func TestIdleWithoutAnswerIsNotDone(t *testing.T) {
 	s, b, a := newFake(t)
 	done := waiting(t, startRun(t, a, b))
 	require.Eventually(t, s.statusRequested(1), patient, time.Millisecond)
+
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+
 	require.Eventually(t, s.statusRequested(2), patient, time.Millisecond)
 	require.Empty(t, done)
 	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
+
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+
 	require.Eventually(t, s.statusRequested(3), patient, time.Millisecond)
 	require.Empty(t, done)
 }
 
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		last map[string]any
 		want agent.Status
 	}{
-		"answer":     {assistant(5000, "stop", ""), agent.Status{}},
-		"length":     {assistant(5000, "length", ""), agent.Status{}},
-		"error":      {assistant(5000, "", "APIError"), agent.Status{ExitCode: 1, Error: "APIError: in its own words"}},
-		"open error": {assistant(0, "", "UnknownError"), agent.Status{ExitCode: 1, Error: "UnknownError: in its own words"}},
-		"broken off": {assistant(0, "", ""), agent.Status{ExitCode: 1, Error: "opencode stopped in the middle of an answer"}},
+		"answer": {assistant(5000, "stop", ""), agent.Status{}},
+		"length": {assistant(5000, "length", ""), agent.Status{}},
+		"error":  {assistant(5000, "", "APIError"), agent.Status{ExitCode: 1, Error: "APIError: in its own words"}},
+		"open error": {assistant(0, "", "UnknownError"), agent.Status{
+			ExitCode: 1,
+			Error:    "UnknownError: in its own words",
+		}},
+		"broken off": {assistant(0, "", ""), agent.Status{
+			ExitCode: 1,
+			Error:    "opencode stopped in the middle of an answer",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, a := newFake(t)
 			r := startRun(t, a, b)
+
 			s.set(func() { s.messages = append(s.messages, c.last) })
+
 			st := next(t, r)
 			require.True(t, st.Done)
 			require.Equal(t, c.want.ExitCode, st.ExitCode)
@@ -202,13 +232,21 @@ func TestNextReturnsOnTheEvent(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := startRun(t, a, b)
+
 	s.set(func() { s.busy = true })
+
 	done := waiting(t, r)
-	require.Eventually(t, s.statusRequested(1), patient, time.Millisecond) // the first status was busy
+	// the first status was busy
+	require.Eventually(t, s.statusRequested(1), patient, time.Millisecond)
+
 	before := time.Now()
+
 	s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
+
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
+
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+
 	got := <-done
 	require.NoError(t, got.err)
 	require.True(t, got.st.Done)
@@ -220,14 +258,21 @@ func TestWaitingRunSendsNoRequests(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := startRun(t, a, b)
+
 	s.set(func() { s.busy = true })
+
 	done := waiting(t, r)
+
 	<-s.opened
+
 	for range 100 {
 		s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
 	}
+
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
+
 	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+
 	require.True(t, (<-done).st.Done)
 	require.Empty(t, s.opened, "one subscription")
 	require.False(t, s.statusRequested(3)(), "it asks at the connection and at the end")
@@ -238,27 +283,42 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := startRun(t, a, b)
+
 	s.set(func() { s.busy = true })
+
 	done := waiting(t, r)
+
 	<-s.opened
+
 	s.cut <- struct{}{}
+
 	<-s.opened
-	require.Eventually(t, s.statusRequested(3), patient, time.Millisecond) // connected, broken, connected
+	// connected, broken, connected
+	require.Eventually(t, s.statusRequested(3), patient, time.Millisecond)
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
+
 	s.cut <- struct{}{}
+
 	require.True(t, (<-done).st.Done)
 }
 
-// A process that listens on OpenCode's port may send an event that never ends. The event does not fill the memory of the worker.
+// A process that listens on OpenCode's port may send an event that never ends. The event does not fill the
+// memory of the worker.
 func TestEndlessEventIsBounded(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	s.endless.Store(true) // before the run, which opens the stream
+	// before the run, which opens the stream
+	s.endless.Store(true)
+
 	r := startRun(t, a, b)
+
 	s.set(func() { s.busy = true })
+
 	done := waiting(t, r)
+
 	<-s.opened
-	<-s.opened // second connection: the first stream was abandoned
+	// second connection: the first stream was abandoned
+	<-s.opened
 	s.endless.Store(false)
 	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
 	require.True(t, (<-done).st.Done)
@@ -270,12 +330,18 @@ func TestDeadProcessIsDoneWithItsLastOutput(t *testing.T) {
 	r := startRun(t, a, b)
 	b.write("", "Segmentation fault at 0xdead\n")
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
-	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} { // opened and attached after the death, too
+	// opened and attached after the death, too
+	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} {
 		st := next(t, r)
 		require.True(t, st.Done)
 		require.Equal(t, 137, st.ExitCode)
-		require.Equal(t, "opencode was killed by signal killed; its stderr ends with: Segmentation fault at 0xdead", st.Error)
+		require.Equal(
+			t,
+			"opencode was killed by signal killed; its stderr ends with: Segmentation fault at 0xdead",
+			st.Error,
+		)
 	}
+
 	require.Len(t, b.started, 1)
 }
 
@@ -284,9 +350,11 @@ func TestKilledAgentIsNeverCompleted(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := startRun(t, a, b)
-	b.keepListening = true // a fake server took over the port
+	// a fake server took over the port
+	b.keepListening = true
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
 	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
+
 	st := next(t, r)
 	require.True(t, st.Done)
 	require.Equal(t, 137, st.ExitCode)
@@ -299,6 +367,7 @@ func TestLostSandboxIsAnError(t *testing.T) {
 	r := startRun(t, a, b)
 	b.end(wire.Status{})
 	b.lose()
+
 	_, err := r.Next(t.Context())
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
@@ -308,7 +377,9 @@ func TestStopKeepsTheTranscript(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	r := startRun(t, a, b)
+
 	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
+
 	alive, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Len(t, alive.Messages, 2)
@@ -321,6 +392,7 @@ func TestStopKeepsTheTranscript(t *testing.T) {
 	require.Equal(t, alive, kept)
 
 	b.beginToDie()
+
 	kept, err = r.Transcript(t.Context())
 	require.NoError(t, err, "the process is being killed")
 	require.Equal(t, alive, kept)
@@ -331,6 +403,7 @@ func TestKilledWithoutStopHasNoTranscript(t *testing.T) {
 	_, b, a := newFake(t)
 	r := startRun(t, a, b)
 	b.end(wire.Status{ExitCode: 137})
+
 	_, err := r.Transcript(t.Context())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }

@@ -24,40 +24,52 @@ type sessionInfo struct {
 	} `json:"time"`
 }
 
-// findSession returns the id of the job's session, or "". If a retried request has created two, every worker takes the older one.
+// findSession returns the id of the job's session, or "". If a retried request has created two, every
+// worker takes the older one.
 func findSession(ctx context.Context, c api) (string, error) {
 	var found, s sessionInfo
+
 	err := c.each(ctx, "/session?roots=true", replyLimits(), &s, func() error {
 		older := s.Time.Created < found.Time.Created || s.Time.Created == found.Time.Created && s.ID < found.ID
 		if s.Title == sessionTitle && (found.ID == "" || older) {
 			found = s
 		}
+
 		s = sessionInfo{}
+
 		return nil
 	})
+
 	return found.ID, err
 }
 
-// instruct finds or creates the job's session, sends the instruction once, and returns the session's id when OpenCode has stored the
-// instruction. It checks before it sends, and the instruction has fixed ids, so a second copy only overwrites the first. Only ctx bounds it.
+// instruct finds or creates the job's session, sends the instruction once, and returns the session's id
+// when OpenCode has stored the instruction. It checks before it sends, and the instruction has fixed ids,
+// so a second copy only overwrites the first. Only ctx bounds it.
 //
-// In a process that was started for this run the first call skips the checks. Later calls check, because a failed request may have
-// succeeded in OpenCode.
+// In a process that was started for this run the first call skips the checks. Later calls check, because a
+// failed request may have succeeded in OpenCode.
 func (r *run) instruct(ctx context.Context) (string, error) {
 	c, fresh := r.api(), r.fresh
 	r.fresh = false
+
 	id, err := "", error(nil)
 	if !fresh {
 		id, err = findSession(ctx, c)
 	}
+
 	if err == nil && id == "" {
 		id, err = makeSession(ctx, c, r.job, fresh)
 	}
+
 	if err != nil {
 		return "", err
 	}
-	const sendEvery = 50 // checks after which the prompt is sent again, in case it was lost
+	// checks after which the prompt is sent again, in case it was lost
+	const sendEvery = 50
+
 	p := newPauses()
+
 	for check := 0; ; check++ {
 		if check > 0 || !fresh {
 			last, err := lastMessage(ctx, c, id)
@@ -65,12 +77,15 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 				return id, err
 			}
 		}
+
 		if check%sendEvery == 0 {
 			if err := c.post(ctx, sessionPath(id, "/prompt_async"), prompt(id, r.job.Instruction)); err != nil {
 				return "", err
 			}
+
 			continue
 		}
+
 		if err := p.wait(ctx); err != nil {
 			return "", fault.Wrap(fault.Unavailable, err, "opencode accepted the instruction but has not stored it")
 		}
@@ -83,26 +98,32 @@ func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string,
 	if err == nil && !first {
 		id, err = findSession(ctx, c)
 	}
+
 	if err == nil && id == "" {
 		return "", fault.New(fault.AgentFailed, "opencode returned no id for the new session")
 	}
+
 	return id, err
 }
 
 // newSession creates a session and returns its id.
 func (c api) newSession(ctx context.Context, body map[string]any) (string, error) {
 	var s sessionInfo
+
 	err := c.do(ctx, http.MethodPost, "/session", body, func(body io.Reader) error {
 		return json.NewDecoder(jsoninput.NewReader(body, replyLimits())).Decode(&s)
 	})
+
 	return s.ID, err
 }
 
-// prompt is the body of the only prompt. OpenCode sorts a session's messages by id and keeps answering while the last user message sorts behind
-// the last answer. The zeros sort ours before all messages of OpenCode. The rest of the id must differ between sessions.
+// prompt is the body of the only prompt. OpenCode sorts a session's messages by id and keeps answering
+// while the last user message sorts behind the last answer. The zeros sort ours before all messages of
+// OpenCode. The rest of the id must differ between sessions.
 func prompt(sessionID, instruction string) map[string]any {
 	sum := sha256.Sum256([]byte(sessionID))
 	id := "00000000000000" + hex.EncodeToString(sum[:6])
+
 	return map[string]any{
 		"messageID": "msg_" + id,
 		"model":     map[string]string{"providerID": providerID, "modelID": modelID},

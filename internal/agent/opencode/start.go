@@ -15,7 +15,10 @@ import (
 const servePort = 4096
 
 func serveArgs() []string {
-	return []string{"serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level", "INFO"}
+	return []string{
+		"serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level",
+		"INFO",
+	}
 }
 
 const (
@@ -25,10 +28,12 @@ const (
 	logWait = 10 * time.Second
 )
 
-// ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It first waits for the message in the log, because
-// an earlier request may hang for seconds. Only ctx bounds the wait: the watcher decides whether the agent makes progress.
+// ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It first waits
+// for the message in the log, because an earlier request may hang for seconds. Only ctx bounds the wait:
+// the watcher decides whether the agent makes progress.
 func (r *run) ready(ctx context.Context) (agent.Status, error) {
 	var log []byte
+
 	announced := false
 	for p := newPauses(); ; {
 		if !announced {
@@ -36,21 +41,26 @@ func (r *run) ready(ctx context.Context) (agent.Status, error) {
 			if err != nil {
 				return agent.Status{}, err
 			}
+
 			log = append(log, chunk.Data...)
 			if announced = bytes.Contains(log, []byte("server listening on")); !announced && len(chunk.Data) > 0 {
 				continue
 			}
 		}
+
 		if announced && r.healthy(ctx) {
 			return agent.Status{}, nil
 		}
+
 		st, err := r.box.Status(ctx, r.process())
 		if err != nil {
 			return agent.Status{}, err
 		}
+
 		if !st.Running {
 			return agent.Died(ctx, r.box, "opencode", st)
 		}
+
 		if err := p.wait(ctx); err != nil {
 			return agent.Status{}, fault.Wrap(fault.Unavailable, err, "opencode does not listen yet")
 		}
@@ -61,6 +71,7 @@ func (r *run) healthy(ctx context.Context) bool {
 	var health struct {
 		Healthy bool `json:"healthy"`
 	}
+
 	return r.api().get(ctx, "/global/health", &health) == nil && health.Healthy
 }
 

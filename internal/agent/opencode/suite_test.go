@@ -14,9 +14,11 @@ import (
 
 func TestOpencodePassesTheSuite(t *testing.T) {
 	t.Parallel()
+
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
+
 	agents := agentsDir(t)
 	_, err := binary.New(binary.Options{AgentsDir: agents}).Fetch(t.Context())
 	require.NoError(t, err)

@@ -22,10 +22,13 @@ type task struct {
 
 func newTask(t *testing.T, id string) task {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", id+".yaml"))
 	require.NoError(t, err)
+
 	var tk task
 	require.NoError(t, yaml.Unmarshal(text, &tk))
+
 	return tk
 }
 
@@ -33,8 +36,10 @@ func newTask(t *testing.T, id string) task {
 func toolNames(t *testing.T, s scripted.Sent) (request map[string]any, names []string) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(s.Request, &request))
+
 	for _, tool := range request["tools"].([]any) {
 		names = append(names, tool.(map[string]any)["function"].(map[string]any)["name"].(string))
 	}
+
 	return request, names
 }

@@ -23,7 +23,9 @@ import (
 // testAgent is a real OpenCode in a real sandbox that calls a scripted model through the model channel.
 type testAgent struct {
 	*agenttest.Place
-	agents string // the host's folder of agents
+
+	// the host's folder of agents
+	agents string
 }
 
 func newTestAgent(t *testing.T, script string) *testAgent {
@@ -31,45 +33,57 @@ func newTestAgent(t *testing.T, script string) *testAgent {
 	return newTestAgentWithMount(t, script, true)
 }
 
-// newTestAgentWithMount creates a sandbox in which the host's folder of agents is mounted or, if not, gets an uploaded copy.
+// newTestAgentWithMount creates a sandbox in which the host's folder of agents is mounted or, if not, gets
+// an uploaded copy.
 func newTestAgentWithMount(t *testing.T, script string, mounted bool) *testAgent {
 	t.Helper()
+
 	w, how := newTestAgentWithoutModel(t, mounted), "mounted"
 	if !mounted {
 		how = "uploaded"
 	}
+
 	w.ServeModel(t, script)
 	said, err := w.agent().Install(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.Contains(t, said, how)
+
 	return w
 }
 
 // newTestAgentWithoutModel creates the sandbox without a model and without an installed agent.
 func newTestAgentWithoutModel(t *testing.T, mounted bool) *testAgent {
 	t.Helper()
+
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
+
 	w := &testAgent{agents: agentsDir(t)}
 	_, err := binary.New(binary.Options{AgentsDir: w.agents}).Fetch(t.Context())
 	require.NoError(t, err)
+
 	mount := w.agents
 	if !mounted {
 		mount = ""
 	}
+
 	w.Place = agenttest.NewPlaceWithoutModel(t, newBackend(t, mount))
+
 	return w
 }
 
 // agentsDir returns the folder that keeps the binary between test runs.
 func agentsDir(t *testing.T) string {
 	t.Helper()
+
 	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {
 		return dir
 	}
+
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
+
 	return filepath.Join(cache, "rolloutd-test", "agents")
 }
 
@@ -87,6 +101,7 @@ func (w *testAgent) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.
 	st, err := r.Next(t.Context())
 	require.NoError(t, err)
 	require.True(t, st.Ready || st.Done)
+
 	return r
 }
 
@@ -96,6 +111,7 @@ func (w *testAgent) attach(t *testing.T) agent.Run {
 	r, err := w.agent().Attach(t.Context(), w.Env(), agent.Job{})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
+
 	return r
 }
 
@@ -122,12 +138,16 @@ func (w *testAgent) run(t *testing.T, name, command, user string) (output string
 	st, err := w.Wait(t.Context(), name, time.Minute)
 	require.NoError(t, err)
 	require.False(t, st.Running)
+
 	var all []byte
+
 	for _, stream := range []string{"stdout", "stderr"} {
 		text, err := w.Tail(t.Context(), st, stream, 4000)
 		require.NoError(t, err)
+
 		all = append(all, text...)
 	}
+
 	return string(all), st.ExitCode
 }
 
@@ -139,6 +159,7 @@ func (w *testAgent) put(t *testing.T, path, text string) {
 // lastUser returns the last user message that reached the model.
 func lastUser(t *testing.T, s scripted.Sent) string {
 	t.Helper()
+
 	var r struct {
 		Messages []struct {
 			Role    string
@@ -146,10 +167,12 @@ func lastUser(t *testing.T, s scripted.Sent) string {
 		}
 	}
 	require.NoError(t, json.Unmarshal(s.Request, &r))
+
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == "user" {
 			return fmt.Sprint(r.Messages[i].Content)
 		}
 	}
+
 	return ""
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 )
 
-// OpenCode is suspended while it waits for its model. The watch does not resume it, and it still answers the requests of Stop.
+// OpenCode is suspended while it waits for its model. The watch does not resume it, and it still answers
+// the requests of Stop.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	w := newTestAgent(t, "turns: [{text: never, faults: [{hang: true}]}]")
@@ -17,8 +18,10 @@ func TestStoppedWhileItWaits(t *testing.T) {
 		st, err := w.Status(t.Context(), "agent-1")
 		require.NoError(t, err)
 		require.True(t, st.Running)
+
 		return st.Paused
 	}
+
 	watched := func() {
 		st, err := r.Next(t.Context())
 		require.NoError(t, err)
@@ -28,7 +31,8 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	for !paused() {
 		watched()
 	}
-	watched() // takes up to ten seconds
+	// takes up to ten seconds
+	watched()
 	require.True(t, paused())
 
 	require.NoError(t, r.Stop(t.Context()))

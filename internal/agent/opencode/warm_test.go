@@ -23,6 +23,7 @@ func newWarmTestAgent(t *testing.T, script string, job agent.Job) *testAgent {
 	serve := func(ctx context.Context, h http.Handler) error { return w.Backend.ServeModel(ctx, w.ID(), h, nil) }
 	require.NoError(t, w.agent().Warm(t.Context(), w.Env(), job, serve))
 	w.ServeModel(t, script)
+
 	return w
 }
 
@@ -33,20 +34,24 @@ turns:
   - text: done
 `
 
-// A warm agent sends its model the same requests as a cold one, byte for byte, although the task's setup ran after its start. It also leaves
-// the same files.
+// A warm agent sends its model the same requests as a cold one, byte for byte, although the task's setup
+// ran after its start. It also leaves the same files.
 func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 	t.Parallel()
+
 	if testing.Short() {
 		t.Skip("needs the real OpenCode")
 	}
+
 	job := agent.Job{Instruction: "Look around.", MaxOutput: 1234, Launch: 1}
 	requests := map[string][]string{}
+
 	for name, make := range map[string]func(*testing.T) *testAgent{
 		"cold": func(t *testing.T) *testAgent { return newTestAgent(t, inspecting) },
 		"warm": func(t *testing.T) *testAgent {
 			other := job
 			other.Instruction = "Something else."
+
 			return newWarmTestAgent(t, inspecting, other)
 		},
 	} {
@@ -57,11 +62,13 @@ func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 			out, status := w.bash(t, "setup-1", setup)
 			require.Zero(t, status, out)
 			require.Zero(t, w.finish(t, w.begin(t, w.agent(), job)).ExitCode)
+
 			for _, s := range w.Sent(t) {
 				requests[name] = append(requests[name], string(s.Request))
 			}
 		})
 	}
+
 	require.Len(t, requests["cold"], 3)
 	require.Equal(t, requests["cold"], requests["warm"])
 	require.Contains(t, requests["warm"][0], "Be brief.")
@@ -73,6 +80,7 @@ func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 // A warm agent has no launch until it gets its job. Its time counts from then on.
 func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	t.Parallel()
+
 	job := agent.Job{Instruction: "go", Launch: 1}
 	w := newWarmTestAgent(t, "turns: [{text: done}]", job)
 	ready, err := w.agent().Ready(t.Context(), w.Env())
@@ -95,18 +103,23 @@ func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	require.Len(t, w.Sent(t), 1)
 }
 
-// OpenCode reads the user's configuration once. If the setup wrote one, the warm process ends, and the next launch reads the
-// configuration.
+// OpenCode reads the user's configuration once. If the setup wrote one, the warm process ends, and the next
+// launch reads the configuration.
 func TestWarmAndTheUsersConfiguration(t *testing.T) {
 	t.Parallel()
+
 	job := agent.Job{Instruction: "go", Launch: 1}
 	w := newWarmTestAgent(t, "turns: [{text: done}]", job)
-	require.NoError(t, w.WriteFile(t.Context(), rollout.Workdir+"/rules.md", strings.NewReader("Speak like a pirate."), 0o644))
+	require.NoError(
+		t,
+		w.WriteFile(t.Context(), rollout.Workdir+"/rules.md", strings.NewReader("Speak like a pirate."), 0o644),
+	)
 	require.NoError(t, w.WriteFile(t.Context(), rollout.Home+"/.config/opencode/opencode.json",
 		strings.NewReader(`{"instructions": ["/home/user/workdir/rules.md"]}`), 0o644))
 	st := w.finish(t, w.begin(t, w.agent(), job))
 	require.NotZero(t, st.ExitCode)
 	require.Empty(t, w.Sent(t))
+
 	job.Launch = 2
 	require.Zero(t, w.finish(t, w.begin(t, w.agent(), job)).ExitCode)
 	require.Contains(t, string(w.Sent(t)[0].Request), "Speak like a pirate.")
@@ -114,10 +127,21 @@ func TestWarmAndTheUsersConfiguration(t *testing.T) {
 
 func TestWarmKey(t *testing.T) {
 	t.Parallel()
+
 	a := opencode.New(opencode.Options{Binary: binary.New(binary.Options{})})
 	key := a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "a"})
-	require.Equal(t, key, a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "b", Launch: 1, Model: rollout.Model{Name: "m"}}))
+	require.Equal(t, key, a.WarmKey(agent.Job{
+		MaxOutput:   10,
+		Instruction: "b",
+		Launch:      1,
+		Model:       rollout.Model{Name: "m"},
+	}))
 	require.NotEqual(t, key, a.WarmKey(agent.Job{MaxOutput: 11}))
-	require.NotEqual(t, key, opencode.New(opencode.Options{Binary: binary.New(binary.Options{Version: "0"})}).WarmKey(agent.Job{MaxOutput: 10}))
+	require.NotEqual(
+		t,
+		key,
+		opencode.New(opencode.Options{Binary: binary.New(binary.Options{Version: "0"})}).
+			WarmKey(agent.Job{MaxOutput: 10}),
+	)
 	require.Empty(t, a.WarmKey(agent.Job{ObeyProject: true}))
 }

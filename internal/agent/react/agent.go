@@ -7,8 +7,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Agent implements agent.Agent with a loop on the host. It keeps no state: a process in the sandbox that ends at once records the launch, so
-// that its number and age outlive the worker. It is safe for concurrent use.
+// Agent implements agent.Agent with a loop on the host. It keeps no state: a process in the sandbox that
+// ends at once records the launch, so that its number and age outlive the worker. It is safe for concurrent
+// use.
 type Agent struct{}
 
 var _ agent.Agent = Agent{}
@@ -24,6 +25,7 @@ func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run,
 	if err != nil {
 		return nil, err
 	}
+
 	return newRun(env, job, launch), nil
 }
 
@@ -33,5 +35,6 @@ func (Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent.Ru
 	if err != nil {
 		return nil, err
 	}
+
 	return newRun(env, job, launch), nil
 }

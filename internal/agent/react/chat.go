@@ -37,10 +37,12 @@ func (c *chat) ask(ctx context.Context, id string, add []message) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
+
 	reply, err := c.model.Call(ctx, id, "chat/completions", body)
 	if err != nil {
 		return nil, err
 	}
+
 	return c.take(reply)
 }
 
@@ -49,7 +51,9 @@ func (c *chat) next(id string, add []message) ([]byte, error) {
 	if err := c.append(add...); err != nil {
 		return nil, err
 	}
+
 	body, err := c.request()
+
 	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
 }
 
@@ -59,44 +63,55 @@ func (c *chat) take(reply gatewayapi.Reply) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return a, c.append(m)
 }
 
-// request is the body of the next call. The messages become slices of it, so that the conversation is in memory only once during the call, and
-// is not encoded again for each call.
+// request is the body of the next call. The messages become slices of it, so that the conversation is in
+// memory only once during the call, and is not encoded again for each call.
 func (c *chat) request() ([]byte, error) {
 	more := chatTools{Tools: c.tools}
 	if len(c.tools) > 0 {
 		parallel := true
 		more.Parallel = &parallel
 	}
+
 	head, err := marshal(c.sampling)
 	if err != nil {
 		return nil, err
 	}
+
 	tail, err := marshal(more)
 	if err != nil {
 		return nil, err
 	}
+
 	const open, end = `,"messages":[`, `],`
+
 	size := len(head) + len(open) + len(c.messages) + len(end) + len(tail)
 	for _, m := range c.messages {
 		size += len(m)
 	}
+
 	body := append(make([]byte, 0, size), head[:len(head)-1]...)
 	body = append(body, open...)
+
 	for i, m := range c.messages {
 		if i > 0 {
 			body = append(body, ',')
 		}
+
 		from := len(body)
 		body = append(body, m...)
 		c.messages[i] = json.RawMessage(body[from:len(body):len(body)])
 	}
+
 	body = append(body, end...)
 	if len(c.tools) == 0 {
-		body = body[:len(body)-1] // no field follows
+		// no field follows
+		body = body[:len(body)-1]
 	}
+
 	return append(body, tail[1:]...), nil
 }
 
@@ -106,8 +121,10 @@ func (c *chat) append(messages ...message) error {
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "encode a message")
 		}
+
 		c.messages = append(c.messages, raw)
 	}
+
 	return nil
 }
 
@@ -120,7 +137,8 @@ type wireCall struct {
 	} `json:"function"`
 }
 
-// readReply reads a chat completion or a text completion. It also returns the message that represents it in later prompts.
+// readReply reads a chat completion or a text completion. It also returns the message that represents it in
+// later prompts.
 func readReply(r gatewayapi.Reply) (*answer, message, error) {
 	var in struct {
 		Choices []struct {
@@ -138,24 +156,32 @@ func readReply(r gatewayapi.Reply) (*answer, message, error) {
 	if err := json.Unmarshal(r.Body, &in); err != nil {
 		return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's reply is not a completion")
 	}
+
 	if len(in.Choices) == 0 {
 		return nil, message{}, fault.New(fault.Invalid, "the model's reply has no choice")
 	}
+
 	first := in.Choices[0]
 	a := &answer{
-		Text: cmp.Or(first.Message.Content, first.Text), Reasoning: cmp.Or(first.Message.ReasoningContent, first.Message.Reasoning),
-		Finish: first.FinishReason, Ended: r.Ended, Usage: in.Usage,
+		Text:      cmp.Or(first.Message.Content, first.Text),
+		Reasoning: cmp.Or(first.Message.ReasoningContent, first.Message.Reasoning),
+		Finish:    first.FinishReason,
+		Ended:     r.Ended,
+		Usage:     in.Usage,
 	}
 	reply := message{Role: "assistant", Content: a.Text, Reasoning: a.Reasoning}
+
 	var calls []wireCall
 	if len(first.Message.ToolCalls) > 0 {
 		if err := json.Unmarshal(first.Message.ToolCalls, &calls); err != nil {
 			return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's tool_calls are not valid")
 		}
 	}
+
 	if len(calls) > 0 {
 		a.Calls, reply.ToolCalls = nativeCalls(calls), first.Message.ToolCalls
 	}
+
 	return a, reply, nil
 }
 
@@ -163,6 +189,7 @@ func nativeCalls(calls []wireCall) []call {
 	list := make([]call, 0, len(calls))
 	for i, w := range calls {
 		c := call{ID: w.ID, Name: w.Function.Name}
+
 		arguments, err := object([]byte(cmp.Or(w.Function.Arguments, "{}")))
 		switch {
 		case i >= maxCalls:
@@ -174,7 +201,9 @@ func nativeCalls(calls []wireCall) []call {
 		default:
 			c.Arguments = arguments
 		}
+
 		list = append(list, c)
 	}
+
 	return list
 }

@@ -21,10 +21,14 @@ type message struct {
 type answer struct {
 	Text      string
 	Reasoning string
-	Calls     []call // native tool calls
-	Finish    string
-	Ended     string // why the gateway answers no further calls; "": this is a reply
-	Usage     usage
+
+	// native tool calls
+	Calls  []call
+	Finish string
+
+	// why the gateway answers no further calls; "": this is a reply
+	Ended string
+	Usage usage
 }
 
 type usage struct {
@@ -49,14 +53,17 @@ func nativeTools(tools []tool.Definition) []nativeTool {
 	for _, d := range tools {
 		list = append(list, nativeTool{"function", d})
 	}
+
 	return list
 }
 
 // marshal encodes v without escaping "<", ">" and "&", because people read the trace.
 func marshal(v any) (json.RawMessage, error) {
 	var out bytes.Buffer
+
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}

@@ -16,5 +16,6 @@ func Parse(text string, lenient bool) []Parsed {
 	for _, c := range parseCalls(text, lenient) {
 		list = append(list, Parsed{c.ID, c.Name, string(c.Arguments), c.Malformed})
 	}
+
 	return list
 }

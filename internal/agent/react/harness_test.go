@@ -37,21 +37,30 @@ type testGateway struct {
 	client *gatewayapi.Client
 	box    *fakeSandbox
 	tools  *tools
-	model  http.Handler // the endpoint's handler; the scripted model unless a test changes it
-	sent   *sentLog
-	url    string // of the endpoint
+
+	// the endpoint's handler; the scripted model unless a test changes it
+	model http.Handler
+	sent  *sentLog
+
+	// of the endpoint
+	url string
 }
 
 func newTestGateway(t testing.TB, script string) *testGateway {
 	t.Helper()
+
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
+
 	w := &testGateway{box: &fakeSandbox{marks: map[string]wire.Status{}}, tools: &tools{}, sent: &sentLog{}}
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent})
-	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }))
+	endpoint := httptest.NewServer(
+		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }),
+	)
 	t.Cleanup(endpoint.Close)
 	w.url = endpoint.URL + "/v1"
 	w.client = newGateway(t, w.url)
+
 	return w
 }
 
@@ -63,22 +72,34 @@ func newGateway(t testing.TB, endpoint string) *gatewayapi.Client {
 	require.NoError(t, err)
 	policy, err := egress.Parse([]string{"127.0.0.0/8"})
 	require.NoError(t, err)
-	srv, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: noSandbox{}, Egress: policy, Backoff: time.Millisecond})
+	srv, err := gateway.New(gateway.Options{
+		Dir:     filepath.Join(dir, "gateway"),
+		Key:     key,
+		Dialer:  noSandbox{},
+		Egress:  policy,
+		Backoff: time.Millisecond,
+	})
 	require.NoError(t, err)
+
 	ctx, cancel := context.WithCancel(context.Background())
+
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
+
 	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-over)
 		api.Close()
 	})
+
 	client := gatewayapi.NewClient(api.URL, key)
 	require.NoError(t, client.Open(t.Context(), gatewayapi.Route{
 		ID: "r1.1", RolloutID: "r1", Attempt: 1, Capture: true, Limits: rollout.Limits{Call: patience},
 		Model: rollout.Model{BaseURL: endpoint, Name: "m", Logprobs: true, TokenIDs: true},
 	}))
+
 	return client
 }
 
@@ -101,20 +122,26 @@ func (w *testGateway) finish(t *testing.T, j agent.Job) (agent.Status, rollout.T
 	t.Helper()
 	r, err := react.Agent{}.Open(t.Context(), w.env(), j)
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	st := await(t, r)
 	said, err := r.Transcript(t.Context())
 	require.NoError(t, err)
+
 	return st, said
 }
 
 func await(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	for {
 		st, err := r.Next(ctx)
 		require.NoError(t, err)
+
 		if st.Done {
 			return st
 		}
@@ -125,15 +152,21 @@ func (w *testGateway) turns(t *testing.T) []rollout.Turn {
 	t.Helper()
 	body, err := w.client.Trace(t.Context(), "r1.1")
 	require.NoError(t, err)
+
 	defer body.Close()
+
 	var turns []rollout.Turn
+
 	for d := json.NewDecoder(body); ; {
 		var turn rollout.Turn
+
 		err := d.Decode(&turn)
 		if errors.Is(err, io.EOF) {
 			return turns
 		}
+
 		require.NoError(t, err)
+
 		turns = append(turns, turn)
 	}
 }
@@ -141,7 +174,9 @@ func (w *testGateway) turns(t *testing.T) []rollout.Turn {
 // requireOneSequence checks that each prompt continues all earlier prompts and replies.
 func requireOneSequence(t *testing.T, turns []rollout.Turn) {
 	t.Helper()
+
 	ids := []int32{}
+
 	for _, turn := range turns {
 		require.Empty(t, turn.Broken)
 		require.True(t, turn.Train)
@@ -157,12 +192,15 @@ type fakeSandbox struct {
 	agent.Sandbox
 	mu    sync.Mutex
 	marks map[string]wire.Status
-	looks int // calls of Status
+
+	// calls of Status
+	looks int
 }
 
 func (b *fakeSandbox) statusCalls() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.looks
 }
 
@@ -170,24 +208,30 @@ func (b *fakeSandbox) statusCalls() int {
 func (b *fakeSandbox) loseLaunches() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	clear(b.marks)
 }
 
 func (b *fakeSandbox) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.marks[name] = wire.Status{Name: name}
+
 	return b.marks[name], nil
 }
 
 func (b *fakeSandbox) Status(_ context.Context, name string) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.looks++
+
 	st, ok := b.marks[name]
 	if !ok {
 		return st, fault.New(fault.NotFound, "no process %q", name)
 	}
+
 	return st, nil
 }
 
@@ -199,9 +243,15 @@ func (b *fakeSandbox) Tail(context.Context, wire.Status, string, int) ([]byte, e
 type tools struct {
 	mu      sync.Mutex
 	results map[string]tool.Result
-	runs    []string                               // arguments, in order
-	call    func(tool.Call) (tool.Result, error)   // nil: the arguments are the output
-	before  func(ctx context.Context, c tool.Call) // runs before each call, repeated ones included
+
+	// arguments, in order
+	runs []string
+
+	// nil: the arguments are the output
+	call func(tool.Call) (tool.Result, error)
+
+	// runs before each call, repeated ones included
+	before func(ctx context.Context, c tool.Call)
 }
 
 func (s *tools) Definitions() []tool.Definition { return definitions() }
@@ -210,22 +260,29 @@ func (s *tools) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if s.before != nil {
 		s.before(ctx, c)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if r, ok := s.results[c.ID]; ok {
 		return r, nil
 	}
+
 	r := tool.Result{Content: string(c.Arguments)}
+
 	if s.call != nil {
 		var err error
 		if r, err = s.call(c); err != nil {
 			return r, err
 		}
 	}
+
 	if s.results == nil {
 		s.results = map[string]tool.Result{}
 	}
+
 	s.results[c.ID], s.runs = r, append(s.runs, string(c.Arguments))
+
 	return r, nil
 }
 
@@ -238,12 +295,15 @@ type sentLog struct {
 func (l *sentLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.lines++
+
 	return len(p), nil
 }
 
 func (l *sentLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.lines
 }

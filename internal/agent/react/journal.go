@@ -12,8 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Bounds of a transcript, in bytes: of all its text, of what results of tools may use of it, and of one tool's input and output. The rest is
-// for the replies: a reply that the transcript does not have is not trained on.
+// Bounds of a transcript, in bytes: of all its text, of what results of tools may use of it, and of one
+// tool's input and output. The rest is for the replies: a reply that the transcript does not have is not
+// trained on.
 const (
 	maxTranscript = 24 << 20
 	maxResults    = maxTranscript / 2
@@ -25,14 +26,26 @@ type journal struct {
 	session string
 	events  *agent.Reporter
 
-	mu        sync.Mutex
-	messages  []*entry
-	size      int           // bytes of text
-	malformed int           // tool calls that could not be parsed
-	steps     int           // replies so far
-	recorded  int           // replies that the gateway had recorded when the loop began; -1: not known
-	sign      time.Time     // of the latest change
-	replayed  chan struct{} // closed when the loop has processed the recorded replies
+	mu       sync.Mutex
+	messages []*entry
+
+	// bytes of text
+	size int
+
+	// tool calls that could not be parsed
+	malformed int
+
+	// replies so far
+	steps int
+
+	// replies that the gateway had recorded when the loop began; -1: not known
+	recorded int
+
+	// of the latest change
+	sign time.Time
+
+	// closed when the loop has processed the recorded replies
+	replayed chan struct{}
 }
 
 // entry is a message in OpenCode's format, which the web page, the CLI and the check of a trace read.
@@ -51,7 +64,8 @@ type info struct {
 }
 
 type span struct {
-	Created   int64 `json:"created,omitempty"` // milliseconds
+	// milliseconds
+	Created   int64 `json:"created,omitempty"`
 	Completed int64 `json:"completed,omitempty"`
 	Start     int64 `json:"start,omitempty"`
 	End       int64 `json:"end,omitempty"`
@@ -72,7 +86,8 @@ type part struct {
 }
 
 type state struct {
-	Status   string          `json:"status"` // running, completed or error
+	// running, completed or error
+	Status   string          `json:"status"`
 	Input    json.RawMessage `json:"input"`
 	Output   string          `json:"output,omitempty"`
 	Error    string          `json:"error,omitempty"`
@@ -93,6 +108,7 @@ func newJournal(session string, events *agent.Reporter) *journal {
 func (j *journal) addInstruction(instruction string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	m := j.message(0, "user", time.Now())
 	j.add(m, part{Type: "text", Text: instruction})
 }
@@ -101,27 +117,44 @@ func (j *journal) addInstruction(instruction string) {
 func (j *journal) addReply(s *step) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	m := j.message(s.number, "assistant", s.began)
 	m.Info.Finish, m.Info.Time.Completed = s.answer.Finish, s.ended.UnixMilli()
 	at := &span{Start: s.began.UnixMilli(), End: s.ended.UnixMilli()}
+
 	j.add(m, part{Type: "step-start"})
+
 	if s.answer.Reasoning != "" {
 		j.add(m, part{Type: "reasoning", Text: s.answer.Reasoning, Time: at})
 	}
+
 	if s.answer.Text != "" {
 		j.add(m, part{Type: "text", Text: s.answer.Text, Time: at})
 	}
+
 	for _, c := range s.calls {
 		name, input := c.Name, c.Arguments
 		if c.Malformed != "" {
 			name, input, j.malformed = "malformed", nil, j.malformed+1
 		}
+
 		if len(input) == 0 || len(input) > maxToolText {
 			input = json.RawMessage("{}")
 		}
-		j.add(m, part{Type: "tool", CallID: c.ID, Tool: name, State: &state{Status: "running", Input: input, Time: &span{Start: s.ended.UnixMilli()}}})
+
+		j.add(m, part{
+			Type:   "tool",
+			CallID: c.ID,
+			Tool:   name,
+			State:  &state{Status: "running", Input: input, Time: &span{Start: s.ended.UnixMilli()}},
+		})
 	}
-	j.add(m, part{Type: "step-finish", Reason: s.answer.Finish, Tokens: &tokens{s.answer.Usage.Prompt, s.answer.Usage.Completion}})
+
+	j.add(m, part{
+		Type:   "step-finish",
+		Reason: s.answer.Finish,
+		Tokens: &tokens{s.answer.Usage.Prompt, s.answer.Usage.Completion},
+	})
 	m.Info.Malformed = j.malformed
 	j.report(m)
 	j.steps = s.number
@@ -147,29 +180,51 @@ func (j *journal) addResult(i int, r tool.Result, began time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	defer j.changed()
+
 	m := j.messages[len(j.messages)-1]
 	for k := range m.Parts {
 		if m.Parts[k].Type != "tool" {
 			continue
 		}
+
 		if i--; i >= 0 {
 			continue
 		}
+
 		st := m.Parts[k].State
-		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(text.HeadUTF8(r.Content, maxToolText), maxResults), j.fit(text.HeadUTF8(r.Message, maxToolText), maxResults), r.Data
+
+		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(
+			text.HeadUTF8(r.Content, maxToolText),
+			maxResults,
+		), j.fit(
+			text.HeadUTF8(r.Message, maxToolText),
+			maxResults,
+		), r.Data
 		if r.Error {
 			st.Status = "error"
 		}
+
 		st.Time = &span{Start: began.UnixMilli(), End: time.Now().UnixMilli()}
-		j.events.ToolEnd(j.session+"/"+m.Parts[k].ID, rollout.ToolEvent{CallID: m.Parts[k].CallID, Tool: m.Parts[k].Tool, Status: st.Status}, r.Content, r.Message)
+		j.events.ToolEnd(j.session+"/"+m.Parts[k].ID, rollout.ToolEvent{
+			CallID: m.Parts[k].CallID,
+			Tool:   m.Parts[k].Tool,
+			Status: st.Status,
+		}, r.Content, r.Message)
+
 		return
 	}
 }
 
 // message appends an empty message. The caller holds j.mu.
 func (j *journal) message(number int, role string, began time.Time) *entry {
-	m := &entry{Info: info{ID: fmt.Sprintf("msg_%04d", number), SessionID: j.session, Role: role, Time: span{Created: began.UnixMilli()}}}
+	m := &entry{Info: info{
+		ID:        fmt.Sprintf("msg_%04d", number),
+		SessionID: j.session,
+		Role:      role,
+		Time:      span{Created: began.UnixMilli()},
+	}}
 	j.messages = append(j.messages, m)
+
 	return m
 }
 
@@ -185,7 +240,9 @@ func (j *journal) fit(s string, most int) string {
 	if j.size+len(s) > most {
 		return fmt.Sprintf("[%d bytes left out]", len(s))
 	}
+
 	j.size += len(s)
+
 	return s
 }
 
@@ -193,11 +250,13 @@ func (j *journal) fit(s string, most int) string {
 func (j *journal) begin(recorded int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	j.recorded = recorded
 	j.changed()
 }
 
-// changed records a sign of life, and closes replayed when the recorded replies have been processed. The caller holds j.mu.
+// changed records a sign of life, and closes replayed when the recorded replies have been processed. The
+// caller holds j.mu.
 func (j *journal) changed() {
 	j.sign = time.Now()
 	if j.recorded >= 0 && j.steps >= j.recorded {
@@ -210,6 +269,7 @@ func (j *journal) changed() {
 func (j *journal) lastChange() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	return j.sign
 }
 
@@ -217,6 +277,7 @@ func (j *journal) lastChange() time.Time {
 func (j *journal) malformedCalls() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	return j.malformed
 }
 
@@ -224,13 +285,16 @@ func (j *journal) malformedCalls() int {
 func (j *journal) transcript() (rollout.Transcript, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	t := rollout.Transcript{SessionID: j.session, Messages: []json.RawMessage{}}
 	for _, m := range j.messages {
 		raw, err := marshal(m)
 		if err != nil {
 			return t, err
 		}
+
 		t.Messages = append(t.Messages, raw)
 	}
+
 	return t, nil
 }

@@ -26,40 +26,55 @@ const maxCalls = 128
 
 // call is one tool call of a reply.
 type call struct {
-	ID        string // the policy's, or a generated deterministic one
-	Name      string
-	Arguments json.RawMessage // an object
-	Malformed string          // why it cannot be run; then all other fields but ID are empty
+	// the policy's, or a generated deterministic one
+	ID   string
+	Name string
+
+	// an object
+	Arguments json.RawMessage
+
+	// why it cannot be run; then all other fields but ID are empty
+	Malformed string
 }
 
-// parseCalls reads the tool calls of a message, in order, including those within <think>. Only the environment may write <tool_response>. A
-// message that has one continues with an invented result, so the rest of it is one malformed call. With lenient, malformed calls are ignored.
+// parseCalls reads the tool calls of a message, in order, including those within <think>. Only the
+// environment may write <tool_response>. A message that has one continues with an invented result, so the
+// rest of it is one malformed call. With lenient, malformed calls are ignored.
 func parseCalls(text string, lenient bool) []call {
 	var calls []call
+
 	for {
-		before, after, found := strings.Cut(text, callOpen) // each byte is looked at once, however many blocks there are
+		// each byte is looked at once, however many blocks there are
+		before, after, found := strings.Cut(text, callOpen)
 		switch {
 		case !lenient && strings.Contains(before, responseOpen):
-			return append(calls, call{Malformed: "a message must not contain " + responseOpen + ": tool results come in the next message; what follows it was ignored"})
+			return append(calls, call{
+				Malformed: "a message must not contain " + responseOpen + ": tool results come in the next message; what follows it was ignored",
+			})
 		case !found:
 			return calls
 		case len(calls) == maxCalls:
-			return append(calls, call{Malformed: fmt.Sprintf("more than %d tool calls in one message; the others were ignored", maxCalls)})
+			return append(calls, call{
+				Malformed: fmt.Sprintf("more than %d tool calls in one message; the others were ignored", maxCalls),
+			})
 		}
+
 		body, rest, closed := callBody(after)
 		if c, ok := parseCall(body, closed); ok && !(lenient && c.Malformed != "") {
 			calls = append(calls, c)
 		}
+
 		text = rest
 	}
 }
 
-// callBody splits the text after an opening tag at the end of the body. A JSON object may have tags in its strings, so it ends where its value
-// ends. Any other body ends at the first closing tag.
+// callBody splits the text after an opening tag at the end of the body. A JSON object may have tags in its
+// strings, so it ends where its value ends. Any other body ends at the first closing tag.
 func callBody(text string) (body, rest string, closed bool) {
 	inner := strings.TrimLeftFunc(text, unicode.IsSpace)
 	if strings.HasPrefix(inner, "{") {
 		d := json.NewDecoder(jsoninput.NewReader(strings.NewReader(inner), callLimits()))
+
 		var value json.RawMessage
 		if d.Decode(&value) == nil {
 			after := strings.TrimLeftFunc(inner[d.InputOffset():], unicode.IsSpace)
@@ -68,6 +83,7 @@ func callBody(text string) (body, rest string, closed bool) {
 			}
 		}
 	}
+
 	return strings.Cut(text, callClose)
 }
 
@@ -77,6 +93,7 @@ var glm = regexp.MustCompile(`^([A-Za-z0-9_.:\\-]+)\s*(\{[\s\S]*\})$`)
 // parseCall reads the body of one block. Empty blocks, and an unclosed tag in prose, are not calls.
 func parseCall(body string, closed bool) (c call, ok bool) {
 	body = strings.TrimSpace(body)
+
 	named := glm.FindStringSubmatch(body)
 	switch {
 	case !closed && (strings.HasPrefix(body, "{") || named != nil):
@@ -90,6 +107,7 @@ func parseCall(body string, closed bool) (c call, ok bool) {
 		if err != nil {
 			return call{Malformed: fmt.Sprintf("the arguments of %s are %v", named[1], err)}, true
 		}
+
 		return call{Name: named[1], Arguments: arguments}, true
 	default:
 		return call{Malformed: `the block must be one JSON object such as {"name": "…", "arguments": {…}}`}, true
@@ -102,24 +120,30 @@ func parseObject(body []byte) call {
 	if err != nil {
 		return call{Malformed: fmt.Sprintf("the block is %v", err)}
 	}
-	var in map[string]json.RawMessage // keys are case-sensitive; the last of two equal keys counts
+	// keys are case-sensitive; the last of two equal keys counts
+	var in map[string]json.RawMessage
 	if err := json.Unmarshal(whole, &in); err != nil {
 		return call{Malformed: fmt.Sprintf("the block is not a tool call: %v", err)}
 	}
+
 	c := call{ID: idText(in["uniq_id"])}
 	if c.ID == "" {
 		c.ID = idText(in["id"])
 	}
+
 	if json.Unmarshal(in["name"], &c.Name) != nil || c.Name == "" {
 		return call{ID: c.ID, Malformed: `"name" must be the name of a tool, as a string`}
 	}
+
 	arguments, given := in["arguments"]
 	if !given {
 		arguments = json.RawMessage("{}")
 	}
+
 	if c.Arguments, err = object(arguments); err != nil {
 		return call{ID: c.ID, Malformed: `"arguments" must be a JSON object: it is ` + err.Error()}
 	}
+
 	return c
 }
 
@@ -134,11 +158,14 @@ func idText(raw json.RawMessage) string {
 		if json.Unmarshal(raw, &n) != nil || n == "0" {
 			return ""
 		}
+
 		s = n.String()
 	}
+
 	if len(s) > maxID {
 		return ""
 	}
+
 	return s
 }
 
@@ -150,15 +177,19 @@ func callLimits() jsoninput.Limits {
 // object checks that text is one JSON object and nothing else.
 func object(text []byte) (json.RawMessage, error) {
 	d := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), callLimits()))
+
 	var value json.RawMessage
 	if err := d.Decode(&value); err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
+
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not one JSON object: text follows it")
 	}
+
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '{' {
 		return nil, errors.New("not a JSON object")
 	}
+
 	return value, nil
 }

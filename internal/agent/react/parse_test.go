@@ -16,9 +16,11 @@ import (
 // The table has all forms of calls with their results.
 func TestParseCalls(t *testing.T) {
 	t.Parallel()
+
 	ok := func(id, name, arguments string) react.Parsed {
 		return react.Parsed{ID: id, Name: name, Arguments: arguments}
 	}
+
 	bad := func(why string) react.Parsed { return react.Parsed{Malformed: why} }
 	for name, c := range map[string]struct {
 		text string
@@ -54,30 +56,44 @@ func TestParseCalls(t *testing.T) {
 		"list":                   {`<tool_call>[{"name":"x"}]</tool_call>`, []react.Parsed{bad(`the block must be one JSON object such as {"name": "…", "arguments": {…}}`)}},
 		"nested tags":            {`<tool_call><tool_call>{"name":"x"}</tool_call></tool_call>`, []react.Parsed{bad(`the block must be one JSON object such as {"name": "…", "arguments": {…}}`)}},
 		"no name":                {`<tool_call>{"arguments":{}}</tool_call>`, []react.Parsed{bad(`"name" must be the name of a tool, as a string`)}},
-		"name is a number":       {`<tool_call>{"id":"i","name":3}</tool_call>`, []react.Parsed{{ID: "i", Malformed: `"name" must be the name of a tool, as a string`}}},
-		"empty name":             {`<tool_call>{"name":""}</tool_call>`, []react.Parsed{bad(`"name" must be the name of a tool, as a string`)}},
-		"arguments null":         {`<tool_call>{"name":"x","arguments":null}</tool_call>`, []react.Parsed{bad(`"arguments" must be a JSON object: it is not a JSON object`)}},
-		"arguments a string":     {`<tool_call>{"name":"x","arguments":"{}"}</tool_call>`, []react.Parsed{bad(`"arguments" must be a JSON object: it is not a JSON object`)}},
-		"unclosed call":          {`<tool_call>{"name":"x"}`, []react.Parsed{bad("the block has no </tool_call>")}},
-		"unclosed tag in prose":  {`write <tool_call> tags`, nil},
-		"good beside bad":        {`<tool_call>{</tool_call><tool_call>{"name":"x"}</tool_call>`, []react.Parsed{bad("the block is not valid JSON: unexpected EOF"), ok("", "x", `{}`)}},
-		"an invented response":   {`<tool_call>{"name":"x"}</tool_call><tool_response>{}</tool_response><tool_call>{"name":"y"}</tool_call>`, []react.Parsed{ok("", "x", `{}`), bad("a message must not contain <tool_response>: tool results come in the next message; what follows it was ignored")}},
+		"name is a number": {`<tool_call>{"id":"i","name":3}</tool_call>`, []react.Parsed{{
+			ID:        "i",
+			Malformed: `"name" must be the name of a tool, as a string`,
+		}}},
+		"empty name":            {`<tool_call>{"name":""}</tool_call>`, []react.Parsed{bad(`"name" must be the name of a tool, as a string`)}},
+		"arguments null":        {`<tool_call>{"name":"x","arguments":null}</tool_call>`, []react.Parsed{bad(`"arguments" must be a JSON object: it is not a JSON object`)}},
+		"arguments a string":    {`<tool_call>{"name":"x","arguments":"{}"}</tool_call>`, []react.Parsed{bad(`"arguments" must be a JSON object: it is not a JSON object`)}},
+		"unclosed call":         {`<tool_call>{"name":"x"}`, []react.Parsed{bad("the block has no </tool_call>")}},
+		"unclosed tag in prose": {`write <tool_call> tags`, nil},
+		"good beside bad":       {`<tool_call>{</tool_call><tool_call>{"name":"x"}</tool_call>`, []react.Parsed{bad("the block is not valid JSON: unexpected EOF"), ok("", "x", `{}`)}},
+		"an invented response":  {`<tool_call>{"name":"x"}</tool_call><tool_response>{}</tool_response><tool_call>{"name":"y"}</tool_call>`, []react.Parsed{ok("", "x", `{}`), bad("a message must not contain <tool_response>: tool results come in the next message; what follows it was ignored")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want, react.Parse(c.text, false))
+
 			var good []react.Parsed
+
 			for _, p := range c.want {
 				if p.Malformed == "" {
 					good = append(good, p)
 				}
 			}
+
 			if name != "an invented response" {
 				require.Equal(t, good, react.Parse(c.text, true), "a lenient reader passes over what is malformed")
 			}
 		})
 	}
-	require.Len(t, react.Parse(`<tool_call>{"name":"x"}</tool_call><tool_response>{}</tool_response><tool_call>{"name":"y"}</tool_call>`, true), 2)
+
+	require.Len(
+		t,
+		react.Parse(
+			`<tool_call>{"name":"x"}</tool_call><tool_response>{}</tool_response><tool_call>{"name":"y"}</tool_call>`,
+			true,
+		),
+		2,
+	)
 	many := react.Parse(strings.Repeat(`<tool_call>{"name":"x"}</tool_call>`, 1000), false)
 	require.Len(t, many, 129)
 	require.NotEmpty(t, many[128].Malformed)
@@ -86,21 +102,29 @@ func TestParseCalls(t *testing.T) {
 // The time for parsing is linear in the number of blocks.
 func TestParseManyBlocks(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread() // the thread's CPU time is measured, because other processes share the machine
+	// the thread's CPU time is measured, because other processes share the machine
+	runtime.LockOSThread()
+
 	defer runtime.UnlockOSThread()
+
 	cpu := func() time.Duration {
 		var ts unix.Timespec
 		require.NoError(t, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts))
+
 		return time.Duration(ts.Nano())
 	}
 	spent := func(blocks int) time.Duration {
 		text := strings.Repeat("<tool_call></tool_call>", blocks)
 		least := time.Hour
+
 		for range 3 {
 			began := cpu()
+
 			require.Empty(t, react.Parse(text, false))
+
 			least = min(least, cpu()-began)
 		}
+
 		return least
 	}
 	require.Less(t, spent(40_000), 30*spent(4_000), "ten times the blocks")
@@ -114,16 +138,20 @@ func FuzzParseCalls(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, lenient := range []bool{false, true} {
 			calls := react.Parse(text, lenient)
 			require.LessOrEqual(t, len(calls), 129)
+
 			for _, c := range calls {
 				if c.Malformed != "" {
 					continue
 				}
+
 				require.NotEmpty(t, c.Name)
 				require.LessOrEqual(t, len(c.ID), 64)
+
 				var object map[string]any
 				require.NoError(t, json.Unmarshal([]byte(c.Arguments), &object))
 				require.NotNil(t, object)

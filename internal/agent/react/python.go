@@ -8,11 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Prompts have JSON in the format of Python's json.dumps, with ", " and ": " as separators, because policies are trained on those bytes.
+// Prompts have JSON in the format of Python's json.dumps, with ", " and ": " as separators, because
+// policies are trained on those bytes.
 
-// spaced converts valid JSON to Python's format. It keeps the order of members and the digits of numbers; ascii escapes all other characters.
+// spaced converts valid JSON to Python's format. It keeps the order of members and the digits of numbers;
+// ascii escapes all other characters.
 func spaced(raw []byte, ascii bool) []byte {
 	var out bytes.Buffer
+
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -27,6 +30,7 @@ func spaced(raw []byte, ascii bool) []byte {
 			out.WriteByte(c)
 		}
 	}
+
 	return out.Bytes()
 }
 
@@ -40,6 +44,7 @@ func stringEnd(raw []byte, start int) int {
 			return i + 1
 		}
 	}
+
 	return len(raw)
 }
 
@@ -47,13 +52,16 @@ func stringEnd(raw []byte, start int) int {
 func quoted(s string, ascii bool) string {
 	var out bytes.Buffer
 	writeString(&out, s, ascii)
+
 	return out.String()
 }
 
 func writeString(out *bytes.Buffer, s string, ascii bool) {
 	const short = "\b\f\n\r\t\"\\"
+
 	out.WriteByte('"')
-	for _, r := range s { // invalid UTF-8 becomes U+FFFD
+	// invalid UTF-8 becomes U+FFFD
+	for _, r := range s {
 		switch i := strings.IndexRune(short, r); {
 		case i >= 0 && r != utf8.RuneError:
 			out.WriteByte('\\')
@@ -69,6 +77,7 @@ func writeString(out *bytes.Buffer, s string, ascii bool) {
 			fmt.Fprintf(out, `\u%04x`, r)
 		}
 	}
+
 	out.WriteByte('"')
 }
 
@@ -76,7 +85,9 @@ func writeString(out *bytes.Buffer, s string, ascii bool) {
 func unquoted(raw []byte) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return string(raw) // invalid JSON
+		// invalid JSON
+		return string(raw)
 	}
+
 	return s
 }

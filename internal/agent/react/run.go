@@ -14,8 +14,9 @@ import (
 const (
 	// statusEvery is the longest wait of Next.
 	statusEvery = 10 * time.Second
-	// checkEvery is how often Next checks that the sandbox exists, which a loop that waits for its model does not notice. It is longer than the
-	// idle timeout of connections to the sandbox, so that a waiting rollout has none.
+	// checkEvery is how often Next checks that the sandbox exists, which a loop that waits for its model
+	// does not notice. It is longer than the idle timeout of connections to the sandbox, so that a waiting
+	// rollout has none.
 	checkEvery = 30 * time.Second
 )
 
@@ -26,20 +27,29 @@ type run struct {
 	launch  agent.Launch
 	journal *journal
 
-	begin   sync.Once
-	ctx     context.Context // of the loop
-	cancel  context.CancelFunc
-	ready   bool          // the first status was returned
-	checked time.Time     // when the sandbox was last checked
-	done    chan struct{} // closed when the loop is over; then status and err are set
-	status  *agent.Status
-	err     error
+	begin sync.Once
+
+	// of the loop
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// the first status was returned
+	ready bool
+
+	// when the sandbox was last checked
+	checked time.Time
+
+	// closed when the loop is over; then status and err are set
+	done   chan struct{}
+	status *agent.Status
+	err    error
 }
 
 var _ agent.Run = (*run)(nil)
 
 func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
 	ctx, cancel := context.WithCancel(context.Background())
+
 	return &run{
 		env: env, job: job, launch: launch, journal: newJournal(fmt.Sprintf("react-%d", launch.Number), env.Events),
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
@@ -54,6 +64,7 @@ func (r *run) start() {
 	r.begin.Do(func() {
 		go func() {
 			defer close(r.done)
+
 			r.status, r.err = r.work()
 		}()
 	})
@@ -65,6 +76,7 @@ func (r *run) work() (*agent.Status, error) {
 	if err != nil && r.ctx.Err() != nil {
 		return stopped(), nil
 	}
+
 	return st, err
 }
 
@@ -72,10 +84,12 @@ func (r *run) workUntilStopped() (*agent.Status, error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	l, err := r.newLoop()
 	if err != nil {
 		return nil, err
 	}
+
 	return l.run(r.ctx, r.job.Instruction)
 }
 
@@ -85,10 +99,18 @@ func (r *run) newLoop() (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.journal.begin(recorded)
 	config := r.job.React.Filled()
-	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal, conversation: r.newConversation(config)}
+	l := &loop{
+		config:       config,
+		launch:       r.launch.Number,
+		tools:        r.env.Tools,
+		journal:      r.journal,
+		conversation: r.newConversation(config),
+	}
 	r.journal.addInstruction(r.job.Instruction)
+
 	return l, nil
 }
 
@@ -99,14 +121,20 @@ func stopped() *agent.Status {
 
 // newConversation creates the conversation in the form of the job's configuration.
 func (r *run) newConversation(config rollout.React) conversation {
-	byChat := &chat{model: r.env.Model, sampling: sampling{Model: "m", Temperature: config.Temperature, MaxTokens: config.MaxTokens}}
+	byChat := &chat{
+		model:    r.env.Model,
+		sampling: sampling{Model: "m", Temperature: config.Temperature, MaxTokens: config.MaxTokens},
+	}
 	if config.Tools == rollout.ToolsNative {
 		byChat.tools = nativeTools(r.env.Tools.Definitions())
 		return byChat
 	}
-	if config.Continuation == rollout.ContinueMessages || !r.job.Model.TokenIDs && config.Continuation != rollout.ContinueTokens {
+
+	if config.Continuation == rollout.ContinueMessages ||
+		!r.job.Model.TokenIDs && config.Continuation != rollout.ContinueTokens {
 		return byChat
 	}
+
 	return &byTokens{chat: byChat, required: config.Continuation == rollout.ContinueTokens}
 }
 
@@ -117,6 +145,7 @@ func (r *run) recorded() (int, error) {
 		if !fault.Is(err, fault.Unavailable) {
 			return route.Turns, err
 		}
+
 		if err := sleep(r.ctx, pause); err != nil {
 			return 0, err
 		}
@@ -126,6 +155,7 @@ func (r *run) recorded() (int, error) {
 // Next implements agent.Run.
 func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	r.start()
+
 	if !r.ready {
 		select {
 		case <-r.done:
@@ -134,13 +164,16 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 			return r.working(), nil
 		}
 	}
+
 	timer := time.NewTimer(statusEvery)
 	defer timer.Stop()
+
 	select {
 	case <-r.done:
 		return r.end()
 	default:
 	}
+
 	select {
 	case <-r.done:
 		return r.end()
@@ -156,14 +189,22 @@ func (r *run) checkSandbox(ctx context.Context) error {
 	if time.Since(r.checked) < checkEvery {
 		return nil
 	}
+
 	r.checked = time.Now()
 	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
+
 	return err
 }
 
-// working is the status of a running loop. A wait for the model or a tool counts as life, because both have their own bounds.
+// working is the status of a running loop. A wait for the model or a tool counts as life, because both have
+// their own bounds.
 func (r *run) working() agent.Status {
-	return agent.Status{SessionID: r.journal.session, Ready: true, LastSign: time.Now(), Malformed: r.journal.malformedCalls()}
+	return agent.Status{
+		SessionID: r.journal.session,
+		Ready:     true,
+		LastSign:  time.Now(),
+		Malformed: r.journal.malformedCalls(),
+	}
 }
 
 // end is the status of a finished loop.
@@ -171,25 +212,30 @@ func (r *run) end() (agent.Status, error) {
 	if r.err != nil {
 		return agent.Status{}, r.err
 	}
+
 	st := *r.status
 	st.LastSign, st.Malformed = r.journal.lastChange(), r.journal.malformedCalls()
 	st.SessionID, st.Ready = r.journal.session, true
+
 	return st, nil
 }
 
 // Transcript implements agent.Run. It waits for the end of a replay.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	r.start()
+
 	select {
 	case <-r.journal.replayed:
 	case <-r.done:
 	case <-ctx.Done():
 		return rollout.Transcript{}, fault.Wrap(fault.Unavailable, ctx.Err(), "replay of react")
 	}
+
 	t, err := r.journal.transcript()
 	if err == nil && len(t.Messages) == 0 {
 		return t, fault.New(fault.NotFound, "react has not begun")
 	}
+
 	return t, fault.Wrap(fault.Internal, err, "transcript")
 }
 
@@ -207,6 +253,7 @@ func (r *run) Stop(context.Context) error {
 // Close implements agent.Run. It ends the loop; the next Run of this launch replays it.
 func (r *run) Close() {
 	r.cancel()
-	r.start() // sets the status of a run that is closed before its start
+	// sets the status of a run that is closed before its start
+	r.start()
 	<-r.done
 }

@@ -36,8 +36,8 @@ const script = `
     - text: Done. é
 `
 
-// The complete loop with token ids. The tokenizer's merges cross the boundaries of messages and replies. The endpoint refuses a prompt
-// with a duplicate end of turn or with separately tokenised messages.
+// The complete loop with token ids. The tokenizer's merges cross the boundaries of messages and replies.
+// The endpoint refuses a prompt with a duplicate end of turn or with separately tokenised messages.
 func TestOneSequenceByTokens(t *testing.T) {
 	t.Parallel()
 	w := newTestGateway(t, script)
@@ -47,21 +47,25 @@ func TestOneSequenceByTokens(t *testing.T) {
 	turns := w.turns(t)
 	require.Len(t, turns, 4)
 	requireOneSequence(t, turns)
+
 	for i, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 		require.Equal(t, fmt.Sprintf("react-1-%d", i+1), turn.CallID)
 	}
+
 	log := string(opencode.AgentLog(said))
 	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
 	require.Contains(t, log, "malformed tool call: the block is not valid JSON")
 }
 
-// If the first reply has no ids, the gateway prompts SGLang with ids at /generate. The conversation is one sequence, as with vLLM.
+// If the first reply has no ids, the gateway prompts SGLang with ids at /generate. The conversation is one
+// sequence, as with vLLM.
 func TestOneSequenceBySGLang(t *testing.T) {
 	t.Parallel()
 	w := newTestGateway(t, script)
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
+
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent, SGLang: true})
 	st, said := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
 	require.True(t, st.Answered(), "%+v", st)
@@ -69,12 +73,14 @@ func TestOneSequenceBySGLang(t *testing.T) {
 	turns := w.turns(t)
 	require.Len(t, turns, 4)
 	requireOneSequence(t, turns)
+
 	for i, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 		require.Equal(t, "called /generate", strings.Join(turn.ParamFixes, ", "), "turn %d", i)
 		require.Len(t, turn.PerTokenLogps, len(turn.CompletionTokenIDs))
 		require.Equal(t, "default", turn.ModelVersion)
 	}
+
 	require.Equal(t, 4, strings.Count(string(opencode.AgentLog(said)), `"type":"tool_use"`))
 }
 
@@ -89,19 +95,27 @@ func TestByMessages(t *testing.T) {
 	golden(t, "request.json", string(turns[3].Request))
 }
 
-// With continuation "tokens", the agent repeats a failed tokenize request until it succeeds. The route's status has the error.
+// With continuation "tokens", the agent repeats a failed tokenize request until it succeeds. The route's
+// status has the error.
 func TestTokenizeIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newTestGateway(t, script)
 	model, failures := w.model, atomic.Int64{}
 	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if n := failures.Add(1); r.URL.Path == "/tokenize" && n <= 5 {
-			if route, err := w.client.Status(r.Context(), "r1.1"); n > 1 && (err != nil || !strings.Contains(route.Trouble, "answered 500")) {
+			if route, err := w.client.Status(
+				r.Context(),
+				"r1.1",
+			); n > 1 &&
+				(err != nil || !strings.Contains(route.Trouble, "answered 500")) {
 				t.Errorf("trouble %q, %v", route.Trouble, err)
 			}
+
 			http.Error(rw, "a bug", http.StatusInternalServerError)
+
 			return
 		}
+
 		model.ServeHTTP(rw, r)
 	})
 	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
@@ -112,6 +126,7 @@ func TestTokenizeIsWaitedFor(t *testing.T) {
 // If an endpoint has no tokenize path, the agent continues by messages, unless the job requires token ids.
 func TestEndpointWithoutTokenize(t *testing.T) {
 	t.Parallel()
+
 	for _, continuation := range []string{rollout.ContinueAuto, rollout.ContinueTokens} {
 		w := newTestGateway(t, script)
 		model := w.model
@@ -120,14 +135,18 @@ func TestEndpointWithoutTokenize(t *testing.T) {
 				http.NotFound(rw, r)
 				return
 			}
+
 			model.ServeHTTP(rw, r)
 		})
+
 		st, _ := w.finish(t, job(&rollout.React{Continuation: continuation}))
 		if continuation == rollout.ContinueTokens {
 			require.Contains(t, st.Error, `continuation "tokens": `)
 			require.Empty(t, w.turns(t))
+
 			continue
 		}
+
 		require.True(t, st.Answered(), "%+v", st)
 		require.Equal(t, "chat/completions", w.turns(t)[3].API)
 	}
@@ -136,6 +155,7 @@ func TestEndpointWithoutTokenize(t *testing.T) {
 // The agent also continues by messages if a tokenize request fails with status 500 or with a broken connection.
 func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	t.Parallel()
+
 	for name, fail := range map[string]http.HandlerFunc{
 		"500":   func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "a bug", http.StatusInternalServerError) },
 		"abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -149,10 +169,12 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 					fail(rw, r)
 					return
 				}
+
 				model.ServeHTTP(rw, r)
 			})
 			st, _ := w.finish(t, job(nil))
 			require.True(t, st.Answered(), "%+v", st)
+
 			for _, turn := range w.turns(t) {
 				require.Equal(t, "chat/completions", turn.API)
 			}
@@ -160,8 +182,8 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	}
 }
 
-// If the endpoint is unavailable at the first prompt, the agent waits for it and still uses token ids. The same holds if the endpoint's
-// paths become available one after another, the model calls last.
+// If the endpoint is unavailable at the first prompt, the agent waits for it and still uses token ids. The
+// same holds if the endpoint's paths become available one after another, the model calls last.
 func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	w := newTestGateway(t, script)
@@ -171,14 +193,17 @@ func TestEndpointUnavailableAtTheFirstPrompt(t *testing.T) {
 			http.Error(rw, "loading", http.StatusServiceUnavailable)
 			return
 		}
+
 		model.ServeHTTP(rw, r)
 	})
 	st, _ := w.finish(t, job(nil))
 	require.True(t, st.Answered(), "%+v", st)
+
 	turns := w.turns(t)
 	for _, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 	}
+
 	requireOneSequence(t, turns)
 }
 
@@ -187,7 +212,9 @@ type hangingModel struct{ asked, calls int }
 
 func (m *hangingModel) Tokenize(ctx context.Context, _ []json.RawMessage) (gatewayapi.Tokens, error) {
 	m.asked++
+
 	<-ctx.Done()
+
 	return gatewayapi.Tokens{}, fault.Wrap(fault.Unavailable, ctx.Err(), "gateway")
 }
 
@@ -207,9 +234,15 @@ func TestTokenizeHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &hangingModel{}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{
+			Sandbox: &fakeSandbox{marks: map[string]wire.Status{}},
+			Model:   m,
+			Tools:   &tools{},
+		}, job(nil))
 		require.NoError(t, err)
+
 		defer r.Close()
+
 		st := await(t, r)
 		require.True(t, st.Answered(), "%+v", st)
 		require.Equal(t, 2, m.asked)
@@ -225,25 +258,36 @@ func (*silentModel) Call(ctx context.Context, id, _ string, _ []byte) (gatewayap
 	return gatewayapi.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
 }
 
-// A rollout that waits for its model checks its sandbox at intervals, less often than it reports its status, until the sandbox is lost.
+// A rollout that waits for its model checks its sandbox at intervals, less often than it reports its
+// status, until the sandbox is lost.
 func TestSandboxOfAWaitingRollout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sb := &fakeSandbox{marks: map[string]wire.Status{}}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: sb, Model: &silentModel{}, Tools: &tools{}}, job(nil))
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{
+			Sandbox: sb,
+			Model:   &silentModel{},
+			Tools:   &tools{},
+		}, job(nil))
 		require.NoError(t, err)
+
 		defer r.Close()
+
 		looks, began := sb.statusCalls(), time.Now()
-		for range 7 { // the first call returns at once
+		// the first call returns at once
+		for range 7 {
 			st, err := r.Next(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, time.Now(), st.LastSign)
 		}
+
 		require.Equal(t, time.Minute, time.Since(began))
 		require.Equal(t, looks+2, sb.statusCalls())
 		sb.loseLaunches()
+
 		for ; err == nil; _, err = r.Next(t.Context()) {
 		}
+
 		require.Equal(t, 90*time.Second, time.Since(began))
 	})
 }
@@ -275,9 +319,11 @@ func TestNativeToolsRunInParallel(t *testing.T) {
     - tool_calls: [{name: terminal, arguments: {command: one}}, {name: terminal, arguments: {command: two}}, {name: terminal, arguments: "{broken"}]
     - text: Done.
 `)
+
 	var together sync.WaitGroup
 	together.Add(2)
-	w.tools.before = func(context.Context, tool.Call) { // each call waits for the other
+	// each call waits for the other
+	w.tools.before = func(context.Context, tool.Call) {
 		together.Done()
 		together.Wait()
 	}
@@ -292,13 +338,18 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.Equal(t, 3, strings.Count(string(opencode.AgentLog(said)), `"type":"tool_use"`))
 }
 
-// A prompt that exceeds the model's context ends the agent. The excess shows in the context length that the endpoint reports, in its reply
-// to the tokenize request, or in its reply to a call. If the length is known, the first prompt costs no call.
+// A prompt that exceeds the model's context ends the agent. The excess shows in the context length that the
+// endpoint reports, in its reply to the tokenize request, or in its reply to a call. If the length is
+// known, the first prompt costs no call.
 func TestPromptBeyondTheContext(t *testing.T) {
 	t.Parallel()
-	const vllm = `{"error":{"message":"This model's maximum context length is 40 tokens. However, your prompt contains 41 input tokens, which exceeds this limit even without ` +
-		`any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=41)","type":"BadRequestError","param":"input_tokens","code":400}}`
-	const sglang = `{"error":{"message":"The input (41 tokens) is longer than the model's context length (40 tokens).","type":"BadRequestError","param":null,"code":400}}`
+
+	const (
+		vllm = `{"error":{"message":"This model's maximum context length is 40 tokens. However, your prompt contains 41 input tokens, which exceeds this limit even without ` +
+			`any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=41)","type":"BadRequestError","param":"input_tokens","code":400}}`
+		sglang = `{"error":{"message":"The input (41 tokens) is longer than the model's context length (40 tokens).","type":"BadRequestError","param":null,"code":400}}`
+	)
+
 	refuses := func(body string) func(http.ResponseWriter, int) {
 		return func(rw http.ResponseWriter, _ int) {
 			rw.Header().Set("Content-Type", "application/json")
@@ -306,6 +357,7 @@ func TestPromptBeyondTheContext(t *testing.T) {
 			_, _ = rw.Write([]byte(body))
 		}
 	}
+
 	gives := func(limit int) func(http.ResponseWriter, int) {
 		return func(rw http.ResponseWriter, first int) {
 			ids, _ := json.Marshal(map[string]any{"tokens": make([]int32, first), "max_model_len": limit})
@@ -332,10 +384,12 @@ func TestPromptBeyondTheContext(t *testing.T) {
 					c.tokenize(rw, 41)
 					return
 				}
+
 				if c.complete != nil {
 					c.complete(rw, 41)
 					return
 				}
+
 				refuses(vllm)(rw, 41)
 			})
 			st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
@@ -349,7 +403,9 @@ func TestPromptBeyondTheContext(t *testing.T) {
 
 func TestEndsOfTheLoop(t *testing.T) {
 	t.Parallel()
+
 	endless := `[{name: x, hermes: true, loop: true, turns: [{tool_calls: [{name: terminal, arguments: {command: again}}]}]}]`
+
 	bad := `[{name: x, hermes: true, turns: [{text: "<tool_call>{</tool_call>"}, {text: ok}]}]`
 	for name, c := range map[string]struct {
 		script, want string
@@ -371,19 +427,22 @@ func TestEndsOfTheLoop(t *testing.T) {
 			require.Equal(t, name == "malformed, respond", st.Malformed == 1, "%+v", st)
 		})
 	}
+
 	w := newTestGateway(t, script)
 	require.NoError(t, w.client.End(t.Context(), "r1.1", "enough"))
 	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueMessages}))
 	require.Equal(t, "no further model calls: enough", st.Error)
 }
 
-// The worker dies at each event in turn. The next worker reaches the same end: each tool ran once, each call is one turn, and the prompts
-// equal those of a run without a crash.
+// The worker dies at each event in turn. The next worker reaches the same end: each tool ran once, each
+// call is one turn, and the prompts equal those of a run without a crash.
 func TestReplayAtEachEvent(t *testing.T) {
 	t.Parallel()
+
 	for _, continuation := range []string{rollout.ContinueTokens, rollout.ContinueMessages} {
 		whole := newTestGateway(t, script)
 		whole.finish(t, job(&rollout.React{Continuation: continuation}))
+
 		for event := range 6 {
 			t.Run(fmt.Sprint(continuation, event), func(t *testing.T) {
 				t.Parallel()
@@ -391,20 +450,25 @@ func TestReplayAtEachEvent(t *testing.T) {
 				j := job(&rollout.React{Continuation: continuation})
 				r, err := react.Agent{}.Open(t.Context(), w.env(), j)
 				require.NoError(t, err)
+
 				events, killed := 0, make(chan struct{})
 				strike := func(ctx context.Context) {
 					if events == event {
 						close(killed)
 						<-ctx.Done()
 					}
+
 					events++
 				}
 				w.tools.before = func(ctx context.Context, _ tool.Call) { strike(ctx) }
 				model := w.model
 				w.model = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 					model.ServeHTTP(rw, req)
+
 					if strings.HasSuffix(req.URL.Path, "completions") && events == event {
-						close(killed) // the reply is being sent to the gateway
+						// the reply is being sent to the gateway
+						close(killed)
+
 						events++
 					} else if strings.HasSuffix(req.URL.Path, "completions") {
 						events++
@@ -414,10 +478,13 @@ func TestReplayAtEachEvent(t *testing.T) {
 				require.NoError(t, err)
 				<-killed
 				r.Close()
+
 				w.tools.before, w.model = nil, model
 				next, err := react.Agent{}.Attach(t.Context(), w.env(), j)
 				require.NoError(t, err)
+
 				defer next.Close()
+
 				require.Equal(t, 1, next.Launch().Number)
 				st := await(t, next)
 				require.True(t, st.Answered(), "%+v", st)
@@ -425,6 +492,7 @@ func TestReplayAtEachEvent(t *testing.T) {
 				require.Equal(t, 4, w.sent.count(), "no call was made twice")
 				a, b := whole.turns(t), w.turns(t)
 				require.Len(t, b, len(a))
+
 				for i := range a {
 					require.Equal(t, string(a[i].Request), string(b[i].Request))
 					require.True(t, b[i].Delivered)
@@ -442,7 +510,9 @@ func TestTranscriptOfAReplay(t *testing.T) {
 	require.NoError(t, w.client.End(t.Context(), "r1.1", "over"))
 	r, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	said, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Len(t, said.Messages, len(whole.Messages))
@@ -453,17 +523,22 @@ func TestStopAndLoss(t *testing.T) {
 	w := newTestGateway(t, script)
 	_, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
 	require.True(t, fault.Is(err, fault.NotFound))
+
 	w.tools.call = func(tool.Call) (tool.Result, error) {
 		return tool.Result{}, fault.New(fault.SandboxLost, "gone")
 	}
 	r, err := react.Agent{}.Open(t.Context(), w.env(), job(nil))
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	for err == nil {
 		var st agent.Status
+
 		st, err = r.Next(t.Context())
 		require.False(t, st.Done)
 	}
+
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 
 	second := job(nil)
@@ -478,14 +553,18 @@ func TestStopAndLoss(t *testing.T) {
 // unavailableModel is a model whose gateway does not answer at first.
 type unavailableModel struct {
 	hangingModel
-	left int // requests until it answers
+
+	// requests until it answers
+	left int
 }
 
 func (m *unavailableModel) unavailable() error {
 	if m.left == 0 {
 		return nil
 	}
+
 	m.left--
+
 	return fault.New(fault.Unavailable, "gateway: connection refused")
 }
 
@@ -493,19 +572,24 @@ func (m *unavailableModel) Tokenize(context.Context, []json.RawMessage) (gateway
 	if err := m.unavailable(); err != nil {
 		return gatewayapi.Tokens{}, err
 	}
+
 	return gatewayapi.Tokens{IDs: []int32{1, 2}}, nil
 }
 
 func (m *unavailableModel) Probe(context.Context) error { return m.unavailable() }
 
 func (m *unavailableModel) Call(_ context.Context, _, api string, _ []byte) (gatewayapi.Reply, error) {
-	return gatewayapi.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil
+	return gatewayapi.Reply{
+		Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api),
+	}, nil
 }
 
 func (m *unavailableModel) Status(context.Context) (gatewayapi.RouteStatus, error) {
-	if m.asked++; m.asked == 1 { // the loop waits for the gateway before it begins
+	// the loop waits for the gateway before it begins
+	if m.asked++; m.asked == 1 {
 		return gatewayapi.RouteStatus{}, nil
 	}
+
 	return gatewayapi.RouteStatus{}, m.unavailable()
 }
 
@@ -514,9 +598,15 @@ func TestGatewayRestartsAtTheFirstPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &unavailableModel{left: 40}
-		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{
+			Sandbox: &fakeSandbox{marks: map[string]wire.Status{}},
+			Model:   m,
+			Tools:   &tools{},
+		}, job(nil))
 		require.NoError(t, err)
+
 		defer r.Close()
+
 		require.True(t, await(t, r).Answered())
 		said, err := r.Transcript(t.Context())
 		require.NoError(t, err)

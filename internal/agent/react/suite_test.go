@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { os.Exit(agenttest.Main(m, &sandboxdPath)) }
 // The agent passes the suite with real sandboxes, and with a gateway between it and the scripted model.
 func TestSuite(t *testing.T) {
 	t.Parallel()
+
 	jobOf := func(instruction string) agent.Job {
 		return agent.Job{Instruction: instruction, Model: rollout.Model{TokenIDs: true}}
 	}
@@ -31,6 +32,7 @@ func TestSuite(t *testing.T) {
 			t.Helper()
 			d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxdPath})
 			require.NoError(t, err)
+
 			return sandbox.New(d, sandbox.Options{})
 		},
 		Env: func(t *testing.T, p *agenttest.Place) agent.Env {

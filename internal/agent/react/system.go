@@ -61,6 +61,7 @@ func systemPrompt(tools []tool.Definition) string {
 	if slices.ContainsFunc(tools, func(d tool.Definition) bool { return d.Name == "terminal" }) {
 		text += examplesText
 	}
+
 	return text
 }
 
@@ -68,15 +69,27 @@ func systemPrompt(tools []tool.Definition) string {
 func toolList(tools []tool.Definition) string {
 	var out strings.Builder
 	out.WriteByte('[')
+
 	for i, d := range tools {
 		if i > 0 {
 			out.WriteString(", ")
 		}
-		out.WriteString(`{"name": ` + quoted(d.Name, false) + `, "description": ` + quoted(d.Description, false) + `, "parameters": `)
+
+		out.WriteString(
+			`{"name": ` + quoted(
+				d.Name,
+				false,
+			) + `, "description": ` + quoted(
+				d.Description,
+				false,
+			) + `, "parameters": `,
+		)
 		out.Write(spaced(parameters(d.Parameters), false))
 		out.WriteString(`, "required": null}`)
 	}
+
 	out.WriteByte(']')
+
 	return out.String()
 }
 
@@ -86,10 +99,20 @@ func parameters(schema json.RawMessage) []byte {
 	if err != nil {
 		return []byte(`{"type":"object","properties":{},"required":[]}`)
 	}
-	out := []byte(`{"type":` + string(o.Or("type", `"object"`)) + `,"properties":` + string(o.Or("properties", "{}")) + `,"required":` + string(o.Or("required", "[]")))
+
+	out := []byte(
+		`{"type":` + string(
+			o.Or("type", `"object"`),
+		) + `,"properties":` + string(
+			o.Or("properties", "{}"),
+		) + `,"required":` + string(
+			o.Or("required", "[]"),
+		),
+	)
 	for _, m := range o.Keep(func(key string) bool { return key == "type" || key == "properties" || key == "required" }) {
 		out = append(append(append(out, ','), rawjson.Quote(m.Key)...), ':')
 		out = append(out, m.Value...)
 	}
+
 	return append(out, '}')
 }

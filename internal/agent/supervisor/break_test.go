@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// unreliableGateway is a gateway whose route does not change. Its watch reports broken connections, its other requests fail between away and
-// back, and its endpoint is paused until resumed.
+// unreliableGateway is a gateway whose route does not change. Its watch reports broken connections, its
+// other requests fail between away and back, and its endpoint is paused until resumed.
 type unreliableGateway struct {
 	supervisor.Gateway
 	status     gatewayapi.RouteStatus
@@ -31,6 +31,7 @@ func (g *unreliableGateway) Status(context.Context, string) (gatewayapi.RouteSta
 	if now := time.Now(); !now.Before(g.away) && now.Before(g.back) {
 		return gatewayapi.RouteStatus{}, errAway
 	}
+
 	return g.status, nil
 }
 
@@ -42,6 +43,7 @@ func (g *unreliableGateway) Probe(context.Context, string) error {
 	if time.Now().Before(g.resumed) {
 		return fault.New(fault.Unavailable, "it is paused")
 	}
+
 	return nil
 }
 
@@ -85,13 +87,20 @@ func (failingInspector) Inspect(context.Context, string) (driver.Usage, error) {
 	return driver.Usage{}, fault.New(fault.Unavailable, "not measured")
 }
 
-// Broken connections to the gateway neither remove the limits of an agent nor reduce its time, regardless of their number and duration.
+// Broken connections to the gateway neither remove the limits of an agent nor reduce its time, regardless
+// of their number and duration.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
-		breaks []time.Duration // when the watch reports a broken connection
-		back   time.Duration   // other requests fail from the first minute until then
-		want   time.Duration   // when the agent is ended for lack of a sign of life
+		// when the watch reports a broken connection
+		breaks []time.Duration
+
+		// other requests fail from the first minute until then
+		back time.Duration
+
+		// when the agent is ended for lack of a sign of life
+		want time.Duration
 	}{
 		"none":                   {nil, 0, 4 * minute},
 		"one":                    {[]time.Duration{minute}, 0, 5 * minute},
@@ -102,15 +111,21 @@ func TestBrokenConnections(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
+
 				g := &unreliableGateway{
-					changes: make(chan *gatewayapi.Change, len(c.breaks)), status: gatewayapi.RouteStatus{FirstCallAt: began}, away: began.Add(minute), back: began.Add(c.back),
+					changes: make(chan *gatewayapi.Change, len(c.breaks)),
+					status:  gatewayapi.RouteStatus{FirstCallAt: began},
+					away:    began.Add(minute),
+					back:    began.Add(c.back),
 				}
 				go func() {
 					for _, at := range c.breaks {
 						time.Sleep(time.Until(began.Add(at)))
+
 						g.changes <- &gatewayapi.Change{Err: errAway}
 					}
 				}()
+
 				result, err := watchIdle(t.Context(), t, g, began)
 				require.NoError(t, err)
 				require.Equal(t, rollout.AgentFailed, result.Outcome, result.Error)
@@ -129,6 +144,7 @@ func watchIdle(ctx context.Context, t *testing.T, g *unreliableGateway, began ti
 
 func watchAgent(ctx context.Context, t *testing.T, g *unreliableGateway, a agent.Agent) (*supervisor.Result, error) {
 	t.Helper()
+
 	return supervisor.New(supervisor.Options{Gateway: g, Signals: ignoredSignals{}}).Run(ctx, &supervisor.Job{
 		Kind: agent.Kind{Agent: a}, Sandboxes: failingInspector{}, Logger: slog.New(slog.DiscardHandler),
 		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
@@ -138,10 +154,13 @@ func watchAgent(ctx context.Context, t *testing.T, g *unreliableGateway, a agent
 // After a refusal by a paused endpoint the probe waits for the end of the pause, for 3 minutes at most.
 func TestProbeAfterAPause(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		pause, want time.Duration
-		outcome     rollout.Outcome // "": the attempt fails
-		text        string
+
+		// "": the attempt fails
+		outcome rollout.Outcome
+		text    string
 	}{
 		"no pause":     {0, 0, rollout.AgentFailed, "it answered the calls before"},
 		"a pause":      {minute, minute, rollout.AgentFailed, "it answered the calls before"},
@@ -151,8 +170,16 @@ func TestProbeAfterAPause(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				refused := gatewayapi.RouteStatus{FirstCallAt: began, Turns: 1, Failure: &gatewayapi.Failure{Kind: fault.UpstreamRefused, Status: 403}}
-				result, err := watchIdle(t.Context(), t, &unreliableGateway{status: refused, resumed: began.Add(c.pause)}, began)
+				refused := gatewayapi.RouteStatus{
+					FirstCallAt: began,
+					Turns:       1,
+					Failure:     &gatewayapi.Failure{Kind: fault.UpstreamRefused, Status: 403},
+				}
+
+				result, err := watchIdle(t.Context(), t, &unreliableGateway{
+					status:  refused,
+					resumed: began.Add(c.pause),
+				}, began)
 				if c.outcome == "" {
 					require.Equal(t, fault.UpstreamRefused, fault.KindOf(err))
 					require.ErrorContains(t, err, c.text)
@@ -161,6 +188,7 @@ func TestProbeAfterAPause(t *testing.T) {
 					require.Equal(t, c.outcome, result.Outcome)
 					require.Contains(t, result.Error, c.text)
 				}
+
 				require.InDelta(t, c.want, time.Since(began), float64(6*second))
 			})
 		})
@@ -182,15 +210,23 @@ func (l unstoppableAgent) Stop(context.Context) error { return l.stop }
 // Processes that take long to die do not change the agent's outcome; grading kills them again.
 func TestAgentThatTakesLongToDie(t *testing.T) {
 	t.Parallel()
+
 	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.SandboxLost: false} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			g := &unreliableGateway{status: gatewayapi.RouteStatus{FirstCallAt: began}}
-			result, err := watchAgent(t.Context(), t, g, unstoppableAgent{idleAgent{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
+
+			result, err := watchAgent(
+				t.Context(),
+				t,
+				g,
+				unstoppableAgent{idleAgent{began: began}, fault.New(kind, "512 processes outlived SIGKILL")},
+			)
 			if !decided {
 				require.Equal(t, kind, fault.KindOf(err))
 				return
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, rollout.AgentFailed, result.Outcome)
 		})
@@ -202,9 +238,12 @@ func TestFirstCallAfterATimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+
 		time.Sleep(2 * minute)
+
 		ctx, cancel := context.WithTimeout(t.Context(), minute/2)
 		defer cancel()
+
 		_, err := watchIdle(ctx, t, &unreliableGateway{}, began)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "it is neither stopped nor launched again")
 	})

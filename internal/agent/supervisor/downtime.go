@@ -8,20 +8,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// checkpoint is the heartbeat detail of RunAgent for an agent that runs in the worker. The next attempt of the activity reads it.
+// checkpoint is the heartbeat detail of RunAgent for an agent that runs in the worker. The next attempt of
+// the activity reads it.
 type checkpoint struct {
-	Ran      time.Time     `json:"ran"`              // when the agent last ran, by the wall clock
-	Held     time.Duration `json:"held,omitempty"`   // for which the gateway had held calls back until then
-	Downtime time.Duration `json:"absent,omitempty"` // credited until then
+	// when the agent last ran, by the wall clock
+	Ran time.Time `json:"ran"`
+
+	// for which the gateway had held calls back until then
+	Held time.Duration `json:"held,omitempty"`
+
+	// credited until then
+	Downtime time.Duration `json:"absent,omitempty"`
 }
 
-// downtime is a period in which no worker ran the agent. The gateway may have held calls back in the same period, and may report that
-// only after the open call has ended.
+// downtime is a period in which no worker ran the agent. The gateway may have held calls back in the same
+// period, and may report that only after the open call has ended.
 type downtime struct {
 	length    time.Duration
 	maxCredit time.Duration
-	held      time.Duration // for which calls had been held back when the period began
-	calls     int           // that had ended when the period ended
+
+	// for which calls had been held back when the period began
+	held time.Duration
+
+	// that had ended when the period ended
+	calls int
 }
 
 // credit is the part of the period in which the gateway did not hold calls back, maxCredit at most.
@@ -39,25 +49,32 @@ func (s *State) settleDowntime() {
 	}
 }
 
-// addDowntime adds the period between from and now, and credits only its part after creditFrom. held is for how long calls had been held
-// back at from.
+// addDowntime adds the period between from and now, and credits only its part after creditFrom. held is for
+// how long calls had been held back at from.
 func (s *State) addDowntime(from, creditFrom, now time.Time, held time.Duration) {
 	s.Downtime = s.totalDowntime()
-	s.pending = downtime{length: wallBetween(from, now), maxCredit: wallBetween(later(from, creditFrom), now), held: held, calls: s.Route.Calls}
+	s.pending = downtime{
+		length:    wallBetween(from, now),
+		maxCredit: wallBetween(later(from, creditFrom), now),
+		held:      held,
+		calls:     s.Route.Calls,
+	}
 }
 
-// resume adds the downtime since the checkpoint of the previous attempt. The agent also ran at its latest call. Time before the agent's
-// time began is not credited.
+// resume adds the downtime since the checkpoint of the previous attempt. The agent also ran at its latest
+// call. Time before the agent's time began is not credited.
 func (s *State) resume(now time.Time, c checkpoint) {
 	s.Downtime, s.pending = c.Downtime, downtime{}
 	s.addDowntime(c.Ran, later(s.began(), s.Route.LastCallAt), now, c.Held)
 }
 
-// addSuspension adds that this process was suspended for d until now. An agent in this process did not run either. No agent was observed.
+// addSuspension adds that this process was suspended for d until now. An agent in this process did not run
+// either. No agent was observed.
 func (s *State) addSuspension(now time.Time, d time.Duration, inWorker bool) {
 	if from := now.Add(-d); inWorker {
 		s.addDowntime(from, s.began(), now, s.heldAt(from))
 	}
+
 	s.Attached = now
 	for _, t := range []*time.Time{&s.LastChange, &s.Progress, &s.BudgetSpentAt, &s.GatewayDown} {
 		if !t.IsZero() {
@@ -75,6 +92,7 @@ func (s *State) heldAt(t time.Time) time.Duration {
 	case s.Route.Holding:
 		held += max(0, t.Sub(s.routeAt))
 	}
+
 	return held
 }
 
@@ -85,63 +103,78 @@ func (s *State) checkpoint(now time.Time) checkpoint {
 // wallBetween is the time between two times by the wall clock, which advances while the host is suspended.
 func wallBetween(from, to time.Time) time.Duration { return max(0, to.Round(0).Sub(from.Round(0))) }
 
-// checkpoints keeps the checkpoints of runs that ended without a result, for the next attempt in the same process. When Temporal misses
-// heartbeats it may start that attempt while the agent still runs; the checkpoint in the heartbeats is then older. The zero value is ready
-// for use; it is safe for concurrent use.
+// checkpoints keeps the checkpoints of runs that ended without a result, for the next attempt in the same
+// process. When Temporal misses heartbeats it may start that attempt while the agent still runs; the
+// checkpoint in the heartbeats is then older. The zero value is ready for use; it is safe for concurrent
+// use.
 type checkpoints struct {
 	mu        sync.Mutex
 	bySandbox map[string]checkpoint
 }
 
-// checkpointTTL is how long a checkpoint is kept. Without an attempt in this time the rollout is over or in another sandbox.
+// checkpointTTL is how long a checkpoint is kept. Without an attempt in this time the rollout is over or in
+// another sandbox.
 const checkpointTTL = time.Hour
 
 func (k *checkpoints) put(sandbox string, c checkpoint) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if k.bySandbox == nil {
 		k.bySandbox = map[string]checkpoint{}
 	}
+
 	for id, old := range k.bySandbox {
 		if c.Ran.Sub(old.Ran) > checkpointTTL {
 			delete(k.bySandbox, id)
 		}
 	}
+
 	k.bySandbox[sandbox] = c
 }
 
 func (k *checkpoints) take(sandbox string) (c checkpoint, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	c, ok = k.bySandbox[sandbox]
 	delete(k.bySandbox, sandbox)
+
 	return c, ok
 }
 
-// resume credits the downtime of an agent that an earlier attempt launched. An attempt that was killed before its first heartbeat recorded
-// nothing; its agent then ran only for a moment after the launch.
+// resume credits the downtime of an agent that an earlier attempt launched. An attempt that was killed
+// before its first heartbeat recorded nothing; its agent then ran only for a moment after the launch.
 func (w *watch) resume(ctx context.Context) {
 	now, suspended := w.Suspended.Read()
+
 	w.suspended = suspended
 	if !w.job.Kind.OnHost {
 		return
 	}
+
 	last := checkpoint{Ran: w.state.Launch.First}
 	temporalx.Noted(ctx, &last)
+
 	if kept, ok := w.checkpoints.take(w.job.SandboxID); ok && kept.Ran.After(last.Ran) {
 		last = kept
 	}
+
 	w.state.resume(now, last)
 }
 
-// creditSuspension credits the time for which this process was suspended since the previous call, and reports whether it was.
+// creditSuspension credits the time for which this process was suspended since the previous call, and
+// reports whether it was.
 func (w *watch) creditSuspension() bool {
 	now, suspended := w.Suspended.Read()
+
 	d := suspended - w.suspended
 	if w.suspended = suspended; d == 0 {
 		return false
 	}
+
 	w.state.addSuspension(now, d, w.job.Kind.OnHost)
+
 	return true
 }
 

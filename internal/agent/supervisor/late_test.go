@@ -29,6 +29,7 @@ func (d done) Next(ctx context.Context) (agent.Status, error) {
 		*d.replays = false
 		return agent.Status{Ready: true}, nil
 	}
+
 	select {
 	case <-time.After(d.reads):
 		return d.status, nil
@@ -37,16 +38,24 @@ func (d done) Next(ctx context.Context) (agent.Status, error) {
 	}
 }
 
-// The outcome of an agent that ended without a worker depends on when the agent ended, not on when the next worker attaches.
+// The outcome of an agent that ended without a worker depends on when the agent ended, not on when the next
+// worker attaches.
 func TestAgentEndedWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	process := func(ended time.Duration) agent.Status { // of an agent that is a process; ended counts from the launch
+	// of an agent that is a process; ended counts from the launch
+	process := func(ended time.Duration) agent.Status {
 		return agent.Status{Ready: true, Done: true, Ended: time.Time{}.Add(ended)}
 	}
-	answered, broken := agent.Status{Ready: true, Done: true}, agent.Status{Ready: true, Done: true, ExitCode: 1, Error: "broken"}
+
+	answered, broken := agent.Status{
+		Ready: true,
+		Done:  true,
+	}, agent.Status{Ready: true, Done: true, ExitCode: 1, Error: "broken"}
 	for name, c := range map[string]struct {
-		status   agent.Status
-		lastCall time.Duration // after the agent's launch; the time limit is an hour
+		status agent.Status
+
+		// after the agent's launch; the time limit is an hour
+		lastCall time.Duration
 		attach   time.Duration
 		reads    time.Duration
 		replays  bool
@@ -75,9 +84,19 @@ func TestAgentEndedWithoutAWorker(t *testing.T) {
 				if !c.status.Ended.IsZero() {
 					c.status.Ended = began.Add(c.status.Ended.Sub(time.Time{}))
 				}
-				g := &unreliableGateway{status: gatewayapi.RouteStatus{FirstCallAt: began, LastCallAt: began.Add(c.lastCall), Turns: 3}}
+
+				g := &unreliableGateway{status: gatewayapi.RouteStatus{
+					FirstCallAt: began,
+					LastCallAt:  began.Add(c.lastCall),
+					Turns:       3,
+				}}
 				time.Sleep(c.attach)
-				result, err := watchAgent(t.Context(), t, g, done{idleAgent{began: began}, c.status, c.reads, &c.replays})
+				result, err := watchAgent(
+					t.Context(),
+					t,
+					g,
+					done{idleAgent{began: began}, c.status, c.reads, &c.replays},
+				)
 				require.NoError(t, err)
 				require.Equal(t, c.want, result.Outcome, result.Error)
 				require.LessOrEqual(t, time.Since(began), max(c.attach+16*second, time.Hour+second))
@@ -89,6 +108,7 @@ func TestAgentEndedWithoutAWorker(t *testing.T) {
 // A watch after one that was killed when it had ended the route returns the same result.
 func TestRouteEndedByAnEarlierWatch(t *testing.T) {
 	t.Parallel()
+
 	failed := agent.Status{Ready: true, Done: true, ExitCode: 1, Error: "broken", SessionID: "s"}
 	for name, c := range map[string]struct {
 		ended   string
@@ -97,21 +117,52 @@ func TestRouteEndedByAnEarlierWatch(t *testing.T) {
 		want    supervisor.Result
 		within  time.Duration
 	}{
-		"failed":           {"agent_failed: broken", failed, false, supervisor.Result{Outcome: rollout.AgentFailed, ExitCode: 1, Error: "broken"}, 2 * second},
-		"failed, replayed": {"agent_failed: broken", failed, true, supervisor.Result{Outcome: rollout.AgentFailed, ExitCode: 1, Error: "broken"}, 2 * second},
+		"failed": {"agent_failed: broken", failed, false, supervisor.Result{
+			Outcome:  rollout.AgentFailed,
+			ExitCode: 1,
+			Error:    "broken",
+		}, 2 * second},
+		"failed, replayed": {"agent_failed: broken", failed, true, supervisor.Result{
+			Outcome:  rollout.AgentFailed,
+			ExitCode: 1,
+			Error:    "broken",
+		}, 2 * second},
 		"no sign of life": {
-			"agent_failed: no sign of life", agent.Status{Ready: true, SessionID: "s"}, false, supervisor.Result{Outcome: rollout.AgentFailed, ExitCode: -1, Error: "no sign of life"}, 16 * second,
+			"agent_failed: no sign of life", agent.Status{
+				Ready:     true,
+				SessionID: "s",
+			}, false, supervisor.Result{
+				Outcome:  rollout.AgentFailed,
+				ExitCode: -1,
+				Error:    "no sign of life",
+			}, 16 * second,
 		},
-		"timed out": {"agent_timeout: late", agent.Status{Ready: true, SessionID: "s"}, false, supervisor.Result{Outcome: rollout.AgentTimeout, ExitCode: -1, Error: "late"}, 2 * second},
+		"timed out": {"agent_timeout: late", agent.Status{
+			Ready:     true,
+			SessionID: "s",
+		}, false, supervisor.Result{Outcome: rollout.AgentTimeout, ExitCode: -1, Error: "late"}, 2 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
+
 				time.Sleep(minute)
-				g := &unreliableGateway{status: gatewayapi.RouteStatus{FirstCallAt: began, LastCallAt: began, Turns: 3, Ended: supervisor.EndedPrefix + c.ended}}
-				result, err := watchAgent(t.Context(), t, g, done{idleAgent{began: began}, c.status, second, &c.replays})
+
+				g := &unreliableGateway{status: gatewayapi.RouteStatus{
+					FirstCallAt: began,
+					LastCallAt:  began,
+					Turns:       3,
+					Ended:       supervisor.EndedPrefix + c.ended,
+				}}
+				result, err := watchAgent(
+					t.Context(),
+					t,
+					g,
+					done{idleAgent{began: began}, c.status, second, &c.replays},
+				)
 				require.NoError(t, err)
+
 				c.want.Turns, c.want.SessionID = 3, "s"
 				require.Equal(t, &c.want, result)
 				require.LessOrEqual(t, time.Since(began), minute+c.within)

@@ -15,37 +15,48 @@ func (w *watch) open(ctx context.Context) error {
 	if fault.Is(err, fault.NotFound) {
 		return w.launch(ctx, 1)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := w.follow(ctx, run); err != nil {
 		return err
 	}
+
 	w.state.observeAttach(time.Now())
 	w.resume(ctx)
+
 	return nil
 }
 
-// launch starts launch n once the host has a slot for it. It then reads the route's status again, since an abort may have come meanwhile.
+// launch starts launch n once the host has a slot for it. It then reads the route's status again, since an
+// abort may have come meanwhile.
 func (w *watch) launch(ctx context.Context, n int) error {
 	release, err := w.acquireStart(ctx, n)
 	if err != nil {
 		return err
 	}
+
 	w.releaseStart = release
+
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
 	if err := w.onRoute(&gatewayapi.Change{Status: route, Err: err}); err != nil {
 		return err
 	}
+
 	if w.state.Route.Ended != "" {
 		return nil
 	}
+
 	job := w.job.Work
 	job.Launch = n
+
 	run, err := w.job.Kind.Open(ctx, w.job.Env, job)
 	if err != nil {
 		return err
 	}
+
 	return w.follow(ctx, run)
 }
 
@@ -63,16 +74,19 @@ func (w *watch) follow(ctx context.Context, run agent.Run) error {
 	w.state.observeLaunch(run.Launch())
 	w.cpuAt = w.cpu(ctx)
 	w.statuses = startStatuses(ctx, run)
+
 	return nil
 }
 
 // closeRun ends the watch of the current launch.
 func (w *watch) closeRun() {
 	w.endStart()
+
 	if w.statuses != nil {
 		w.statuses.close()
 		w.statuses = nil
 	}
+
 	if w.run != nil {
 		w.run.Close()
 	}
@@ -82,10 +96,13 @@ func (w *watch) closeRun() {
 func (w *watch) relaunch(ctx context.Context, why string) error {
 	n := w.run.Launch().Number + 1
 	w.log.WarnContext(ctx, "relaunching the agent", "launch", n, "why", why)
+
 	if err := w.run.Stop(ctx); err != nil {
 		return err
 	}
+
 	w.closeRun()
+
 	return w.launch(ctx, n)
 }
 
@@ -94,9 +111,11 @@ func (w *watch) sample(ctx context.Context) error {
 	if !w.state.noCall() {
 		return nil
 	}
+
 	if used := w.cpu(ctx); used >= 0 && w.cpuAt >= 0 {
 		w.state.observeCPU(time.Now(), used-w.cpuAt, currentWorkingShare())
 	}
+
 	return ctx.Err()
 }
 
@@ -106,5 +125,6 @@ func (w *watch) cpu(ctx context.Context) time.Duration {
 	if err != nil {
 		return -1
 	}
+
 	return use.CPU
 }

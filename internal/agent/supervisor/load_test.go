@@ -8,9 +8,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
 )
 
-// On a heavily loaded machine, a starting agent gets a smaller share of a core than an idle agent uses on an idle machine.
+// On a heavily loaded machine, a starting agent gets a smaller share of a core than an idle agent uses on
+// an idle machine.
 func TestProgressOnALoadedMachine(t *testing.T) {
 	t.Parallel()
+
 	const idle, crowded = 0.05, 0.02
 	for _, c := range []struct {
 		load  float64

@@ -13,26 +13,43 @@ import (
 )
 
 const (
-	saveEvery     = 5 * time.Second  // minimum pause between two saves of the transcript
-	reportEvery   = 5 * time.Second  // minimum pause between two reports to the workflow
-	firstReport   = time.Second      // delay of the first report and save after the agent is ready: a shorter run is reported at its end only
-	maxReports    = 200              // in the agent's whole time: each is an event in the workflow's history
-	maxUrgent     = 50               // reports that the endpoint began to fail, which do not wait for the regular pause
-	reportTimeout = 10 * time.Second // of one save or report: neither may delay the watch
+	// minimum pause between two saves of the transcript
+	saveEvery = 5 * time.Second
+
+	// minimum pause between two reports to the workflow
+	reportEvery = 5 * time.Second
+
+	// delay of the first report and save after the agent is ready: a shorter run is reported at its end only
+	firstReport = time.Second
+
+	// in the agent's whole time: each is an event in the workflow's history
+	maxReports = 200
+
+	// reports that the endpoint began to fail, which do not wait for the regular pause
+	maxUrgent = 50
+
+	// of one save or report: neither may delay the watch
+	reportTimeout = 10 * time.Second
 
 	// Tries to store a transcript, and the pauses between them.
 	writeTries            = 6
 	firstPause, lastPause = 50 * time.Millisecond, 800 * time.Millisecond
 )
 
-// progressReporter writes the transcript to the store and the sandbox, and sends turns and session to the workflow. It only logs its
-// failures.
+// progressReporter writes the transcript to the store and the sandbox, and sends turns and session to the
+// workflow. It only logs its failures.
 type progressReporter struct {
 	reported   rollout.Progress
 	reportedAt time.Time
-	readyAt    time.Time     // when there was first something to report
-	pause      time.Duration // between reports
-	urgent     int           // reports sent without that pause
+
+	// when there was first something to report
+	readyAt time.Time
+
+	// between reports
+	pause time.Duration
+
+	// reports sent without that pause
+	urgent int
 
 	savedTurns int
 	savedAt    time.Time
@@ -40,49 +57,70 @@ type progressReporter struct {
 
 func newProgressReporter(j *Job) progressReporter {
 	return progressReporter{
-		reported: rollout.Progress{Attempt: j.Attempt}, pause: max(reportEvery, j.Limits.Agent/maxReports), savedTurns: -1,
+		reported:   rollout.Progress{Attempt: j.Attempt},
+		pause:      max(reportEvery, j.Limits.Agent/maxReports),
+		savedTurns: -1,
 	}
 }
 
-// report reports and saves the changes that are due, and returns the time at which the remaining ones are due; zero if none remain.
+// report reports and saves the changes that are due, and returns the time at which the remaining ones are
+// due; zero if none remain.
 func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time) {
 	if !w.state.Agent.Ready && w.state.Route.Trouble == "" {
 		return time.Time{}
 	}
+
 	now := time.Now()
 	if p.readyAt.IsZero() {
 		p.readyAt, p.savedAt = now, now
 	}
+
 	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
 		if next = p.saveDue(); !next.After(now) {
 			p.save(ctx, w)
+
 			next = time.Time{}
 		}
 	}
+
 	current := p.progress(w)
 	if current == p.reported {
 		return next
 	}
+
 	pause, urgent := p.pause, current.Waiting != "" && p.reported.Waiting == "" && p.urgent < maxUrgent
 	if urgent {
 		pause = reportEvery
 	}
+
 	due := p.reportedAt.Add(pause)
 	if first := p.readyAt.Add(firstReport); !urgent && due.Before(first) {
 		due = first
 	}
+
 	if due.After(now) {
 		return earlier(next, due)
 	}
+
 	if urgent {
 		p.urgent++
 	}
+
 	p.reported, p.reportedAt = current, now
+
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := w.Signals.SignalWorkflow(ctx, rollout.WorkflowID(w.job.RolloutID), "", rollout.SignalTurns, current); err != nil {
+
+	if err := w.Signals.SignalWorkflow(
+		ctx,
+		rollout.WorkflowID(w.job.RolloutID),
+		"",
+		rollout.SignalTurns,
+		current,
+	); err != nil {
 		w.log.WarnContext(ctx, "progress not reported", "error", err)
 	}
+
 	return next
 }
 
@@ -91,24 +129,34 @@ func (p *progressReporter) saveDue() time.Time {
 	if p.savedAt.IsZero() {
 		return p.readyAt.Add(firstReport)
 	}
+
 	return p.savedAt.Add(saveEvery)
 }
 
-// progress is the current progress. While the endpoint fails, Waiting keeps the first reason: later reasons often differ only by a port.
+// progress is the current progress. While the endpoint fails, Waiting keeps the first reason: later reasons
+// often differ only by a port.
 func (p *progressReporter) progress(w *watch) rollout.Progress {
 	waiting := w.state.waiting()
 	if waiting != "" && p.reported.Waiting != "" {
 		waiting = p.reported.Waiting
 	}
-	return rollout.Progress{Attempt: w.job.Attempt, Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Waiting: waiting}
+
+	return rollout.Progress{
+		Attempt:   w.job.Attempt,
+		Turns:     w.state.Route.Turns,
+		SessionID: w.state.Agent.SessionID,
+		Waiting:   waiting,
+	}
 }
 
 // save writes the transcript to the store, and its log to the sandbox, where task authors look for it.
 func (p *progressReporter) save(ctx context.Context, w *watch) {
 	p.savedTurns, p.savedAt = w.state.Route.Turns, time.Now()
+
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := w.saveTranscript(ctx); err != nil && !fault.Is(err, fault.NotFound) { // an agent that was stopped early has no transcript
+	// an agent that was stopped early has no transcript
+	if err := w.saveTranscript(ctx); err != nil && !fault.Is(err, fault.NotFound) {
 		w.log.WarnContext(ctx, "transcript not saved", "error", err)
 	}
 }
@@ -119,27 +167,37 @@ func (w *watch) saveTranscript(ctx context.Context) error {
 		return fault.Wrap(fault.Unavailable, err, "wait to save the transcript")
 	}
 	defer w.transcripts.Release(1)
+
 	t, err := w.run.Transcript(ctx)
 	if err != nil {
 		return err
 	}
+
 	key := store.AttemptKey(w.job.RolloutID, w.job.Attempt, store.Transcript)
+
 	if err := retryUnavailable(ctx, func() error { return w.Store.PutJSON(ctx, key, t) }); err != nil {
 		return err
 	}
+
 	return w.job.Env.Sandbox.WriteFile(ctx, w.job.Kind.LogPath, bytes.NewReader(w.job.Kind.Log(t)), 0o644)
 }
 
-// retryUnavailable retries a write while the store is unavailable. Nothing else retries the last save, and not every bucket client retries
-// an upload whose connection broke.
+// retryUnavailable retries a write while the store is unavailable. Nothing else retries the last save, and
+// not every bucket client retries an upload whose connection broke.
 func retryUnavailable(ctx context.Context, write func() error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := write()
 		if err != nil && !fault.Is(err, fault.Unavailable) {
 			err = backoff.Permanent(err)
 		}
+
 		return struct{}{}, err
-	}, backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, MaxInterval: lastPause}), backoff.WithMaxTries(writeTries))
+	}, backoff.WithBackOff(&backoff.ExponentialBackOff{
+		InitialInterval: firstPause,
+		Multiplier:      2,
+		MaxInterval:     lastPause,
+	}), backoff.WithMaxTries(writeTries))
+
 	return err
 }
 
@@ -148,5 +206,6 @@ func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
+
 	return a
 }

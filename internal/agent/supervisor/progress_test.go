@@ -16,6 +16,7 @@ import (
 // The first transcript is saved a second after the agent is ready. A shorter run saves its transcript once, at the end.
 func TestSaveDue(t *testing.T) {
 	t.Parallel()
+
 	ready := time.Unix(100, 0)
 	require.Equal(t, ready.Add(time.Second), supervisor.SaveDue(ready, time.Time{}))
 	require.Equal(t, ready.Add(12*time.Second), supervisor.SaveDue(ready, ready.Add(7*time.Second)))
@@ -24,9 +25,11 @@ func TestSaveDue(t *testing.T) {
 // A write is retried while the store is unavailable, but not after a refusal.
 func TestRetryUnavailable(t *testing.T) {
 	t.Parallel()
+
 	silent, refused := fault.New(fault.Unavailable, "connection reset"), errors.New("refused")
 	for name, c := range map[string]struct {
-		answers []error // the last one repeats
+		// the last one repeats
+		answers []error
 		writes  int
 		want    error
 	}{
@@ -49,6 +52,7 @@ func TestRetryUnavailable(t *testing.T) {
 			})
 		})
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	writes := 0
 	err := supervisor.RetryUnavailable(ctx, func() error { writes++; cancel(); return silent })

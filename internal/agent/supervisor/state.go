@@ -12,51 +12,74 @@ import (
 
 // Bounds of the texts that an agent reports about itself, which go into the workflow's history.
 const (
-	maxError     = 4000 // characters
+	// characters
+	maxError     = 4000
 	maxSessionID = 200
 	maxWaiting   = 1000
 )
 
-// gatewayPatience is how long the watch waits for a gateway that does not answer. sandboxd holds the agent's calls meanwhile, so a restart of
-// the gateway loses no call. A probe of a paused endpoint waits as long for the end of the pause.
+// gatewayPatience is how long the watch waits for a gateway that does not answer. sandboxd holds the
+// agent's calls meanwhile, so a restart of the gateway loses no call. A probe of a paused endpoint waits as
+// long for the end of the pause.
 const gatewayPatience = 3 * time.Minute
 
 // startGrace is the longest time between an agent's first launch and the begin of its time.
 const startGrace = 5 * time.Minute
 
-// attachGrace is how long a watch that attaches to an agent whose time or route has ended waits at most for the status of its end. It covers a poll
-// of OpenCode and a replay of ReACT.
+// attachGrace is how long a watch that attaches to an agent whose time or route has ended waits at most for
+// the status of its end. It covers a poll of OpenCode and a replay of ReACT.
 const attachGrace = 15 * time.Second
 
 // State is the latest observation of an agent and its route. Times are by this process's clock.
 type State struct {
-	Limits  rollout.Limits
-	NoModel bool // the agent makes no model calls
+	Limits rollout.Limits
+
+	// the agent makes no model calls
+	NoModel bool
 	Launch  agent.Launch
 	Now     time.Time
 
 	// Before the first model call:
-	Progress time.Time     // when this launch last made progress; at first when it, or its watch, began
-	CPU      time.Duration // used by the sandbox since this launch
-	sampled  time.Time     // when CPU was measured
+	// when this launch last made progress; at first when it, or its watch, began
+	Progress time.Time
 
-	Attached time.Time // when this watch attached to the launch, or was last suspended; zero: it began the launch
+	// used by the sandbox since this launch
+	CPU time.Duration
 
-	LastChange    time.Time // of the agent or the route; zero: none
-	BudgetSpentAt time.Time // when the budget was first observed as spent; zero: it is not
-	GatewayDown   time.Time // since when the gateway does not answer; zero: it does
+	// when CPU was measured
+	sampled time.Time
 
-	// Downtime is the time in which no worker ran an agent that runs in the worker, without Route.Held and without pending.
+	// when this watch attached to the launch, or was last suspended; zero: it began the launch
+	Attached time.Time
+
+	// of the agent or the route; zero: none
+	LastChange time.Time
+
+	// when the budget was first observed as spent; zero: it is not
+	BudgetSpentAt time.Time
+
+	// since when the gateway does not answer; zero: it does
+	GatewayDown time.Time
+
+	// Downtime is the time in which no worker ran an agent that runs in the worker, without Route.Held and
+	// without pending.
 	Downtime time.Duration
 	pending  downtime
-	routeAt  time.Time // when Route was observed
+
+	// when Route was observed
+	routeAt time.Time
 
 	Agent agent.Status
 	Route gatewayapi.RouteStatus
 
-	ProbeFrom time.Time // when the first probe of the endpoint was sent
-	Probed    bool      // a probe was answered
-	Probe     error     // result of the probe; nil: the endpoint answers
+	// when the first probe of the endpoint was sent
+	ProbeFrom time.Time
+
+	// a probe was answered
+	Probed bool
+
+	// result of the probe; nil: the endpoint answers
+	Probe error
 }
 
 // observeLaunch resets the state for a new launch.
@@ -74,65 +97,82 @@ func (s *State) observeAttach(now time.Time) {
 func (s *State) observeAgent(now time.Time, st agent.Status) {
 	st.Error, st.SessionID = text.HeadUTF8(st.Error, maxError), text.HeadUTF8(st.SessionID, maxSessionID)
 	if st.SessionID == "" {
-		st.SessionID = s.Agent.SessionID // a dead agent may not report it
+		// a dead agent may not report it
+		st.SessionID = s.Agent.SessionID
 	}
+
 	if s.LastChange.IsZero() || st.LastSign.After(s.Agent.LastSign) {
 		s.LastChange = now
 	}
+
 	if st.Ready && !s.Agent.Ready {
 		s.Progress = now
 	}
+
 	s.Now, s.Agent = now, st
 }
 
 // observeRoute records a status of the route.
 func (s *State) observeRoute(now time.Time, route gatewayapi.RouteStatus) {
 	if route.FirstCallAt.IsZero() {
-		route.FirstCallAt = s.Route.FirstCallAt // a restarted gateway has lost calls that it does not record
+		// a restarted gateway has lost calls that it does not record
+		route.FirstCallAt = s.Route.FirstCallAt
 	}
-	route.Held = max(route.Held, s.Route.Held) // a change may arrive after a newer status
-	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns || !route.LastCallAt.Equal(s.Route.LastCallAt)
+	// a change may arrive after a newer status
+	route.Held = max(route.Held, s.Route.Held)
+
+	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns ||
+		!route.LastCallAt.Equal(s.Route.LastCallAt)
 	if s.LastChange.IsZero() || changed {
 		s.LastChange = now
 	}
+
 	if s.BudgetSpentAt.IsZero() && route.BudgetSpent != "" {
 		s.BudgetSpentAt = now
 	}
+
 	s.Now, s.GatewayDown, s.Route, s.routeAt = now, time.Time{}, route, now
 	s.settleDowntime()
 }
 
-// observeGatewayError records that the gateway did not answer. It returns err if that cannot be mended or has lasted for gatewayPatience.
+// observeGatewayError records that the gateway did not answer. It returns err if that cannot be mended or
+// has lasted for gatewayPatience.
 func (s *State) observeGatewayError(now time.Time, err error) error {
 	if s.GatewayDown.IsZero() {
 		s.GatewayDown = now
 	}
+
 	if !fault.Is(err, fault.Unavailable) || now.Sub(s.GatewayDown) > gatewayPatience {
 		return err
 	}
+
 	s.Now, s.LastChange = now, now
+
 	return nil
 }
 
-// observeCPU records the CPU time that the sandbox has used since this launch. An agent that uses this share of a core makes progress, however
-// slow a busy machine makes it.
+// observeCPU records the CPU time that the sandbox has used since this launch. An agent that uses this
+// share of a core makes progress, however slow a busy machine makes it.
 func (s *State) observeCPU(now time.Time, used time.Duration, share float64) {
 	if took := now.Sub(s.sampled); took > 0 && float64(used-s.CPU) >= share*float64(took) {
 		s.Progress = now
 	}
+
 	s.Now, s.CPU, s.sampled = now, used, now
 }
 
 // end is when the agent's time is up.
 func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
 
-// timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time first waits for the agent's end.
+// timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time
+// first waits for the agent's end.
 func (s *State) timeUp() bool {
 	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
 }
 
-// endedLate reports whether the agent ran, or a call of its model ended, after its time: no watch was there at the end of its time, or a call was open.
-// The times of sandboxd and of the gateway count, because an agent's own are the policy's.
+// endedLate reports whether the agent ran, or a call of its model ended, after its time: no watch was there
+// at the end of its time, or a call was open. The times of sandboxd and of the gateway count, because an
+// agent's own are the policy's.
 func (s *State) endedLate() bool {
 	return s.Agent.Done && later(s.Agent.Ended, s.Route.LastCallAt).After(s.end())
 }
@@ -150,6 +190,7 @@ func (s *State) began() time.Time {
 			began = call
 		}
 	}
+
 	return began
 }
 
@@ -159,11 +200,12 @@ func (s *State) extension() time.Duration { return min(s.excluded(), s.Limits.He
 // excluded is the time that does not count as the agent's: the gateway held calls back, or no worker ran the agent.
 func (s *State) excluded() time.Duration { return s.Route.Held + s.totalDowntime() }
 
-// exceedsExtension reports whether d is longer than the agent's time may be extended. Limits of an earlier build have no such bound.
+// exceedsExtension reports whether d is longer than the agent's time may be extended. Limits of an earlier
+// build have no such bound.
 func (s *State) exceedsExtension(d time.Duration) bool { return s.Limits.Held > 0 && d > s.Limits.Held }
 
-// noCall reports whether an agent that uses a model has not called it yet, in any launch. A request to tokenise the first prompt counts as
-// a call.
+// noCall reports whether an agent that uses a model has not called it yet, in any launch. A request to
+// tokenise the first prompt counts as a call.
 func (s *State) noCall() bool {
 	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0 && s.Route.OwedSince.IsZero()
 }
@@ -173,6 +215,7 @@ func (s *State) waiting() string {
 	if s.Route.Trouble == "" {
 		return ""
 	}
+
 	return "model endpoint: " + text.HeadUTF8(s.Route.Trouble, maxWaiting)
 }
 
@@ -181,5 +224,6 @@ func (s *State) exitCode() int {
 	if !s.Agent.Done {
 		return -1
 	}
+
 	return s.Agent.ExitCode
 }

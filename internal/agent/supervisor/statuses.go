@@ -12,7 +12,8 @@ type update struct {
 	err    error
 }
 
-// statuses reads the statuses of an agent in a goroutine. A host has one for each agent; updates are pointers, which keeps its stack small.
+// statuses reads the statuses of an agent in a goroutine. A host has one for each agent; updates are
+// pointers, which keeps its stack small.
 type statuses struct {
 	updates chan *update
 	cancel  context.CancelFunc
@@ -22,18 +23,22 @@ type statuses struct {
 // startStatuses reads statuses until the last one, or until close.
 func startStatuses(ctx context.Context, run agent.Run) *statuses {
 	ctx, cancel := context.WithCancel(ctx)
+
 	s := &statuses{updates: make(chan *update), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
+
 		for u := next(ctx, run); s.send(ctx, u); u = next(ctx, run) {
 		}
 	}()
+
 	return s
 }
 
 func next(ctx context.Context, run agent.Run) *update {
 	u := &update{}
 	u.status, u.err = run.Next(ctx)
+
 	return u
 }
 

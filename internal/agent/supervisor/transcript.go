@@ -29,6 +29,7 @@ func (w *watch) answer(r transcriptRequest) {
 		return
 	}
 	defer w.transcripts.Release(1)
+
 	t, err := w.run.Transcript(r.ctx)
 	r.reply <- transcriptReply{t, err}
 }
@@ -37,35 +38,50 @@ func (w *watch) answer(r transcriptRequest) {
 func (wr *Watcher) acceptRequests(sandbox string, requests chan<- transcriptRequest) (unregister func()) {
 	wr.mu.Lock()
 	defer wr.mu.Unlock()
+
 	wr.requests[sandbox] = requests
+
 	return func() {
 		wr.mu.Lock()
 		defer wr.mu.Unlock()
+
 		if wr.requests[sandbox] == requests {
 			delete(wr.requests, sandbox)
 		}
 	}
 }
 
-// Transcript returns the agent's current transcript; fault.NotFound when no agent is watched in the sandbox, or it has no transcript yet.
-// It waits for the agent, reportTimeout at most.
+// Transcript returns the agent's current transcript; fault.NotFound when no agent is watched in the
+// sandbox, or it has no transcript yet. It waits for the agent, reportTimeout at most.
 func (wr *Watcher) Transcript(ctx context.Context, sandbox string) (rollout.Transcript, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+
 	wr.mu.Lock()
 	requests := wr.requests[sandbox]
 	wr.mu.Unlock()
+
 	if requests == nil {
 		return rollout.Transcript{}, fault.New(fault.NotFound, "no agent works in sandbox %q", sandbox)
 	}
+
 	reply := make(chan transcriptReply, 1)
+
 	busy, stop := context.WithTimeout(ctx, busyTime)
 	defer stop()
+
 	select {
 	case requests <- transcriptRequest{ctx, reply}:
 	case <-busy.Done():
-		return rollout.Transcript{}, fault.Wrap(fault.Unavailable, busy.Err(), "the watch of sandbox %q is busy", sandbox)
+		return rollout.Transcript{}, fault.Wrap(
+			fault.Unavailable,
+			busy.Err(),
+			"the watch of sandbox %q is busy",
+			sandbox,
+		)
 	}
-	r := <-reply // the watch replies before ctx ends
+	// the watch replies before ctx ends
+	r := <-reply
+
 	return r.transcript, r.err
 }

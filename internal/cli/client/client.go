@@ -17,8 +17,11 @@ const maxReply = 256 << 20
 
 // Client calls one server. It is safe for concurrent use.
 type Client struct {
-	URL   string // of the server, without /mcp
-	Token string // bearer token; empty: none
+	// of the server, without /mcp
+	URL string
+
+	// bearer token; empty: none
+	Token string
 	HTTP  *http.Client
 }
 
@@ -34,24 +37,29 @@ type params struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
-// Call calls a tool and decodes the JSON text of its result into out. Kinds of its errors: Unavailable if no rolloutd server answers
-// (a *NoServerError) or the server cannot serve the call, Unauthorized, Invalid for refused arguments.
+// Call calls a tool and decodes the JSON text of its result into out. Kinds of its errors: Unavailable if
+// no rolloutd server answers (a *NoServerError) or the server cannot serve the call, Unauthorized, Invalid
+// for refused arguments.
 func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out any) error {
 	body, err := json.Marshal(request{"2.0", 1, "tools/call", params{tool, args}})
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "arguments of %s", tool)
 	}
+
 	reply, err := c.do(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	text, err := resultText(c.Address(), reply)
 	if err != nil {
 		return err
 	}
+
 	if err := json.Unmarshal([]byte(text), out); err != nil {
 		return fmt.Errorf("decode result of %s: %w", tool, err)
 	}
+
 	return nil
 }
 
@@ -61,9 +69,11 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
 		return nil, transportError(ctx, c.Address(), err)
 	}
+
 	return reply, nil
 }

@@ -18,31 +18,46 @@ type seen struct{ path, auth, body string }
 
 func serve(t *testing.T, status int, body string, ask *seen) *client.Client {
 	t.Helper()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ask != nil {
-			text, _ := io.ReadAll(r.Body) // a partial body fails the comparison below
+			// a partial body fails the comparison below
+			text, _ := io.ReadAll(r.Body)
 			*ask = seen{r.URL.Path, r.Header.Get("Authorization"), string(text)}
 		}
+
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(srv.Close)
+
 	return &client.Client{URL: srv.URL + "/", Token: "secret", HTTP: srv.Client()}
 }
 
 func TestCallSpeaksJSONRPC(t *testing.T) {
 	t.Parallel()
+
 	var ask seen
-	c := serve(t, 200, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"aborted\":true}"}],"is_error":false}}`, &ask)
+
+	c := serve(
+		t,
+		200,
+		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"aborted\":true}"}],"is_error":false}}`,
+		&ask,
+	)
 	got, err := c.Abort(t.Context(), "r1")
 	require.NoError(t, err)
 	require.True(t, got.Aborted)
-	require.Equal(t, seen{"/mcp", "Bearer secret",
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`}, ask)
+	require.Equal(t, seen{
+		"/mcp",
+		"Bearer secret",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`,
+	}, ask)
 }
 
 func TestFailuresHaveKinds(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		status int
 		body   string
@@ -78,8 +93,14 @@ func TestFailuresHaveKinds(t *testing.T) {
 // An error has the server's message without the JSON around it. The error for an invalid address names the problem.
 func TestRefusalsAreReadable(t *testing.T) {
 	t.Parallel()
-	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)
+	err := serve(
+		t,
+		404,
+		`{"detail":"no rollout \"x\"","kind":"NotFound"}`,
+		nil,
+	).Trace(t.Context(), "x", "jsonl", io.Discard)
 	require.EqualError(t, err, `no rollout "x"`)
+
 	for _, url := range []string{"127.0.0.1:8000", "", "http://", "http:///rollouts", "ftp://a", "http://a b"} {
 		_, err = (&client.Client{URL: url, HTTP: http.DefaultClient}).State(t.Context(), "r")
 		require.ErrorContains(t, err, fmt.Sprintf("must be http://HOST:PORT or https://HOST:PORT, got %q", url))
@@ -89,8 +110,13 @@ func TestRefusalsAreReadable(t *testing.T) {
 
 func TestMissingServerIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	c := &client.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
 	_, err := c.State(t.Context(), "r")
 	require.True(t, fault.Is(err, fault.Unavailable))
-	require.ErrorContains(t, err, "no rolloutd server at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")
+	require.ErrorContains(
+		t,
+		err,
+		"no rolloutd server at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+	)
 }

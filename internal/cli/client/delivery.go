@@ -19,19 +19,27 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 	if err != nil {
 		return rollout.Delivery{}, fault.Wrap(fault.Internal, err, "encode the request")
 	}
+
 	reply, err := c.do(ctx, http.MethodPost, "/groups/"+url.PathEscape(spec.GroupID)+"/deliver", bytes.NewReader(body))
 	if err != nil {
 		return rollout.Delivery{}, err
 	}
+
 	return c.delivery(reply)
 }
 
 // Delivery returns the state of a delivery.
 func (c *Client) Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	reply, err := c.do(ctx, http.MethodGet, "/groups/"+url.PathEscape(spec.GroupID)+"/deliveries/"+url.PathEscape(spec.Sink), http.NoBody)
+	reply, err := c.do(
+		ctx,
+		http.MethodGet,
+		"/groups/"+url.PathEscape(spec.GroupID)+"/deliveries/"+url.PathEscape(spec.Sink),
+		http.NoBody,
+	)
 	if err != nil {
 		return rollout.Delivery{}, err
 	}
+
 	return c.delivery(reply)
 }
 
@@ -40,10 +48,12 @@ func (c *Client) delivery(reply []byte) (rollout.Delivery, error) {
 	if err := json.Unmarshal(reply, &d); err != nil {
 		return d, noServer(c.Address(), fmt.Errorf("decode the delivery: %w", err))
 	}
+
 	return d, nil
 }
 
-// Deliveries returns a page of at most f.Limit deliveries: those that have not ended, then the others, oldest group first.
+// Deliveries returns a page of at most f.Limit deliveries: those that have not ended, then the others,
+// oldest group first.
 func (c *Client) Deliveries(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	for name, value := range map[string]string{"sink": f.Sink, "state": string(f.State), "cursor": f.Cursor} {
@@ -51,13 +61,17 @@ func (c *Client) Deliveries(ctx context.Context, f rollout.DeliveryFilter) (roll
 			q.Set(name, value)
 		}
 	}
+
 	var page rollout.DeliveryPage
+
 	reply, err := c.do(ctx, http.MethodGet, "/deliveries?"+q.Encode(), http.NoBody)
 	if err != nil {
 		return page, err
 	}
+
 	if err := json.Unmarshal(reply, &page); err != nil {
 		return page, noServer(c.Address(), fmt.Errorf("decode the list: %w", err))
 	}
+
 	return page, nil
 }

@@ -26,10 +26,12 @@ func (c *Client) StartGroup(ctx context.Context, args map[string]any) (Group, er
 	if err != nil {
 		return Group{}, fault.Wrap(fault.Invalid, err, "encode the task")
 	}
+
 	reply, err := c.do(ctx, http.MethodPost, "/groups", bytes.NewReader(body))
 	if err != nil {
 		return Group{}, err
 	}
+
 	return c.group(reply)
 }
 
@@ -39,6 +41,7 @@ func (c *Client) Group(ctx context.Context, id string) (Group, error) {
 	if err != nil {
 		return Group{}, err
 	}
+
 	return c.group(reply)
 }
 
@@ -48,10 +51,12 @@ func (c *Client) AbortGroup(ctx context.Context, id string) (Aborted, error) {
 	if err != nil {
 		return Aborted{}, err
 	}
-	a := Aborted{Reason: "already done"} // the answer has no reason if the group is not aborted
+	// the answer has no reason if the group is not aborted
+	a := Aborted{Reason: "already done"}
 	if err := json.Unmarshal(reply, &a); err != nil {
 		return Aborted{}, noServer(c.Address(), fmt.Errorf("decode the answer: %w", err))
 	}
+
 	return a, nil
 }
 
@@ -60,5 +65,6 @@ func (c *Client) group(reply []byte) (Group, error) {
 	if err := json.Unmarshal(reply, &g); err != nil {
 		return Group{}, noServer(c.Address(), fmt.Errorf("decode the group: %w", err))
 	}
+
 	return g, nil
 }

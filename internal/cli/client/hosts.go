@@ -13,7 +13,9 @@ import (
 // Hosts lists the hosts of the deployment.
 func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	var page fleet.Page
+
 	err := c.host(ctx, http.MethodGet, "/hosts", &page)
+
 	return page, err
 }
 
@@ -23,8 +25,11 @@ func (c *Client) DrainHost(ctx context.Context, name string, on bool) (fleet.Hos
 	if on {
 		action = "drain"
 	}
+
 	var h fleet.Host
+
 	err := c.host(ctx, http.MethodPost, "/hosts/"+url.PathEscape(name)+"/"+action, &h)
+
 	return h, err
 }
 
@@ -33,8 +38,10 @@ func (c *Client) host(ctx context.Context, method, path string, answer any) erro
 	if err != nil {
 		return err
 	}
+
 	if err := json.Unmarshal(reply, answer); err != nil {
 		return noServer(c.Address(), fmt.Errorf("decode the answer: %w", err))
 	}
+
 	return nil
 }

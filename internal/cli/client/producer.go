@@ -23,21 +23,27 @@ type Producer struct {
 // StartProducer starts a producer, or finds the one that has the id.
 func (c *Client) StartProducer(ctx context.Context, args map[string]any) (Producer, error) {
 	var p Producer
+
 	err := c.producer(ctx, http.MethodPost, "/producers", args, &p)
+
 	return p, err
 }
 
 // Producer returns the state of a producer.
 func (c *Client) Producer(ctx context.Context, id string) (Producer, error) {
 	var p Producer
+
 	err := c.producer(ctx, http.MethodGet, "/producers/"+url.PathEscape(id), nil, &p)
+
 	return p, err
 }
 
 // Producers lists producers.
 func (c *Client) Producers(ctx context.Context, limit int) (producer.Page, error) {
 	var page producer.Page
+
 	err := c.producer(ctx, http.MethodGet, "/producers?limit="+strconv.Itoa(limit), nil, &page)
+
 	return page, err
 }
 
@@ -46,25 +52,32 @@ func (c *Client) ChangeProducer(ctx context.Context, id, change string, args map
 	var answer struct {
 		Done bool `json:"done"`
 	}
+
 	err = c.producer(ctx, http.MethodPost, "/producers/"+url.PathEscape(id)+"/"+change, args, &answer)
+
 	return answer.Done, err
 }
 
 func (c *Client) producer(ctx context.Context, method, path string, args map[string]any, out any) error {
 	var body io.Reader = http.NoBody
+
 	if args != nil {
 		text, err := json.Marshal(args)
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "encode the producer")
 		}
+
 		body = bytes.NewReader(text)
 	}
+
 	reply, err := c.do(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
+
 	if err := json.Unmarshal(reply, out); err != nil {
 		return noServer(c.Address(), fmt.Errorf("decode the producer: %w", err))
 	}
+
 	return nil
 }

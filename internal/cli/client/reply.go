@@ -21,9 +21,11 @@ type reply struct {
 }
 
 type rpcError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"` // has the kind of errors that carry one
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+
+	// has the kind of errors that carry one
+	Data json.RawMessage `json:"data"`
 }
 
 // toolResult is the part of a CallToolResult that carries text.
@@ -41,6 +43,7 @@ func resultText(url string, body []byte) (string, error) {
 	if err := json.Unmarshal(body, &r); err != nil {
 		return "", noServer(url, fmt.Errorf("the reply is not JSON: %w", err))
 	}
+
 	switch {
 	case r.Error != nil:
 		return "", fault.New(r.Error.kind(), "%s", r.Error.Message)
@@ -49,6 +52,7 @@ func resultText(url string, body []byte) (string, error) {
 	case r.Result.IsError:
 		return "", fault.New(fault.Internal, "%s", r.Result.Content[0].Text)
 	}
+
 	return r.Result.Content[0].Text, nil
 }
 
@@ -58,6 +62,7 @@ func (e *rpcError) kind() fault.Kind {
 	if json.Unmarshal(e.Data, &data) == nil && data.Kind.Known() {
 		return data.Kind
 	}
+
 	switch e.Code {
 	case codeInvalidParams:
 		return fault.Invalid

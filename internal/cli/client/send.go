@@ -19,7 +19,8 @@ const maxReason = 64 << 10
 
 // NoServerError means that no server answered, or a server that is not rolloutd.
 type NoServerError struct {
-	URL string // of the server, without a password
+	// of the server, without a password
+	URL string
 	Err error
 }
 
@@ -53,31 +54,47 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 }
 
 // sendWith is send with further headers.
-func (c *Client) sendWith(ctx context.Context, method, path string, body io.Reader, more http.Header) (*http.Response, error) {
+func (c *Client) sendWith(
+	ctx context.Context,
+	method, path string,
+	body io.Reader,
+	more http.Header,
+) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.New(fault.Invalid, "server address: must be http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
+		return nil, fault.New(
+			fault.Invalid,
+			"server address: must be http://HOST:PORT or https://HOST:PORT, got %q",
+			c.Address(),
+		)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
 	}
+
 	req.Header.Set("Content-Type", "application/json")
 	maps.Copy(req.Header, more)
+
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
+
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, transportError(ctx, c.Address(), err)
 	}
+
 	if resp.StatusCode < 400 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
+
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 	if err != nil {
 		return nil, transportError(ctx, c.Address(), err)
 	}
+
 	return nil, statusError(c.Address(), resp, reason)
 }
 
@@ -86,10 +103,13 @@ func transportError(ctx context.Context, server string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	var failed *url.Error
 	if errors.As(err, &failed) {
-		err = failed.Err // the message has the address already
+		// the message has the address already
+		err = failed.Err
 	}
+
 	return noServer(server, err)
 }
 
@@ -99,17 +119,22 @@ func statusError(url string, resp *http.Response, body []byte) error {
 		Detail string
 		Kind   fault.Kind
 	}
+
 	ours := json.Unmarshal(body, &reply) == nil && reply.Detail != ""
 	if !ours {
 		reply.Detail = strings.TrimSpace(string(body))
 	}
+
 	switch status := resp.StatusCode; {
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Unauthorized, "%s requires a valid bearer token", url)
 	case status == http.StatusForbidden:
 		return fault.New(fault.Unauthorized, "%s: %.300s", url, reply.Detail)
 	case status == http.StatusNotFound && reply.Kind == "", status == http.StatusMethodNotAllowed:
-		return noServer(url, fmt.Errorf("it answered %s to %s %s", resp.Status, resp.Request.Method, resp.Request.URL.Path))
+		return noServer(
+			url,
+			fmt.Errorf("it answered %s to %s %s", resp.Status, resp.Request.Method, resp.Request.URL.Path),
+		)
 	case status >= 500:
 		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, reply.Detail)
 	case ours && reply.Kind == fault.NotFound:

@@ -16,20 +16,28 @@ type Started struct {
 
 // State is the result of get_state.
 type State struct {
-	ID         string                `json:"rollout_id"`
-	TaskID     string                `json:"task_id"`
-	Status     string                `json:"status"` // "running", "done", "unknown"
-	Phase      rollout.Phase         `json:"phase"`
-	Attempt    int                   `json:"attempt"`
-	Turns      int                   `json:"proxy_turns_so_far"`
-	Outcome    rollout.Outcome       `json:"outcome"`
-	Reward     *float64              `json:"reward"`
-	Error      string                `json:"error"`
-	SandboxID  string                `json:"sandbox_id"`
-	Waiting    string                `json:"waiting"` // why the model endpoint keeps the rollout or its agent waiting
-	AsOf       *float64              `json:"as_of"`   // unix seconds; nil: the state is the present one
-	SessionID  string                `json:"serve_session_id"`
-	StartedAt  float64               `json:"started_at"` // unix seconds
+	ID     string `json:"rollout_id"`
+	TaskID string `json:"task_id"`
+
+	// "running", "done", "unknown"
+	Status    string          `json:"status"`
+	Phase     rollout.Phase   `json:"phase"`
+	Attempt   int             `json:"attempt"`
+	Turns     int             `json:"proxy_turns_so_far"`
+	Outcome   rollout.Outcome `json:"outcome"`
+	Reward    *float64        `json:"reward"`
+	Error     string          `json:"error"`
+	SandboxID string          `json:"sandbox_id"`
+
+	// why the model endpoint keeps the rollout or its agent waiting
+	Waiting string `json:"waiting"`
+
+	// unix seconds; nil: the state is the present one
+	AsOf      *float64 `json:"as_of"`
+	SessionID string   `json:"serve_session_id"`
+
+	// unix seconds
+	StartedAt  float64               `json:"started_at"`
 	FinishedAt *float64              `json:"finished_at"`
 	Phases     []rollout.PhaseTiming `json:"phases"`
 }
@@ -52,21 +60,27 @@ func (a Aborted) Unknown() bool { return !a.Aborted && a.Reason == "unknown" }
 // Start submits a rollout and returns at once.
 func (c *Client) Start(ctx context.Context, args map[string]any) (Started, error) {
 	var s Started
+
 	err := c.Call(ctx, "start_rollout", args, &s)
+
 	return s, err
 }
 
 // State returns the state of a rollout.
 func (c *Client) State(ctx context.Context, id string) (State, error) {
 	var s State
+
 	err := c.Call(ctx, "get_state", map[string]any{"rollout_id": id}, &s)
+
 	return s, err
 }
 
 // Result returns the result of a rollout that is done, decoded and as the server's JSON.
 func (c *Client) Result(ctx context.Context, id string) (rollout.Result, []byte, error) {
 	var raw rawResult
+
 	err := c.Call(ctx, "finalize_rollout", map[string]any{"rollout_id": id, "wait_s": resultWait.Seconds()}, &raw)
+
 	return raw.Result, raw.text, err
 }
 
@@ -76,6 +90,8 @@ const resultWait = 30 * time.Second
 // Abort requests the end of a rollout.
 func (c *Client) Abort(ctx context.Context, id string) (Aborted, error) {
 	var a Aborted
+
 	err := c.Call(ctx, "abort_rollout", map[string]any{"rollout_id": id}, &a)
+
 	return a, err
 }

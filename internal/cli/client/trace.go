@@ -15,9 +15,14 @@ func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) erro
 
 // Sequences selects training sequences.
 type Sequences struct {
-	Format    string // jsonl, atropos or trl
-	Subagents string // drop or separate
-	Each      string // one or all of each rollout; "": one for trainers' formats
+	// jsonl, atropos or trl
+	Format string
+
+	// drop or separate
+	Subagents string
+
+	// one or all of each rollout; "": one for trainers' formats
+	Each string
 }
 
 // Trajectory writes the training sequences of a rollout or a group ("rollouts", "groups") that is done to w.
@@ -26,6 +31,7 @@ func (c *Client) Trajectory(ctx context.Context, of, id string, o Sequences, w i
 	if o.Each != "" {
 		query.Set("sequences", o.Each)
 	}
+
 	return c.download(ctx, "/"+of+"/"+url.PathEscape(id)+"/trajectory", query, w)
 }
 
@@ -36,8 +42,10 @@ func (c *Client) download(ctx context.Context, path string, query url.Values, w 
 		return err
 	}
 	defer resp.Body.Close()
+
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return nil
 }

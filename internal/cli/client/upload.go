@@ -17,6 +17,7 @@ func (c *Client) UploadAll(ctx context.Context, files map[string]string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -25,11 +26,14 @@ func (c *Client) upload(ctx context.Context, digest, path string) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
+
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+
 	_, err = c.do(ctx, http.MethodPut, "/uploads/"+digest, file)
+
 	return err
 }

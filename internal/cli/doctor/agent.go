@@ -15,12 +15,14 @@ func Agent(agentsDir string) Check {
 		cache := binary.New(binary.Options{AgentsDir: agentsDir})
 		have := exists(cache.Path())
 		npm, err := exec.LookPath("npm")
+
 		return []driver.Finding{agentFinding(cache, have, err == nil), npmFinding(npm, have, err == nil)}
 	}
 }
 
 func agentFinding(cache *binary.Cache, have, npm bool) driver.Finding {
 	f := driver.Finding{Name: "opencode " + cache.Version(), Detail: cache.Path()}
+
 	switch {
 	case have:
 	case npm:
@@ -29,6 +31,7 @@ func agentFinding(cache *binary.Cache, have, npm bool) driver.Finding {
 		f.Level, f.Detail = driver.Fail, "not at "+cache.Path()+", and npm is missing"
 		f.Fix = "apt-get install npm"
 	}
+
 	return f
 }
 
@@ -37,10 +40,12 @@ func npmFinding(path string, have, npm bool) driver.Finding {
 	if npm {
 		return f
 	}
+
 	f.Level, f.Detail, f.Fix = driver.Warn, "missing; it installs the agent", "apt-get install npm"
 	if !have {
 		f.Level = driver.Fail
 	}
+
 	return f
 }
 

@@ -18,6 +18,7 @@ func Run(ctx context.Context, checks ...Check) []driver.Finding {
 	for _, c := range checks {
 		all = append(all, c(ctx)...)
 	}
+
 	return all
 }
 
@@ -27,6 +28,7 @@ func Print(w io.Writer, all []driver.Finding) bool {
 	for _, f := range all {
 		width = max(width, len(f.Name))
 	}
+
 	for _, f := range all {
 		switch f.Level {
 		case driver.Fail:
@@ -34,12 +36,16 @@ func Print(w io.Writer, all []driver.Finding) bool {
 		case driver.Warn:
 			warns++
 		}
+
 		fmt.Fprintf(w, "%-5s %-*s %s\n", word(f.Level), width, f.Name, f.Detail)
+
 		if f.Fix != "" && f.Level != driver.OK {
 			fmt.Fprintf(w, "%-5s %-*s fix: %s\n", "", width, "", f.Fix)
 		}
 	}
+
 	fmt.Fprintf(w, "\n%s\n", summary(fails, warns))
+
 	return fails == 0
 }
 

@@ -20,8 +20,10 @@ import (
 
 func TestPrintSaysWhetherItRuns(t *testing.T) {
 	t.Parallel()
+
 	ok := driver.Finding{Name: "a", Detail: "fine", Fix: "never shown"}
 	warn := driver.Finding{Name: "b", Level: driver.Warn, Detail: "meh", Fix: "do b"}
+
 	fail := driver.Finding{Name: "c", Level: driver.Fail, Detail: "no", Fix: "do c"}
 	for _, c := range []struct {
 		findings []driver.Finding
@@ -34,18 +36,23 @@ func TestPrintSaysWhetherItRuns(t *testing.T) {
 	} {
 		var out strings.Builder
 		require.Equal(t, c.runs, doctor.Print(&out, c.findings))
+
 		for _, want := range c.want {
 			require.Contains(t, out.String(), want)
 		}
+
 		require.NotContains(t, out.String(), "never shown")
 	}
 }
 
 func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	free := doctor.Port{Name: "free", Address: "127.0.0.1:0"}
 	taken := doctor.Port{Name: "taken", Address: l.Addr().String(), Setting: "--port"}
 	got := doctor.Ports("127.0.0.1:1", []doctor.Port{free, taken})(t.Context())
@@ -56,6 +63,7 @@ func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 
 	ours := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer ours.Close()
+
 	got = doctor.Ports(strings.TrimPrefix(ours.URL, "http://"), []doctor.Port{taken})(t.Context())
 	require.Len(t, got, 1)
 	require.Contains(t, got[0].Detail, "is already running")
@@ -64,11 +72,13 @@ func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 // Without npm the agent must be installed already. The test is not parallel, because PATH is global to the process.
 func TestAgentNeedsNpmOnlyToBeFetched(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+
 	dir := t.TempDir()
 	for _, f := range doctor.Agent(dir)(t.Context()) {
 		require.Equal(t, driver.Fail, f.Level, f.Name)
 		require.NotEmpty(t, f.Fix)
 	}
+
 	path := filepath.Join(dir, "opencode", binary.DefaultVersion, "opencode")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.WriteFile(path, nil, 0o700))
@@ -86,6 +96,7 @@ func TestDataFolderMustBeWritable(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
+
 	for path, level := range map[string]driver.Level{
 		dir: driver.OK, filepath.Join(dir, "not", "yet"): driver.OK,
 		file: driver.Fail, filepath.Join(file, "below"): driver.Fail,
@@ -93,11 +104,13 @@ func TestDataFolderMustBeWritable(t *testing.T) {
 		found := doctor.Data(path)(t.Context())
 		require.Equal(t, level, found[0].Level, "%s: %s", path, found[0].Detail)
 	}
+
 	require.NoDirExists(t, filepath.Join(dir, "not"), "the check creates nothing")
 }
 
 func TestWeakSandboxesAreReported(t *testing.T) {
 	t.Parallel()
+
 	works := func() (driver.Checker, func(), error) { return checker{{Name: "self-test"}}, func() {}, nil }
 	require.Len(t, doctor.Sandboxes(false, works)(t.Context()), 1)
 	got := doctor.Sandboxes(true, works)(t.Context())
@@ -128,16 +141,19 @@ func TestUnreachableTemporalIsAWarning(t *testing.T) {
 
 func TestWarmCountsIdleSandboxes(t *testing.T) {
 	t.Parallel()
+
 	data := t.TempDir()
 	for _, name := range []string{"warm-1", "r1.1"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(data, "sandboxes", name), 0o700))
 	}
+
 	require.Contains(t, doctor.Warm(data, 2)(t.Context())[0].Detail, "1 of at most 2")
 	require.Contains(t, doctor.Warm(data, 0)(t.Context())[0].Detail, "sandbox.warm is 0")
 }
 
 func TestStore(t *testing.T) {
 	t.Parallel()
+
 	refused := errors.New("the store refuses the credentials")
 	check := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	require.Equal(t, driver.OK, doctor.Store("/data/store", check(nil))(t.Context())[0].Level)
@@ -161,6 +177,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestKey(t *testing.T) {
 	t.Parallel()
+
 	check := func(err error) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return "the key", err }
 	}

@@ -22,26 +22,31 @@ type Missing struct {
 	Why   error
 }
 
-// Unavailable looks for the images of the tasks of the configured task sets, up to maxChecked, on this host and in their registries. It
-// returns how many it looked for. Images of other backends than local, and tasks that cannot be read, are left out.
+// Unavailable looks for the images of the tasks of the configured task sets, up to maxChecked, on this host
+// and in their registries. It returns how many it looked for. Images of other backends than local, and
+// tasks that cannot be read, are left out.
 func Unavailable(ctx context.Context, c config.Config, log *slog.Logger) (looked int, missing []Missing) {
 	names := imagesOfTasks(c)
 	if len(names) == 0 || !slices.Contains(c.Sandbox.BackendNames(), rollout.DefaultBackend) {
 		return 0, nil
 	}
-	if _, err := os.Stat(c.ImagesDir()); err != nil { // the check creates nothing in the data folder
+	// the check creates nothing in the data folder
+	if _, err := os.Stat(c.ImagesDir()); err != nil {
 		dir, err := os.MkdirTemp("", "rolloutd-images-")
 		if err != nil {
 			return 0, []Missing{{names[0], err}}
 		}
 		defer os.RemoveAll(dir)
+
 		c.Data = dir
 	}
+
 	for _, name := range names {
 		if err := available(ctx, c, log, name); err != nil {
 			missing = append(missing, Missing{name, err})
 		}
 	}
+
 	return len(names), missing
 }
 
@@ -50,32 +55,41 @@ func available(ctx context.Context, c config.Config, log *slog.Logger, name stri
 	if err != nil {
 		return err
 	}
+
 	if _, err := store.Find(name); !fault.Is(err, fault.NotFound) {
 		return err
 	}
+
 	if err := mayPull(c.Sandbox.Images.Registries, name); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
+
 	return store.Check(ctx, name)
 }
 
 // imagesOfTasks lists images of tasks of the backend local, without duplicates.
 func imagesOfTasks(c config.Config) []string {
 	found := map[string]bool{}
+
 	for _, set := range slices.Sorted(maps.Keys(c.TaskSets)) {
 		s, err := taskset.Open(c.TaskSets[set].Path)
 		if err != nil {
-			continue // a server with this task set does not start
+			// a server with this task set does not start
+			continue
 		}
+
 		for i := 0; i < s.Len() && len(found) < maxChecked; i++ {
 			if name := localImage(s, i); name != "" {
 				found[name] = true
 			}
 		}
-		_ = s.Close() // it was read only
+		// it was read only
+		_ = s.Close()
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -84,9 +98,12 @@ func localImage(s *taskset.Set, i int) string {
 	if err != nil {
 		return ""
 	}
+
 	if backend, _ := t.Sandbox["backend"].(string); backend != "" && backend != rollout.DefaultBackend {
 		return ""
 	}
+
 	name, _ := t.Sandbox["image"].(string)
+
 	return name
 }

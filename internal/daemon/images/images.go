@@ -20,7 +20,9 @@ func Open(c config.Config, log *slog.Logger) (*image.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	i := c.Sandbox.Images
+
 	return image.Open(image.Options{
 		Dir: dir, MaxBytes: int64(i.MaxGiB) << 30, Logger: log,
 		Registries: image.Registries{Mirrors: i.Mirrors, Insecure: i.Insecure},
@@ -32,7 +34,9 @@ type Host struct {
 	store      *image.Store
 	registries []string
 	starts     *host.Starts
-	pulling    chan struct{} // one pull at a time: forty sandboxes of a missing image pull it once
+
+	// one pull at a time: forty sandboxes of a missing image pull it once
+	pulling chan struct{}
 }
 
 // New makes a Host over the store. Tasks may pull images from these registries; a pull takes a slot of starts.
@@ -46,26 +50,32 @@ func (h *Host) Use(ctx context.Context, name string) (*image.Use, error) {
 	if !fault.Is(err, fault.NotFound) {
 		return use, err
 	}
+
 	if err := mayPull(h.registries, name); err != nil {
 		return nil, err
 	}
+
 	select {
 	case h.pulling <- struct{}{}:
 		defer func() { <-h.pulling }()
 	case <-ctx.Done():
 		return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait to pull image %s", name)
 	}
+
 	if use, err = h.store.Use(ctx, name); !fault.Is(err, fault.NotFound) {
 		return use, err
 	}
+
 	release, err := h.starts.Acquire(ctx, host.StartImage)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+
 	if _, err := h.store.Pull(ctx, name); err != nil {
 		return nil, err
 	}
+
 	return h.store.Use(ctx, name)
 }
 
@@ -80,37 +90,51 @@ func mayPull(registries []string, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if slices.Contains(registries, registry) {
 		return nil
 	}
-	return fault.Field("image", "%q is not on this host, and tasks may not pull from %s: run rolloutd image pull, or add the registry to sandbox.images.registries",
-		name, registry)
+
+	return fault.Field(
+		"image",
+		"%q is not on this host, and tasks may not pull from %s: run rolloutd image pull, or add the registry to sandbox.images.registries",
+		name,
+		registry,
+	)
 }
 
 // checkTime bounds the request to a registry when a rollout is submitted.
 const checkTime = 10 * time.Second
 
-// Check refuses an image that no worker can have, before a rollout is queued. local says that the worker is this process. The worker decides if
-// the registry does not answer, or if workers run on other hosts, whose images are not known here.
+// Check refuses an image that no worker can have, before a rollout is queued. local says that the worker is
+// this process. The worker decides if the registry does not answer, or if workers run on other hosts, whose
+// images are not known here.
 func Check(c config.Config, log *slog.Logger, local bool, name string) error {
 	store, err := Open(c, log)
 	if err != nil {
 		return err
 	}
+
 	if _, err := store.Find(name); !fault.Is(err, fault.NotFound) {
 		return err
 	}
+
 	if err := mayPull(c.Sandbox.Images.Registries, name); err != nil {
 		if local {
 			return err
 		}
+
 		_, err = image.ParseName(name)
+
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
+
 	if err := store.Check(ctx, name); fault.Is(err, fault.Invalid) {
 		return err
 	}
+
 	return nil
 }

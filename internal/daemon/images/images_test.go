@@ -31,28 +31,37 @@ import (
 // serve starts a registry with an image and counts the manifests that it is asked for.
 func serve(t *testing.T) (host string, manifests *atomic.Int32) {
 	t.Helper()
+
 	manifests = &atomic.Int32{}
 	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/manifests/") {
 			manifests.Add(1)
 		}
+
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	host = strings.TrimPrefix(s.URL, "http://")
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}})
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS:           "linux",
+		Architecture: runtime.GOARCH,
+		RootFS:       v1.RootFS{Type: "layers"},
+	})
 	require.NoError(t, err)
 	ref, err := name.ParseReference(host + "/team/app:1")
 	require.NoError(t, err)
 	require.NoError(t, remote.Write(ref, img))
+
 	return host, manifests
 }
 
 func configOf(t *testing.T, registries ...string) config.Config {
 	t.Helper()
+
 	c := config.Defaults()
 	c.Data, c.Sandbox.Images.Registries = t.TempDir(), registries
+
 	return c
 }
 
@@ -63,8 +72,11 @@ func TestPulledOnce(t *testing.T) {
 	c := configOf(t, host)
 	store, err := images.Open(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+
 	h := images.New(store, c.Sandbox.Images.Registries, nil)
+
 	var all sync.WaitGroup
+
 	errs := make([]error, 20)
 	for n := range errs {
 		all.Go(func() {
@@ -74,10 +86,13 @@ func TestPulledOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
+
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
+
 	require.EqualValues(t, 1, manifests.Load())
 }
 
@@ -101,7 +116,9 @@ func TestRegistriesOfTasks(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	host, _ := serve(t)
+
 	const gone = "127.0.0.1:1"
+
 	c := configOf(t, host, gone)
 	quiet := slog.New(slog.DiscardHandler)
 	require.NoError(t, images.Check(c, quiet, true, host+"/team/app:1"))
@@ -109,7 +126,8 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, images.Check(c, quiet, true, gone+"/team/app:1"))
 }
 
-// Images of the configured tasks that the host cannot have are found before a rollout needs them. Nothing is pulled or created.
+// Images of the configured tasks that the host cannot have are found before a rollout needs them. Nothing
+// is pulled or created.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	host, _ := serve(t)
@@ -119,6 +137,7 @@ func TestUnavailable(t *testing.T) {
 	c := configOf(t, host, away)
 	c.Data = filepath.Join(t.TempDir(), "data")
 	tasks := filepath.Join(t.TempDir(), "tasks.jsonl")
+
 	lines := ""
 	for i, sandbox := range []string{
 		`{"image":"` + host + `/team/app:1"}`, `{"image":"` + host + `/team/none:1"}`, `{"image":"` + away + `/app:1"}`, `{"image":"elsewhere.test/app:1"}`,
@@ -126,14 +145,17 @@ func TestUnavailable(t *testing.T) {
 	} {
 		lines += fmt.Sprintf(`{"id":"t%d","instruction":"x","sandbox":%s}`+"\n", i, sandbox)
 	}
+
 	require.NoError(t, os.WriteFile(tasks, []byte(lines), 0o600))
 	c.TaskSets = map[string]config.TaskSet{"all": {Path: tasks}}
 	looked, missing := images.Unavailable(t.Context(), c, slog.New(slog.DiscardHandler))
 	require.Equal(t, 4, looked)
+
 	why := map[string]string{}
 	for _, m := range missing {
 		why[m.Image] = m.Why.Error()
 	}
+
 	require.Len(t, why, 3)
 	require.Contains(t, why[host+"/team/none:1"], "the registry does not have it")
 	require.Contains(t, why[away+"/app:1"], "the registry does not answer")

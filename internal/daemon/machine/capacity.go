@@ -17,6 +17,7 @@ func MemoryMiB() (int, error) {
 		return 0, fmt.Errorf("read the host's memory: %w (set worker.capacity)", err)
 	}
 	defer f.Close()
+
 	return MemTotalMiB(f)
 }
 
@@ -31,5 +32,6 @@ func MemTotalMiB(r io.Reader) (int, error) {
 			return kib / 1024, nil
 		}
 	}
+
 	return 0, fmt.Errorf("read the host's memory: no MemTotal in /proc/meminfo (set worker.capacity)")
 }

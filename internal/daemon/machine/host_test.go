@@ -12,13 +12,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 )
 
-// The id names this host's task queue. With another id after a restart, its activities would wait there until their timeout.
+// The id names this host's task queue. With another id after a restart, its activities would wait there
+// until their timeout.
 func TestHostIDIsKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")
 	first, err := machine.HostID(path, "")
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Za-z0-9_-]+-[0-9a-f]{8}$`, first)
+
 	again, err := machine.HostID(path, "")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
@@ -36,21 +38,25 @@ func TestHostIDIsKept(t *testing.T) {
 // A host with a configured name keeps it in its folder, and no other host takes over the folder.
 func TestConfiguredHostID(t *testing.T) {
 	t.Parallel()
+
 	path := filepath.Join(t.TempDir(), "host_id")
 	for _, name := range []string{"nomad-1", "nomad-1", ""} {
 		id, err := machine.HostID(path, name)
 		require.NoError(t, err)
 		require.Equal(t, "nomad-1", id)
 	}
+
 	_, err := machine.HostID(path, "nomad-2")
 	require.ErrorContains(t, err, "the data folder is that of host nomad-1")
 }
 
 func TestCapacityFollowsMemory(t *testing.T) {
 	t.Parallel()
+
 	mib, err := machine.MemTotalMiB(strings.NewReader("MemTotal:       24698284 kB\nMemFree: 1 kB\n"))
 	require.NoError(t, err)
 	require.Equal(t, 24119, mib)
+
 	_, err = machine.MemTotalMiB(strings.NewReader("nothing\n"))
 	require.ErrorContains(t, err, "worker.capacity")
 
@@ -60,6 +66,7 @@ func TestCapacityFollowsMemory(t *testing.T) {
 
 func TestSandboxdIsFound(t *testing.T) {
 	t.Parallel()
+
 	c := config.Defaults()
 	c.Data = t.TempDir()
 	_, err := machine.FindSandboxd(c)

@@ -11,9 +11,11 @@ func Load() float64 {
 	if err != nil {
 		return 0
 	}
+
 	var load float64
 	if _, err := fmt.Sscan(string(text), &load); err != nil {
 		return 0
 	}
+
 	return load
 }

@@ -15,22 +15,30 @@ func FindSandboxd(c config.Config) (string, error) {
 		if err := isFile(c.Sandbox.Sandboxd); err != nil {
 			return "", fmt.Errorf("sandbox.sandboxd (ROLLOUTD_SANDBOXD): %w", err)
 		}
+
 		return c.Sandbox.Sandboxd, nil
 	}
+
 	dirs := []string{c.BinDir()}
 	if self, err := os.Executable(); err == nil {
 		dirs = append([]string{filepath.Dir(self)}, dirs...)
 	}
+
 	for _, dir := range dirs {
 		if path := filepath.Join(dir, "sandboxd"); isFile(path) == nil {
 			return filepath.Abs(path)
 		}
 	}
+
 	if path, err := exec.LookPath("sandboxd"); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("sandboxd is not in %v or PATH: build it (CGO_ENABLED=0 go build ./cmd/sandboxd) and put it there, "+
-		"or say where it is with ROLLOUTD_SANDBOXD", dirs)
+
+	return "", fmt.Errorf(
+		"sandboxd is not in %v or PATH: build it (CGO_ENABLED=0 go build ./cmd/sandboxd) and put it there, "+
+			"or say where it is with ROLLOUTD_SANDBOXD",
+		dirs,
+	)
 }
 
 func isFile(path string) error {
@@ -38,5 +46,6 @@ func isFile(path string) error {
 	if err == nil && info.IsDir() {
 		err = fmt.Errorf("%s is a folder", path)
 	}
+
 	return err
 }

@@ -31,11 +31,14 @@ type Hosts interface {
 
 // Activities are the activities of pools. It is safe for concurrent use.
 type Activities struct {
-	Job     func(pool.Spec) (Job, error) // the caller closes it
+	// the caller closes it
+	Job     func(pool.Spec) (Job, error)
 	Hosts   Hosts
 	Backlog func(ctx context.Context, queue string) (pool.Backlog, error)
-	End     func(ctx context.Context, name string) error // removes the schedule of a pool; a missing one is no error
-	Log     *slog.Logger
+
+	// removes the schedule of a pool; a missing one is no error
+	End func(ctx context.Context, name string) error
+	Log *slog.Logger
 }
 
 // Register registers the activities.
@@ -61,20 +64,36 @@ func (a *Activities) scale(ctx context.Context, in pool.Input) (pool.Status, err
 		return pool.Status{}, err
 	}
 	defer job.Close()
+
 	o, err := a.observe(ctx, in, job)
 	if err != nil {
 		return pool.Status{}, err
 	}
+
 	plan, err := pool.Next(o)
 	if err != nil {
 		return pool.Status{}, err
 	}
+
 	if plan.Why != "" && plan.Why != in.Last.Did {
-		a.Log.InfoContext(ctx, "pool changed", "pool", in.Spec.Name, "why", plan.Why, "target", plan.Target, "waiting", o.Backlog.Count)
+		a.Log.InfoContext(
+			ctx,
+			"pool changed",
+			"pool",
+			in.Spec.Name,
+			"why",
+			plan.Why,
+			"target",
+			plan.Target,
+			"waiting",
+			o.Backlog.Count,
+		)
 	}
+
 	if err := a.do(ctx, o, plan, job); err != nil {
 		return pool.Status{}, err
 	}
+
 	return pool.StatusOf(o, plan), nil
 }
 
@@ -83,14 +102,18 @@ func (a *Activities) observe(ctx context.Context, in pool.Input, job Job) (o poo
 	if o.Job, err = job.Observe(ctx); err != nil {
 		return o, err
 	}
+
 	page, err := a.Hosts.Hosts(ctx)
 	if err != nil {
 		return o, err
 	}
+
 	for _, h := range page.Hosts {
 		o.Hosts[h.Name] = h
 	}
+
 	o.Backlog, err = a.Backlog(ctx, rollout.CreateQueue(in.Spec.Backend))
+
 	return o, err
 }
 
@@ -107,11 +130,13 @@ func (a *Activities) do(ctx context.Context, o pool.Observation, plan pool.Plan,
 			}
 		}
 	}
+
 	switch {
 	case plan.Deregister:
 		return job.Deregister(ctx, o.Job, plan.Purge)
 	case plan.Counts != nil:
 		return job.Register(ctx, o.Job, plan.Counts)
 	}
+
 	return nil
 }

@@ -29,18 +29,27 @@ func Dial(ctx context.Context, c config.Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o := temporalx.Options{
-		Key: key, Env: c.Temporal.Env, Address: c.TemporalAddress(), Namespace: c.Temporal.Namespace, Logger: slog.New(slog.DiscardHandler),
+		Key:       key,
+		Env:       c.Temporal.Env,
+		Address:   c.TemporalAddress(),
+		Namespace: c.Temporal.Namespace,
+		Logger:    slog.New(slog.DiscardHandler),
 	}
+
 	resolved, err := temporalx.ClientOptions(o)
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := temporalx.Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+
 	namespace := cmp.Or(resolved.Namespace, client.DefaultNamespace)
+
 	return &Operator{Client: New(t, namespace, temporalx.DataConverter(key)), config: c, key: key, temporal: t}, nil
 }
 
@@ -49,9 +58,14 @@ func loadKey(c config.Config) (seal.Key, error) {
 	if c.EncryptionKey != "" {
 		return seal.ParseKey(c.EncryptionKey)
 	}
+
 	if _, err := os.Stat(c.KeyFile()); err != nil {
-		return seal.Key{}, fmt.Errorf("the deployment's key: %w (set ROLLOUTD_ENCRYPTION_KEY, or --data to the data folder that has it)", err)
+		return seal.Key{}, fmt.Errorf(
+			"the deployment's key: %w (set ROLLOUTD_ENCRYPTION_KEY, or --data to the data folder that has it)",
+			err,
+		)
 	}
+
 	return seal.LoadOrCreate(c.KeyFile())
 }
 
@@ -64,6 +78,8 @@ func (o *Operator) Spec(name string) (pool.Spec, error) {
 	if !ok {
 		return s, fmt.Errorf("pool %s: the configuration has no pools.%s", name, name)
 	}
+
 	s.Owner = Owner(o.key, name)
+
 	return s, nil
 }

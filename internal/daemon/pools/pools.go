@@ -23,10 +23,12 @@ import (
 
 // Keeper runs the pools of a server.
 type Keeper struct {
-	Config    config.Config
-	Key       seal.Key
-	Temporal  client.Client
-	Namespace string // of Temporal
+	Config   config.Config
+	Key      seal.Key
+	Temporal client.Client
+
+	// of Temporal
+	Namespace string
 	Hosts     Hosts
 	Log       *slog.Logger
 }
@@ -34,20 +36,26 @@ type Keeper struct {
 // Start polls the queue of each pool of the configuration.
 func (k Keeper) Start(context.Context) (tier.Running, error) {
 	failed := make(chan error, 1)
+
 	var all []worker.Worker
+
 	stop := func(context.Context) error {
 		for _, w := range all {
 			w.Stop()
 		}
+
 		return nil
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(k.Config.Pools)) {
 		w := k.worker(name, failed)
 		if err := w.Start(); err != nil {
 			return tier.Running{}, errors.Join(err, stop(context.Background()))
 		}
+
 		all = append(all, w)
 	}
+
 	return tier.Running{Done: failed, Stop: stop}, nil
 }
 
@@ -62,12 +70,14 @@ func (k Keeper) worker(name string, failed chan<- error) worker.Worker {
 		},
 	})
 	workflows.RegisterPool(w)
+
 	access := Access(k.Config)
 	c := New(k.Temporal, k.Namespace, temporalx.DataConverter(k.Key))
 	(&Activities{
 		Job:   func(s pool.Spec) (Job, error) { return nomad.New(s, access) },
 		Hosts: k.Hosts, Backlog: c.Backlog, End: c.End, Log: k.Log,
 	}).Register(w)
+
 	return w
 }
 
@@ -75,9 +85,14 @@ func (k Keeper) worker(name string, failed chan<- error) worker.Worker {
 func Access(c config.Config) nomad.Access {
 	env := c.NomadEnv
 	insecure, err := strconv.ParseBool(env["NOMAD_SKIP_VERIFY"])
+
 	return nomad.Access{
-		Token: env["NOMAD_TOKEN"], CACert: env["NOMAD_CACERT"], ClientCert: env["NOMAD_CLIENT_CERT"], ClientKey: env["NOMAD_CLIENT_KEY"],
-		ServerName: env["NOMAD_TLS_SERVER_NAME"], Insecure: err == nil && insecure,
+		Token:      env["NOMAD_TOKEN"],
+		CACert:     env["NOMAD_CACERT"],
+		ClientCert: env["NOMAD_CLIENT_CERT"],
+		ClientKey:  env["NOMAD_CLIENT_KEY"],
+		ServerName: env["NOMAD_TLS_SERVER_NAME"],
+		Insecure:   err == nil && insecure,
 	}
 }
 

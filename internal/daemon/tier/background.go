@@ -8,17 +8,23 @@ import (
 
 // Background runs f, which runs until its context ends, as a tier or a part of one.
 func Background(f func(context.Context) error) Running {
-	ctx, cancel := context.WithCancel(context.Background()) // canceled by Stop
+	// canceled by Stop
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	ended := make(chan struct{})
+
 	var result error
+
 	go func() {
 		defer close(ended)
+
 		result = f(ctx)
 		done <- result
 	}()
+
 	return Running{Done: done, Stop: func(stop context.Context) error {
 		cancel()
+
 		select {
 		case <-ended:
 			return ignoreEnd(result)
@@ -33,12 +39,15 @@ func ignoreEnd(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
+
 	return err
 }
 
-// Either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the latest when the tier stops.
+// Either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the
+// latest when the tier stops.
 func Either(a, b <-chan error) <-chan error {
 	out := make(chan error, 1)
+
 	go func() {
 		select {
 		case err := <-a:
@@ -47,5 +56,6 @@ func Either(a, b <-chan error) <-chan error {
 			out <- err
 		}
 	}()
+
 	return out
 }

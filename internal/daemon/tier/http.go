@@ -14,15 +14,17 @@ import (
 // ErrStopping is the cancellation cause of requests when the process stops, in contrast to a client that disconnects.
 var ErrStopping = errors.New("the server is stopping")
 
-// ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
-// by their context, since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
+// ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then
+// canceled. WebSockets are canceled by their context, since the standard library does not track them. If l
+// bounds its connections, requests over the bound get 503.
 func ServeHTTP(l net.Listener, h http.Handler) Running {
 	return ServeWith(l, h, func(*http.Server) {})
 }
 
 // ServeWith is ServeHTTP by a server that configure has changed.
 func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Running {
-	ctx, cancel := context.WithCancelCause(context.Background()) // canceled by stop
+	// canceled by stop
+	ctx, cancel := context.WithCancelCause(context.Background())
 	srv := &http.Server{
 		Handler:           refuseOver(h),
 		ConnContext:       listen.ConnContext,
@@ -33,40 +35,56 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Run
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	configure(srv)
+
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }() // ends by Shutdown or Close
+	// ends by Shutdown or Close
+	go func() { done <- srv.Serve(l) }()
+
 	return Running{Done: done, Stop: func(stop context.Context) error {
 		defer cancel(ErrStopping)
+
 		drain, cancelDrain := context.WithTimeout(stop, remaining(stop)/2)
 		defer cancelDrain()
+
 		if err := srv.Shutdown(drain); err == nil {
 			return nil
 		}
+
 		cancel(ErrStopping)
+
 		if err := srv.Shutdown(stop); err != nil {
 			return errors.Join(err, srv.Close())
 		}
+
 		return nil
 	}}
 }
 
 // OwnHost refuses requests whose Host header is not a name of the server. Servers without tokens need it.
 func OwnHost(names []string, next http.Handler) http.Handler {
-	return listen.RequireHost(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
+	return listen.RequireHost(
+		names,
+		func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) },
+		next,
+	)
 }
 
 func refuseOver(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listen.Serving(r.Context())
-		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
+		// an agent's output is never a page
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+
 		if !listen.Over(r.Context()) {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`) // the client may be gone
+		// the client may be gone
+		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`)
 	})
 }
 
@@ -75,5 +93,6 @@ func remaining(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return time.Until(end)
 	}
+
 	return stopBudget
 }

@@ -23,6 +23,7 @@ type callLog struct {
 func (d *callLog) add(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.lines = append(d.lines, line)
 }
 
@@ -37,7 +38,9 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestTiersStopInReverse(t *testing.T) {
 	t.Parallel()
+
 	var d callLog
+
 	ctx, cancel := context.WithCancel(t.Context())
 	err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.add("ready"); cancel() })
 	require.NoError(t, err)
@@ -46,11 +49,18 @@ func TestTiersStopInReverse(t *testing.T) {
 
 func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 	t.Parallel()
+
 	var d callLog
+
 	broken := tier.Tier{Name: "b", Start: func(context.Context) (tier.Running, error) {
 		return tier.Running{}, errors.New("no luck")
 	}}
-	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.add("ready") })
+	err := tier.Run(
+		t.Context(),
+		quiet(),
+		[]tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)},
+		func() { d.add("ready") },
+	)
 	require.ErrorContains(t, err, "start b: no luck")
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
@@ -58,16 +68,25 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 // Run reports the first cause once and stops the other tiers.
 func TestFailedTierEndsTheProcessWithItsError(t *testing.T) {
 	t.Parallel()
+
 	var d callLog
+
 	died := make(chan error, 1)
-	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", died)}, func() { died <- errors.New("out of luck") })
+	err := tier.Run(
+		t.Context(),
+		quiet(),
+		[]tier.Tier{d.tier("a", nil), d.tier("b", died)},
+		func() { died <- errors.New("out of luck") },
+	)
 	require.EqualError(t, err, "b ended by itself: out of luck")
 	require.Equal(t, []string{"start a", "start b", "stop b", "stop a"}, d.lines)
 }
 
 func TestInterruptedStartIsNoError(t *testing.T) {
 	t.Parallel()
+
 	var d callLog
+
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := tier.Tier{Name: "slow", Start: func(ctx context.Context) (tier.Running, error) {
 		cancel()
@@ -82,6 +101,7 @@ func TestSlowStopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d callLog
+
 		ctx, cancel := context.WithCancel(t.Context())
 		slow := tier.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (tier.Running, error) {
 			return tier.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil

@@ -1,7 +1,8 @@
 // Package files is the sink that writes groups to files in a folder, a number of groups each.
 //
-// A file is written under a temporary name and renamed. Until then its groups are in a small database in the folder, which also has the
-// keys of all delivered groups. The database is open, and locked, only during a call, so that processes can share the folder.
+// A file is written under a temporary name and renamed. Until then its groups are in a small database in
+// the folder, which also has the keys of all delivered groups. The database is open, and locked, only
+// during a call, so that processes can share the folder.
 package files
 
 import (
@@ -25,8 +26,12 @@ import (
 type Options struct {
 	Folder string
 	Format Format
-	Groups int           // of a file; 0: 1
-	Age    time.Duration // time after its first group at which a file is closed with fewer groups; 0: 10 minutes
+
+	// of a file; 0: 1
+	Groups int
+
+	// time after its first group at which a file is closed with fewer groups; 0: 10 minutes
+	Age time.Duration
 }
 
 const (
@@ -48,6 +53,7 @@ func New(o Options) *Sink {
 	if o.Age == 0 {
 		o.Age = defaultAge
 	}
+
 	return &Sink{o: o, now: time.Now}
 }
 
@@ -61,6 +67,7 @@ func (s *Sink) CloseDue(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.o.Folder, database)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return s.with(ctx, func(sh *shards) error { return sh.closeDue(s.o, s.now()) })
 }
 
@@ -70,10 +77,12 @@ func (s *Sink) Deliver(ctx context.Context, g delivery.Group) error {
 	if err != nil {
 		return err
 	}
+
 	return s.with(ctx, func(sh *shards) error {
 		if err := sh.stage(g.Key, lines, s.now()); err != nil {
 			return err
 		}
+
 		return sh.closeDue(s.o, s.now())
 	})
 }
@@ -88,33 +97,46 @@ func (s *Sink) with(ctx context.Context, do func(*shards) error) error {
 	if err := os.MkdirAll(s.o.Folder, 0o755); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "folder of the sink")
 	}
+
 	wait := lockWait
 	if until, ok := ctx.Deadline(); ok {
 		wait = max(min(wait, time.Until(until)), time.Millisecond)
 	}
+
 	db, err := bbolt.Open(filepath.Join(s.o.Folder, database), 0o600, &bbolt.Options{Timeout: wait})
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "open the database of %s (another process may be using it)", s.o.Folder)
+		return fault.Wrap(
+			fault.Unavailable,
+			err,
+			"open the database of %s (another process may be using it)",
+			s.o.Folder,
+		)
 	}
+
 	sh := &shards{db: db}
+
 	err = sh.recover(s.o)
 	if err == nil {
 		err = do(sh)
 	}
+
 	if e := db.Close(); err == nil {
 		err = e
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "write to %s", s.o.Folder)
 }
 
 // linesOf returns the group as JSON lines, one per sequence.
 func linesOf(g delivery.Group) ([]byte, error) {
 	var out bytes.Buffer
+
 	for i, s := range g.Siblings {
 		state := rollout.State{ID: s.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: s.Outcome, Reward: &s.Reward}
 		if err := formats.WriteLines(&out, state, g.Data[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	return out.Bytes(), nil
 }

@@ -20,10 +20,12 @@ import (
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
+
 	for _, groups := range []int{1, 3} {
 		sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 			o := files.Options{Folder: t.TempDir(), Format: files.JSONLines, Groups: groups, Age: time.Hour}
 			sink := files.New(o)
+
 			return sinktest.Subject{
 				Sink:    sink,
 				Restart: func(*testing.T) delivery.Sink { return files.New(o) },
@@ -48,19 +50,25 @@ func TestParquet(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		o := files.Options{Folder: t.TempDir(), Format: files.Parquet, Groups: 3, Age: time.Hour}
 		sink := files.New(o)
+
 		return sinktest.Subject{
 			Sink:    sink,
 			Restart: func(*testing.T) delivery.Sink { return files.New(o) },
 			Received: func(t *testing.T) []float64 {
 				require.NoError(t, sink.Flush(t.Context()))
+
 				names, err := filepath.Glob(filepath.Join(o.Folder, "shard-*.parquet"))
 				require.NoError(t, err)
+
 				var all []line
+
 				for _, name := range names {
 					rows, err := parquet.ReadFile[line](name)
 					require.NoError(t, err)
+
 					all = append(all, rows...)
 				}
+
 				return firsts(t, all)
 			},
 		}
@@ -90,17 +98,21 @@ func TestColumnsOfParquet(t *testing.T) {
 // lines reads all files of a folder.
 func lines(t *testing.T, folder string) (out []line) {
 	t.Helper()
+
 	names, err := filepath.Glob(filepath.Join(folder, "shard-*"))
 	require.NoError(t, err)
+
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
+
 		for _, one := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
 			var l line
 			require.NoError(t, json.Unmarshal(one, &l), name)
 			out = append(out, l)
 		}
 	}
+
 	return out
 }
 
@@ -108,10 +120,12 @@ func lines(t *testing.T, folder string) (out []line) {
 func firsts(t *testing.T, all []line) (out []float64) {
 	t.Helper()
 	require.Zero(t, len(all)%sinktest.Size)
+
 	for i := 0; i < len(all); i += sinktest.Size {
 		require.Equal(t, all[i].GroupID, all[i+1].GroupID)
 		out = append(out, all[i].Reward)
 	}
+
 	return out
 }
 
@@ -132,6 +146,7 @@ func TestFilesAppearComplete(t *testing.T) {
 	require.NoError(t, files.New(o).CloseDue(t.Context()))
 	require.Len(t, lines(t, o.Folder), 3*sinktest.Size)
 	require.NoError(t, sink.Flush(t.Context()), "nothing is left")
+
 	names, err := os.ReadDir(o.Folder)
 	require.NoError(t, err)
 	require.Len(t, names, 3, "two files and the database")
@@ -144,8 +159,10 @@ func TestFolderIsNotWritable(t *testing.T) {
 	o := files.Options{Folder: folder, Format: files.JSONLines}
 	blocked := filepath.Join(folder, ".shard-000001.jsonl.tmp")
 	require.NoError(t, os.Mkdir(blocked, 0o755))
+
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+
 	sink := files.New(o)
 	require.Error(t, sink.Deliver(ctx, sinktest.Group(1)))
 	require.Error(t, sink.Deliver(ctx, sinktest.Group(1)))
@@ -154,15 +171,18 @@ func TestFolderIsNotWritable(t *testing.T) {
 	require.Equal(t, []float64{1, 2}, firsts(t, lines(t, folder)))
 }
 
-// A sink that was killed while it closed a file completes the file. It does not write a file again that was renamed before, and that its reader
-// has moved away.
+// A sink that was killed while it closed a file completes the file. It does not write a file again that was
+// renamed before, and that its reader has moved away.
 func TestKilledWhileAFileIsClosed(t *testing.T) {
 	t.Parallel()
+
 	const name, temporary = "shard-000001.jsonl", ".shard-000001.jsonl.tmp"
 	for title, c := range map[string]struct {
 		written string
-		left    string // the temporary file
-		want    []float64
+
+		// the temporary file
+		left string
+		want []float64
 	}{
 		"before it was complete":  {"", "half a li", []float64{1, 2}},
 		"before it was renamed":   {name, "", []float64{1, 2}},
@@ -173,6 +193,7 @@ func TestKilledWhileAFileIsClosed(t *testing.T) {
 			o := files.Options{Folder: t.TempDir(), Format: files.JSONLines, Groups: 2, Age: time.Hour}
 			require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(1)))
 			path := filepath.Join(o.Folder, temporary)
+
 			switch c.left {
 			case "none":
 			case "":
@@ -182,6 +203,7 @@ func TestKilledWhileAFileIsClosed(t *testing.T) {
 			default:
 				require.NoError(t, os.WriteFile(path, []byte(c.left), 0o600))
 			}
+
 			closing(t, o.Folder, c.written)
 			o.Groups = 1
 			require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(2)))
@@ -194,6 +216,7 @@ func TestKilledWhileAFileIsClosed(t *testing.T) {
 // closing changes the database of a folder to the state in which the file of its first group is being closed.
 func closing(t *testing.T, folder, written string) {
 	t.Helper()
+
 	db, err := bbolt.Open(filepath.Join(folder, ".rolloutd.db"), 0o600, &bbolt.Options{Timeout: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
@@ -201,6 +224,7 @@ func closing(t *testing.T, folder, written string) {
 		if err != nil {
 			return err
 		}
+
 		return tx.Bucket([]byte("about")).Put([]byte("present"), state)
 	}))
 	require.NoError(t, db.Close())

@@ -23,6 +23,7 @@ func (f Format) write(w io.Writer, groups func(func([]byte) error) error) error 
 	if f == Parquet {
 		return writeRows(w, groups)
 	}
+
 	return groups(func(lines []byte) error {
 		_, err := w.Write(lines)
 		return err
@@ -54,6 +55,7 @@ type row struct {
 // writeRows holds the rows of one group in memory, besides the writer's row group.
 func writeRows(w io.Writer, groups func(func([]byte) error) error) error {
 	out := parquet.NewGenericWriter[row](w, parquet.Compression(&parquet.Zstd))
+
 	err := groups(func(lines []byte) error {
 		dec := json.NewDecoder(bytes.NewReader(lines))
 		for dec.More() {
@@ -61,14 +63,17 @@ func writeRows(w io.Writer, groups func(func([]byte) error) error) error {
 			if err := dec.Decode(&r); err != nil {
 				return err
 			}
+
 			if _, err := out.Write([]row{r}); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return out.Close()
 }

@@ -19,18 +19,32 @@ import (
 type shards struct{ db *bbolt.DB }
 
 var (
-	staged  = []byte("staged")  // number of the group → its lines
-	keys    = []byte("keys")    // idempotency key → number of the group
-	about   = []byte("about")   // one record: state
-	present = []byte("present") // its key
+	// number of the group → its lines
+	staged = []byte("staged")
+
+	// idempotency key → number of the group
+	keys = []byte("keys")
+
+	// one record: state
+	about = []byte("about")
+
+	// its key
+	present = []byte("present")
 )
 
 // state is the rest of the database's state.
 type state struct {
-	Files   int       `json:"files"`             // closed files
-	Since   time.Time `json:"since"`             // arrival of the first staged group
-	Closing uint64    `json:"closing,omitempty"` // the last group of the file that is being closed; 0: none
-	Written string    `json:"written,omitempty"` // name of that file, once it is complete under its temporary name
+	// closed files
+	Files int `json:"files"`
+
+	// arrival of the first staged group
+	Since time.Time `json:"since"`
+
+	// the last group of the file that is being closed; 0: none
+	Closing uint64 `json:"closing,omitempty"`
+
+	// name of that file, once it is complete under its temporary name
+	Written string `json:"written,omitempty"`
 }
 
 // stage stores a group until its file is closed. It does nothing for a known key.
@@ -40,22 +54,27 @@ func (s *shards) stage(key string, lines []byte, now time.Time) error {
 		if err != nil || seen.Get([]byte(key)) != nil {
 			return err
 		}
+
 		waiting, err := tx.CreateBucketIfNotExists(staged)
 		if err != nil {
 			return err
 		}
+
 		if first, _ := waiting.Cursor().First(); first == nil {
 			if err := change(tx, func(st *state) { st.Since = now }); err != nil {
 				return err
 			}
 		}
+
 		n, err := seen.NextSequence()
 		if err != nil {
 			return err
 		}
+
 		if err := seen.Put([]byte(key), number(n)); err != nil {
 			return err
 		}
+
 		return waiting.Put(number(n), lines)
 	})
 }
@@ -67,15 +86,19 @@ func change(tx *bbolt.Tx, do func(*state)) error {
 	if err != nil {
 		return err
 	}
+
 	st, err := read(tx)
 	if err != nil {
 		return err
 	}
+
 	do(&st)
+
 	data, err := json.Marshal(st)
 	if err != nil {
 		return err
 	}
+
 	return b.Put(present, data)
 }
 
@@ -83,6 +106,7 @@ func read(tx *bbolt.Tx) (st state, err error) {
 	if b := tx.Bucket(about); b != nil && b.Get(present) != nil {
 		err = json.Unmarshal(b.Get(present), &st)
 	}
+
 	return st, err
 }
 
@@ -94,9 +118,12 @@ func (s *shards) waiting(most int) (n int, st state, err error) {
 				k = next(b, k)
 			}
 		}
+
 		st, err = read(tx)
+
 		return err
 	})
+
 	return n, st, err
 }
 
@@ -104,6 +131,7 @@ func next(b *bbolt.Bucket, after []byte) []byte {
 	c := b.Cursor()
 	c.Seek(after)
 	k, _ := c.Next()
+
 	return k
 }
 
@@ -114,31 +142,36 @@ func (s *shards) closeDue(o Options, now time.Time) error {
 		if err != nil || n == 0 || n < o.Groups && now.Sub(st.Since) < o.Age {
 			return err
 		}
+
 		if err := s.close(o); err != nil {
 			return err
 		}
 	}
 }
 
-// close writes a file of the staged groups, at most Options.Groups. It first records which, so that after a crash the same file is
-// written again.
+// close writes a file of the staged groups, at most Options.Groups. It first records which, so that after a
+// crash the same file is written again.
 func (s *shards) close(o Options) error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(staged)
 		if b == nil {
 			return nil
 		}
+
 		last := uint64(0)
+
 		c := b.Cursor()
 		for k, n := first(c), 0; k != nil && n < o.Groups; n++ {
 			last = binary.BigEndian.Uint64(k)
 			k, _ = c.Next()
 		}
+
 		return change(tx, func(st *state) { st.Closing = last })
 	})
 	if err != nil {
 		return err
 	}
+
 	return s.recover(o)
 }
 
@@ -147,32 +180,43 @@ func first(c *bbolt.Cursor) []byte {
 	return k
 }
 
-// recover writes the file that is being closed, if any, and then removes its groups. The rename removes the temporary name, so a complete file
-// without it was renamed before a crash. It is not written again, because a reader may have moved it away.
+// recover writes the file that is being closed, if any, and then removes its groups. The rename removes the
+// temporary name, so a complete file without it was renamed before a crash. It is not written again,
+// because a reader may have moved it away.
 func (s *shards) recover(o Options) error {
 	_, st, err := s.waiting(0)
 	if err != nil || st.Closing == 0 {
 		return err
 	}
+
 	if st.Written == "" {
 		st.Written = fmt.Sprintf("shard-%06d.%s", st.Files+1, o.Format)
+
 		if err := s.db.View(func(tx *bbolt.Tx) error {
 			return writeFile(temporary(o.Folder, st.Written), o.Format, groups(tx, st.Closing))
 		}); err != nil {
 			return err
 		}
+
 		if err := s.db.Update(func(tx *bbolt.Tx) error {
 			return change(tx, func(now *state) { now.Written = st.Written })
 		}); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(temporary(o.Folder, st.Written), filepath.Join(o.Folder, st.Written)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+
+	if err := os.Rename(
+		temporary(o.Folder, st.Written),
+		filepath.Join(o.Folder, st.Written),
+	); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	if err := durable.SyncFolder(o.Folder); err != nil {
 		return err
 	}
+
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(staged)
 		for k := first(b.Cursor()); k != nil && binary.BigEndian.Uint64(k) <= st.Closing; k = first(b.Cursor()) {
@@ -180,7 +224,11 @@ func (s *shards) recover(o Options) error {
 				return err
 			}
 		}
-		return change(tx, func(st *state) { st.Files, st.Closing, st.Written, st.Since = st.Files+1, 0, "", time.Now() })
+
+		return change(
+			tx,
+			func(st *state) { st.Files, st.Closing, st.Written, st.Since = st.Files+1, 0, "", time.Now() },
+		)
 	})
 }
 
@@ -195,6 +243,7 @@ func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error
 				return err
 			}
 		}
+
 		return nil
 	}
 }
@@ -205,15 +254,19 @@ func writeFile(path string, format Format, all func(func([]byte) error) error) (
 	if err != nil {
 		return err
 	}
+
 	err = format.write(f, all)
 	if err == nil {
 		err = f.Sync()
 	}
+
 	if e := f.Close(); err == nil {
 		err = e
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return durable.SyncFolder(filepath.Dir(path))
 }

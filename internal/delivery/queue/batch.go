@@ -13,59 +13,76 @@ import (
 type Lease struct {
 	// Explicit: the client acknowledges the batch by Ack. Otherwise its next call does.
 	Explicit bool
-	// Client distinguishes clients that take batches in parallel: each has its own, until its lease ends. "": the only client, which gets
-	// the same batch again.
+	// Client distinguishes clients that take batches in parallel: each has its own, until its lease ends.
+	// "": the only client, which gets the same batch again.
 	Client string
-	For    time.Duration // 0: 10 minutes
+
+	// 0: 10 minutes
+	For time.Duration
 }
 
 const defaultLease = 10 * time.Minute
 
 // Batch is a served batch.
 type Batch struct {
-	ID     uint64
-	Groups [][]byte // payloads
+	ID uint64
+
+	// payloads
+	Groups [][]byte
 }
 
 // ErrNoTrainer means that no trainer has registered.
 var ErrNoTrainer = fault.New(fault.Conflict, "Trainer not registered. Call /register first.")
 
-// Take returns the oldest unacknowledged batch, or forms one; false: there is none yet. The call marks the trainer as started:
-// environments can register from now on.
+// Take returns the oldest unacknowledged batch, or forms one; false: there is none yet. The call marks the
+// trainer as started: environments can register from now on.
 func (q *Queue) Take(l Lease) (Batch, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.st.Registration == nil {
 		return Batch{}, false, ErrNoTrainer
 	}
+
 	if !q.st.Started {
-		if err := q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Started = true; return nil }); err != nil {
+		if err := q.change(
+			func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Started = true; return nil },
+		); err != nil {
 			return Batch{}, false, err
 		}
 	}
+
 	if !l.Explicit {
 		if err := q.ackServed(l.Client); err != nil {
 			return Batch{}, false, err
 		}
 	}
+
 	now := q.o.Now()
+
 	i := q.free(l, now)
 	if i < 0 {
 		formed, err := q.form()
 		if err != nil || !formed {
 			return Batch{}, false, err
 		}
+
 		i = len(q.st.Batches) - 1
 	}
+
 	if err := q.lease(i, l, now); err != nil {
 		return Batch{}, false, err
 	}
+
 	return q.serve(q.st.Batches[i])
 }
 
 // free returns the index of the oldest formed batch that the client may have; -1: none.
 func (q *Queue) free(l Lease, now time.Time) int {
-	return slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) })
+	return slices.IndexFunc(
+		q.st.Batches,
+		func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) },
+	)
 }
 
 // lease records which client has a batch, and that it has not got it yet. It does nothing without a client name.
@@ -74,10 +91,12 @@ func (q *Queue) lease(i int, l Lease, now time.Time) error {
 	if l.Client == "" && b.Client == "" && !b.Served {
 		return nil
 	}
+
 	b.Served, b.Client, b.Until = false, l.Client, now.Add(max(l.For, 0))
 	if l.For == 0 {
 		b.Until = now.Add(defaultLease)
 	}
+
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i] = b; return nil })
 }
 
@@ -85,23 +104,28 @@ func (q *Queue) lease(i int, l Lease, now time.Time) error {
 func (q *Queue) form() (bool, error) {
 	queue, parts, _ := q.queued()
 	size := q.st.Registration.BatchSize
+
 	indices := form(queue, size)
 	if minimums := q.minimums(); len(minimums) > 0 {
 		indices = formWithMinimums(queue, size, minimums)
 	}
+
 	if indices == nil {
 		return false, nil
 	}
+
 	b := batch{}
 	for _, i := range indices {
 		b.Groups = append(b.Groups, parts[i]...)
 	}
+
 	return true, q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
 		for _, g := range b.Groups {
 			if err := tx.Bucket(groups).Delete(number(g.ID)); err != nil {
 				return err
 			}
 		}
+
 		*all = slices.DeleteFunc(*all, func(g group) bool {
 			return slices.ContainsFunc(b.Groups, func(in group) bool { return in.ID == g.ID })
 		})
@@ -109,6 +133,7 @@ func (q *Queue) form() (bool, error) {
 		st.Step++
 		b.ID = st.Formed
 		st.Batches = append(st.Batches, b)
+
 		return nil
 	})
 }
@@ -120,22 +145,28 @@ func (q *Queue) serve(b batch) (Batch, bool, error) {
 		if err != nil {
 			return Batch{}, false, fault.Wrap(fault.Unavailable, err, "group %d of batch %d", g.ID, b.ID)
 		}
+
 		if payload == nil {
 			return Batch{}, false, fault.New(fault.Internal, "group %d of batch %d has no payload", g.ID, b.ID)
 		}
+
 		out.Groups = append(out.Groups, payload)
 	}
+
 	return out, true, nil
 }
 
-// Served records that a client which acknowledges by its next call has got the whole batch. Otherwise the batch is served again.
+// Served records that a client which acknowledges by its next call has got the whole batch. Otherwise the
+// batch is served again.
 func (q *Queue) Served(id uint64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	i := slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.ID == id })
 	if i < 0 {
 		return nil
 	}
+
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i].Served = true; return nil })
 }
 
@@ -148,16 +179,20 @@ func (q *Queue) ackServed(client string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
-// Ack records that a batch is trained on, or safe at the trainer. It is idempotent; a batch that was never formed is a fault.NotFound.
+// Ack records that a batch is trained on, or safe at the trainer. It is idempotent; a batch that was never
+// formed is a fault.NotFound.
 func (q *Queue) Ack(id uint64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if id == 0 || id > q.st.Formed {
 		return fault.New(fault.NotFound, "no batch %d", id)
 	}
+
 	return q.ack(id)
 }
 
@@ -166,14 +201,18 @@ func (q *Queue) ack(id uint64) error {
 	if i < 0 {
 		return nil
 	}
+
 	done := q.st.Batches[i]
+
 	return q.change(func(tx *bbolt.Tx, st *state, _ *[]group) error {
 		for _, g := range done.Groups {
 			if g.ID != st.Latest {
 				q.files.drop(tx, g.ID)
 			}
 		}
+
 		st.Batches = slices.Delete(st.Batches, i, i+1)
+
 		return nil
 	})
 }

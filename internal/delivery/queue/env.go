@@ -12,9 +12,11 @@ import (
 
 // Registration is the settings of a trainer. Steps count batches.
 type Registration struct {
-	WandbGroup     string `json:"wandb_group"`
-	WandbProject   string `json:"wandb_project"`
-	BatchSize      int    `json:"batch_size"` // sequences
+	WandbGroup   string `json:"wandb_group"`
+	WandbProject string `json:"wandb_project"`
+
+	// sequences
+	BatchSize      int    `json:"batch_size"`
 	MaxTokenLen    int    `json:"max_token_len"`
 	CheckpointDir  string `json:"checkpoint_dir"`
 	SaveCheckpoint int    `json:"save_checkpoint_interval"`
@@ -24,20 +26,25 @@ type Registration struct {
 
 // Env is a registered environment. Its id is its index.
 type Env struct {
-	Name      string   `json:"name"` // as requested, not unique
-	MaxTokens int      `json:"max_tokens"`
-	Weight    float64  `json:"weight"`
-	GroupSize int      `json:"group_size"` // sequences
+	// as requested, not unique
+	Name      string  `json:"name"`
+	MaxTokens int     `json:"max_tokens"`
+	Weight    float64 `json:"weight"`
+
+	// sequences
+	GroupSize int      `json:"group_size"`
 	Minimum   *float64 `json:"minimum,omitempty"`
-	Left      bool     `json:"left,omitempty"` // it has disconnected
+
+	// it has disconnected
+	Left bool `json:"left,omitempty"`
 }
 
 // maxEnvs bounds the environments of a queue: every status iterates over them.
 const maxEnvs = 4096
 
-// Register sets the trainer's settings. Queued groups stay. Unacknowledged batches are served again, since a trainer that registers has
-// restarted. Leases hold, since it may be one of several. If the settings differ, those batches are dissolved first, and the step is reset to
-// the starting step.
+// Register sets the trainer's settings. Queued groups stay. Unacknowledged batches are served again, since
+// a trainer that registers has restarted. Leases hold, since it may be one of several. If the settings
+// differ, those batches are dissolved first, and the step is reset to the starting step.
 func (q *Queue) Register(r Registration) error {
 	switch {
 	case r.BatchSize < 1:
@@ -45,28 +52,36 @@ func (q *Queue) Register(r Registration) error {
 	case r.StartingStep < 0:
 		return fault.Field("starting_step", "must not be negative, got %d", r.StartingStep)
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.st.Registration != nil && *q.st.Registration == r {
 		return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
 			for i := range st.Batches {
 				st.Batches[i].Served = false
 			}
+
 			return nil
 		})
 	}
+
 	return q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
 		var back []group
+
 		for _, b := range st.Batches {
 			for _, g := range b.Groups {
 				if err := putGroup(tx, g); err != nil {
 					return err
 				}
+
 				back = append(back, g)
 			}
 		}
+
 		*all = sorted(append(back, *all...))
 		st.Registration, st.Step, st.Batches, st.Started = &r, r.StartingStep, nil, false
+
 		return nil
 	})
 }
@@ -75,35 +90,44 @@ func (q *Queue) Register(r Registration) error {
 func (q *Queue) Trainer() *Registration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	return q.st.Registration
 }
 
 // Registered is the answer to an environment's registration.
 type Registered struct {
-	ID    int
-	Name  string // unique
+	ID int
+
+	// unique
+	Name  string
 	Step  int
 	Saves int
 	Steps int
 	Dir   string
 }
 
-// RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment must ask again.
+// RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment
+// must ask again.
 func (q *Queue) RegisterEnv(e Env) (Registered, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if !q.st.Started || q.st.Registration == nil {
 		return Registered{}, false, nil
 	}
+
 	if err := q.checkEnv(e); err != nil {
 		return Registered{}, false, err
 	}
+
 	same := 0
+
 	for _, other := range q.st.Envs {
 		if other.Name == e.Name {
 			same++
 		}
 	}
+
 	err := q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
 		st.Envs = append(st.Envs, e)
 		return nil
@@ -111,9 +135,18 @@ func (q *Queue) RegisterEnv(e Env) (Registered, bool, error) {
 	if err != nil {
 		return Registered{}, false, err
 	}
+
 	id, t := len(q.st.Envs)-1, q.st.Registration
 	q.seen[id] = q.o.Now()
-	return Registered{ID: id, Name: fmt.Sprintf("%s_%d", e.Name, same), Step: q.st.Step, Saves: t.SaveCheckpoint, Steps: t.NumSteps, Dir: t.CheckpointDir}, true, nil
+
+	return Registered{
+		ID:    id,
+		Name:  fmt.Sprintf("%s_%d", e.Name, same),
+		Step:  q.st.Step,
+		Saves: t.SaveCheckpoint,
+		Steps: t.NumSteps,
+		Dir:   t.CheckpointDir,
+	}, true, nil
 }
 
 func (q *Queue) checkEnv(e Env) error {
@@ -128,8 +161,13 @@ func (q *Queue) checkEnv(e Env) error {
 	case e.Minimum != nil && !(*e.Minimum >= 0 && *e.Minimum <= 1):
 		return fault.Field("min_batch_allocation", "must be a number from 0 to 1, got %v", *e.Minimum)
 	case len(q.st.Envs) >= maxEnvs:
-		return fault.New(fault.Exhausted, "%d environments are registered, which is the maximum: remove them with GET /reset_data", len(q.st.Envs))
+		return fault.New(
+			fault.Exhausted,
+			"%d environments are registered, which is the maximum: remove them with GET /reset_data",
+			len(q.st.Envs),
+		)
 	}
+
 	return nil
 }
 
@@ -137,9 +175,11 @@ func (q *Queue) checkEnv(e Env) error {
 func (q *Queue) DisconnectEnv(id int) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if id < 0 || id >= len(q.st.Envs) {
 		return false, nil
 	}
+
 	return true, q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
 		st.Envs[id].Left = true
 		return nil
@@ -156,27 +196,35 @@ func (q *Queue) touch(id int, now time.Time) { q.seen[id] = now }
 
 // EnvStatus is the status by which an environment bounds its work. Sizes are in groups of its own size.
 type EnvStatus struct {
-	Step        int
-	Queue       int // its groups, and those of others beyond their minimums
+	Step int
+
+	// its groups, and those of others beyond their minimums
+	Queue       int
 	Unallocated float64
 	Own         int
-	Largest     int // sequences of the largest queued group
-	Weight      float64
+
+	// sequences of the largest queued group
+	Largest int
+	Weight  float64
 }
 
 // leastWeight prevents the starvation of an environment.
 const leastWeight = 0.01
 
-// StatusOf returns the status for an environment; fault.NotFound: no such id. Its group size grows to that of its largest queued group.
+// StatusOf returns the status for an environment; fault.NotFound: no such id. Its group size grows to that
+// of its largest queued group.
 func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if id < 0 || id >= len(q.st.Envs) {
 		return EnvStatus{}, fault.New(fault.NotFound, "no environment %d is registered: register it", id)
 	}
+
 	q.touch(id, q.o.Now())
 	own, others, size := 0, map[int]int{}, q.st.Envs[id].GroupSize
 	s := EnvStatus{Step: q.st.Step, Largest: 1, Weight: q.weight(id), Unallocated: 1}
+
 	queue, _, _ := q.queued()
 	for _, g := range queue {
 		s.Largest = max(s.Largest, g.Sequences)
@@ -187,13 +235,17 @@ func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 			others[g.Env] += g.Sequences
 		}
 	}
-	q.st.Envs[id].GroupSize = size // not synced: the next status finds it again
+	// not synced: the next status finds it again
+	q.st.Envs[id].GroupSize = size
 	s.Own, s.Queue = own/size, (own+q.available(others, s.Largest))/size
+
 	taken := 0.0
 	for _, m := range q.minimums() {
 		taken += m.share
 	}
+
 	s.Unallocated -= min(taken, 1)
+
 	return s, nil
 }
 
@@ -202,28 +254,34 @@ func (q *Queue) available(others map[int]int, most int) int {
 	if most <= 1 || q.st.Registration == nil {
 		return 0
 	}
+
 	least := map[int]int{}
 	for _, m := range q.minimums() {
 		least[m.env] = int(float64(q.st.Registration.BatchSize) * m.share)
 	}
+
 	n := 0
 	for env, sequences := range others {
 		n += max(0, (sequences+most-1)/most*most-least[env])
 	}
+
 	return n
 }
 
 // weight returns the environment's share of the work among the connected ones, by context length and weight.
 func (q *Queue) weight(id int) float64 {
 	total := 0.0
+
 	for i, e := range q.st.Envs {
 		if q.connected(i) {
 			total += float64(e.MaxTokens) * max(0, e.Weight)
 		}
 	}
+
 	if total == 0 {
 		return 1
 	}
+
 	return max(leastWeight, float64(q.st.Envs[id].MaxTokens)*q.st.Envs[id].Weight/total)
 }
 
@@ -234,5 +292,6 @@ func (q *Queue) minimums() (out []minimum) {
 			out = append(out, minimum{i, *e.Minimum})
 		}
 	}
+
 	return out
 }

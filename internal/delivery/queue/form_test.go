@@ -10,10 +10,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 )
 
-// The memory of a submission depends on its sequences, not on the sizes that a trainer and an environment registered. The test measures
-// allocations, so it does not run in parallel.
+// The memory of a submission depends on its sequences, not on the sizes that a trainer and an environment
+// registered. The test measures allocations, so it does not run in parallel.
 func TestMemoryOfABuffer(t *testing.T) {
 	const size = 1 << 26
+
 	q := open(t, filepath.Join(t.TempDir(), "queue.db"))
 	require.NoError(t, q.Register(queue.Registration{BatchSize: size}))
 	_, _, err := q.Take(queue.Lease{})
@@ -24,6 +25,7 @@ func TestMemoryOfABuffer(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+
 	env := 0
 	added, err := q.Add(queue.Submission{Env: &env, Sequences: 1, Payload: []byte("{}")})
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// files stores the payload of each queued group in a file, named by its id. The database would copy payloads into pages, and each change
-// would cost as much as the payloads on them.
+// files stores the payload of each queued group in a file, named by its id. The database would copy
+// payloads into pages, and each change would cost as much as the payloads on them.
 type files struct{ folder string }
 
 func (f files) path(id uint64) string {
@@ -24,17 +24,21 @@ func (f files) put(id uint64, payload []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = file.Write(payload)
 	if err == nil {
 		err = file.Sync()
 	}
+
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
+
 	folder, err := os.Open(f.folder)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
@@ -44,6 +48,7 @@ func (f files) get(id uint64) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	return payload, err
 }
 
@@ -58,14 +63,17 @@ func (f files) sweep(held func(id uint64) bool) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		id, err := strconv.ParseUint(e.Name()[:len(e.Name())-len(filepath.Ext(e.Name()))], 10, 64)
 		if err == nil && !held(id) {
 			err = os.Remove(f.path(id))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

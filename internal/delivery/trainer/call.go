@@ -33,7 +33,12 @@ const (
 
 func newCaller(url, token string) caller {
 	// uvicorn closes a connection after an error without announcing it, and a send over it would be lost.
-	transport := &http.Transport{DialContext: lostconn.Dialer(dialTimeout).DialContext, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := &http.Transport{
+		DialContext:       lostconn.Dialer(dialTimeout).DialContext,
+		Proxy:             http.ProxyFromEnvironment,
+		DisableKeepAlives: true,
+	}
+
 	return caller{strings.TrimSuffix(url, "/"), token, &http.Client{Timeout: callTimeout, Transport: transport}}
 }
 
@@ -41,33 +46,41 @@ func newCaller(url, token string) caller {
 type request struct {
 	method, path string
 	body         []byte
-	key          string // idempotency key; "": none
-	gzip         bool
+
+	// idempotency key; "": none
+	key  string
+	gzip bool
 }
 
-// do sends a request and decodes the answer into out, unless that is nil. The error is fault.Unavailable if the trainer does not answer,
-// fault.Internal if it fails, and fault.UpstreamRefused if it refuses the request for good.
+// do sends a request and decodes the answer into out, unless that is nil. The error is fault.Unavailable if
+// the trainer does not answer, fault.Internal if it fails, and fault.UpstreamRefused if it refuses the
+// request for good.
 func (c caller) do(ctx context.Context, r request, out any) error {
 	req, err := c.request(ctx, r)
 	if err != nil {
 		return err
 	}
+
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "trainer API")
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode >= http.StatusBadRequest {
 		return refusal(r, resp)
 	}
+
 	if out == nil {
 		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 		return fault.Wrap(fault.Unavailable, err, "%s %s", r.method, r.path)
 	}
+
 	limited := jsoninput.NewReader(resp.Body, jsoninput.Limits{Bytes: maxAnswer, Elements: 64 << 20, Depth: 64})
 	if err := json.NewDecoder(limited).Decode(out); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "%s %s: the answer is not that of a trainer API", r.method, r.path)
 	}
+
 	return nil
 }
 
@@ -75,41 +88,53 @@ func (c caller) request(ctx context.Context, r request) (*http.Request, error) {
 	body, zipped := r.body, false
 	if r.gzip && len(body) >= gzipAbove {
 		var out bytes.Buffer
+
 		z := gzip.NewWriter(&out)
 		if _, err := z.Write(body); err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "compress")
 		}
+
 		if err := z.Close(); err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "compress")
 		}
+
 		if zipped = out.Len() < len(body); zipped {
 			body = out.Bytes()
 		}
 	}
+
 	req, err := http.NewRequestWithContext(ctx, r.method, c.url+r.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "url of the sink")
 	}
+
 	req.Header.Set("Accept", "application/json")
+
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	if zipped {
 		req.Header.Set("Content-Encoding", "gzip")
 	}
+
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
 	}
+
 	return req, nil
 }
 
 // refusal returns the error of an answer with an error status.
 func refusal(r request, resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // a partial text is useful too
+	// a partial text is useful too
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 	kind := fault.Unavailable
+
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
 		kind = fault.Unauthorized
@@ -121,7 +146,15 @@ func refusal(r request, resp *http.Response) error {
 	case resp.StatusCode < http.StatusInternalServerError:
 		kind = fault.UpstreamRefused
 	}
-	return fault.New(kind, "%s %s: the trainer API answered %s: %s", r.method, r.path, resp.Status, strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD"))
+
+	return fault.New(
+		kind,
+		"%s %s: the trainer API answered %s: %s",
+		r.method,
+		r.path,
+		resp.Status,
+		strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD"),
+	)
 }
 
 func encode(v any) ([]byte, error) {

@@ -10,11 +10,15 @@ import (
 
 // Options are those of a trainer as a sink.
 type Options struct {
-	URL   string
-	Token string // bearer token; "": none
+	URL string
+
+	// bearer token; "": none
+	Token string
 	// OffPolicy bounds the batches that wait for the trainer; 0: 2.
 	OffPolicy float64
-	GroupSize int // sequences of a group; at least 1
+
+	// sequences of a group; at least 1
+	GroupSize int
 }
 
 const defaultOffPolicy = 2
@@ -25,10 +29,12 @@ func (o Options) room(batch, queued int) int {
 	if most == 0 {
 		most = defaultOffPolicy
 	}
+
 	return max(0, (int(most*float64(batch))-queued)/max(o.GroupSize, 1))
 }
 
-// Own is this program's trainer API. It implements delivery.Sink. The API has idempotency keys, so every call can be repeated.
+// Own is this program's trainer API. It implements delivery.Sink. The API has idempotency keys, so every
+// call can be repeated.
 type Own struct {
 	o Options
 	c caller
@@ -49,17 +55,27 @@ func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 	if err := s.c.do(ctx, request{method: http.MethodGet, path: "/status"}, &a); err != nil {
 		return delivery.Status{}, err
 	}
+
 	if a.Sequences == nil || a.BatchSize <= 0 {
 		return delivery.Status{Waiting: "no trainer has registered"}, nil
 	}
+
 	training := a.Batches * a.BatchSize
 	queued := *a.Sequences + training
+
 	out := delivery.Status{
-		Ready: true, Room: s.o.room(a.BatchSize, queued), Step: a.Step, TotalSteps: a.NumSteps, BatchSize: a.BatchSize, Queued: queued, Training: training,
+		Ready:      true,
+		Room:       s.o.room(a.BatchSize, queued),
+		Step:       a.Step,
+		TotalSteps: a.NumSteps,
+		BatchSize:  a.BatchSize,
+		Queued:     queued,
+		Training:   training,
 	}
 	if out.Room == 0 {
 		out.Waiting = "the trainer has enough batches"
 	}
+
 	return out, nil
 }
 
@@ -75,9 +91,11 @@ func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := encode(ownGroup{form, groupOverrides{g.Key, g.Lag}})
 	if err != nil {
 		return err
 	}
+
 	return s.c.do(ctx, request{method: http.MethodPost, path: "/scored_data", body: body, key: g.Key}, &struct{}{})
 }

@@ -13,8 +13,10 @@ import (
 
 // Pull is a pull queue of the trainer API. It implements delivery.Sink.
 type Pull struct {
-	o     Options
-	most  int // maximum of waiting groups; 0: none
+	o Options
+
+	// maximum of waiting groups; 0: none
+	most  int
 	c     caller
 	queue string
 }
@@ -34,13 +36,16 @@ func (s *Pull) Status(ctx context.Context) (delivery.Status, error) {
 	if err := s.c.do(ctx, request{method: http.MethodGet, path: s.path()}, &a); err != nil {
 		return delivery.Status{}, err
 	}
+
 	out := delivery.Status{Ready: true, Room: delivery.Unbounded}
 	if s.most > 0 {
 		out.Room = max(0, s.most-a.Waiting)
 	}
+
 	if out.Room == 0 {
 		out.Waiting = "enough groups wait to be pulled"
 	}
+
 	return out, nil
 }
 
@@ -62,12 +67,23 @@ type pulledRollout struct {
 func (s *Pull) Deliver(ctx context.Context, g delivery.Group) error {
 	out := pulledGroup{Group: g}
 	for i, sibling := range g.Siblings {
-		out.Rollouts = append(out.Rollouts, pulledRollout{sibling.RolloutID, sibling.Outcome, sibling.Reward, g.Data[i].Standing, g.Data[i].Trajectory.Sequences})
+		out.Rollouts = append(out.Rollouts, pulledRollout{
+			sibling.RolloutID, sibling.Outcome, sibling.Reward, g.Data[i].Standing,
+			g.Data[i].Trajectory.Sequences,
+		})
 	}
-	out.Group.Siblings = nil // the rollouts
+	// the rollouts
+	out.Group.Siblings = nil
+
 	body, err := encode(out)
 	if err != nil {
 		return err
 	}
-	return s.c.do(ctx, request{method: http.MethodPost, path: s.path() + "/groups", body: body, key: g.Key}, &struct{}{})
+
+	return s.c.do(ctx, request{
+		method: http.MethodPost,
+		path:   s.path() + "/groups",
+		body:   body,
+		key:    g.Key,
+	}, &struct{}{})
 }

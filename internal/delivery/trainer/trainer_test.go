@@ -28,7 +28,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// cuttingProxy is a proxy between a sink and its trainer. It cuts the reply to the next send after the trainer has received the group.
+// cuttingProxy is a proxy between a sink and its trainer. It cuts the reply to the next send after the
+// trainer has received the group.
 type cuttingProxy struct {
 	*httptest.Server
 	cut atomic.Bool
@@ -36,18 +37,23 @@ type cuttingProxy struct {
 
 func newCuttingProxy(t *testing.T, target string) *cuttingProxy {
 	t.Helper()
+
 	u, err := url.Parse(target)
 	require.NoError(t, err)
+
 	proxy := httputil.NewSingleHostReverseProxy(u)
 	c := &cuttingProxy{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && (r.URL.Path == "/scored_data" || r.URL.Path == "/queues/q/groups") && c.cut.Swap(false) {
+		if r.Method == http.MethodPost && (r.URL.Path == "/scored_data" || r.URL.Path == "/queues/q/groups") &&
+			c.cut.Swap(false) {
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
 		}
+
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(c.Close)
+
 	return c
 }
 
@@ -60,18 +66,22 @@ type memory struct {
 func (m *memory) Load(_ context.Context, name string, v any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	data, ok := m.all[name]
 	if !ok {
 		return fault.New(fault.NotFound, "no note")
 	}
+
 	return json.Unmarshal(data, v)
 }
 
 func (m *memory) Save(_ context.Context, name string, v any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	data, err := json.Marshal(v)
 	m.all[name] = data
+
 	return err
 }
 
@@ -88,6 +98,7 @@ func begin(t *testing.T, url string) {
 // scores returns the first score of each available batch, in the order in which the batches are served.
 func scores(t *testing.T, url string) (out []float64) {
 	t.Helper()
+
 	for {
 		var answer struct {
 			Batch []struct {
@@ -96,11 +107,14 @@ func scores(t *testing.T, url string) (out []float64) {
 				GenerationParams map[string]float64 `json:"generation_params"`
 			}
 		}
+
 		_, text := pyclient.DoRequest(t, "GET", url+"/batch", "")
 		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+
 		if answer.Batch == nil {
 			return out
 		}
+
 		require.Len(t, answer.Batch, 1)
 		require.Len(t, answer.Batch[0].Tokens, sinktest.Size)
 		require.InDelta(t, 0.7, answer.Batch[0].GenerationParams["temperature"], 0)
@@ -126,7 +140,9 @@ func TestAtropos(t *testing.T) {
 		pyclient.DoRequest(t, "GET", server.URL+"/reset_data", "")
 		begin(t, server.URL)
 		c, notes := newCuttingProxy(t, server.URL), newNotes()
+
 		var got []float64
+
 		return sinktest.Subject{
 			Sink:    atropos(c.URL, notes, discard()),
 			Restart: func(*testing.T) delivery.Sink { return atropos(c.URL, notes, discard()) },
@@ -134,6 +150,7 @@ func TestAtropos(t *testing.T) {
 				more := scores(t, server.URL)
 				slices.Reverse(more)
 				got = append(got, more...)
+
 				return got
 			},
 			BreakNext: func() { c.cut.Store(true) },
@@ -145,11 +162,14 @@ func ownServer(t *testing.T) string {
 	t.Helper()
 	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q")})
 	require.NoError(t, err)
+
 	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: discard()}))
+
 	t.Cleanup(func() {
 		srv.Close()
 		require.NoError(t, q.Close())
 	})
+
 	return srv.URL
 }
 
@@ -159,7 +179,9 @@ func TestOwn(t *testing.T) {
 		at := ownServer(t)
 		begin(t, at)
 		c := newCuttingProxy(t, at)
+
 		var got []float64
+
 		return sinktest.Subject{
 			Sink:    trainer.NewOwn(options(c.URL)),
 			Restart: func(*testing.T) delivery.Sink { return trainer.NewOwn(options(c.URL)) },
@@ -177,14 +199,24 @@ func TestOwnStatus(t *testing.T) {
 	t.Parallel()
 	at := ownServer(t)
 	begin(t, at)
+
 	sink := trainer.NewOwn(options(at))
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
 	}
+
 	pyclient.DoRequest(t, "GET", at+"/batch?ack=explicit", "")
 	st, err := sink.Status(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, delivery.Status{Ready: true, Step: 4, TotalSteps: 100, BatchSize: 2, Queued: 4, Training: 2, Waiting: "the trainer has enough batches"}, st)
+	require.Equal(t, delivery.Status{
+		Ready:      true,
+		Step:       4,
+		TotalSteps: 100,
+		BatchSize:  2,
+		Queued:     4,
+		Training:   2,
+		Waiting:    "the trainer has enough batches",
+	}, st)
 }
 
 // A client of Atropos' own server also works with our server.
@@ -194,7 +226,9 @@ func TestAtroposAtOurServer(t *testing.T) {
 		at := ownServer(t)
 		begin(t, at)
 		c, notes := newCuttingProxy(t, at), newNotes()
+
 		var got []float64
+
 		return sinktest.Subject{
 			Sink:    atropos(c.URL, notes, discard()),
 			Restart: func(*testing.T) delivery.Sink { return atropos(c.URL, notes, discard()) },
@@ -212,6 +246,7 @@ func TestPull(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
 		at := ownServer(t)
 		c := newCuttingProxy(t, at)
+
 		return sinktest.Subject{
 			Sink:      trainer.NewPull(options(c.URL), "q", 100),
 			Restart:   func(*testing.T) delivery.Sink { return trainer.NewPull(options(c.URL), "q", 100) },
@@ -224,6 +259,7 @@ func TestPull(t *testing.T) {
 // pulled returns the rewards of the first rollouts of the waiting groups.
 func pulled(t *testing.T, url string) (out []float64) {
 	t.Helper()
+
 	var answer struct {
 		Groups []struct {
 			Group struct {
@@ -237,13 +273,16 @@ func pulled(t *testing.T, url string) (out []float64) {
 			}
 		}
 	}
+
 	_, text := pyclient.DoRequest(t, "GET", url+"/queues/q/groups?max=100", "")
 	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+
 	for _, g := range answer.Groups {
 		require.Len(t, g.Group.Rollouts, sinktest.Size)
 		require.Len(t, g.Group.Rollouts[0].Sequences[0].TokenIDs, 6)
 		out = append(out, g.Group.Rollouts[0].Reward)
 	}
+
 	return out
 }
 
@@ -267,9 +306,11 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 	st, err := sink.Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, delivery.Status{Ready: true, Room: 2, Step: 3, TotalSteps: 100, BatchSize: 2}, st)
+
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
 	}
+
 	st, err = sink.Status(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, st.Room)
@@ -278,7 +319,12 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 
 	pyclient.DoRequest(t, "GET", server.URL+"/reset_data", "")
 	waits2 := sink.Deliver(t.Context(), sinktest.Group(3))
-	require.True(t, fault.Is(waits2, fault.Unavailable), "a group that comes now would make the server unusable: %v", waits2)
+	require.True(
+		t,
+		fault.Is(waits2, fault.Unavailable),
+		"a group that comes now would make the server unusable: %v",
+		waits2,
+	)
 	begin(t, server.URL)
 	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(3)))
 	require.Equal(t, []float64{3}, scores(t, server.URL))
@@ -288,24 +334,30 @@ func TestRestartOfAnAtroposTrainer(t *testing.T) {
 
 	address := server.URL[len("http://"):]
 	server.Stop()
+
 	_, err = sink.Status(t.Context())
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 	server = pyclient.StartAtroposAt(t, address)
 	begin(t, server.URL)
-	sink = atropos(server.URL, notes, discard()) // our process was restarted, too
+	// our process was restarted, too
+	sink = atropos(server.URL, notes, discard())
 	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(5)))
 	require.Equal(t, []float64{5}, scores(t, server.URL))
 }
 
-// If another environment has sent a group since a reply was lost, the sink cannot know whether its own group arrived. It logs a warning.
+// If another environment has sent a group since a reply was lost, the sink cannot know whether its own
+// group arrived. It logs a warning.
 func TestUncertainDeliveryToAtropos(t *testing.T) {
 	t.Parallel()
 	server := pyclient.StartAtropos(t)
 	begin(t, server.URL)
 	c := newCuttingProxy(t, server.URL)
+
 	var log bytes.Buffer
+
 	sink := atropos(c.URL, newNotes(), slog.New(slog.NewTextHandler(&log, nil)))
 	other := atropos(server.URL, newNotes(), discard())
+
 	c.cut.Store(true)
 	require.Error(t, sink.Deliver(t.Context(), sinktest.Group(1)))
 	require.NoError(t, other.Deliver(t.Context(), sinktest.Group(2)))
@@ -317,21 +369,29 @@ func TestUncertainDeliveryToAtropos(t *testing.T) {
 // An unexpected reply of a trainer is reported. The send is repeated unless the trainer refuses the group itself.
 func TestUnexpectedReplies(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		status int
 		body   string
 		kind   fault.Kind
 	}{
-		"html": {200, "<html>", fault.Unavailable}, "422": {422, `{"detail":"no"}`, fault.UpstreamRefused}, "500": {500, "oops", fault.Internal},
-		"503": {503, "", fault.Unavailable}, "401": {401, "", fault.Unauthorized}, "429": {429, "", fault.Unavailable}, "404": {404, "", fault.NotFound},
+		"html": {200, "<html>", fault.Unavailable},
+		"422":  {422, `{"detail":"no"}`, fault.UpstreamRefused},
+		"500":  {500, "oops", fault.Internal},
+		"503":  {503, "", fault.Unavailable},
+		"401":  {401, "", fault.Unauthorized},
+		"429":  {429, "", fault.Unavailable},
+		"404":  {404, "", fault.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(c.status)
 				fmt.Fprint(w, c.body)
 			}))
 			defer srv.Close()
+
 			for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
 				err := sink.Deliver(t.Context(), sinktest.Group(1))
 				require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
@@ -343,17 +403,25 @@ func TestUnexpectedReplies(t *testing.T) {
 // A trainer that never answers blocks a delivery until its deadline. The delivery is retried.
 func TestTrainerNeverAnswers(t *testing.T) {
 	t.Parallel()
+
 	arrived, over := make(chan struct{}, 10), make(chan struct{})
+
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the server detects a disconnect only after it has read the body
+		// the server detects a disconnect only after it has read the body
+		_, _ = io.Copy(io.Discard, r.Body)
+
 		arrived <- struct{}{}
+
 		<-over
 	}))
 	defer srv.Close()
 	defer close(over)
+
 	for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-arrived; cancel() }() // cancels once the request has arrived
+		// cancels once the request has arrived
+		go func() { <-arrived; cancel() }()
+
 		err := sink.Deliver(ctx, sinktest.Group(1))
 		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	}
@@ -361,6 +429,7 @@ func TestTrainerNeverAnswers(t *testing.T) {
 
 func TestGroupOfAnotherSize(t *testing.T) {
 	t.Parallel()
+
 	g := sinktest.Group(1)
 	g.Data = g.Data[:1]
 	err := atropos("http://127.0.0.1:1", newNotes(), discard()).Deliver(t.Context(), g)

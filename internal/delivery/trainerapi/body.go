@@ -36,37 +36,49 @@ const spare = 256
 // errGzip is answered in Atropos' words.
 var errGzip = errors.New("Invalid gzip payload") //nolint:staticcheck // these are the words
 
-// read returns the body of a request and a function that releases its memory, after which the body must not be used. If ok is false, it
-// has answered the request.
+// read returns the body of a request and a function that releases its memory, after which the body must not
+// be used. If ok is false, it has answered the request.
 func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), ok bool) {
 	zipped := strings.Contains(strings.ToLower(r.Header.Get("Content-Encoding")), "gzip")
+
 	size := b.most
 	if r.ContentLength >= 0 && !zipped {
 		size = r.ContentLength
 	}
+
 	if size > b.most {
 		http.Error(w, `{"detail":"the body is too large"}`, http.StatusRequestEntityTooLarge)
 		return nil, nil, false
 	}
+
 	if b.memory.Acquire(r.Context(), size) != nil {
-		return nil, nil, false // the client is gone
+		// the client is gone
+		return nil, nil, false
 	}
-	buffer := b.spent.Get().(*bytes.Buffer) // the pool holds only these
+	// the pool holds only these
+	buffer := b.spent.Get().(*bytes.Buffer)
 	release = func() { b.spent.Put(buffer); b.memory.Release(size) }
+
 	buffer.Reset()
+
 	err := b.fill(buffer, r, size, zipped)
 	if err == nil {
 		return buffer.Bytes(), release, true
 	}
+
 	release()
+
 	status, text := http.StatusBadRequest, `{"detail":"the body could not be read"}`
+
 	switch {
 	case errors.Is(err, errGzip):
 		text = errGzip.Error()
 	case errors.Is(err, errLarge):
 		status, text = http.StatusRequestEntityTooLarge, `{"detail":"the body is too large"}`
 	}
+
 	http.Error(w, text, status)
+
 	return nil, nil, false
 }
 
@@ -76,20 +88,27 @@ func (b bodies) fill(out *bytes.Buffer, r *http.Request, size int64, zipped bool
 	if !zipped && r.ContentLength >= 0 {
 		out.Grow(int(size) + spare)
 		n, err := io.ReadFull(r.Body, out.AvailableBuffer()[:size])
-		_, _ = out.Write(out.AvailableBuffer()[:n]) // in its place already: it never fails
+		// in its place already: it never fails
+		_, _ = out.Write(out.AvailableBuffer()[:n])
+
 		return err
 	}
+
 	from := io.Reader(r.Body)
 	if zipped {
 		z, err := gzip.NewReader(r.Body)
 		if errors.Is(err, io.EOF) {
-			return nil // an empty body
+			// an empty body
+			return nil
 		}
+
 		if err != nil {
 			return errGzip
 		}
+
 		from = z
 	}
+
 	n, err := out.ReadFrom(io.LimitReader(from, b.most+1))
 	switch {
 	case n > b.most:
@@ -97,6 +116,7 @@ func (b bodies) fill(out *bytes.Buffer, r *http.Request, size int64, zipped bool
 	case err != nil && zipped:
 		return errGzip
 	}
+
 	return err
 }
 
@@ -107,11 +127,17 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 		return false
 	}
 	defer release()
-	limited := jsoninput.NewReader(bytes.NewReader(body), jsoninput.Limits{Bytes: 1 << 20, Elements: 1 << 16, Depth: maxDepth})
+
+	limited := jsoninput.NewReader(bytes.NewReader(body), jsoninput.Limits{
+		Bytes:    1 << 20,
+		Elements: 1 << 16,
+		Depth:    maxDepth,
+	})
 	if err := json.NewDecoder(limited).Decode(v); err != nil {
 		s.refuse(w, jsoninput.ExplainError("body", err))
 		return false
 	}
+
 	return true
 }
 
@@ -122,6 +148,7 @@ func required[T any](name string, v *T) error {
 	if v == nil {
 		return fault.Field(name, "Field required")
 	}
+
 	return nil
 }
 
@@ -130,5 +157,6 @@ func small(name string, v int) error {
 	if v > math.MaxInt32 || v < math.MinInt32 {
 		return fault.Field(name, "must be a whole number from %d to %d, got %d", math.MinInt32, math.MaxInt32, v)
 	}
+
 	return nil
 }

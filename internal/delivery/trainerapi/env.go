@@ -23,16 +23,31 @@ const maxName = 200
 
 func (b registerEnvBody) env() (queue.Env, error) {
 	err := errors.Join(
-		required("max_token_length", b.MaxTokens), required("desired_name", b.Name), required("weight", b.Weight), required("group_size", b.GroupSize),
+		required(
+			"max_token_length",
+			b.MaxTokens,
+		),
+		required("desired_name", b.Name),
+		required("weight", b.Weight),
+		required("group_size", b.GroupSize),
 	)
 	if err != nil {
 		return queue.Env{}, err
 	}
+
 	if len(*b.Name) > maxName {
 		return queue.Env{}, fault.Field("desired_name", "must have at most %d bytes, got %d", maxName, len(*b.Name))
 	}
+
 	err = errors.Join(small("max_token_length", *b.MaxTokens), small("group_size", *b.GroupSize))
-	return queue.Env{Name: *b.Name, MaxTokens: *b.MaxTokens, Weight: *b.Weight, GroupSize: *b.GroupSize, Minimum: b.Minimum}, err
+
+	return queue.Env{
+		Name:      *b.Name,
+		MaxTokens: *b.MaxTokens,
+		Weight:    *b.Weight,
+		GroupSize: *b.GroupSize,
+		Minimum:   b.Minimum,
+	}, err
 }
 
 func (s *server) registerEnv(w http.ResponseWriter, r *http.Request) {
@@ -40,12 +55,16 @@ func (s *server) registerEnv(w http.ResponseWriter, r *http.Request) {
 	if !s.decode(w, r, &body) {
 		return
 	}
+
 	env, err := body.env()
+
 	var got queue.Registered
+
 	ok := false
 	if err == nil {
 		got, ok, err = s.q.RegisterEnv(env)
 	}
+
 	switch {
 	case err != nil:
 		s.refuse(w, err)
@@ -53,8 +72,13 @@ func (s *server) registerEnv(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, map[string]string{"status": "wait for trainer to start"})
 	default:
 		s.answer(w, map[string]any{
-			"status": "success", "env_id": got.ID, "wandb_name": got.Name, "checkpoint_dir": got.Dir, "starting_step": got.Step,
-			"checkpoint_interval": got.Saves, "num_steps": got.Steps,
+			"status":              "success",
+			"env_id":              got.ID,
+			"wandb_name":          got.Name,
+			"checkpoint_dir":      got.Dir,
+			"starting_step":       got.Step,
+			"checkpoint_interval": got.Saves,
+			"num_steps":           got.Steps,
 		})
 	}
 }
@@ -68,16 +92,22 @@ func (s *server) disconnectEnv(w http.ResponseWriter, r *http.Request) {
 	if !s.decode(w, r, &body) {
 		return
 	}
+
 	err := required("env_id", body.ID)
+
 	ok := false
 	if err == nil {
 		ok, err = s.q.DisconnectEnv(*body.ID)
 	}
+
 	switch {
 	case err != nil:
 		s.refuse(w, err)
 	case !ok:
-		s.answer(w, map[string]string{"status": "failure", "error": "no environment " + strconv.Itoa(*body.ID) + " is registered"})
+		s.answer(w, map[string]string{
+			"status": "failure",
+			"error":  "no environment " + strconv.Itoa(*body.ID) + " is registered",
+		})
 	default:
 		s.answer(w, map[string]string{"status": "success"})
 	}
@@ -91,18 +121,25 @@ func (s *server) statusEnv(w http.ResponseWriter, r *http.Request) {
 	} else if !s.decode(w, r, &body) {
 		return
 	}
+
 	if err := required("env_id", body.ID); err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	st, err := s.q.StatusOf(*body.ID)
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	s.answer(w, map[string]any{
-		"current_step": st.Step, "queue_size": st.Queue, "unallocated_fraction": st.Unallocated, "self_queue_size": st.Own,
-		"max_group_size": st.Largest, "env_weight": st.Weight,
+		"current_step":         st.Step,
+		"queue_size":           st.Queue,
+		"unallocated_fraction": st.Unallocated,
+		"self_queue_size":      st.Own,
+		"max_group_size":       st.Largest,
+		"env_weight":           st.Weight,
 	})
 }
 
@@ -117,6 +154,7 @@ func keyOf(r *http.Request) (string, error) {
 	if len(key) > maxKey || bytes.ContainsAny([]byte(key), "\r\n") {
 		return "", fault.Field(keyHeader, "must have at most %d bytes and no line breaks", maxKey)
 	}
+
 	return key, nil
 }
 
@@ -126,27 +164,34 @@ func (s *server) scoredData(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+
 	body, release, ok := s.bodies.read(w, r)
 	if !ok {
 		return
 	}
 	defer release()
+
 	g, err := parseScored(body)
+
 	var added []queue.Added
 	if err == nil {
 		added, err = s.q.Add(queue.Submission{Key: key, Env: g.env, Sequences: g.sequences, Payload: g.payload})
 	}
+
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	if added[0].Duplicate {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
+
 	if added[0].Buffered {
 		s.answer(w, map[string]any{"status": "buffered", "buffer_size": added[0].Waiting})
 		return
 	}
+
 	s.answer(w, map[string]any{"status": "received"})
 }
 
@@ -156,28 +201,35 @@ func (s *server) scoredDataList(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+
 	body, release, ok := s.bodies.read(w, r)
 	if !ok {
 		return
 	}
 	defer release()
+
 	all, err := parseList(body, key)
+
 	var added []queue.Added
 	if err == nil {
 		added, err = s.q.Add(all...)
 	}
+
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	out := map[string]any{"status": "received", "groups_processed": len(all)}
 	buffered := 0
+
 	for _, a := range added {
 		if a.Buffered {
 			buffered++
 			out["buffered"], out["last_buffer_size"] = buffered, a.Waiting
 		}
 	}
+
 	s.answer(w, out)
 }
 
@@ -187,24 +239,35 @@ const maxGroups = 4096
 // parseList parses a list of groups. The key of each is the list's with its index.
 func parseList(body []byte, key string) ([]queue.Submission, error) {
 	list := &scanner{b: body}
+
 	var out []queue.Submission
+
 	_, err := list.list("body", maxGroups, func(n int) error {
 		list.space()
 		start := list.i
+
 		g, err := list.group()
 		if err == nil {
 			err = g.check()
 		}
+
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "group %d", n)
 		}
 		// A copy: appending to a group would overwrite the next one.
-		one := queue.Submission{Env: g.env, Sequences: len(g.lengths["tokens"]), Payload: g.payload(bytes.Clone(body[start:list.i]))}
+		one := queue.Submission{
+			Env:       g.env,
+			Sequences: len(g.lengths["tokens"]),
+			Payload:   g.payload(bytes.Clone(body[start:list.i])),
+		}
 		if key != "" {
 			one.Key = fmt.Sprintf("%s#%d", key, n)
 		}
+
 		out = append(out, one)
+
 		return nil
 	})
+
 	return out, err
 }

@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(fileVariable); path != "" {
 		serveUntilKilled(path)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -46,27 +47,34 @@ func serveUntilKilled(path string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	handler := trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)})
 	if os.Getenv(noSelfKillVariable) == "" {
 		handler = killBeforeReply(handler)
 	}
+
 	srv := httptest.NewServer(handler)
 	fmt.Println(srv.URL)
-	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test unless the process is killed first
+	// ends with the test unless the process is killed first
+	_, _ = io.Copy(io.Discard, os.Stdin)
+
 	os.Exit(0)
 }
 
-// killBeforeReply kills the process once, after it has handled the 25th request and before it answers. The client cannot know the result
-// of this request.
+// killBeforeReply kills the process once, after it has handled the 25th request and before it answers. The
+// client cannot know the result of this request.
 func killBeforeReply(next http.Handler) http.Handler {
 	var n atomic.Int64
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1) != 25 {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		next.ServeHTTP(httptest.NewRecorder(), r)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // a signal to the own process cannot fail
+		// a signal to the own process cannot fail
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	})
 }
 
@@ -78,10 +86,15 @@ type restartingServer struct {
 	url   string
 	cmd   *exec.Cmd
 	stdin io.Closer
-	dead  chan struct{} // closed when the process has ended
-	ticks chan struct{} // one for each request that was sent, answered or not
 
-	noSelfKill bool // the server does not kill itself
+	// closed when the process has ended
+	dead chan struct{}
+
+	// one for each request that was sent, answered or not
+	ticks chan struct{}
+
+	// the server does not kill itself
+	noSelfKill bool
 }
 
 // requestSent records that a request was sent. Ticks during a restart count as one.
@@ -95,22 +108,27 @@ func (m *restartingServer) requestSent() {
 // start starts a new server process on the file.
 func (m *restartingServer) start() {
 	cmd := exec.Command(os.Args[0])
+
 	cmd.Env = append(os.Environ(), fileVariable+"="+m.path)
 	if m.noSelfKill {
 		cmd.Env = append(cmd.Env, noSelfKillVariable+"=1")
 	}
+
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(m.t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(m.t, err)
 	require.NoError(m.t, cmd.Start())
+
 	url, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(m.t, err, "the server did not start")
+
 	m.url, m.cmd, m.stdin, m.dead = strings.TrimSpace(url), cmd, stdin, make(chan struct{})
 	go func(dead chan<- struct{}) {
 		defer close(dead)
-		_ = cmd.Wait() // an error means that it was killed
+		// an error means that it was killed
+		_ = cmd.Wait()
 	}(m.dead)
 }
 
@@ -118,12 +136,14 @@ func (m *restartingServer) start() {
 func (m *restartingServer) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.kill()
 	m.start()
 }
 
 func (m *restartingServer) kill() {
-	_ = m.cmd.Process.Kill() // an error means that it has ended
+	// an error means that it has ended
+	_ = m.cmd.Process.Kill()
 	<-m.dead
 }
 
@@ -131,6 +151,7 @@ func (m *restartingServer) kill() {
 func (m *restartingServer) startIfDead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	select {
 	case <-m.dead:
 		m.start()
@@ -141,32 +162,45 @@ func (m *restartingServer) startIfDead() {
 func (m *restartingServer) at() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return m.url
 }
 
 // until repeats a request until it is answered with 200.
 func (m *restartingServer) until(ctx context.Context, method, path, body, key string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 	for {
 		req, err := http.NewRequestWithContext(ctx, method, m.at()+path, strings.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
+
 		req.Header.Set("Idempotency-Key", key)
-		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.requestSent() }}))
+
+		req = req.WithContext(
+			httptrace.WithClientTrace(
+				ctx,
+				&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.requestSent() }},
+			),
+		)
 		if resp, err := client.Do(req); err == nil {
 			text, err := io.ReadAll(resp.Body)
-			_ = resp.Body.Close() // the body was read
+			// the body was read
+			_ = resp.Body.Close()
 			if err == nil && resp.StatusCode == http.StatusOK {
 				return text, nil
 			}
+
 			if err == nil && resp.StatusCode < http.StatusInternalServerError {
 				return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 			}
 		}
+
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		m.startIfDead()
 	}
 }
@@ -174,35 +208,47 @@ func (m *restartingServer) until(ctx context.Context, method, path, body, key st
 // The server is killed repeatedly at arbitrary points. Each group is trained on once, oldest first.
 func TestKilled(t *testing.T) {
 	t.Parallel()
+
 	groups, kills := 200, 8
 	if n, err := strconv.Atoi(os.Getenv("ROLLOUTD_TEST_GROUPS")); err == nil {
 		groups, kills = n, n/50
 	}
+
 	m := &restartingServer{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db")}
 	m.start()
 	t.Cleanup(func() { m.kill(); _ = m.stdin.Close() })
+
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
+
 	_, err := m.until(ctx, "POST", "/register", fmt.Sprintf(registration, 2), "")
 	require.NoError(t, err)
 
-	var all sync.WaitGroup
-	var sendErr, trainErr error
-	var trained []int
+	var (
+		all               sync.WaitGroup
+		sendErr, trainErr error
+		trained           []int
+	)
+
 	all.Go(func() { sendErr = m.send(ctx, groups) })
 	all.Go(func() { trained, trainErr = m.train(ctx, groups) })
+
 	done := make(chan struct{})
 	go func() { defer close(done); all.Wait() }()
+
 	for every, n := max(2*groups/kills, 1), 0; ; {
 		select {
 		case <-done:
 			require.NoError(t, sendErr)
 			require.NoError(t, trainErr)
+
 			var want []int
 			for mark := range groups {
 				want = append(want, mark)
 			}
+
 			require.Equal(t, want, trained)
+
 			return
 		case <-m.ticks:
 			if n++; n%every == 0 {
@@ -218,17 +264,21 @@ func (m *restartingServer) send(ctx context.Context, groups int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// train takes batches until all groups are trained on. It remembers the last batch, as a trainer does in its checkpoint.
+// train takes batches until all groups are trained on. It remembers the last batch, as a trainer does in
+// its checkpoint.
 func (m *restartingServer) train(ctx context.Context, groups int) (trained []int, err error) {
 	last := 0
+
 	for len(trained) < groups {
 		text, err := m.until(ctx, "GET", "/batch?ack=explicit", "", "")
 		if err != nil {
 			return trained, err
 		}
+
 		var b struct {
 			ID    int                        `json:"batch_id"`
 			Batch []struct{ Tokens [][]int } `json:"batch"`
@@ -236,18 +286,23 @@ func (m *restartingServer) train(ctx context.Context, groups int) (trained []int
 		if err := json.Unmarshal(text, &b); err != nil {
 			return trained, err
 		}
+
 		if b.Batch == nil {
 			continue
 		}
+
 		if b.ID != last {
 			for _, g := range b.Batch {
 				trained = append(trained, g.Tokens[0][2])
 			}
+
 			last = b.ID
 		}
+
 		if _, err := m.until(ctx, "POST", fmt.Sprintf("/batch/%d/ack", b.ID), "", ""); err != nil {
 			return trained, err
 		}
 	}
+
 	return trained, nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// scanner parses a JSON text in one pass. Most of a scored group are lists of numbers: it checks each number and keeps none.
+// scanner parses a JSON text in one pass. Most of a scored group are lists of numbers: it checks each
+// number and keeps none.
 type scanner struct {
 	b []byte
 	i int
@@ -32,20 +33,24 @@ func (s *scanner) space() {
 // take skips the byte, and space before it, if it comes next.
 func (s *scanner) take(c byte) bool {
 	s.space()
+
 	if s.i < len(s.b) && s.b[s.i] == c {
 		s.i++
 		return true
 	}
+
 	return false
 }
 
 // null skips a null.
 func (s *scanner) null() bool {
 	s.space()
+
 	if s.i+4 <= len(s.b) && string(s.b[s.i:s.i+4]) == "null" {
 		s.i += 4
 		return true
 	}
+
 	return false
 }
 
@@ -55,6 +60,7 @@ func (s *scanner) broken(field, must string) error {
 	if len(rest) > 12 {
 		rest = rest[:12]
 	}
+
 	return fault.Field(field, "%s, got %q at byte %d", must, rest, s.i)
 }
 
@@ -64,23 +70,28 @@ func (s *scanner) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var name string
 	if err := json.Unmarshal(raw, &name); err != nil {
 		return "", s.broken("body", "must have valid names of members")
 	}
+
 	if !s.take(':') {
 		return "", s.broken("body", "must have a colon after the name of a member")
 	}
+
 	return name, nil
 }
 
 // text reads a string with its quotes.
 func (s *scanner) text() ([]byte, error) {
 	s.space()
+
 	start := s.i
 	if !s.take('"') {
 		return nil, s.broken("body", "must have the name of a member in quotes")
 	}
+
 	for ; s.i < len(s.b); s.i++ {
 		switch s.b[s.i] {
 		case '\\':
@@ -90,12 +101,14 @@ func (s *scanner) text() ([]byte, error) {
 			return s.b[start:s.i], nil
 		}
 	}
+
 	return nil, s.broken("body", "must have a quote at the end of each string")
 }
 
 // value reads and checks any value: strings, numbers and nesting.
 func (s *scanner) value(field string) ([]byte, error) {
 	s.space()
+
 	start, depth := s.i, 0
 	for ; s.i < len(s.b); s.i++ {
 		switch c := s.b[s.i]; c {
@@ -103,11 +116,13 @@ func (s *scanner) value(field string) ([]byte, error) {
 			if _, err := s.text(); err != nil {
 				return nil, err
 			}
+
 			s.i--
 		case '[', '{':
 			if depth++; depth > maxDepth {
 				return nil, fault.Field(field, "must have at most %d levels of nesting", maxDepth)
 			}
+
 			continue
 		case ']', '}':
 			if depth--; depth < 0 {
@@ -117,15 +132,18 @@ func (s *scanner) value(field string) ([]byte, error) {
 			if depth == 0 {
 				return s.checked(field, start)
 			}
+
 			continue
 		default:
 			continue
 		}
+
 		if depth == 0 {
 			s.i++
 			return s.checked(field, start)
 		}
 	}
+
 	return s.checked(field, start)
 }
 
@@ -135,6 +153,7 @@ func (s *scanner) checked(field string, start int) ([]byte, error) {
 		s.i = start
 		return nil, s.broken(field, "must be JSON with finite numbers")
 	}
+
 	return raw, nil
 }
 
@@ -143,20 +162,25 @@ func (s *scanner) list(field string, most int, each func(n int) error) (n int, e
 	if !s.take('[') {
 		return 0, s.broken(field, "must be a list")
 	}
+
 	if s.take(']') {
 		return 0, nil
 	}
+
 	for {
 		if n == most {
 			return 0, fault.Field(field, "must have at most %d elements", most)
 		}
+
 		if err := each(n); err != nil {
 			return 0, err
 		}
+
 		n++
 		if s.take(']') {
 			return n, nil
 		}
+
 		if !s.take(',') {
 			return 0, s.broken(at(field, n-1), "must be followed by a comma or the end of the list")
 		}
@@ -167,6 +191,7 @@ func at(field string, indices ...int) string {
 	for _, i := range indices {
 		field += fmt.Sprintf("[%d]", i)
 	}
+
 	return field
 }
 
@@ -175,30 +200,49 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "must be a list of whole numbers")
 	}
+
 	if s.take(']') {
 		return 0, nil
 	}
+
 	for {
 		n += s.shortInts(least < 0)
 		s.space()
+
 		start := s.i
 		if s.i < len(s.b) && s.b[s.i] == '-' {
 			s.i++
 		}
+
 		digits := s.digits()
 		if digits == 0 || digits > 1 && s.b[s.i-digits] == '0' {
 			s.i = start
 			return 0, s.broken(at(field, n), "must be a whole number")
 		}
+
 		if digits > smallDigits {
 			v, err := strconv.ParseInt(string(s.b[start:s.i]), 10, 64)
 			if err != nil || v < least || v > most {
-				return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %.30s", least, most, s.b[start:s.i])
+				return 0, fault.Field(
+					at(field, n),
+					"must be a whole number from %d to %d, got %.30s",
+					least,
+					most,
+					s.b[start:s.i],
+				)
 			}
 		} else if s.b[start] == '-' && least == 0 {
-			return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %s", least, most, s.b[start:s.i])
+			return 0, fault.Field(
+				at(field, n),
+				"must be a whole number from %d to %d, got %s",
+				least,
+				most,
+				s.b[start:s.i],
+			)
 		}
+
 		n++
+
 		switch {
 		case s.take(','):
 		case s.take(']'):
@@ -213,7 +257,8 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 // smallDigits is the number of digits up to which every number is within ±2^31.
 const smallDigits = 9
 
-// shortInts skips whole numbers of at most seven digits that a comma follows, and counts them. Nearly all numbers of a group are such.
+// shortInts skips whole numbers of at most seven digits that a comma follows, and counts them. Nearly all
+// numbers of a group are such.
 func (s *scanner) shortInts(negative bool) (n int) {
 	b, i := s.b, s.i
 	for ; i+longestShort < len(b); n++ {
@@ -221,23 +266,30 @@ func (s *scanner) shortInts(negative bool) (n int) {
 		if b[at] == ' ' {
 			at++
 		}
+
 		if negative && b[at] == '-' {
 			at++
 		}
+
 		digits := digitsOf8(b[at:])
 		if digits == 0 || digits == 8 || b[at+digits] != ',' || digits > 1 && b[at] == '0' {
 			break
 		}
+
 		i = at + digits + 1
 	}
+
 	s.i = i
+
 	return n
 }
 
-// longestShort is the number of bytes that a step of shortInts, or of shortFloats without further digits, inspects at most.
+// longestShort is the number of bytes that a step of shortInts, or of shortFloats without further digits,
+// inspects at most.
 const longestShort = 20
 
-// shortFloats skips numbers without exponent that a comma follows, with at most seven digits before the point, and counts them.
+// shortFloats skips numbers without exponent that a comma follows, with at most seven digits before the
+// point, and counts them.
 func (s *scanner) shortFloats() (n int) {
 	b, i := s.b, s.i
 	for ; i+longestShort < len(b); n++ {
@@ -245,31 +297,41 @@ func (s *scanner) shortFloats() (n int) {
 		if b[at] == ' ' {
 			at++
 		}
+
 		if b[at] == '-' {
 			at++
 		}
+
 		digits := digitsOf8(b[at:])
 		if digits == 0 || digits == 8 || b[at+digits] != '.' || digits > 1 && b[at] == '0' {
 			break
 		}
+
 		at += digits + 1
+
 		point := at
 		for digits = digitsOf8(b[at:]); digits == 8 && at+16 <= len(b); digits = digitsOf8(b[at:]) {
 			at += 8
 		}
+
 		if at += digits; at == point || at >= len(b) || b[at] != ',' {
 			break
 		}
+
 		i = at + 1
 	}
+
 	s.i = i
+
 	return n
 }
 
 // digitsOf8 counts the digits at the start of eight bytes.
 func digitsOf8(b []byte) int {
 	const zeros, ones, high = 0x3030303030303030, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
-	x := binary.LittleEndian.Uint64(b) ^ zeros // a digit becomes 0 to 9
+	// a digit becomes 0 to 9
+	x := binary.LittleEndian.Uint64(b) ^ zeros
+
 	return bits.TrailingZeros64(((x&ones)+0x7676767676767676|x)&high) / 8
 }
 
@@ -282,9 +344,11 @@ func (s *scanner) digits() int {
 			return s.i - start
 		}
 	}
+
 	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
 		s.i++
 	}
+
 	return s.i - start
 }
 
@@ -293,15 +357,19 @@ func (s *scanner) floats(field string) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "must be a list of numbers")
 	}
+
 	if s.take(']') {
 		return 0, nil
 	}
+
 	for {
 		n += s.shortFloats()
 		if err := s.float(field, n); err != nil {
 			return 0, err
 		}
+
 		n++
+
 		switch {
 		case s.take(','):
 		case s.take(']'):
@@ -315,31 +383,40 @@ func (s *scanner) floats(field string) (n int, err error) {
 // float skips a finite number: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 func (s *scanner) float(field string, n int) error {
 	s.space()
+
 	start := s.i
 	if s.i < len(s.b) && s.b[s.i] == '-' {
 		s.i++
 	}
+
 	whole := s.digits()
+
 	ok := whole > 0 && (whole == 1 || s.b[s.i-whole] != '0')
 	if s.i < len(s.b) && s.b[s.i] == '.' {
 		s.i++
 		ok = s.digits() > 0 && ok
 	}
+
 	plain := whole < 300
+
 	if s.i < len(s.b) && (s.b[s.i] == 'e' || s.b[s.i] == 'E') {
 		if s.i++; s.i < len(s.b) && (s.b[s.i] == '+' || s.b[s.i] == '-') {
 			s.i++
 		}
+
 		ok = s.digits() > 0 && ok
 		plain = false
 	}
+
 	if ok && !plain {
 		v, err := strconv.ParseFloat(string(s.b[start:s.i]), 64)
 		ok = err == nil && !math.IsInf(v, 0)
 	}
+
 	if !ok {
 		s.i = start
 		return s.broken(at(field, n), "must be a finite number")
 	}
+
 	return nil
 }

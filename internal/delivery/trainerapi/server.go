@@ -15,7 +15,8 @@ import (
 type Options struct {
 	Queue *queue.Queue
 	Log   *slog.Logger
-	// MaxBody bounds a request's body after decompression, in bytes; 0: 256 MiB. The bodies of all requests together have twice as much.
+	// MaxBody bounds a request's body after decompression, in bytes; 0: 256 MiB. The bodies of all requests
+	// together have twice as much.
 	MaxBody int64
 }
 
@@ -26,8 +27,8 @@ type server struct {
 	q      *queue.Queue
 	log    *slog.Logger
 	bodies bodies
-	// plain is held while a batch is served to a client that acknowledges it by its next call: that call may arrive on another connection
-	// before the end of this one is recorded.
+	// plain is held while a batch is served to a client that acknowledges it by its next call: that call
+	// may arrive on another connection before the end of this one is recorded.
 	plain chan struct{}
 }
 
@@ -36,6 +37,7 @@ func New(o Options) http.Handler {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
+
 	s := &server{q: o.Queue, log: o.Log, bodies: newBodies(o.MaxBody), plain: make(chan struct{}, 1)}
 	r := chi.NewRouter()
 	r.Get("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -61,6 +63,7 @@ func New(o Options) http.Handler {
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, `{"detail":"Not Found"}`, http.StatusNotFound)
 	})
+
 	return r
 }
 
@@ -71,11 +74,14 @@ func (s *server) answerWith(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		s.log.Error("answer not encoded", "error", err)
 		http.Error(w, "answer not encoded", http.StatusInternalServerError)
+
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // the client may be gone
+	// the client may be gone
+	_, _ = w.Write(data)
 }
 
 // problem is one entry of a 422, in FastAPI's form.
@@ -88,6 +94,7 @@ type problem struct {
 // refuse answers with an error.
 func (s *server) refuse(w http.ResponseWriter, err error) {
 	var f *fault.Error
+
 	status := fault.EdgeOf(fault.KindOf(err)).HTTPStatus
 	switch kind := fault.KindOf(err); {
 	case kind == fault.Invalid && asField(err, &f):
@@ -96,5 +103,6 @@ func (s *server) refuse(w http.ResponseWriter, err error) {
 	case status >= http.StatusInternalServerError:
 		s.log.Error("request failed", "error", err)
 	}
+
 	s.answerWith(w, status, map[string]any{"detail": err.Error(), "kind": fault.KindOf(err)})
 }

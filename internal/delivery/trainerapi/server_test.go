@@ -36,17 +36,21 @@ func (c client) ok(method, path, body string, header ...string) map[string]any {
 	c.t.Helper()
 	status, text := c.do(method, path, body, header...)
 	require.Equal(c.t, http.StatusOK, status, text)
+
 	var out map[string]any
 	require.NoError(c.t, json.Unmarshal([]byte(text), &out), text)
+
 	return out
 }
 
-// marks returns the third token of each group of a batch, which groupOf sets to the group's mark; nil means that there is no batch.
+// marks returns the third token of each group of a batch, which groupOf sets to the group's mark; nil means
+// that there is no batch.
 func marks(answer map[string]any) (out []int) {
 	groups, _ := answer["batch"].([]any)
 	for _, g := range groups {
 		out = append(out, int(g.(map[string]any)["tokens"].([]any)[0].([]any)[2].(float64)))
 	}
+
 	return out
 }
 
@@ -77,27 +81,34 @@ func TestOddStates(t *testing.T) {
 	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch", "")))
 }
 
-// A batch is served until it is acknowledged: explicitly, or by the next request of a client that does not acknowledge explicitly.
+// A batch is served until it is acknowledged: explicitly, or by the next request of a client that does not
+// acknowledge explicitly.
 func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	c.register(2)
+
 	for mark := 1; mark <= 4; mark++ {
 		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
 	}
+
 	for range 2 {
 		first := c.ok("GET", "/batch?ack=explicit", "")
 		require.Equal(t, []int{1}, marks(first))
 		require.InDelta(t, 1, first["batch_id"], 0)
 	}
+
 	c.register(2)
 	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit", "")), "the trainer was restarted")
+
 	for range 2 {
 		c.ok("POST", "/batch/1/ack", "")
 	}
+
 	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch", "")))
 	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch", "")))
 	require.InDelta(t, 3+3, c.ok("GET", "/status", "")["current_step"], 0)
+
 	for _, id := range []string{"9", "x", "0"} {
 		status, _ := c.do("POST", "/batch/"+id+"/ack", "")
 		require.Equal(t, http.StatusNotFound, status, id)
@@ -109,17 +120,26 @@ func TestSeveralClients(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	c.register(2)
+
 	for mark := 1; mark <= 3; mark++ {
 		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
 	}
+
 	for range 2 {
 		require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit&client=a", "")))
 		require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=b&lease_s=0.000001", "")))
 	}
+
 	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=c", "")), "b's lease has ended")
 	c.register(2)
-	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=c", "")), "c was restarted, and a works on its batch")
+	require.Equal(
+		t,
+		[]int{2},
+		marks(c.ok("GET", "/batch?ack=explicit&client=c", "")),
+		"c was restarted, and a works on its batch",
+	)
 	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit&client=a", "")))
+
 	for _, query := range []string{"ack=no", "lease_s=-1", "lease_s=NaN", "lease_s=1e9", "client=" + strings.Repeat("x", 101)} {
 		status, _ := c.do("GET", "/batch?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
@@ -131,11 +151,18 @@ func TestSeveralPlainClients(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	c.register(2)
+
 	for mark := 1; mark <= 4; mark++ {
 		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
 	}
+
 	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?client=a&lease_s=0.000001", "")))
-	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?client=b", "")), "a's lease has ended, and it has not called again")
+	require.Equal(
+		t,
+		[]int{1},
+		marks(c.ok("GET", "/batch?client=b", "")),
+		"a's lease has ended, and it has not called again",
+	)
 	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?client=a", "")))
 	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch?client=b", "")))
 	require.InDelta(t, 2, c.ok("GET", "/status", "")["unacknowledged_batches"], 0)
@@ -145,13 +172,16 @@ func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	c.register(2)
+
 	for _, key := range []string{"a", "a", "b"} {
 		c.ok("POST", "/scored_data", groupOf(2, 1, ""), "Idempotency-Key", key)
 	}
+
 	list := "[" + groupOf(2, 2, "") + "," + groupOf(2, 3, "") + "]"
 	for range 2 {
 		c.ok("POST", "/scored_data_list", list, "Idempotency-Key", "c")
 	}
+
 	require.InDelta(t, 4, c.ok("GET", "/status", "")["queue_size"], 0)
 	c.ok("GET", "/batch", "")
 	c.ok("GET", "/batch", "")
@@ -164,6 +194,7 @@ func TestDuplicates(t *testing.T) {
 // Data that can never be trained on is refused with the reason, and none of it is queued.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
+
 	c := client{t, serve(t)}
 	for body, why := range map[string]string{
 		groupOf(1, 2147483648, ""):                                    "tokens[0][2]: must be a whole number from 0 to 2147483647, got 2147483648",
@@ -186,14 +217,17 @@ func TestRefusals(t *testing.T) {
 	} {
 		status, text := c.do("POST", "/scored_data", body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, body)
+
 		var answer struct {
 			Detail []struct{ Msg string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
 		require.Contains(t, answer.Detail[0].Msg, why)
 	}
+
 	c.register(8)
 	c.ok("GET", "/batch", "")
+
 	env := `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":3}`
 	for _, r := range []struct{ path, body, why string }{
 		{"/scored_data", groupOf(3, 1, ""), "tokens: a group of 3 sequences can never fill a batch of 8: their number must be a divisor of the batch size"},
@@ -206,6 +240,7 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, r.path)
 		require.Contains(t, text, r.why)
 	}
+
 	status, _ := c.do("POST", "/scored_data_list", "["+groupOf(2, 1, "")+","+groupOf(3, 1, "")+"]")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.InDelta(t, 0, c.ok("GET", "/status", "")["queue_size"], 0)
@@ -227,22 +262,38 @@ func TestBufferedGroupsStayTogether(t *testing.T) {
 // An environment that is silent for long does not reserve a part of each batch.
 func TestSilentEnvironments(t *testing.T) {
 	t.Parallel()
+
 	now := time.Unix(1_700_000_000, 0)
-	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q"), Now: func() time.Time { return now }, EnvTimeout: time.Minute})
+	q, err := queue.Open(queue.Options{
+		Path:       filepath.Join(t.TempDir(), "q"),
+		Now:        func() time.Time { return now },
+		EnvTimeout: time.Minute,
+	})
 	require.NoError(t, err)
+
 	defer q.Close()
+
 	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)}))
 	defer srv.Close()
+
 	c := client{t, srv.URL}
 	c.register(2)
 	c.ok("GET", "/batch", "")
+
 	for _, least := range []string{"0.5", "null"} {
-		c.ok("POST", "/register-env", `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":2,"min_batch_allocation":`+least+`}`)
+		c.ok(
+			"POST",
+			"/register-env",
+			`{"max_token_length":1,"desired_name":"e","weight":1,"group_size":2,"min_batch_allocation":`+least+`}`,
+		)
 	}
+
 	c.ok("POST", "/scored_data", groupOf(2, 1, `, "env_id": 1`))
 	require.Empty(t, marks(c.ok("GET", "/batch", "")))
 	require.InDelta(t, 0.5, c.ok("GET", "/status-env", `{"env_id":1}`)["env_weight"], 0)
+
 	now = now.Add(time.Hour)
+
 	require.InDelta(t, 1, c.ok("GET", "/status-env?env_id=1", "")["env_weight"], 0)
 	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch", "")))
 }
@@ -251,30 +302,42 @@ func TestBodies(t *testing.T) {
 	t.Parallel()
 	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q")})
 	require.NoError(t, err)
+
 	defer q.Close()
-	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler), MaxBody: 1 << 16}))
+
+	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{
+		Queue:   q,
+		Log:     slog.New(slog.DiscardHandler),
+		MaxBody: 1 << 16,
+	}))
 	defer srv.Close()
+
 	c := client{t, srv.URL}
 	zipped := func(text string) string {
 		var out bytes.Buffer
+
 		z := gzip.NewWriter(&out)
 		_, err := z.Write([]byte(text))
 		require.NoError(t, err)
 		require.NoError(t, z.Close())
+
 		return out.String()
 	}
 	c.ok("POST", "/scored_data", zipped(groupOf(2, 1, "")), "Content-Encoding", "gzip")
 	status, text := c.do("POST", "/scored_data", groupOf(2, 1, ""), "Content-Encoding", "gzip")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Equal(t, "Invalid gzip payload", strings.TrimSpace(text))
+
 	for _, body := range []string{zipped(strings.Repeat(" ", 1<<20)), strings.Repeat(" ", 1<<17)} {
 		header := "identity"
 		if body[0] != ' ' {
 			header = "gzip"
 		}
+
 		status, _ = c.do("POST", "/scored_data", body, "Content-Encoding", header)
 		require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	}
+
 	require.InDelta(t, 1, c.ok("GET", "/status", "")["queue_size"], 0)
 }
 
@@ -287,12 +350,15 @@ func TestPull(t *testing.T) {
 			require.Equal(t, g.(map[string]any)["key"], g.(map[string]any)["group"].(map[string]any)["n"])
 			keys = append(keys, g.(map[string]any)["key"].(string))
 		}
+
 		return keys
 	}
 	require.Empty(t, pulled(""))
+
 	for _, key := range []string{"a", "b", "a", "c"} {
 		c.ok("POST", "/queues/q/groups", `{"n":"`+key+`"}`, "Idempotency-Key", key)
 	}
+
 	require.Equal(t, []string{"a"}, pulled(""))
 	require.Equal(t, []string{"a", "b", "c"}, pulled("?max=10"))
 	require.Equal(t, []string{"a", "b"}, pulled("?max=2&lease_s=60"))
@@ -302,10 +368,12 @@ func TestPull(t *testing.T) {
 	require.InDelta(t, 1, c.ok("GET", "/queues/q", "")["waiting"], 0)
 	c.ok("POST", "/queues/q/groups", `{"n":"a"}`, "Idempotency-Key", "a")
 	require.InDelta(t, 1, c.ok("GET", "/queues/q", "")["waiting"], 0, "acknowledged groups do not come back")
+
 	for path, body := range map[string]string{"/queues/q/groups": `[]`, "/queues/a%20b/groups": `{}`} {
 		status, _ := c.do("POST", path, body, "Idempotency-Key", "k")
 		require.Equal(t, http.StatusUnprocessableEntity, status, path)
 	}
+
 	status, _ := c.do("POST", "/queues/q/groups", `{}`)
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	status, _ = c.do("GET", "/queues/q/groups?max=0", "")

@@ -28,10 +28,19 @@ type registerBody struct {
 
 func (b registerBody) registration() (queue.Registration, error) {
 	err := errors.Join(
-		required("wandb_group", b.WandbGroup), required("wandb_project", b.WandbProject), required("checkpoint_dir", b.CheckpointDir),
+		required(
+			"wandb_group",
+			b.WandbGroup,
+		),
+		required("wandb_project", b.WandbProject),
+		required("checkpoint_dir", b.CheckpointDir),
 	)
 	for name, v := range map[string]*int{
-		"batch_size": b.BatchSize, "max_token_len": b.MaxTokenLen, "save_checkpoint_interval": b.SaveCheckpoint, "starting_step": b.StartingStep, "num_steps": b.NumSteps,
+		"batch_size":               b.BatchSize,
+		"max_token_len":            b.MaxTokenLen,
+		"save_checkpoint_interval": b.SaveCheckpoint,
+		"starting_step":            b.StartingStep,
+		"num_steps":                b.NumSteps,
 	} {
 		if e := required(name, v); e != nil {
 			err = errors.Join(err, e)
@@ -39,12 +48,20 @@ func (b registerBody) registration() (queue.Registration, error) {
 			err = errors.Join(err, small(name, *v))
 		}
 	}
+
 	if err != nil {
 		return queue.Registration{}, err
 	}
+
 	return queue.Registration{
-		WandbGroup: *b.WandbGroup, WandbProject: *b.WandbProject, BatchSize: *b.BatchSize, MaxTokenLen: *b.MaxTokenLen,
-		CheckpointDir: *b.CheckpointDir, SaveCheckpoint: *b.SaveCheckpoint, StartingStep: *b.StartingStep, NumSteps: *b.NumSteps,
+		WandbGroup:     *b.WandbGroup,
+		WandbProject:   *b.WandbProject,
+		BatchSize:      *b.BatchSize,
+		MaxTokenLen:    *b.MaxTokenLen,
+		CheckpointDir:  *b.CheckpointDir,
+		SaveCheckpoint: *b.SaveCheckpoint,
+		StartingStep:   *b.StartingStep,
+		NumSteps:       *b.NumSteps,
 	}, nil
 }
 
@@ -53,18 +70,31 @@ func (s *server) register(w http.ResponseWriter, r *http.Request) {
 	if !s.decode(w, r, &body) {
 		return
 	}
+
 	reg, err := body.registration()
 	if err == nil {
 		err = s.q.Register(reg)
 	}
+
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	if c := s.q.Counts(); c.Unfit > 0 {
-		s.log.Warn("queued groups can never fill a batch of this trainer", "groups", c.Unfit, "batch_size", reg.BatchSize)
+		s.log.Warn(
+			"queued groups can never fill a batch of this trainer",
+			"groups",
+			c.Unfit,
+			"batch_size",
+			reg.BatchSize,
+		)
 	}
-	s.answer(w, map[string]uint64{"uuid": rand.Uint64N(1 << 53)}) //nolint:gosec // no secret; every JSON reader takes it as it is
+
+	s.answer(
+		w,
+		map[string]uint64{"uuid": rand.Uint64N(1 << 53)},
+	) //nolint:gosec // no secret; every JSON reader takes it as it is
 }
 
 func (s *server) info(w http.ResponseWriter, _ *http.Request) {
@@ -72,6 +102,7 @@ func (s *server) info(w http.ResponseWriter, _ *http.Request) {
 	if t := s.q.Trainer(); t != nil {
 		out = map[string]int{"batch_size": t.BatchSize, "max_token_len": t.MaxTokenLen}
 	}
+
 	s.answer(w, out)
 }
 
@@ -80,6 +111,7 @@ func (s *server) wandbInfo(w http.ResponseWriter, _ *http.Request) {
 	if t := s.q.Trainer(); t != nil {
 		out = map[string]*string{"group": &t.WandbGroup, "project": &t.WandbProject}
 	}
+
 	s.answer(w, out)
 }
 
@@ -88,19 +120,34 @@ type statusAnswer struct {
 	Step      int `json:"current_step"`
 	Groups    int `json:"queue_size"`
 	Sequences int `json:"queued_sequences"`
-	Unfit     int `json:"unfit_groups"` // that can never fill a batch of this trainer
-	Buffered  int `json:"buffered_sequences"`
-	Unacked   int `json:"unacknowledged_batches"`
-	BatchSize int `json:"batch_size"` // -1: none
+
+	// that can never fill a batch of this trainer
+	Unfit    int `json:"unfit_groups"`
+	Buffered int `json:"buffered_sequences"`
+	Unacked  int `json:"unacknowledged_batches"`
+
+	// -1: none
+	BatchSize int `json:"batch_size"`
 	NumSteps  int `json:"num_steps"`
 }
 
 func (s *server) status(w http.ResponseWriter, _ *http.Request) {
 	c := s.q.Counts()
-	out := statusAnswer{Step: c.Step, Groups: c.Groups, Sequences: c.Sequences, Unfit: c.Unfit, Buffered: c.Buffered, Unacked: c.Batches, BatchSize: -1, NumSteps: -1}
+
+	out := statusAnswer{
+		Step:      c.Step,
+		Groups:    c.Groups,
+		Sequences: c.Sequences,
+		Unfit:     c.Unfit,
+		Buffered:  c.Buffered,
+		Unacked:   c.Batches,
+		BatchSize: -1,
+		NumSteps:  -1,
+	}
 	if t := s.q.Trainer(); t != nil {
 		out.BatchSize, out.NumSteps = t.BatchSize, t.NumSteps
 	}
+
 	s.answer(w, out)
 }
 
@@ -110,6 +157,7 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+
 	if !lease.Explicit {
 		select {
 		case s.plain <- struct{}{}:
@@ -118,6 +166,7 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	s.serveBatch(w, r, lease)
 }
 
@@ -137,10 +186,13 @@ func (s *server) serveBatch(w http.ResponseWriter, r *http.Request, lease queue.
 		s.answer(w, map[string]any{"batch": nil})
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTimeout)) // only a test's writer has no deadlines
+	// only a test's writer has no deadlines
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTimeout))
 	if err := serve(w, b); err != nil || lease.Explicit {
-		return // a client that did not get the whole batch gets it again
+		// a client that did not get the whole batch gets it again
+		return
 	}
+
 	if err := s.q.Served(b.ID); err != nil {
 		s.log.Error("batch will be served again", "batch", b.ID, "error", err)
 	}
@@ -149,15 +201,19 @@ func (s *server) serveBatch(w http.ResponseWriter, r *http.Request, lease queue.
 // leaseOf reads the lease from the query: ack=explicit, client=NAME and lease_s=SECONDS.
 func leaseOf(r *http.Request) (queue.Lease, error) {
 	q := r.URL.Query()
+
 	l := queue.Lease{Explicit: q.Get("ack") == "explicit", Client: q.Get("client")}
 	if v := q.Get("ack"); v != "" && !l.Explicit {
 		return l, fault.Field("ack", "must be explicit or empty, got %q", v)
 	}
+
 	if len(l.Client) > 100 {
 		return l, fault.Field("client", "must have at most 100 bytes, got %d", len(l.Client))
 	}
+
 	seconds, err := secondsOf(r)
 	l.For = seconds
+
 	return l, err
 }
 
@@ -166,39 +222,48 @@ func secondsOf(r *http.Request) (time.Duration, error) {
 	if v == "" {
 		return 0, nil
 	}
+
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(n >= 0 && n <= 7*24*3600) {
 		return 0, fault.Field("lease_s", "must be seconds from 0 to 604800, got %q", v)
 	}
+
 	return time.Duration(n * float64(time.Second)), nil
 }
 
 // serve writes a batch: its groups unchanged, and its id.
 func serve(w http.ResponseWriter, b queue.Batch) error {
 	tail := fmt.Sprintf(`],"batch_id":%d}`, b.ID)
+
 	size := len(`{"batch":[`) + len(tail) + max(len(b.Groups)-1, 0)
 	for _, g := range b.Groups {
 		size += len(g)
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(size))
+
 	write := func(data []byte) error { _, err := w.Write(data); return err }
 	if err := write([]byte(`{"batch":[`)); err != nil {
 		return err
 	}
+
 	for i, g := range b.Groups {
 		if i > 0 {
 			if err := write([]byte{','}); err != nil {
 				return err
 			}
 		}
+
 		if err := write(g); err != nil {
 			return err
 		}
 	}
+
 	if err := write([]byte(tail)); err != nil {
 		return err
 	}
+
 	return http.NewResponseController(w).Flush()
 }
 
@@ -209,10 +274,12 @@ func (s *server) ack(w http.ResponseWriter, r *http.Request) {
 	} else {
 		err = s.q.Ack(id)
 	}
+
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+
 	s.answer(w, map[string]string{"status": "acknowledged"})
 }
 
@@ -223,13 +290,18 @@ func (s *server) latest(w http.ResponseWriter, _ *http.Request) {
 		s.refuse(w, err)
 	case data == nil:
 		out := map[string][]int{}
-		for _, name := range []string{"tokens", "masks", "scores", "advantages", "ref_logprobs", "generation_params", "inference_logprobs", "messages", "images"} {
+		for _, name := range []string{
+			"tokens", "masks", "scores", "advantages", "ref_logprobs", "generation_params",
+			"inference_logprobs", "messages", "images",
+		} {
 			out[name] = []int{}
 		}
+
 		s.answer(w, out)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(data) // the client may be gone
+		// the client may be gone
+		_, _ = w.Write(data)
 	}
 }
 
@@ -238,7 +310,9 @@ func (s *server) reset(w http.ResponseWriter, _ *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+
 	s.log.Info("all data of the trainer was reset")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("Reset successful")) // the client may be gone
+	// the client may be gone
+	_, _ = w.Write([]byte("Reset successful"))
 }

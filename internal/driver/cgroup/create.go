@@ -16,14 +16,24 @@ import (
 
 // Entrances are the files by which sandboxd and the processes of a sandbox enter their cgroups.
 //
-// A write to cgroup.procs takes a kernel-wide lock, for which it waits about 10 ms. Two ways need no such lock: a thread writes "0" to
-// the tasks file of version 1, which moves only that thread, and a fork places the child into a version 2 folder.
+// A write to cgroup.procs takes a kernel-wide lock, for which it waits about 10 ms. Two ways need no such
+// lock: a thread writes "0" to the tasks file of version 1, which moves only that thread, and a fork places
+// the child into a version 2 folder.
 type Entrances struct {
-	Folder     string   // of version 2, into which sandboxd is forked; "": none
-	Sandboxd   []string // files to which the stage writes "0"
-	WorkFolder string   // of version 2, into which started processes are forked; "": none
-	Work       []string // files to which a process writes "0" if it was not forked into WorkFolder
-	Reclaim    string   // file that takes a number of bytes of the processes' memory to swap out; "": none
+	// of version 2, into which sandboxd is forked; "": none
+	Folder string
+
+	// files to which the stage writes "0"
+	Sandboxd []string
+
+	// of version 2, into which started processes are forked; "": none
+	WorkFolder string
+
+	// files to which a process writes "0" if it was not forked into WorkFolder
+	Work []string
+
+	// file that takes a number of bytes of the processes' memory to swap out; "": none
+	Reclaim string
 }
 
 // Create creates the cgroups of a sandbox with their limits.
@@ -35,25 +45,36 @@ func (h *Hierarchy) Create(name string, spec driver.Spec) (Entrances, error) {
 				return e, err
 			}
 		}
+
 		if len(names) == 1 && h.Version == 2 {
-			if err := write(filepath.Join(h.Root, parentName, name), "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
+			if err := write(
+				filepath.Join(h.Root, parentName, name),
+				"cgroup.subtree_control",
+				"+memory +pids +cpu",
+			); err != nil {
 				return e, fmt.Errorf("delegate controllers: %w", err)
 			}
 		}
 	}
+
 	e.Reclaim = h.reclaim(name)
+
 	return e, h.Limit(name, spec)
 }
 
-// reclaim returns the file that frees memory of the processes. That of version 1 frees as much as it can, whatever is written.
+// reclaim returns the file that frees memory of the processes. That of version 1 frees as much as it can,
+// whatever is written.
 func (h *Hierarchy) reclaim(name string) string {
 	at := filepath.Join(h.v1["memory"], parentName, name, workName, "memory.force_empty")
 	if h.Version == 2 {
-		at = filepath.Join(h.Root, parentName, name, workName, "memory.reclaim") // since Linux 5.19
+		// since Linux 5.19
+		at = filepath.Join(h.Root, parentName, name, workName, "memory.reclaim")
 	}
+
 	if !h.Swap || !exists(at) {
 		return ""
 	}
+
 	return at
 }
 
@@ -62,9 +83,11 @@ func (h *Hierarchy) entrances(name string) Entrances {
 	if h.Root != "" {
 		e.Folder = filepath.Join(h.Root, parentName, name, sandboxdName)
 	}
+
 	if h.Version == 2 {
 		e.WorkFolder = filepath.Join(h.Root, parentName, name, workName)
 		e.Work = []string{filepath.Join(e.WorkFolder, procsFile)}
+
 		return e
 	}
 	// A version 2 tree beside version 1 has no limits, so the processes stay in sandboxd's cgroup there.
@@ -73,28 +96,38 @@ func (h *Hierarchy) entrances(name string) Entrances {
 		e.Sandboxd = append(e.Sandboxd, filepath.Join(at, parentName, name, sandboxdName, "tasks"))
 		e.Work = append(e.Work, filepath.Join(at, parentName, name, workName, "tasks"))
 	}
+
 	return e
 }
 
-// Delegate lets a user fork from sandboxd's version 2 cgroup into that of the processes. The kernel requires write access to the process
-// list of the entered cgroup and of the common parent. Root keeps the limits and all other cgroups.
+// Delegate lets a user fork from sandboxd's version 2 cgroup into that of the processes. The kernel
+// requires write access to the process list of the entered cgroup and of the common parent. Root keeps the
+// limits and all other cgroups.
 func (h *Hierarchy) Delegate(name string, uid int) error {
 	if h.Version != 2 {
 		return nil
 	}
+
 	at := filepath.Join(h.Root, parentName, name)
-	return errors.Join(os.Chown(filepath.Join(at, procsFile), uid, -1), os.Chown(filepath.Join(at, workName, procsFile), uid, -1))
+
+	return errors.Join(
+		os.Chown(filepath.Join(at, procsFile), uid, -1),
+		os.Chown(filepath.Join(at, workName, procsFile), uid, -1),
+	)
 }
 
-// Whole creates the version 2 folder with all cgroups of a sandbox, in which a process may be until Create; "": another version.
+// Whole creates the version 2 folder with all cgroups of a sandbox, in which a process may be until Create;
+// "": another version.
 func (h *Hierarchy) Whole(name string) (string, error) {
 	if h.Version != 2 {
 		return "", nil
 	}
+
 	at := filepath.Join(h.Root, parentName, name)
 	if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
+
 	return at, nil
 }
 
@@ -103,15 +136,18 @@ func (h *Hierarchy) Limit(name string, spec driver.Spec) error {
 	if h.Version == 2 {
 		return h.limit2(name, spec)
 	}
+
 	return h.limit1(name, spec)
 }
 
-const cpuPeriod = 100_000 // µs
+// µs
+const cpuPeriod = 100_000
 
 func (h *Hierarchy) limit1(name string, spec driver.Spec) error {
 	at := func(controller string, below ...string) string {
 		return filepath.Join(append([]string{h.v1[controller], parentName, name}, below...)...)
 	}
+
 	return errors.Join(
 		limitMemory1(at("memory"), spec.MemoryMiB<<20+sandboxdReserve),
 		limitMemory1(at("memory", workName), spec.MemoryMiB<<20),
@@ -129,11 +165,12 @@ func share(spec driver.Spec, least, usual string) string {
 	if spec.Idle {
 		return least
 	}
+
 	return usual
 }
 
-// limitMemory1 limits memory, and memory plus swap if the kernel accounts for swap. The second limit must never be below the first. Swap
-// adds no memory to a sandbox, but the kernel may swap out its memory.
+// limitMemory1 limits memory, and memory plus swap if the kernel accounts for swap. The second limit must
+// never be below the first. Swap adds no memory to a sandbox, but the kernel may swap out its memory.
 func limitMemory1(at string, bytes int) error {
 	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
 	if !exists(filepath.Join(at, files[1])) {
@@ -141,30 +178,34 @@ func limitMemory1(at string, bytes int) error {
 	} else if int64(bytes) > usage.Keyed(at, files[1], "") {
 		slices.Reverse(files)
 	}
+
 	for _, file := range files {
 		if err := write(at, file, strconv.Itoa(bytes)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // maxSockets bounds what TCP sockets hold in each part of a sandbox, in bytes.
 const maxSockets = 64 << 20
 
-// limitSockets1 bounds TCP sockets, which version 1 does not count as memory: without it one sandbox could take what the kernel has for those of the
-// whole machine (tcp_mem).
+// limitSockets1 bounds TCP sockets, which version 1 does not count as memory: without it one sandbox could
+// take what the kernel has for those of the whole machine (tcp_mem).
 func limitSockets1(at string) error {
 	const file = "memory.kmem.tcp.limit_in_bytes"
 	if !exists(filepath.Join(at, file)) {
 		return nil
 	}
+
 	return write(at, file, strconv.Itoa(maxSockets))
 }
 
 func (h *Hierarchy) limit2(name string, spec driver.Spec) error {
 	at := filepath.Join(h.Root, parentName, name)
 	work := filepath.Join(at, workName)
+
 	err := errors.Join(
 		write(at, "memory.max", strconv.Itoa(spec.MemoryMiB<<20+sandboxdReserve)),
 		write(work, "memory.max", strconv.Itoa(spec.MemoryMiB<<20)),
@@ -177,7 +218,9 @@ func (h *Hierarchy) limit2(name string, spec driver.Spec) error {
 		if h.Swap {
 			most = spec.MemoryMiB << 20
 		}
+
 		err = errors.Join(err, write(at, swap, strconv.Itoa(most)))
 	}
+
 	return err
 }

@@ -19,6 +19,7 @@ const inner = "rolloutd/a/work"
 // plant writes files of a fake cgroup tree, which a real kernel would provide.
 func plant(t *testing.T, root string, files map[string]string) {
 	t.Helper()
+
 	for path, text := range files {
 		path = filepath.Join(root, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -28,6 +29,7 @@ func plant(t *testing.T, root string, files map[string]string) {
 
 func requireFiles(t *testing.T, root string, want map[string]string) {
 	t.Helper()
+
 	for path, text := range want {
 		got, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
@@ -39,6 +41,7 @@ func TestCgroupVersion2(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	plant(t, root, map[string]string{"cgroup.controllers": "cpu memory pids\n", "rolloutd/a/memory.swap.max": "max\n"})
+
 	mib := func(n int) string { return strconv.Itoa(n << 20) }
 	c := cgroup.New(root)
 	require.Equal(t, 2, c.Version)
@@ -62,10 +65,18 @@ func TestCgroupVersion2(t *testing.T) {
 	})
 	require.Equal(t, driver.NoUsage(), c.Counters("a").Read())
 	plant(t, root, map[string]string{
-		inner + "/pids.events": "max 4\n", "rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", inner + "/memory.peak": "4096\n",
-		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
+		inner + "/pids.events":     "max 4\n",
+		"rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n",
+		inner + "/memory.peak":     "4096\n",
+		"rolloutd/a/cpu.stat":      "usage_usec 1500\nuser_usec 1000\n",
+		"rolloutd/a/cgroup.kill":   "",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Counters("a").Read())
+	require.Equal(t, driver.Usage{
+		OOMKills:        2,
+		ForksRefused:    4,
+		PeakMemoryBytes: 4096,
+		CPU:             1500 * time.Microsecond,
+	}, c.Counters("a").Read())
 	require.True(t, c.LimitReached("a"))
 	plant(t, root, map[string]string{"rolloutd/a/memory.events": "max 0\noom 0\noom_kill 2\n"})
 	require.False(t, c.LimitReached("a"))
@@ -78,9 +89,13 @@ func TestCgroupVersion1(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	plant(t, root, map[string]string{
-		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
-		"memory/" + inner + "/memory.memsw.limit_in_bytes":    "max",
-		"memory/" + inner + "/memory.kmem.tcp.limit_in_bytes": "max", "memory/rolloutd/a/sandboxd/memory.kmem.tcp.limit_in_bytes": "max",
+		"memory/cgroup.procs":  "",
+		"pids/cgroup.procs":    "",
+		"cpu/cgroup.procs":     "",
+		"cpuacct/cgroup.procs": "",
+		"memory/" + inner + "/memory.memsw.limit_in_bytes":          "max",
+		"memory/" + inner + "/memory.kmem.tcp.limit_in_bytes":       "max",
+		"memory/rolloutd/a/sandboxd/memory.kmem.tcp.limit_in_bytes": "max",
 	})
 	c := cgroup.New(root)
 	require.Equal(t, 1, c.Version)
@@ -90,10 +105,12 @@ func TestCgroupVersion1(t *testing.T) {
 	require.Empty(t, e.Folder)
 	require.Empty(t, e.WorkFolder)
 	require.NoError(t, c.Delegate("a", 1000))
+
 	for i, controller := range []string{"cpu", "cpuacct", "memory", "pids"} {
 		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), e.Sandboxd[i])
 		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), e.Work[i])
 	}
+
 	requireFiles(t, root, map[string]string{
 		"memory/rolloutd/a/memory.limit_in_bytes":                   "269484032",
 		"memory/" + inner + "/memory.limit_in_bytes":                "1048576",
@@ -110,7 +127,12 @@ func TestCgroupVersion1(t *testing.T) {
 		"memory/" + inner + "/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
 		"memory/" + inner + "/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Counters("a").Read())
+	require.Equal(t, driver.Usage{
+		OOMKills:        5,
+		ForksRefused:    6,
+		PeakMemoryBytes: 77,
+		CPU:             123456,
+	}, c.Counters("a").Read())
 	require.True(t, c.LimitReached("a"), "unknown")
 }
 
@@ -135,6 +157,7 @@ func TestSwap(t *testing.T) {
 	e, err := c.Create("a", driver.Spec{MemoryMiB: 3})
 	require.NoError(t, err)
 	require.Empty(t, e.Reclaim)
+
 	c.Swap = true
 	e, err = c.Create("a", driver.Spec{MemoryMiB: 3})
 	require.NoError(t, err)

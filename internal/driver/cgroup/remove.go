@@ -25,6 +25,7 @@ func (h *Hierarchy) Kill(name string) error {
 			return write(folder, "cgroup.kill", "1")
 		}
 	}
+
 	for _, part := range parts(name) {
 		for _, folder := range h.folders(part...) {
 			for _, pid := range members(folder) {
@@ -32,17 +33,21 @@ func (h *Hierarchy) Kill(name string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
 func members(folder string) []int {
 	data, _ := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
+
 	var pids []int
+
 	for _, f := range strings.Fields(string(data)) {
 		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }
 
@@ -53,9 +58,11 @@ func (h *Hierarchy) Remove(ctx context.Context, name string) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}
+
 		if e := h.Kill(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			return e
 		}
+
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
@@ -72,5 +79,6 @@ func (h *Hierarchy) removeOnce(name string) error {
 			}
 		}
 	}
+
 	return nil
 }

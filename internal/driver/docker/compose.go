@@ -33,7 +33,8 @@ const (
 	controlSocket = controlMount + "/" + controlFile
 )
 
-// sandboxdThreads is the number of threads reserved for sandboxd and the carriers of its connections within the limit of processes.
+// sandboxdThreads is the number of threads reserved for sandboxd and the carriers of its connections within
+// the limit of processes.
 const sandboxdThreads = 96
 
 // capabilities are those of sandboxd at its start. It keeps those to change users and to kill; the agent has none.
@@ -42,30 +43,43 @@ func capabilities() []string {
 }
 
 // compose returns the configuration of a sandbox's container.
-func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from found, g imageconfig.Guest) (client.ContainerCreateOptions, error) {
+func (d *Driver) compose(
+	ctx context.Context,
+	id string,
+	spec driver.Spec,
+	from found,
+	g imageconfig.Guest,
+) (client.ContainerCreateOptions, error) {
 	info, err := d.daemon(ctx)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
+
 	labels, err := d.labels(id, spec)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
+
 	host, err := d.hostConfig(spec, info, id, g)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
+
 	var args []string
+
 	if g.Account != nil {
 		cover(host, from.folders)
+
 		args, err = d.encloseArgs(id, spec, g, info)
 	} else {
 		d.show(host, info, id, spec, from.folders)
 		args, err = d.serveArgs(id, spec, g.Env, info, from.folders)
 	}
+
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
+
 	return client.ContainerCreateOptions{
 		Name: d.container(id),
 		Config: &container.Config{
@@ -79,11 +93,17 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 }
 
 // hostConfig returns the hardening options and the sizes of the spec.
-func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g imageconfig.Guest) (*container.HostConfig, error) {
+func (d *Driver) hostConfig(
+	spec driver.Spec,
+	info *system.Info,
+	id string,
+	g imageconfig.Guest,
+) (*container.HostConfig, error) {
 	filter, err := filterProfile(g.Account != nil)
 	if err != nil {
 		return nil, err
 	}
+
 	host := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", Runtime: d.o.Runtime,
 		CapDrop: []string{"ALL"}, CapAdd: capabilities(),
@@ -93,7 +113,10 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g im
 		ShmSize:        int64(max(spec.TmpMiB/4, 1)) << 20,
 		Mounts:         d.mounts(id, info),
 		// Logs of sandboxd; the agent's output is not among them.
-		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "256k", "max-file": "1"}},
+		LogConfig: container.LogConfig{
+			Type:   "json-file",
+			Config: map[string]string{"max-size": "256k", "max-file": "1"},
+		},
 		Resources: resources(spec, info),
 	}
 	switch {
@@ -102,30 +125,35 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g im
 	case spec.IsVerifier():
 		mayMount(host, info)
 	}
+
 	return host, nil
 }
 
 // mayMount allows sandboxd, before it starts any process, to make the place of the work in a verifier's container.
 func mayMount(host *container.HostConfig, info *system.Info) {
 	host.CapAdd = append(host.CapAdd, "SYS_ADMIN")
-	if mapsUsers(info) { // the kernel does not mount /proc for such a user while part of one is covered
+	// the kernel does not mount /proc for such a user while part of one is covered
+	if mapsUsers(info) {
 		host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{}
 	}
+
 	if slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=apparmor") }) {
-		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids every mount
+		// the engine's profile forbids every mount
+		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined")
 	}
 }
 
-// mayEnclose allows the container's first process, sandboxd for a user of the image, to mount the image again in namespaces of its own.
-// The container's root is an unprivileged user of the daemon's machine. Processes in these namespaces do not have this right; see package
-// enclose.
+// mayEnclose allows the container's first process, sandboxd for a user of the image, to mount the image
+// again in namespaces of its own. The container's root is an unprivileged user of the daemon's machine.
+// Processes in these namespaces do not have this right; see package enclose.
 func mayEnclose(host *container.HostConfig, info *system.Info) {
 	mayMount(host, info)
 	host.CapAdd = append(host.CapAdd, "FSETID", "NET_BIND_SERVICE")
 	host.Tmpfs = map[string]string{"/tmp": tmpfs(1, "1777"), controlMount: tmpfs(1, "0700")}
 }
 
-// cover prevents the engine from creating volumes for those that the image declares: in the sandbox they are folders of the image.
+// cover prevents the engine from creating volumes for those that the image declares: in the sandbox they
+// are folders of the image.
 func cover(host *container.HostConfig, folders []folder) {
 	for _, f := range folders {
 		if _, ours := host.Tmpfs[f.path]; !ours && f.volume {
@@ -143,6 +171,7 @@ func folders(spec driver.Spec, local bool) map[string]string {
 	if !local {
 		all[controlMount] = tmpfs(1, "0700")
 	}
+
 	return all
 }
 
@@ -152,7 +181,9 @@ func sized(spec driver.Spec, ofImage []folder) []string {
 	for _, f := range ofImage {
 		paths = append(paths, f.path)
 	}
+
 	slices.Sort(paths)
+
 	return slices.Compact(paths)
 }
 
@@ -165,18 +196,22 @@ func (d *Driver) mounts(id string, info *system.Info) []mount.Mount {
 	if !d.local(info) {
 		return nil
 	}
+
 	all := []mount.Mount{{Type: mount.TypeBind, Source: d.folder(id), Target: controlMount}}
 	if st, err := os.Stat(d.o.AgentsDir); d.o.AgentsDir != "" && err == nil && st.IsDir() {
 		all = append(all, mount.Mount{Type: mount.TypeBind, Source: d.o.AgentsDir, Target: AgentsMount, ReadOnly: true})
 	}
+
 	return all
 }
 
-// local reports whether the daemon sees the files of this machine with the same owners. Then root's socket folder is also root's inside.
+// local reports whether the daemon sees the files of this machine with the same owners. Then root's socket
+// folder is also root's inside.
 func (d *Driver) local(info *system.Info) bool {
 	if d.o.Remote || !d.o.Daemon.here() || os.Geteuid() != 0 {
 		return false
 	}
+
 	return !mapsUsers(info)
 }
 
@@ -189,6 +224,7 @@ func mapsUsers(info *system.Info) bool {
 
 func resources(spec driver.Spec, info *system.Info) container.Resources {
 	pids, largest := int64(spec.PIDs+sandboxdThreads), int64(max(spec.HomeMiB, spec.TmpMiB))<<20
+
 	r := container.Resources{
 		Memory: int64(spec.MemoryMiB) << 20, MemorySwap: int64(spec.MemoryMiB) << 20, PidsLimit: &pids,
 		// The engine refuses more cores than the machine has.
@@ -197,32 +233,54 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 	if spec.Idle {
 		r.CPUShares = 2
 	}
-	for name, most := range map[string]int64{"core": 0, "nofile": 8192, "fsize": largest, "memlock": 64 << 10, "msgqueue": 64 << 10} {
+
+	for name, most := range map[string]int64{
+		"core":     0,
+		"nofile":   8192,
+		"fsize":    largest,
+		"memlock":  64 << 10,
+		"msgqueue": 64 << 10,
+	} {
 		r.Ulimits = append(r.Ulimits, &units.Ulimit{Name: name, Soft: most, Hard: most})
 	}
+
 	return r
 }
 
-// serveArgs returns sandboxd's arguments. The limit of processes is the container's: a limit per user would count all sandboxes, since
-// users of containers are users of the machine.
-func (d *Driver) serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info, folders []folder) ([]string, error) {
+// serveArgs returns sandboxd's arguments. The limit of processes is the container's: a limit per user would
+// count all sandboxes, since users of containers are users of the machine.
+func (d *Driver) serveArgs(
+	id string,
+	spec driver.Spec,
+	env wire.BaseEnv,
+	info *system.Info,
+	folders []folder,
+) ([]string, error) {
 	data, err := json.Marshal(env)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := json.Marshal(usage.Sources{Counters: usage.InContainer(info.CgroupVersion == "2"), Folders: sized(spec, folders)})
+
+	sources, err := json.Marshal(usage.Sources{
+		Counters: usage.InContainer(info.CgroupVersion == "2"),
+		Folders:  sized(spec, folders),
+	})
 	if err != nil {
 		return nil, err
 	}
+
 	var filter []byte
 	if spec.IsVerifier() {
 		filter = d.filter
 	}
+
 	fill, err := json.Marshal(fills(folders))
 	tree := min(spec.HomeMiB, spec.MemoryMiB)
-	if spec.Workdir != "" || len(spec.GradePaths) > 0 { // these have sizes of their own
+	// these have sizes of their own
+	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
 		tree = spec.MemoryMiB
 	}
+
 	return []string{
 		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(tree << 20),
@@ -231,21 +289,37 @@ func (d *Driver) serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *
 	}, err
 }
 
-// encloseArgs returns the arguments to make a sandbox of part of the container, whose agent is a user of the image. Its root file system
-// is the image below a layer in memory of the home's size, as on the backend local.
+// encloseArgs returns the arguments to make a sandbox of part of the container, whose agent is a user of
+// the image. Its root file system is the image below a layer in memory of the home's size, as on the
+// backend local.
 func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, info *system.Info) ([]string, error) {
 	root := g.Overlay()
 	root.SizeMiB = spec.HomeMiB
 	root.Points = []string{"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
 	tree := int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20
-	if len(g.Writable()) > 0 { // unchanged files of the image are included, but are not written again
+	// unchanged files of the image are included, but are not written again
+	if len(g.Writable()) > 0 {
 		tree = maxCopied
 	}
+
 	data, err := json.Marshal(nested.Config{
-		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeBytes: tree, Filter: d.filter,
-		Verifier: g.Verifier, Env: g.Env,
-		Counters: usage.InContainer(info.CgroupVersion == "2"),
-		Image:    &nested.Image{Root: root, Agent: g.Agent(), Workdir: g.Workdir, Graded: g.Graded, Verifier: g.Verifier},
+		ID:        id,
+		Lease:     spec.Lease.String(),
+		HomeMiB:   spec.HomeMiB,
+		TmpMiB:    spec.TmpMiB,
+		TreeBytes: tree,
+		Filter:    d.filter,
+		Verifier:  g.Verifier,
+		Env:       g.Env,
+		Counters:  usage.InContainer(info.CgroupVersion == "2"),
+		Image: &nested.Image{
+			Root:     root,
+			Agent:    g.Agent(),
+			Workdir:  g.Workdir,
+			Graded:   g.Graded,
+			Verifier: g.Verifier,
+		},
 	})
+
 	return []string{nested.Command, string(data)}, err
 }

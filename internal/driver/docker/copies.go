@@ -14,7 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// copiesMount has numbered copies of folders of the image. A mount on such a folder hides it, and is filled from its copy.
+// copiesMount has numbered copies of folders of the image. A mount on such a folder hides it, and is filled
+// from its copy.
 const copiesMount = ownMount + "/copies"
 
 func copyOf(number int) string { return copiesMount + "/" + strconv.Itoa(number) }
@@ -28,16 +29,19 @@ const (
 	page = 4096
 )
 
-// copies adds a copy of each folder, which is empty if the image lacks the folder, and returns its size in memory, in bytes.
+// copies adds a copy of each folder, which is empty if the image lacks the folder, and returns its size in
+// memory, in bytes.
 func (w *layerWriter) copies(folders []folder) []int64 {
 	sizes := make([]int64, len(folders))
 	for n, f := range folders {
 		if w.err != nil {
 			return nil
 		}
+
 		if len(f.names) > 0 {
 			w.point(path.Dir(f.path))
 		}
+
 		mode, has, err := w.view.stat(f.path)
 		switch {
 		case err != nil:
@@ -48,6 +52,7 @@ func (w *layerWriter) copies(folders []folder) []int64 {
 			sizes[n], w.err = w.copy(f.path, copyOf(n))
 		}
 	}
+
 	return sizes
 }
 
@@ -58,19 +63,30 @@ func (w *layerWriter) copy(from, to string) (int64, error) {
 		return 0, err
 	}
 	defer in.Close()
+
 	size, entries := int64(0), 0
+
 	for r := tar.NewReader(in); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return size, nil
 		}
+
 		if err != nil {
 			return size, err
 		}
+
 		size += (h.Size + page - 1) / page * page
 		if entries++; entries > maxCopiedEntries || size > maxCopied {
-			return size, fault.Field("image", "%s has more than %d files or %d bytes; name a smaller folder", from, maxCopiedEntries, int64(maxCopied))
+			return size, fault.Field(
+				"image",
+				"%s has more than %d files or %d bytes; name a smaller folder",
+				from,
+				maxCopiedEntries,
+				int64(maxCopied),
+			)
 		}
+
 		if err := w.entry(r, h, path.Base(from), strings.TrimPrefix(to, "/")); err != nil {
 			return size, fmt.Errorf("%s of the image: %w", h.Name, err)
 		}
@@ -86,21 +102,28 @@ func (w *layerWriter) entry(r io.Reader, h *tar.Header, base, to string) error {
 	default:
 		return nil
 	}
+
 	h.Name = to + strings.TrimPrefix(path.Clean(h.Name), base)
-	h.Mode &= 0o1777 // programs of the sandbox get no rights from mode bits or attributes
+	// programs of the sandbox get no rights from mode bits or attributes
+	h.Mode &= 0o1777
+
 	h.PAXRecords, h.AccessTime, h.ChangeTime, h.Format = nil, time.Time{}, time.Time{}, tar.FormatPAX
 	if err := w.tar.WriteHeader(h); err != nil {
 		return err
 	}
+
 	_, err := io.Copy(w.tar, r)
+
 	return err
 }
 
-// firstNoFolder returns the first part of an absolute path that exists in the image and is not a folder, and its type; "": none.
+// firstNoFolder returns the first part of an absolute path that exists in the image and is not a folder,
+// and its type; "": none.
 func firstNoFolder(v view, p string) (string, fs.FileMode, error) {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		at += "/" + part
+
 		mode, has, err := v.stat(at)
 		switch {
 		case err != nil || !has:
@@ -109,5 +132,6 @@ func firstNoFolder(v view, p string) (string, fs.FileMode, error) {
 			return at, mode.Type(), nil
 		}
 	}
+
 	return "", 0, nil
 }

@@ -20,15 +20,16 @@ const startTime = 2 * time.Minute
 // errEnded means that the container ended before sandboxd answered.
 var errEnded = errors.New("the container ended while starting")
 
-// Create implements driver.Driver. The container's name serialises several callers: one creates it, and all start it and wait for its
-// answer. So another caller can complete the work of one that was killed.
+// Create implements driver.Driver. The container's name serialises several callers: one creates it, and all
+// start it and wait for its answer. So another caller can complete the work of one that was killed.
 func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		c, err := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
 		switch {
 		case cerrdefs.IsNotFound(err):
 			err = d.make(ctx, id, spec)
-			if !cerrdefs.IsConflict(err) { // another caller was faster
+			// another caller was faster
+			if !cerrdefs.IsConflict(err) {
 				return err
 			}
 		case err != nil:
@@ -44,6 +45,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 				return d.failed(err, "remove the remains of sandbox %q", id)
 			}
 		}
+
 		if err := wait(ctx, pause); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "create sandbox %q", id)
 		}
@@ -56,20 +58,25 @@ func (d *Driver) make(ctx context.Context, id string, spec driver.Spec) error {
 	if err != nil {
 		return err
 	}
+
 	o, err := d.compose(ctx, id, spec, image, g)
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(d.folder(id), 0o700); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "folder of sandbox %q", id)
 	}
+
 	c, err := d.docker.ContainerCreate(ctx, o)
 	if cerrdefs.IsConflict(err) {
 		return err
 	}
+
 	if err != nil {
 		return d.failed(err, "create the container of sandbox %q", id)
 	}
+
 	return d.start(ctx, id, c.ID)
 }
 
@@ -79,11 +86,14 @@ func (d *Driver) start(ctx context.Context, id, containerID string) error {
 	if err == nil {
 		err = d.await(ctx, id, containerID)
 	}
-	if err == nil || ctx.Err() != nil { // the next caller continues
+	// the next caller continues
+	if err == nil || ctx.Err() != nil {
 		return d.failed(err, "start sandbox %q", id)
 	}
+
 	err = d.withLog(ctx, containerID, err)
 	ctx = context.WithoutCancel(ctx)
+
 	return errors.Join(d.failed(err, "start sandbox %q", id), d.remove(ctx, containerID), d.removeVolumes(ctx, id))
 }
 
@@ -91,11 +101,13 @@ func (d *Driver) start(ctx context.Context, id, containerID string) error {
 func (d *Driver) await(ctx context.Context, id, containerID string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := d.answers(ctx, id)
 		if err == nil {
 			return nil
 		}
+
 		c, inspectErr := d.docker.ContainerInspect(ctx, containerID, client.ContainerInspectOptions{})
 		switch {
 		case cerrdefs.IsNotFound(inspectErr):
@@ -105,6 +117,7 @@ func (d *Driver) await(ctx context.Context, id, containerID string) error {
 		case !lives(c.Container.State):
 			return fault.Wrap(fault.Unavailable, errEnded, "sandbox %q", id)
 		}
+
 		if waitErr := wait(ctx, pause); waitErr != nil {
 			return fault.Wrap(fault.Unavailable, errors.Join(waitErr, err), "sandbox %q does not answer", id)
 		}

@@ -32,23 +32,28 @@ func (n Daemon) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, fault.Field("sandbox.docker.host", "%q: %v", n.Host, err)
 	}
+
 	c, err := client.New(opts...)
 	if err != nil {
 		return nil, fault.Field("sandbox.docker", "%q: %v", n.address(), err)
 	}
+
 	return c, nil
 }
 
 func (n Daemon) options() ([]client.Opt, error) {
 	var opts []client.Opt
+
 	if n.CertPath != "" && strings.HasPrefix(n.Host, "tcp://") {
 		at := func(name string) string { return filepath.Join(n.CertPath, name) }
 		opts = append(opts, client.WithTLSClientConfig(at("ca.pem"), at("cert.pem"), at("key.pem")))
 	}
-	helper, err := connhelper.GetConnectionHelper(n.address()) // nil unless ssh
+	// nil unless ssh
+	helper, err := connhelper.GetConnectionHelper(n.address())
 	if err != nil || helper == nil {
 		return append(opts, client.WithHost(n.address())), err
 	}
+
 	return []client.Opt{
 		client.WithHTTPClient(&http.Client{Transport: &http.Transport{DialContext: helper.Dialer}}),
 		client.WithHost(helper.Host), client.WithDialContext(helper.Dialer),

@@ -27,27 +27,31 @@ const repository = "rolloutd-sandbox"
 // labelCopies of a driver's image has the size in memory of each copied folder in bytes, as JSON.
 const labelCopies = "dev.rolloutd.copies"
 
-// derived finds or makes the image with the additions to base. The files are added through a container that is never started, since only
-// an image provides files to containers with a read-only root file system. The image's name depends on the content. derived returns the
-// size in memory of each filled folder, in bytes.
+// derived finds or makes the image with the additions to base. The files are added through a container that
+// is never started, since only an image provides files to containers with a read-only root file system. The
+// image's name depends on the content. derived returns the size in memory of each filled folder, in bytes.
 func (d *Driver) derived(ctx context.Context, base found, g imageconfig.Guest) (string, []int64, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %#v", base.id, d.added.sum, base.folders))
+
 	name := repository + ":" + hex.EncodeToString(sum[:12])
 	if got, err := d.docker.ImageInspect(ctx, name); err == nil {
 		return name, sizesOf(got), nil
 	}
+
 	select {
 	case d.making <- struct{}{}:
 		defer func() { <-d.making }()
 	case <-ctx.Done():
 		return "", nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait to make image %s", name)
 	}
+
 	got, err := d.docker.ImageInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
 		if err = d.derive(ctx, base, g, name); err == nil {
 			got, err = d.docker.ImageInspect(ctx, name)
 		}
 	}
+
 	return name, sizesOf(got), d.failed(err, "add sandboxd to the image")
 }
 
@@ -57,6 +61,7 @@ func sizesOf(image client.ImageInspectResult) []int64 {
 	if image.Config == nil || json.Unmarshal([]byte(image.Config.Labels[labelCopies]), &sizes) != nil {
 		return nil
 	}
+
 	return sizes
 }
 
@@ -69,24 +74,33 @@ func (d *Driver) derive(ctx context.Context, base found, g imageconfig.Guest, na
 			return err
 		}
 		defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), id)) }()
+
 		ids[n] = id
 	}
+
 	image := unstarted{ctx, d.docker, ids[0]}
-	if err := g.CheckFolders(func(p string) (string, fs.FileMode, error) { return firstNoFolder(image, p) }); err != nil {
+
+	if err := g.CheckFolders(
+		func(p string) (string, fs.FileMode, error) { return firstNoFolder(image, p) },
+	); err != nil {
 		return err
 	}
+
 	sizes, err := d.fill(ctx, ids[1], image, filled(base.folders))
 	if err != nil {
 		return err
 	}
+
 	label, err := json.Marshal(sizes)
 	if err != nil {
 		return err
 	}
+
 	_, err = d.docker.ContainerCommit(ctx, ids[1], client.ContainerCommitOptions{
 		Reference: name, NoPause: true,
 		Changes: []string{"LABEL " + labelImage + "=" + base.id, "LABEL " + labelCopies + "=" + string(label)},
 	})
+
 	return err
 }
 
@@ -96,21 +110,29 @@ var errTaken = errors.New("the engine stopped reading")
 // fill writes the layer for an image into a container.
 func (d *Driver) fill(ctx context.Context, containerID string, image view, copied []folder) ([]int64, error) {
 	in, out := io.Pipe()
+
 	var sizes []int64
+
 	written := make(chan error, 1)
-	go func() { // ends with in
+	// ends with in
+	go func() {
 		var err error
+
 		sizes, err = d.added.write(out, image, copied)
 		out.CloseWithError(err)
+
 		written <- err
 	}()
+
 	_, err := d.docker.CopyToContainer(ctx, containerID, client.CopyToContainerOptions{
 		DestinationPath: "/", Content: in, AllowOverwriteDirWithFile: true, // including a link by a folder
 	})
 	in.CloseWithError(errTaken)
+
 	if writeErr := <-written; writeErr != nil && !errors.Is(writeErr, errTaken) {
 		return nil, writeErr
 	}
+
 	return sizes, err
 }
 
@@ -119,10 +141,13 @@ func (d *Driver) unstarted(ctx context.Context, base found) (string, error) {
 	c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
 		Config: &container.Config{
-			Image: base.id, Entrypoint: []string{sandboxdPath}, Labels: map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
+			Image:      base.id,
+			Entrypoint: []string{sandboxdPath},
+			Labels:     map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
 		},
 		HostConfig: &container.HostConfig{NetworkMode: "none"},
 	})
+
 	return c.ID, err
 }
 
@@ -138,6 +163,7 @@ func (c unstarted) stat(path string) (fs.FileMode, bool, error) {
 	if cerrdefs.IsNotFound(err) {
 		return 0, false, nil
 	}
+
 	return got.Stat.Mode, true, err
 }
 
@@ -154,6 +180,7 @@ func (c unstarted) text(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.Invalid) {
 		return "", nil
 	}
+
 	return string(data), err
 }
 
@@ -163,11 +190,15 @@ func (c unstarted) file(path string, most int64) ([]byte, error) {
 	if cerrdefs.IsNotFound(err) {
 		return nil, fmt.Errorf("%s of the image: %w", path, fs.ErrNotExist)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer got.Content.Close()
+
 	r := tar.NewReader(got.Content)
+
 	h, err := r.Next()
 	switch {
 	case err != nil:
@@ -177,5 +208,6 @@ func (c unstarted) file(path string, most int64) ([]byte, error) {
 	case h.Size > most:
 		return nil, fault.New(fault.Invalid, "%s of the image has more than %d bytes", path, most)
 	}
+
 	return io.ReadAll(io.LimitReader(r, most))
 }

@@ -24,9 +24,11 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	if err == nil {
 		err = d.removeVolumes(ctx, id)
 	}
+
 	if err != nil {
 		return d.failed(err, "end sandbox %q", id)
 	}
+
 	return fault.Wrap(fault.Unavailable, os.RemoveAll(d.folder(id)), "end sandbox %q", id)
 }
 
@@ -34,6 +36,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 func (d *Driver) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
+
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		_, err := d.docker.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
@@ -42,6 +45,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 		case err != nil && !cerrdefs.IsConflict(err): // a conflict: another caller removes it
 			return err
 		}
+
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
@@ -50,15 +54,22 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 
 // withLog adds the end of the container's log, sandboxd's output, to the error.
 func (d *Driver) withLog(ctx context.Context, containerID string, err error) error {
-	log, logErr := d.docker.ContainerLogs(ctx, containerID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
+	log, logErr := d.docker.ContainerLogs(ctx, containerID, client.ContainerLogsOptions{
+		ShowStdout: true,
+		ShowStderr: true,
+		Tail:       "5",
+	})
 	if logErr != nil {
 		return err
 	}
 	defer log.Close()
+
 	var said bytes.Buffer
-	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(log, 4000)) // a partial log is useful too
+	// a partial log is useful too
+	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(log, 4000))
 	if said.Len() == 0 {
 		return err
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "%s", strings.TrimSpace(said.String()))
 }

@@ -23,13 +23,15 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := d.dial(ctx, info, id)
 	switch {
 	case err == nil:
 		return conn, nil
 	case !d.local(info):
 		return nil, d.lost(ctx, id, err)
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED): // the kernel refuses once sandboxd is dead
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED):
+		// the kernel refuses once sandboxd is dead
 		return nil, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	default:
 		return nil, fault.Wrap(fault.Unavailable, err, "dial sandbox %q", id)
@@ -41,16 +43,19 @@ func (d *Driver) dial(ctx context.Context, info *system.Info, id string) (net.Co
 	if d.local(info) {
 		return d.socket(ctx, id)
 	}
+
 	return d.attach(ctx, id)
 }
 
-// socket dials the control socket by a path that fits into a socket address: a data folder's path may exceed its 108 bytes.
+// socket dials the control socket by a path that fits into a socket address: a data folder's path may
+// exceed its 108 bytes.
 func (d *Driver) socket(ctx context.Context, id string) (net.Conn, error) {
 	folder, err := os.Open(d.folder(id))
 	if err != nil {
 		return nil, err
 	}
 	defer folder.Close()
+
 	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), controlFile))
 }
 
@@ -63,14 +68,17 @@ func (d *Driver) attach(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a, err := d.docker.ExecAttach(ctx, e.ID, client.ExecAttachOptions{})
 	if err != nil {
 		return nil, err
 	}
+
 	conn := &stream{Conn: a.Conn, in: a.Reader}
 	if err := conn.ready(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+
 	return conn, nil
 }
 
@@ -81,9 +89,11 @@ func (d *Driver) answers(ctx context.Context, id string) error {
 		return err
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("sandboxd answers %s", res.Status)
 	}
+
 	return nil
 }
 
@@ -93,10 +103,12 @@ func (d *Driver) get(ctx context.Context, id, path string) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := d.daemon(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return (&http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.dial(ctx, info, id) },

@@ -31,25 +31,36 @@ import (
 // The escapes that the local driver's probe tries fail in a container too. Only the sized folders are writable.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	p := sandboxtest.New(t, open(t, docker.Options{}), driver.Spec{})
 	ran := p.Bash("/opt/rolloutd/sandboxd probe " + l.Addr().String())
 	require.Zero(t, ran.ExitCode, ran.Stderr)
+
 	var findings []isolationprobe.Finding
 	require.NoError(t, json.Unmarshal([]byte(ran.Stdout), &findings))
 	require.NotEmpty(t, findings)
+
 	for _, f := range findings {
-		require.True(t, f.Refused || f.Name == "see the host's devices", f.Name) // every container has /sys, read-only
+		// every container has /sys, read-only
+		require.True(t, f.Refused || f.Name == "see the host's devices", f.Name)
 	}
+
 	require.Equal(t, "lo\n", p.Bash("ls /sys/class/net").Stdout)
 	require.Equal(t, "Seccomp:2\n", p.Bash("grep Seccomp: /proc/self/status | tr -d '\t'").Stdout)
+
 	for _, path := range []string{"/x", "/etc/x", "/opt/rolloutd/x", "/opt/rolloutd/control/x", "/dev/x", "/proc/sys/kernel/hostname", "/sys/fs/cgroup/x", "/etc/hosts"} {
 		require.NotZero(t, p.Bash("echo x > "+path).ExitCode, path)
 	}
+
 	require.NotZero(t, p.Bash("ls /opt/rolloutd/control").ExitCode)
-	ran = p.Bash("dd if=/dev/zero of=/home/user/1 bs=1M count=40; dd if=/dev/zero of=/home/user/2 bs=1M count=40; df -m /home/user | tail -1 | awk '{print $2}'")
+	ran = p.Bash(
+		"dd if=/dev/zero of=/home/user/1 bs=1M count=40; dd if=/dev/zero of=/home/user/2 bs=1M count=40; df -m /home/user | tail -1 | awk '{print $2}'",
+	)
 	require.Contains(t, ran.Stderr, "No space left")
 	require.Equal(t, "64\n", ran.Stdout)
 	require.Empty(t, p.Bash("env | grep FROM_IMAGE").Stdout, "the image's environment is for tasks that want it")
@@ -63,7 +74,9 @@ func TestBadImages(t *testing.T) {
 	t.Parallel()
 	engine(t)
 	loadForeign(t)
+
 	refuse := func(string) error { return fault.Field("image", "may not be pulled") }
+
 	b := sandbox.New(open(t, docker.Options{MayPull: refuse}), sandbox.Options{})
 	for want, s := range map[string]rollout.Sandbox{
 		"may not be pulled":               {Image: "not-here"},
@@ -76,26 +89,32 @@ func TestBadImages(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, want)
 	}
+
 	require.Empty(t, containersOf(t, "bad"))
 }
 
 // loadForeign loads the image foreign:1, which is for another architecture, into the daemon.
 func loadForeign(t *testing.T) {
 	t.Helper()
+
 	img, err := random.Image(100, 1)
 	require.NoError(t, err)
 	config, err := img.ConfigFile()
 	require.NoError(t, err)
+
 	config.OS, config.Architecture = "linux", "arm64"
 	img, err = mutate.ConfigFile(img, config)
 	require.NoError(t, err)
 	tag, err := name.NewTag("foreign:1")
 	require.NoError(t, err)
+
 	var archive bytes.Buffer
 	require.NoError(t, tarball.Write(tag, img, &archive))
 	loaded, err := engine(t).Client.ImageLoad(t.Context(), &archive)
 	require.NoError(t, err)
+
 	defer loaded.Close()
+
 	_, err = io.Copy(io.Discard, loaded)
 	require.NoError(t, err)
 }
@@ -103,8 +122,10 @@ func loadForeign(t *testing.T) {
 // An unreachable registry is a temporary error, not a fault of the task.
 func TestPullFails(t *testing.T) {
 	t.Parallel()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
 	b := sandbox.New(open(t, docker.Options{MayPull: func(string) error { return nil }}), sandbox.Options{})
@@ -116,7 +137,10 @@ func TestPullFails(t *testing.T) {
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	d, err := docker.New(docker.Options{
-		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: world.sandboxd, Daemon: docker.Daemon{Host: "unix:///nonexistent/docker.sock"},
+		Dir:          t.TempDir(),
+		BridgeDir:    t.TempDir(),
+		SandboxdPath: world.sandboxd,
+		Daemon:       docker.Daemon{Host: "unix:///nonexistent/docker.sock"},
 	})
 	require.NoError(t, err)
 	err = d.Probe(t.Context())
@@ -124,14 +148,24 @@ func TestChecks(t *testing.T) {
 	require.ErrorContains(t, err, "the Docker daemon at unix:///nonexistent/docker.sock does not answer")
 	require.Equal(t, driver.Fail, d.Check(t.Context())[0].Level)
 
-	_, err = docker.New(docker.Options{Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: world.sandboxd, Daemon: docker.Daemon{Host: "nonsense"}})
+	_, err = docker.New(docker.Options{
+		Dir:          t.TempDir(),
+		BridgeDir:    t.TempDir(),
+		SandboxdPath: world.sandboxd,
+		Daemon:       docker.Daemon{Host: "nonsense"},
+	})
 	require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 
 	for _, f := range open(t, docker.Options{}).Check(t.Context()) {
 		require.Equal(t, driver.OK, f.Level, "%s: %s", f.Name, f.Detail)
 	}
+
 	d, err = docker.New(docker.Options{
-		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: world.sandboxd, Daemon: docker.Daemon{Host: engine(t).Socket}, Runtime: "runsc-missing",
+		Dir:          t.TempDir(),
+		BridgeDir:    t.TempDir(),
+		SandboxdPath: world.sandboxd,
+		Daemon:       docker.Daemon{Host: engine(t).Socket},
+		Runtime:      "runsc-missing",
 	})
 	require.NoError(t, err)
 	require.ErrorContains(t, d.Probe(t.Context()), "the daemon has no runsc-missing; it has")
@@ -141,10 +175,15 @@ func TestChecks(t *testing.T) {
 func TestGVisorIsRefused(t *testing.T) {
 	t.Parallel()
 	d, err := docker.New(docker.Options{
-		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: world.sandboxd, Daemon: docker.Daemon{Host: engine(t).Socket}, Runtime: "io.containerd.runsc.v1",
+		Dir:          t.TempDir(),
+		BridgeDir:    t.TempDir(),
+		SandboxdPath: world.sandboxd,
+		Daemon:       docker.Daemon{Host: engine(t).Socket},
+		Runtime:      "io.containerd.runsc.v1",
 	})
 	require.NoError(t, err)
 	require.ErrorContains(t, d.Probe(t.Context()), "io.containerd.runsc.v1 is gVisor")
+
 	for name, c := range map[string]struct {
 		runtime system.RuntimeWithStatus
 		want    bool
@@ -159,13 +198,16 @@ func TestGVisorIsRefused(t *testing.T) {
 	}
 }
 
-// While the daemon is down, creating a sandbox fails with the reason. After its restart the sandboxes that it ended are lost, and new
-// ones can be created.
+// While the daemon is down, creating a sandbox fails with the reason. After its restart the sandboxes that
+// it ended are lost, and new ones can be created.
 func TestDaemonDies(t *testing.T) {
 	t.Parallel()
 	own := dockertest.ForTest(t)
 	require.NoError(t, own.Programs(t.Context(), testImage))
-	b := sandbox.New(open(t, docker.Options{Daemon: docker.Daemon{Host: own.Socket}}), sandbox.Options{Defaults: driver.Spec{MemoryMiB: 512}})
+	b := sandbox.New(
+		open(t, docker.Options{Daemon: docker.Daemon{Host: own.Socket}}),
+		sandbox.Options{Defaults: driver.Spec{MemoryMiB: 512}},
+	)
 	_, err := b.Create(t.Context(), "one", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, own.Kill())
@@ -178,7 +220,8 @@ func TestDaemonDies(t *testing.T) {
 	_, err = b.Attach(t.Context(), "one")
 	require.NoError(t, err, "a sandbox does not need the daemon")
 
-	require.NoError(t, own.Run(t.Context())) // ends the containers that it finds
+	// ends the containers that it finds
+	require.NoError(t, own.Run(t.Context()))
 	_, err = b.Attach(t.Context(), "one")
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	_, err = b.Create(t.Context(), "one", rollout.Sandbox{}, nil)
@@ -189,14 +232,23 @@ func TestDaemonDies(t *testing.T) {
 func TestBuild(t *testing.T) {
 	e := engine(t)
 	t.Setenv("DOCKER_HOST", e.Socket)
-	t.Setenv("DOCKER_BUILDKIT", "0") // use the daemon's builder: BuildKit needs a plugin
+	// use the daemon's builder: BuildKit needs a plugin
+	t.Setenv("DOCKER_BUILDKIT", "0")
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte("FROM "+testImage+"\nCOPY hello /srv/hello\n"), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte("FROM "+testImage+"\nCOPY hello /srv/hello\n"), 0o600),
+	)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "hello"), []byte("built\n"), 0o600))
 	require.NoError(t, os.Chmod(filepath.Join(folder, "hello"), 0o644))
 	store, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
-	_, err = image.Build(t.Context(), store, image.BuildJob{Folder: folder, Dockerfile: "Dockerfile", Name: "built:1", Output: io.Discard})
+	_, err = image.Build(t.Context(), store, image.BuildJob{
+		Folder:     folder,
+		Dockerfile: "Dockerfile",
+		Name:       "built:1",
+		Output:     io.Discard,
+	})
 	require.NoError(t, err)
 	_, err = store.Find("built:1")
 	require.NoError(t, err)
@@ -209,13 +261,26 @@ func TestAddedImageIsShared(t *testing.T) {
 	t.Parallel()
 	d := open(t, docker.Options{})
 	count := func() int {
-		all, err := engine(t).Client.ImageList(t.Context(), client.ImageListOptions{Filters: client.Filters{}.Add("label", "dev.rolloutd.base")})
+		all, err := engine(
+			t,
+		).Client.ImageList(
+			t.Context(),
+			client.ImageListOptions{Filters: client.Filters{}.Add("label", "dev.rolloutd.base")},
+		)
 		require.NoError(t, err)
+
 		return len(all.Items)
 	}
+
 	require.NoError(t, d.Prepare(t.Context(), driver.Spec{Image: testImage}))
+
 	before := count()
+
 	require.NoError(t, open(t, docker.Options{}).Prepare(t.Context(), driver.Spec{}))
 	require.LessOrEqual(t, before, count())
-	require.Equal(t, "root\nuser\nverifier\n", sandboxtest.New(t, d, driver.Spec{}).Bash("cut -d: -f1 /etc/passwd").Stdout)
+	require.Equal(
+		t,
+		"root\nuser\nverifier\n",
+		sandboxtest.New(t, d, driver.Spec{}).Bash("cut -d: -f1 /etc/passwd").Stdout,
+	)
 }

@@ -18,7 +18,8 @@ import (
 
 // Options configures New. Dir and SandboxdPath are required.
 type Options struct {
-	// Dir holds the name of this owner and the control sockets; it is created if missing and must be private to its owner.
+	// Dir holds the name of this owner and the control sockets; it is created if missing and must be
+	// private to its owner.
 	Dir string
 	// AgentsDir is mounted read-only at AgentsMount if the daemon sees it; "": none.
 	AgentsDir string
@@ -53,13 +54,20 @@ type Driver struct {
 	owner  string
 	docker *client.Client
 	added  layer
-	filter []byte // system call filter of enclosed sandboxes
+
+	// system call filter of enclosed sandboxes
+	filter []byte
 	log    *slog.Logger
 
-	making chan struct{} // limits the making of images to one at a time
+	// limits the making of images to one at a time
+	making chan struct{}
 	mu     sync.Mutex
-	looked time.Time    // time of the last search for old images
-	info   *system.Info // of the daemon; nil: it has not answered yet
+
+	// time of the last search for old images
+	looked time.Time
+
+	// of the daemon; nil: it has not answered yet
+	info *system.Info
 }
 
 var (
@@ -75,24 +83,31 @@ func New(o Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+
 	d.o.KeepDead, d.o.KeepImages = cmp.Or(o.KeepDead, time.Hour), cmp.Or(o.KeepImages, 7*24*time.Hour)
+
 	var err error
 	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
+
 	if d.owner, err = driver.Owner(d.o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "name of this host")
 	}
+
 	if d.docker, err = o.Daemon.connect(); err != nil {
 		return nil, err
 	}
+
 	if d.filter, err = seccomp.Compile(false); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "system call filter")
 	}
+
 	folder, links, err := hostlibs.Collect(o.BridgeDir)
 	if err == nil {
 		d.added, err = newLayer(o.SandboxdPath, folder, links)
 	}
+
 	return d, fault.Wrap(fault.Unavailable, err, "files for images")
 }
 
@@ -102,11 +117,13 @@ func (d *Driver) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range d.findings(info) {
 		if f.Level == driver.Fail {
 			return fault.New(fault.Unavailable, "docker: %s: %s; %s", f.Name, f.Detail, f.Fix)
 		}
 	}
+
 	return nil
 }
 
@@ -114,19 +131,25 @@ func (d *Driver) Probe(ctx context.Context) error {
 func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if d.info != nil {
 		return d.info, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
+
 	if _, err := d.docker.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return nil, d.failed(err, "ask the daemon")
 	}
+
 	got, err := d.docker.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return nil, d.failed(err, "ask the daemon")
 	}
+
 	d.info = &got.Info
+
 	return d.info, nil
 }
 

@@ -25,19 +25,26 @@ func (d *Driver) failed(err error, format string, args ...any) error {
 	case strings.Contains(err.Error(), "no space left on device"):
 		return fault.Wrap(fault.Exhausted, err, format, args...)
 	case client.IsErrConnectionFailed(err) || errors.As(err, &broken):
-		err = fault.Wrap(fault.Unavailable, err, "the Docker daemon at %s does not answer (is it running, and may this user reach it?)", d.o.Daemon.address())
+		err = fault.Wrap(
+			fault.Unavailable,
+			err,
+			"the Docker daemon at %s does not answer (is it running, and may this user reach it?)",
+			d.o.Daemon.address(),
+		)
 	}
+
 	return fault.Wrap(fault.Unavailable, err, format, args...)
 }
 
 // settleTime is the time that the daemon may need to notice the end of a container.
 const settleTime = 10 * time.Second
 
-// lost turns the error of an exec into SandboxLost if the container is gone or has ended. The daemon reports the end a little later than
-// the exec fails.
+// lost turns the error of an exec into SandboxLost if the container is gone or has ended. The daemon
+// reports the end a little later than the exec fails.
 func (d *Driver) lost(ctx context.Context, id string, err error) error {
 	settle, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
+
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		c, inspectErr := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
 		switch {

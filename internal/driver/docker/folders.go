@@ -24,28 +24,39 @@ import (
 
 // folder is a writable folder of the image. It is mounted over the image's folder and filled from a copy.
 type folder struct {
-	path   string
-	names  []string // further paths of the folder
-	filled bool     // false: empty, or filled as a part of another folder
-	volume bool     // the image declares it as a volume
+	path string
+
+	// further paths of the folder
+	names []string
+
+	// false: empty, or filled as a part of another folder
+	filled bool
+
+	// the image declares it as a volume
+	volume bool
 }
 
-// foldersOf returns the writable folders: the workdir and further graded ones, with their names below the home, and the volumes that the
-// image declares.
+// foldersOf returns the writable folders: the workdir and further graded ones, with their names below the
+// home, and the volumes that the image declares.
 func foldersOf(g imageconfig.Guest, volumes map[string]struct{}) ([]folder, error) {
 	var all []folder
+
 	for _, p := range g.Writable() {
 		f := folder{path: p, filled: true}
 		if p == g.Workdir {
 			f.names = append(f.names, wire.AgentWorkdir)
 		}
+
 		if n := slices.Index(g.Graded, p); n >= 0 {
 			f.names = append(f.names, wire.AgentGraded+"/"+strconv.Itoa(n))
 		}
+
 		all = append(all, f)
 	}
+
 	for p := range volumes {
 		p = path.Clean("/" + p)
+
 		known := slices.IndexFunc(all, func(f folder) bool { return f.path == p })
 		switch {
 		case overlaps(p, ownMount, "/proc", "/sys", "/dev", "/verifier"):
@@ -53,14 +64,22 @@ func foldersOf(g imageconfig.Guest, volumes map[string]struct{}) ([]folder, erro
 		case known >= 0:
 			all[known].volume = true
 		default:
-			all = append(all, folder{path: p, volume: true, filled: !overlaps(p, wire.AgentHome, "/tmp", "/var/tmp", "/run")})
+			all = append(all, folder{
+				path:   p,
+				volume: true,
+				filled: !overlaps(p, wire.AgentHome, "/tmp", "/var/tmp", "/run"),
+			})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b folder) int { return strings.Compare(a.path, b.path) })
+
 	for n := range all {
 		all[n].within(all[:n])
-		all[n].filled = all[n].filled && g.Account == nil // a user of the image uses the image's folder itself
+		// a user of the image uses the image's folder itself
+		all[n].filled = all[n].filled && g.Account == nil
 	}
+
 	return all, nil
 }
 
@@ -78,6 +97,7 @@ func (f *folder) within(others []folder) {
 		if !ok {
 			continue
 		}
+
 		f.filled = f.filled && !o.filled
 		for _, name := range o.names {
 			if at := name + "/" + rest; !slices.Contains(f.names, at) {
@@ -95,32 +115,43 @@ func filled(all []folder) []folder {
 // checkSizes refuses folders of the image that exceed the sandbox's memory.
 func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 	sum := int64(0)
+
 	for n, f := range folders {
 		if n >= len(sizes) {
 			break
 		}
+
 		if sum += sizes[n]; sizes[n] > int64(spec.HomeMiB)<<20 {
 			return fault.Field("disk_mib", "is %d, and %s of the image has %d MiB", spec.HomeMiB, f.path, sizes[n]>>20)
 		}
 	}
+
 	if sum > 0 && sum >= int64(spec.MemoryMiB)<<20 {
-		return fault.Field("memory_mib", "is %d, and the folders of the image that can be written to have %d MiB, which the backend docker keeps in memory",
-			spec.MemoryMiB, sum>>20)
+		return fault.Field(
+			"memory_mib",
+			"is %d, and the folders of the image that can be written to have %d MiB, which the backend docker keeps in memory",
+			spec.MemoryMiB,
+			sum>>20,
+		)
 	}
+
 	return nil
 }
 
 // show adds the folders to a container. A folder with several names is a volume of the engine, also in memory.
 func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, spec driver.Spec, folders []folder) {
 	options := "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m" + ownedByRoot(info)
+
 	for n, f := range folders {
 		if _, ours := host.Tmpfs[f.path]; ours {
 			continue
 		}
+
 		if len(f.names) == 0 {
 			host.Tmpfs[f.path] = tmpfs(spec.HomeMiB, "1777")
 			continue
 		}
+
 		for _, target := range append([]string{f.path}, f.names...) {
 			host.Mounts = append(host.Mounts, mount.Mount{
 				Type: mount.TypeVolume, Source: d.container(id) + "-" + strconv.Itoa(n), Target: target,
@@ -138,13 +169,15 @@ func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, 
 // rootIDs matches the ids of the containers' root, in the data folder's name of a daemon that remaps users.
 var rootIDs = regexp.MustCompile(`/(\d+)\.(\d+)$`)
 
-// ownedByRoot returns the options that make the container's root the owner of a volume in memory. The daemon mounts the volume as the
-// root of its machine, an id that the container lacks if users are remapped.
+// ownedByRoot returns the options that make the container's root the owner of a volume in memory. The
+// daemon mounts the volume as the root of its machine, an id that the container lacks if users are
+// remapped.
 func ownedByRoot(info *system.Info) string {
 	ids := rootIDs.FindStringSubmatch(info.DockerRootDir)
 	if ids == nil || !slices.Contains(info.SecurityOptions, "name=userns") {
 		return ""
 	}
+
 	return ",uid=" + ids[1] + ",gid=" + ids[2]
 }
 
@@ -154,6 +187,7 @@ func fills(folders []folder) map[string]string {
 	for n, f := range filled(folders) {
 		all[copyOf(n)] = f.path
 	}
+
 	return all
 }
 
@@ -163,25 +197,42 @@ func (d *Driver) removeVolumes(ctx context.Context, id string) error {
 		Filters: client.Filters{}.Add("label", labelSandbox+"="+id, labelOwner+"="+d.owner),
 	})
 	for _, v := range all.Items {
-		if _, removeErr := d.docker.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); !cerrdefs.IsNotFound(removeErr) {
+		if _, removeErr := d.docker.VolumeRemove(
+			ctx,
+			v.Name,
+			client.VolumeRemoveOptions{},
+		); !cerrdefs.IsNotFound(
+			removeErr,
+		) {
 			err = errors.Join(err, removeErr)
 		}
 	}
+
 	return err
 }
 
 // sweepVolumes removes old volumes without a container, of every owner.
 func (d *Driver) sweepVolumes(ctx context.Context) {
-	all, err := d.docker.VolumeList(ctx, client.VolumeListOptions{Filters: client.Filters{}.Add("label", labelSandbox).Add("dangling", "true")})
+	all, err := d.docker.VolumeList(
+		ctx,
+		client.VolumeListOptions{Filters: client.Filters{}.Add("label", labelSandbox).Add("dangling", "true")},
+	)
 	for _, v := range all.Items {
 		made, parseErr := time.Parse(time.RFC3339, v.CreatedAt)
 		if parseErr != nil || time.Since(made) < d.o.KeepDead {
 			continue
 		}
-		if _, removeErr := d.docker.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); !cerrdefs.IsNotFound(removeErr) && !cerrdefs.IsConflict(removeErr) {
+
+		if _, removeErr := d.docker.VolumeRemove(
+			ctx,
+			v.Name,
+			client.VolumeRemoveOptions{},
+		); !cerrdefs.IsNotFound(removeErr) &&
+			!cerrdefs.IsConflict(removeErr) {
 			err = errors.Join(err, removeErr)
 		}
 	}
+
 	if err != nil {
 		d.log.Warn("volumes of dead sandboxes", "error", err)
 	}

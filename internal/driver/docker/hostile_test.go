@@ -18,30 +18,58 @@ func hostileImage(folder string) error {
 			return err
 		}
 	}
-	for p, to := range map[string]string{"home": "/etc", "verifier": "/home/user", "tmp": "/proc", "run": "/etc", "opt/rolloutd/control": "/tmp", "etc/group": "/proc/1/environ"} {
+
+	for p, to := range map[string]string{
+		"home":                 "/etc",
+		"verifier":             "/home/user",
+		"tmp":                  "/proc",
+		"run":                  "/etc",
+		"opt/rolloutd/control": "/tmp",
+		"etc/group":            "/proc/1/environ",
+	} {
 		if err := os.Symlink(to, filepath.Join(folder, p)); err != nil {
 			return err
 		}
 	}
+
 	for _, program := range []string{"bash", "cat"} {
 		if err := os.Chmod(filepath.Join(folder, "usr/bin", program), 0o755|os.ModeSetuid|os.ModeSetgid); err != nil {
 			return err
 		}
 	}
+
 	return os.WriteFile(filepath.Join(folder, "evil.sh"), []byte("echo evil\n"), 0o600)
 }
 
 // An image decides neither what starts, nor its user, nor where the sandbox's files are, nor the sandbox's labels.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()
-	importApp(t, "hostile:1", func(folder string) { require.NoError(t, hostileImage(folder)) },
-		`ENTRYPOINT ["/evil.sh"]`, `CMD ["/evil.sh"]`, "USER 12345", "WORKDIR /nowhere", `HEALTHCHECK --interval=1s CMD /evil.sh`,
+	importApp(
+		t,
+		"hostile:1",
+		func(folder string) { require.NoError(t, hostileImage(folder)) },
+		`ENTRYPOINT ["/evil.sh"]`,
+		`CMD ["/evil.sh"]`,
+		"USER 12345",
+		"WORKDIR /nowhere",
+		`HEALTHCHECK --interval=1s CMD /evil.sh`,
 		"ENV LD_PRELOAD=/evil.so LD_LIBRARY_PATH=/evil BASH_ENV=/evil.sh ENV=/evil.sh HOME=/evil PATH=/evil GODEBUG=madvdontneed=x GOMAXPROCS=x",
-		"LABEL dev.rolloutd.sandbox=another dev.rolloutd.owner=another dev.rolloutd.state=x dev.rolloutd.base=x dev.rolloutd.copies=[1,2]", "EXPOSE 80")
+		"LABEL dev.rolloutd.sandbox=another dev.rolloutd.owner=another dev.rolloutd.state=x dev.rolloutd.base=x dev.rolloutd.copies=[1,2]",
+		"EXPOSE 80",
+	)
+
 	for _, s := range []rollout.Sandbox{{Image: "hostile:1"}, {Image: "hostile:1", Workdir: "/app"}} {
 		p := place(t, s)
-		ran := p.Bash("id -u; pwd; echo $HOME; echo x > ~/x; echo x > /tmp/x; ls -d /home/user /tmp /run /verifier; readlink /home /tmp /run /opt/rolloutd/bin/run-as-agent; env | grep -c evil; cat /etc/group")
-		require.Equal(t, "1000\n/home/user\n/home/user\n/home/user\n/run\n/tmp\n/verifier\n/opt/rolloutd/sandboxd\n0\nuser:x:1000:\nverifier:x:1001:\n", ran.Stdout, ran.Stderr)
+		ran := p.Bash(
+			"id -u; pwd; echo $HOME; echo x > ~/x; echo x > /tmp/x; ls -d /home/user /tmp /run /verifier; readlink /home /tmp /run /opt/rolloutd/bin/run-as-agent; env | grep -c evil; cat /etc/group",
+		)
+		require.Equal(
+			t,
+			"1000\n/home/user\n/home/user\n/home/user\n/run\n/tmp\n/verifier\n/opt/rolloutd/sandboxd\n0\nuser:x:1000:\nverifier:x:1001:\n",
+			ran.Stdout,
+			ran.Stderr,
+		)
+
 		v := p.User(wire.VerifierUser)
 		require.Equal(t, "1001\n1000\n", v.Bash("id -u; run-as-agent bash -c 'id -u'").Stdout)
 		require.Equal(t, "0\n", p.Bash("grep -E '^Cap' /proc/self/status | grep -vc 0000000000000000").Stdout)
@@ -54,10 +82,12 @@ func TestHostileImage(t *testing.T) {
 	}
 }
 
-// The agent and the verifier's commands cannot reach sandboxd, the engine's connections into the sandbox or the machine.
+// The agent and the verifier's commands cannot reach sandboxd, the engine's connections into the sandbox or
+// the machine.
 func TestAttacksFromWithin(t *testing.T) {
 	t.Parallel()
 	p := place(t, rollout.Sandbox{})
+
 	v := p.User(wire.VerifierUser)
 	for _, script := range []string{
 		"/opt/rolloutd/sandboxd attach /opt/rolloutd/control/control.sock < /dev/null", "ls /opt/rolloutd/control", "cat /opt/rolloutd/control/control.sock",
@@ -71,6 +101,7 @@ func TestAttacksFromWithin(t *testing.T) {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 		require.NotZero(t, v.Bash("run-as-agent bash -c '"+script+"'").ExitCode, script)
 	}
+
 	p.Bash("kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; kill -9 -1")
 	require.Equal(t, "alive\n", p.Bash("echo alive").Stdout)
 }

@@ -28,45 +28,64 @@ type found struct {
 	workdir string
 	user    string
 	volumes map[string]struct{}
-	folders []folder // the writable ones
+
+	// the writable ones
+	folders []folder
 }
 
 // unsetEnv removes the image's environment from a process.
 func (f found) unsetEnv() []string {
 	var names []string
+
 	for _, line := range f.env {
 		name, _, _ := strings.Cut(line, "=")
 		names = append(names, name)
 	}
+
 	return names
 }
 
-// image returns the image of a sandbox, which is that of the spec with the additions, and the other properties that the sandbox takes
-// from it.
+// image returns the image of a sandbox, which is that of the spec with the additions, and the other
+// properties that the sandbox takes from it.
 func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, imageconfig.Guest, error) {
 	if err := d.checkUser(ctx, spec); err != nil {
 		return found{}, imageconfig.Guest{}, err
 	}
+
 	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		return found{}, imageconfig.Guest{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
+		return found{}, imageconfig.Guest{}, fault.Field(
+			"image",
+			"is needed: the backend docker has no default image (sandbox.docker.image)",
+		)
 	}
+
 	base, err := d.base(ctx, name)
 	if err != nil {
 		return found{}, imageconfig.Guest{}, err
 	}
+
 	files := &accountFiles{ctx: ctx, d: d, base: base}
-	g, err := imageconfig.Of(&imageconfig.Image{Env: base.env, Workdir: base.workdir, User: base.user, Files: files}, spec, true)
+
+	g, err := imageconfig.Of(&imageconfig.Image{
+		Env:     base.env,
+		Workdir: base.workdir,
+		User:    base.user,
+		Files:   files,
+	}, spec, true)
 	if err = errors.Join(err, files.close()); err != nil {
 		return found{}, imageconfig.Guest{}, err
 	}
+
 	if base.folders, err = foldersOf(g, base.volumes); err != nil {
 		return found{}, imageconfig.Guest{}, err
 	}
+
 	made, sizes := base, []int64(nil)
 	if made.id, sizes, err = d.derived(ctx, base, g); err == nil {
 		err = checkSizes(filled(base.folders), sizes, spec)
 	}
+
 	return made, g, err
 }
 
@@ -75,11 +94,17 @@ func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
 	if spec.User == "" {
 		return nil
 	}
+
 	info, err := d.daemon(ctx)
 	if err == nil && !mapsUsers(info) {
-		err = fault.Field("user", "%q needs a Docker daemon that maps the users of containers to others of its machine: set userns-remap in its daemon.json, "+
-			"or use the backend local", spec.User)
+		err = fault.Field(
+			"user",
+			"%q needs a Docker daemon that maps the users of containers to others of its machine: set userns-remap in its daemon.json, "+
+				"or use the backend local",
+			spec.User,
+		)
 	}
+
 	return err
 }
 
@@ -101,9 +126,12 @@ func (f *accountFiles) ReadFile(path string, most int64) ([]byte, error) {
 		if err != nil {
 			return nil, f.d.failed(err, "look into the image")
 		}
+
 		f.id = id
 	}
+
 	data, err := unstarted{f.ctx, f.d.docker, f.id}.file(path, most)
+
 	return data, f.d.failed(err, "look into the image")
 }
 
@@ -111,6 +139,7 @@ func (f *accountFiles) close() error {
 	if f.id == "" {
 		return nil
 	}
+
 	return f.d.failed(f.d.remove(context.WithoutCancel(f.ctx), f.id), "look into the image")
 }
 
@@ -119,26 +148,46 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	if _, err := image.ParseName(name); err != nil {
 		return found{}, err
 	}
+
 	got, err := d.docker.ImageInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
 		if err := d.pull(ctx, name); err != nil {
 			return found{}, err
 		}
+
 		got, err = d.docker.ImageInspect(ctx, name)
 	}
+
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsInvalidArgument(err) {
-		return found{}, fault.Field("image", "%q is not in the Docker daemon at %s: %v", name, d.o.Daemon.address(), err)
+		return found{}, fault.Field(
+			"image",
+			"%q is not in the Docker daemon at %s: %v",
+			name,
+			d.o.Daemon.address(),
+			err,
+		)
 	}
+
 	if err != nil {
 		return found{}, d.failed(err, "look for image %s", name)
 	}
+
 	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
-		return found{}, fault.Field("image", "%q is for %s/%s, and sandboxes need linux/%s", name, got.Os, got.Architecture, runtime.GOARCH)
+		return found{}, fault.Field(
+			"image",
+			"%q is for %s/%s, and sandboxes need linux/%s",
+			name,
+			got.Os,
+			got.Architecture,
+			runtime.GOARCH,
+		)
 	}
+
 	f := found{id: got.ID}
 	if got.Config != nil {
 		f.env, f.workdir, f.user, f.volumes = got.Config.Env, got.Config.WorkingDir, got.Config.User, got.Config.Volumes
 	}
+
 	return f, nil
 }
 
@@ -147,17 +196,21 @@ func (d *Driver) pull(ctx context.Context, image string) error {
 	if d.o.MayPull == nil {
 		return fault.Field("image", "%q is not in the Docker daemon at %s", image, d.o.Daemon.address())
 	}
+
 	if err := d.o.MayPull(image); err != nil {
 		return err
 	}
+
 	credentials, err := credentialsFor(image)
 	if err != nil {
 		return fault.Field("image", "%q: credentials of the Docker configuration: %v", image, err)
 	}
+
 	pulling, err := d.docker.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: credentials})
 	if err == nil {
 		err = pulling.Wait(ctx)
 	}
+
 	switch {
 	case err == nil:
 		return nil
@@ -174,15 +227,22 @@ func credentialsFor(image string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	from, err := authn.DefaultKeychain.Resolve(ref.Context().Registry)
 	if err != nil {
 		return "", err
 	}
+
 	c, err := from.Authorization()
 	if err != nil {
 		return "", err
 	}
+
 	return authconfig.Encode(registry.AuthConfig{
-		Username: c.Username, Password: c.Password, Auth: c.Auth, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
+		Username:      c.Username,
+		Password:      c.Password,
+		Auth:          c.Auth,
+		IdentityToken: c.IdentityToken,
+		RegistryToken: c.RegistryToken,
 	})
 }

@@ -13,13 +13,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// An old sandbox image is removed when no container uses it, and built again for the next sandbox. The test is not parallel because it
-// also removes the images of other tests.
+// An old sandbox image is removed when no container uses it, and built again for the next sandbox. The test
+// is not parallel because it also removes the images of other tests.
 func TestOldImagesAreRemoved(t *testing.T) {
 	made := func() int {
 		t.Helper()
-		all, err := engine(t).Client.ImageList(t.Context(), client.ImageListOptions{Filters: client.Filters{}.Add("reference", "rolloutd-sandbox")})
+		all, err := engine(
+			t,
+		).Client.ImageList(
+			t.Context(),
+			client.ImageListOptions{Filters: client.Filters{}.Add("reference", "rolloutd-sandbox")},
+		)
 		require.NoError(t, err)
+
 		return len(all.Items)
 	}
 	opened := func(keep time.Duration) *sandbox.Backend {
@@ -38,7 +44,9 @@ func TestOldImagesAreRemoved(t *testing.T) {
 	}
 	patient, hasty := opened(time.Hour), opened(time.Nanosecond)
 	list(hasty)
-	used := made() // by other sandboxes
+	// by other sandboxes
+	used := made()
+
 	create(patient, "user")
 	require.Equal(t, used+1, made())
 	list(patient)

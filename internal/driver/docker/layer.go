@@ -27,35 +27,46 @@ const layerVersion = "2"
 
 // layer is the additions to every image.
 type layer struct {
-	files map[string]string // path in the image → file of this machine
+	// path in the image → file of this machine
+	files map[string]string
 	links hostlibs.Links
-	sum   string // hash of the content
+
+	// hash of the content
+	sum string
 }
 
 // newLayer returns a layer with sandboxd and the files of a bridge.
 func newLayer(sandboxd, folder string, links hostlibs.Links) (layer, error) {
 	l := layer{links: links, files: map[string]string{sandboxdPath: sandboxd}}
+
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return l, err
 	}
+
 	for _, e := range entries {
 		l.files[hostlibs.Mount+"/"+e.Name()] = filepath.Join(folder, e.Name())
 	}
+
 	sum := sha256.New()
 	fmt.Fprintln(sum, layerVersion)
+
 	for _, to := range slices.Sorted(maps.Keys(l.files)) {
 		f, err := os.Open(l.files[to])
 		if err != nil {
 			return l, err
 		}
+
 		fmt.Fprintln(sum, to)
+
 		_, err = io.Copy(sum, f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			return l, err
 		}
 	}
+
 	l.sum = hex.EncodeToString(sum.Sum(nil))
+
 	return l, nil
 }
 
@@ -69,37 +80,54 @@ type view interface {
 	tree(path string) (io.ReadCloser, error)
 }
 
-// write writes the layer for an image as a tar, with copies of these folders, and returns the size in memory of each copy, in bytes. It
-// adds paths that the image lacks. It replaces the image's account files, anything at the paths of the sandbox's own files, and a file or
-// a link at a mount point.
+// write writes the layer for an image as a tar, with copies of these folders, and returns the size in
+// memory of each copy, in bytes. It adds paths that the image lacks. It replaces the image's account files,
+// anything at the paths of the sandbox's own files, and a file or a link at a mount point.
 func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 	w := layerWriter{tar: tar.NewWriter(out), view: v, made: map[string]bool{"/": true}}
-	for _, p := range []string{wire.AgentHome, "/verifier", controlMount, AgentsMount, copiesMount, "/tmp", "/var/tmp", "/run", "/etc"} {
+	for _, p := range []string{
+		wire.AgentHome, "/verifier", controlMount, AgentsMount, copiesMount, "/tmp", "/var/tmp", "/run",
+		"/etc",
+	} {
 		w.point(p)
 	}
+
 	for _, to := range slices.Sorted(maps.Keys(l.files)) {
 		w.file(to, l.files[to])
 	}
+
 	w.point(ownMount + "/bin")
-	w.add(tar.Header{Name: ownMount + "/bin/" + runas.Name, Typeflag: tar.TypeSymlink, Linkname: sandboxdPath, Mode: 0o777}, nil)
+	w.add(tar.Header{
+		Name:     ownMount + "/bin/" + runas.Name,
+		Typeflag: tar.TypeSymlink,
+		Linkname: sandboxdPath,
+		Mode:     0o777,
+	}, nil)
+
 	links := maps.Clone(l.links.Bash)
 	if !w.has(hostlibs.Loader) {
 		maps.Copy(links, l.links.C)
 	}
+
 	maps.Copy(links, map[string]string{
-		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images use these paths
+		// test scripts of container images use these paths
+		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs,
 	})
+
 	for _, at := range slices.Sorted(maps.Keys(links)) {
 		w.link(at, links[at])
 	}
+
 	w.accounts("/etc/passwd", func(a account) string {
 		return fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/bash\n", a.name, a.id, a.id, a.name, a.home)
 	})
 	w.accounts("/etc/group", func(a account) string { return fmt.Sprintf("%s:x:%d:\n", a.name, a.id) })
+
 	sizes := w.copies(copied)
 	if w.err != nil {
 		return nil, w.err
 	}
+
 	return sizes, w.tar.Close()
 }
 
@@ -115,8 +143,10 @@ func (w *layerWriter) has(p string) bool {
 	if w.err != nil || w.made[p] {
 		return true
 	}
+
 	_, has, err := w.view.stat(p)
 	w.err = err
+
 	return has
 }
 
@@ -125,19 +155,25 @@ func (w *layerWriter) point(p string) {
 	if w.err != nil || w.made[p] {
 		return
 	}
+
 	w.point(path.Dir(p))
+
 	mode, has, err := w.view.stat(p)
 	if w.err == nil {
 		w.err = err
 	}
+
 	const pass = 0o555
+
 	h := tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}
 	if has && mode.IsDir() {
 		if w.made[p] = true; mode.Perm()&pass == pass {
 			return
 		}
+
 		h.Mode = int64(mode.Perm() | pass)
 	}
+
 	w.add(h, nil)
 }
 
@@ -146,6 +182,7 @@ func (w *layerWriter) folder(p string) {
 	if w.has(p) {
 		return
 	}
+
 	w.folder(path.Dir(p))
 	w.add(tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 }
@@ -155,16 +192,19 @@ func (w *layerWriter) link(at, target string) {
 	if w.has(at) {
 		return
 	}
+
 	w.folder(path.Dir(at))
 	w.add(tar.Header{Name: at, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
 }
 
 func (w *layerWriter) file(to, from string) {
 	w.point(path.Dir(to))
+
 	data, err := os.ReadFile(from)
 	if err != nil && w.err == nil {
 		w.err = err
 	}
+
 	w.add(tar.Header{Name: to, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 }
 
@@ -179,19 +219,25 @@ func (w *layerWriter) accounts(p string, line func(account) string) {
 	if w.err != nil {
 		return
 	}
+
 	text, err := w.view.text(p)
 	if err != nil {
 		w.err = err
 		return
 	}
+
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	for _, a := range []account{{"user", wire.AgentHome, wire.AgentID}, {wire.VerifierUser, wire.VerifierHome, wire.VerifierID}} {
+
+	for _, a := range []account{
+		{"user", wire.AgentHome, wire.AgentID}, {wire.VerifierUser, wire.VerifierHome, wire.VerifierID},
+	} {
 		if !hasAccount(text, a) {
 			text += line(a)
 		}
 	}
+
 	w.add(tar.Header{Name: p, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
@@ -206,7 +252,9 @@ func (w *layerWriter) add(h tar.Header, data []byte) {
 	if w.err != nil {
 		return
 	}
+
 	w.made[h.Name] = true
+
 	h.Name, h.Size = strings.TrimPrefix(h.Name, "/"), int64(len(data))
 	if w.err = w.tar.WriteHeader(&h); w.err == nil {
 		_, w.err = io.Copy(w.tar, bytes.NewReader(data))

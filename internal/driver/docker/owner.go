@@ -12,20 +12,29 @@ import (
 
 // Labels of a container. An image cannot set them: the driver sets each on every container.
 const (
-	labelSandbox = "dev.rolloutd.sandbox" // the sandbox's id
-	labelOwner   = "dev.rolloutd.owner"   // the owner's data folder
-	labelState   = "dev.rolloutd.state"   // a state, as JSON
-	labelImage   = "dev.rolloutd.base"    // of a driver's image: its base image
+	// the sandbox's id
+	labelSandbox = "dev.rolloutd.sandbox"
+
+	// the owner's data folder
+	labelOwner = "dev.rolloutd.owner"
+
+	// a state, as JSON
+	labelState = "dev.rolloutd.state"
+
+	// of a driver's image: its base image
+	labelImage = "dev.rolloutd.base"
 )
 
 // state is the stored description of a sandbox.
 type state struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
-	Lease     string            `json:"lease"` // initial lease
-	CPU       float64           `json:"cpu"`
-	MemoryMiB int               `json:"memory_mib"`
-	HomeMiB   int               `json:"home_mib"`
+
+	// initial lease
+	Lease     string  `json:"lease"`
+	CPU       float64 `json:"cpu"`
+	MemoryMiB int     `json:"memory_mib"`
+	HomeMiB   int     `json:"home_mib"`
 }
 
 func stateOf(spec driver.Spec) state {
@@ -38,9 +47,16 @@ func stateOf(spec driver.Spec) state {
 // infoOf reads the labels of a container of this owner.
 func infoOf(labels map[string]string) (driver.Info, error) {
 	var s state
+
 	err := json.Unmarshal([]byte(labels[labelState]), &s)
+
 	return driver.Info{
-		ID: labels[labelSandbox], Labels: s.Labels, CreatedAt: s.CreatedAt, CPU: s.CPU, MemoryMiB: s.MemoryMiB, HomeMiB: s.HomeMiB,
+		ID:        labels[labelSandbox],
+		Labels:    s.Labels,
+		CreatedAt: s.CreatedAt,
+		CPU:       s.CPU,
+		MemoryMiB: s.MemoryMiB,
+		HomeMiB:   s.HomeMiB,
 	}, err
 }
 

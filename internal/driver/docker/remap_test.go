@@ -13,28 +13,43 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// The suite passes over a daemon that maps the users of containers to other users of this machine. ROLLOUTD_REDTEAM runs all of it.
+// The suite passes over a daemon that maps the users of containers to other users of this machine.
+// ROLLOUTD_REDTEAM runs all of it.
 func TestSuiteRemapped(t *testing.T) {
 	t.Parallel()
 	e := dockertest.RemappedForTest(t)
 	app, users := t.TempDir(), t.TempDir()
 	require.NoError(t, errors.Join(sandboxtest.FillAppImage(app), sandboxtest.FillUsersImage(users)))
 	require.NoError(t, e.Import(t.Context(), app, appImage, ""))
-	require.NoError(t, e.Import(t.Context(), users, usersImage, "", "USER "+sandboxtest.UsersImageUser, "WORKDIR "+sandboxtest.UsersImageWorkdir))
+	require.NoError(
+		t,
+		e.Import(
+			t.Context(),
+			users,
+			usersImage,
+			"",
+			"USER "+sandboxtest.UsersImageUser,
+			"WORKDIR "+sandboxtest.UsersImageWorkdir,
+		),
+	)
 	require.NoError(t, e.Programs(t.Context(), testImage))
+
 	groups := []string{"Users", "Limits", "Image", "Accounts"}
 	if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 		groups = nil
 	}
+
 	o := docker.Options{Daemon: docker.Daemon{Host: e.Socket}}
 	suite(t, o, sandboxtest.Harness{Groups: groups, UsersImage: usersImage})
 
 	t.Run("AsRoot", func(t *testing.T) {
 		t.Parallel()
+
 		groups := []string{"Files", "Kill", "Limits"}
 		if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 			groups = sandboxtest.RootGroups()
 		}
+
 		o := o
 		o.Dir, o.BridgeDir = t.TempDir(), t.TempDir()
 		sandboxtest.Run(t, sandboxtest.Harness{

@@ -13,8 +13,10 @@ import (
 // Sizes of sent data, in bytes. Writes during a request are combined in the next one.
 const (
 	pieceSize = 32 << 10
-	maxQueue  = 16 // pieces
-	maxInput  = 512 << 10
+
+	// pieces
+	maxQueue = 16
+	maxInput = 512 << 10
 )
 
 // sendTime bounds one request with input.
@@ -25,19 +27,33 @@ type carrier struct {
 	envd   *envd.Client
 	pid    int
 	stream eventStream
-	inner  net.Conn // the other end of the connection
-	queue  chan []byte
-	cancel context.CancelFunc // ends the stream
+
+	// the other end of the connection
+	inner net.Conn
+	queue chan []byte
+
+	// ends the stream
+	cancel context.CancelFunc
 }
 
 // newConn returns the connection. Its goroutines end when it is closed or the stream ends.
 func newConn(client *envd.Client, pid int, stream eventStream, first []byte, cancel context.CancelFunc) net.Conn {
 	outer, inner := net.Pipe()
-	c := &carrier{envd: client, pid: pid, stream: stream, inner: inner, queue: make(chan []byte, maxQueue), cancel: cancel}
-	done := make(chan struct{}) // closed when nothing more is sent
+	c := &carrier{
+		envd:   client,
+		pid:    pid,
+		stream: stream,
+		inner:  inner,
+		queue:  make(chan []byte, maxQueue),
+		cancel: cancel,
+	}
+	// closed when nothing more is sent
+	done := make(chan struct{})
+
 	go c.receive(first)
 	go c.collect(done)
 	go c.send(done)
+
 	return outer
 }
 
@@ -45,19 +61,23 @@ func newConn(client *envd.Client, pid int, stream eventStream, first []byte, can
 func (c *carrier) receive(first []byte) {
 	defer c.inner.Close()
 	defer c.cancel()
+
 	if len(first) > 0 {
 		if _, err := c.inner.Write(first); err != nil {
 			return
 		}
 	}
+
 	for c.stream.Receive() {
 		e := c.stream.Msg().Event
 		if e.End != nil {
 			return
 		}
+
 		if e.Data == nil || len(e.Data.Stdout) == 0 {
 			continue
 		}
+
 		if _, err := c.inner.Write(e.Data.Stdout); err != nil {
 			return
 		}
@@ -67,6 +87,7 @@ func (c *carrier) receive(first []byte) {
 // collect queues writes until the connection is closed.
 func (c *carrier) collect(done <-chan struct{}) {
 	defer close(c.queue)
+
 	piece := make([]byte, pieceSize)
 	for {
 		n, err := c.inner.Read(piece)
@@ -77,6 +98,7 @@ func (c *carrier) collect(done <-chan struct{}) {
 				return
 			}
 		}
+
 		if err != nil {
 			return
 		}
@@ -88,19 +110,25 @@ func (c *carrier) send(done chan<- struct{}) {
 	defer close(done)
 	defer c.cancel()
 	defer c.inner.Close()
+
 	signs := time.NewTicker(lifeSign)
 	defer signs.Stop()
+
 	for {
 		var data []byte
+
 		select {
 		case piece, open := <-c.queue:
 			if !open {
-				_ = c.input(binary.BigEndian.AppendUint32(nil, attach.EndFrame)) // if it is lost, the process ends after a time without frames
+				// if it is lost, the process ends after a time without frames
+				_ = c.input(binary.BigEndian.AppendUint32(nil, attach.EndFrame))
 				return
 			}
+
 			data = c.more(piece)
 		case <-signs.C:
 		}
+
 		if c.input(attach.Frame(data)) != nil {
 			return
 		}
@@ -115,16 +143,19 @@ func (c *carrier) more(data []byte) []byte {
 			if !open {
 				return data
 			}
+
 			data = append(data, piece...)
 		default:
 			return data
 		}
 	}
+
 	return data
 }
 
 func (c *carrier) input(data []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
+
 	return c.envd.SendInput(ctx, c.pid, data)
 }

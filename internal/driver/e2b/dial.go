@@ -14,7 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 
-// The carrier of a connection ends when its client sends nothing for the time of silence. The client sends keep-alive frames three times as often.
+// The carrier of a connection ends when its client sends nothing for the time of silence. The client sends
+// keep-alive frames three times as often.
 const (
 	silence  = 90 * time.Second
 	lifeSign = silence / 3
@@ -23,24 +24,30 @@ const (
 // notFoundStatus is a shell's exit status for a missing program.
 const notFoundStatus = 127
 
-// Dial implements driver.Driver. It ends a machine in which sandboxd does not listen, unless a Create is about to start it.
+// Dial implements driver.Driver. It ends a machine in which sandboxd does not listen, unless a Create is
+// about to start it.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	m, err := d.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := d.dial(ctx, m)
 	if err == nil {
 		return conn, nil
 	}
+
 	if !ended(err) {
 		return nil, d.lost(ctx, id, m, err)
 	}
+
 	lock, lockErr := filelock.Take(d.lockOf(id))
 	if lockErr != nil {
 		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, lockErr), "sandbox %q may be in creation", id)
 	}
-	defer func() { _ = lock.Release() }() // closing the file releases it anyway
+	// closing the file releases it anyway
+	defer func() { _ = lock.Release() }()
+
 	return d.dialOrEnd(ctx, id)
 }
 
@@ -50,10 +57,12 @@ func (d *Driver) dialOrEnd(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := d.dial(ctx, m)
 	if err != nil {
 		return nil, d.lost(ctx, id, m, err)
 	}
+
 	return conn, nil
 }
 
@@ -67,32 +76,42 @@ func ended(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// dial starts the carrier of a connection in the machine, and returns its streams as one connection. ctx bounds only the wait for the
-// connection.
+// dial starts the carrier of a connection in the machine, and returns its streams as one connection. ctx
+// bounds only the wait for the connection.
 func (d *Driver) dial(ctx context.Context, m machine) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline would end the process
+	// a deadline would end the process
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
+
 	stream, err := m.envd.Start(running, &envd.StartRequest{
 		Process: envd.ProcessConfig{
-			Cmd: d.sandboxd.path, Args: []string{attach.Command, attach.Framed, silence.String(), nested.ControlSocket}, Cwd: "/",
+			Cmd:  d.sandboxd.path,
+			Args: []string{attach.Command, attach.Framed, silence.String(), nested.ControlSocket},
+			Cwd:  "/",
 		},
 		Stdin: true,
 	})
 	if err == nil {
-		var pid int
-		var rest []byte
+		var (
+			pid  int
+			rest []byte
+		)
 		if pid, rest, err = ready(stream); err == nil && stop() {
 			return newConn(m.envd, pid, stream, rest, cancel), nil
 		}
+
 		err = errors.Join(err, ctx.Err())
-		if pid != 0 { // the process ends when it gets no frames
+		// the process ends when it gets no frames
+		if pid != 0 {
 			_ = stream.Close()
 		}
 	}
+
 	cancel()
+
 	return nil, err
 }
 
@@ -104,10 +123,11 @@ type eventStream interface {
 	Close() error
 }
 
-// ready waits until sandboxd has accepted the connection, which the start of the process does not prove. It returns the process, and
-// output that came with the first byte.
+// ready waits until sandboxd has accepted the connection, which the start of the process does not prove. It
+// returns the process, and output that came with the first byte.
 func ready(stream eventStream) (pid int, rest []byte, err error) {
 	said := ""
+
 	for stream.Receive() {
 		e := stream.Msg().Event
 		switch {
@@ -117,6 +137,7 @@ func ready(stream eventStream) (pid int, rest []byte, err error) {
 			if e.Data.Stdout[0] != attach.Ready {
 				return pid, nil, fmt.Errorf("the connection into the sandbox begins with %q", e.Data.Stdout[0])
 			}
+
 			return pid, e.Data.Stdout[1:], nil
 		case e.Data != nil:
 			said += string(e.Data.Stderr[:min(len(e.Data.Stderr), maxSaid-len(said))])
@@ -126,6 +147,7 @@ func ready(stream eventStream) (pid int, rest []byte, err error) {
 			return pid, nil, fmt.Errorf("the connection into the sandbox ended: %s %q", e.End.Status, said)
 		}
 	}
+
 	return pid, nil, fmt.Errorf("the connection into the sandbox ended: %w", errors.Join(stream.Err(), errStreamEnded))
 }
 

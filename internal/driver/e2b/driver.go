@@ -46,8 +46,10 @@ type Driver struct {
 	filter   []byte
 	log      *slog.Logger
 
-	mu    sync.Mutex
-	known map[string]machine // by the sandbox's id; others are looked up
+	mu sync.Mutex
+
+	// by the sandbox's id; others are looked up
+	known map[string]machine
 }
 
 var (
@@ -62,27 +64,34 @@ func New(o Options) (*Driver, error) {
 	if o.Key == "" {
 		return nil, fault.New(fault.Invalid, "the backend e2b needs an API key: set E2B_API_KEY")
 	}
+
 	d := &Driver{o: o, log: o.Logger, known: map[string]machine{}, http: client()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+
 	d.o.Domain = cmp.Or(o.Domain, DefaultDomain)
 	d.api = NewAPIClient(APIOptions{
 		URL: cmp.Or(o.APIURL, "https://api."+d.o.Domain), Key: o.Key, CreateRate: cmp.Or(o.CreateRate, 1), HTTP: d.http,
 	})
+
 	var err error
 	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
+
 	if d.owner, err = driver.Owner(d.o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "name of this host")
 	}
+
 	if d.sandboxd, err = readProgram(o.SandboxdPath); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "sandboxd")
 	}
+
 	if d.filter, err = seccomp.Compile(false); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "system call filter")
 	}
+
 	return d, os.MkdirAll(filepath.Join(d.o.Dir, locksDir), 0o700)
 }
 
@@ -91,7 +100,10 @@ const DefaultDomain = "e2b.app"
 
 // client follows no redirects: the API key and the machines' tokens are only for the operator's addresses.
 func client() *http.Client {
-	return &http.Client{Transport: transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport:     transport(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // transport keeps more connections than the default: each control connection has an open stream.
@@ -100,6 +112,7 @@ func transport() *http.Transport {
 	t.DialContext, t.HTTP2 = lostconn.Dialer(30*time.Second).DialContext, lostconn.HTTP2()
 	t.MaxIdleConnsPerHost = 64
 	t.IdleConnTimeout = 30 * time.Second
+
 	return t
 }
 
@@ -122,9 +135,11 @@ func (d *Driver) Check(ctx context.Context) []driver.Finding {
 		f.Level, f.Detail, f.Fix = driver.Fail, err.Error(), "set E2B_API_KEY to a key of the account, or take e2b out of sandbox.backends"
 		return []driver.Finding{f}
 	}
+
 	t := driver.Finding{Name: "E2B template", Detail: d.o.Template}
 	if d.o.Template == "" {
 		t.Level, t.Detail, t.Fix = driver.Warn, "none: each task must name one", "set sandbox.e2b.template"
 	}
+
 	return []driver.Finding{f, t}
 }

@@ -27,7 +27,10 @@ func small() driver.Spec {
 
 // creations returns the recorded requests to create a sandbox.
 func creations(s *e2btest.Server) []string {
-	return slices.DeleteFunc(s.Requests(), func(r string) bool { return r != "POST /v2/sandboxes" && r != "POST /sandboxes" })
+	return slices.DeleteFunc(
+		s.Requests(),
+		func(r string) bool { return r != "POST /v2/sandboxes" && r != "POST /sandboxes" },
+	)
 }
 
 // A control plane with only version 1 of the API is asked for version 2 once.
@@ -39,12 +42,14 @@ func TestFirstVersionOfTheAPI(t *testing.T) {
 	require.NoError(t, d.Create(t.Context(), "one", small()))
 	require.NoError(t, d.Create(t.Context(), "two", small()))
 	require.Equal(t, []string{"POST /v2/sandboxes", "POST /sandboxes", "POST /sandboxes"}, creations(s))
-	conn, err := d.Dial(t.Context(), "two") // needs a token, which the fake returns only on request
+	// needs a token, which the fake returns only on request
+	conn, err := d.Dial(t.Context(), "two")
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 }
 
-// A creation that is refused by the rate limit is retried when the service allows it. A creation that exceeds the quota fails at once.
+// A creation that is refused by the rate limit is retried when the service allows it. A creation that
+// exceeds the quota fails at once.
 func TestRateAndQuota(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
@@ -66,13 +71,16 @@ func TestRefusedKey(t *testing.T) {
 	t.Parallel()
 	o := options(t, e2btest.ForTest(t))
 	o.Key = "e2b_hunter2"
+
 	d := open(t, o)
 	for _, err := range []error{d.Probe(t.Context()), d.Create(t.Context(), "one", small()), d.Destroy(t.Context(), "one")} {
 		require.Equal(t, fault.Unauthorized, fault.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, "E2B refuses the API key of this worker (E2B_API_KEY)")
 		require.NotContains(t, err.Error(), "hunter2")
 	}
+
 	require.Equal(t, driver.Fail, d.Check(t.Context())[0].Level)
+
 	o.Key = ""
 	_, err := e2b.New(o)
 	require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
@@ -83,6 +91,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
 	d := open(t, options(t, s))
+
 	b := sandbox.New(d, sandbox.Options{Defaults: small()})
 	for want, spec := range map[string]rollout.Sandbox{
 		"not possible on the backend e2b":        {User: rollout.UserRoot},
@@ -98,7 +107,9 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, want)
 	}
+
 	require.Empty(t, s.Machines())
+
 	for _, f := range d.Check(t.Context()) {
 		require.Equal(t, driver.OK, f.Level, "%s: %s", f.Name, f.Detail)
 	}
@@ -107,28 +118,34 @@ func TestRefusals(t *testing.T) {
 // The API key is sent only to the configured address: a redirect is a refusal.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
+
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s came with the key %q", r.URL, r.Header.Get(e2b.KeyHeader))
 	}))
 	defer elsewhere.Close()
+
 	from := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer from.Close()
+
 	o := options(t, e2btest.ForTest(t))
 	o.APIURL = from.URL
 	require.Equal(t, fault.Unavailable, fault.KindOf(open(t, o).Probe(t.Context())))
 }
 
-// A creation whose response was lost leaves a machine without sandboxd. The next creation with that id ends the machine. A third one
-// finds the machine of the second.
+// A creation whose response was lost leaves a machine without sandboxd. The next creation with that id ends
+// the machine. A third one finds the machine of the second.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
 	o := options(t, s)
 	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
+
 	var meta map[string]string
 	for _, meta = range s.Machines() {
 	}
+
 	require.NoError(t, open(t, o).Destroy(t.Context(), "one"))
+
 	control := e2b.NewAPIClient(e2b.APIOptions{URL: s.URL, Key: s.Key, CreateRate: 10, HTTP: http.DefaultClient})
 	lost, err := control.Create(t.Context(), e2b.CreateRequest{Template: e2btest.Template, Timeout: 60, Metadata: meta})
 	require.NoError(t, err)
@@ -137,21 +154,25 @@ func TestLostAnswer(t *testing.T) {
 	require.NotContains(t, s.Machines(), lost.ID)
 	require.Len(t, s.Machines(), 1)
 	before := creations(s)
+
 	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
 	require.Equal(t, before, creations(s))
 }
 
-// A machine in which sandboxd does not listen yet is left alone while its creator holds the lock. Without a creator it is ended, and the
-// sandbox is lost.
+// A machine in which sandboxd does not listen yet is left alone while its creator holds the lock. Without a
+// creator it is ended, and the sandbox is lost.
 func TestDialDuringCreation(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
 	d := open(t, options(t, s))
 	require.NoError(t, d.Create(t.Context(), "one", small()))
+
 	var meta map[string]string
 	for _, meta = range s.Machines() {
 	}
+
 	require.NoError(t, d.Destroy(t.Context(), "one"))
+
 	control := e2b.NewAPIClient(e2b.APIOptions{URL: s.URL, Key: s.Key, CreateRate: 10, HTTP: http.DefaultClient})
 	_, err := control.Create(t.Context(), e2b.CreateRequest{Template: e2btest.Template, Timeout: 3600, Metadata: meta})
 	require.NoError(t, err)
@@ -171,10 +192,12 @@ func TestDialDuringCreation(t *testing.T) {
 func TestMachineEnds(t *testing.T) {
 	t.Parallel()
 	s := e2btest.ForTest(t)
+
 	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{})
 	for id := range s.Machines() {
 		require.NoError(t, s.Kill(id))
 	}
+
 	_, err := p.Info(t.Context())
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	require.Equal(t, fault.SandboxLost, fault.KindOf(p.Renew(t.Context(), time.Hour)))
@@ -191,14 +214,26 @@ func TestIsolation(t *testing.T) {
 	require.Empty(t, p.Bash("ls /sys").Stdout)
 	require.Equal(t, "0\n1\n2\n3\n", p.Bash("ls /proc/self/fd").Stdout, "none of the cgroups'")
 	require.NotZero(t, p.Bash("ls /opt/rolloutd/control").ExitCode)
+
 	for _, path := range []string{"/x", "/etc/x", "/opt/rolloutd/x", "/dev/x", "/proc/sys/kernel/hostname", "/root/x", "/sys/x"} {
 		require.NotZero(t, p.Bash("echo x > "+path).ExitCode, path)
 	}
-	require.Equal(t, "full null random tty urandom zero", strings.TrimSpace(p.Bash(`cd /dev; for d in *; do [ -c $d ] && [ ! -L $d ] && echo -n "$d "; done`).Stdout))
-	ran := p.Bash("for i in 1 2; do head -c 40M /dev/zero > /home/user/$i; done; df -m /home/user | tail -1 | awk '{print $2}'")
+
+	require.Equal(
+		t,
+		"full null random tty urandom zero",
+		strings.TrimSpace(p.Bash(`cd /dev; for d in *; do [ -c $d ] && [ ! -L $d ] && echo -n "$d "; done`).Stdout),
+	)
+	ran := p.Bash(
+		"for i in 1 2; do head -c 40M /dev/zero > /home/user/$i; done; df -m /home/user | tail -1 | awk '{print $2}'",
+	)
 	require.Contains(t, ran.Stderr, "No space left")
 	require.Equal(t, "64\n", ran.Stdout)
-	require.True(t, strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"), "the agent is no user of the machine")
+	require.True(
+		t,
+		strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"),
+		"the agent is no user of the machine",
+	)
 }
 
 // A machine without cgroups reports no counts of killed or refused processes. It reports its full folders.
@@ -210,6 +245,7 @@ func TestMachineWithoutCgroups(t *testing.T) {
 	p.Bash("head -c 1G /dev/zero > /home/user/big")
 	u, err := p.Backend.Inspect(t.Context(), p.ID())
 	require.NoError(t, err)
+
 	want := driver.NoUsage()
 	want.FullFolders = []string{"/home/user"}
 	require.Equal(t, want, u)

@@ -11,15 +11,18 @@ import (
 // Destroy implements driver.Driver.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
 	d.forget(id)
+
 	all, err := d.machines(ctx, id)
 	if err != nil {
 		return err
 	}
+
 	for _, s := range all {
 		if err := d.end(ctx, id, s.ID); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -29,19 +32,25 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var infos []driver.Info
+
 	seen := map[string]bool{}
+
 	for _, s := range all {
 		info, err := infoOf(s)
 		if err != nil {
 			d.log.Warn("metadata of a sandbox cannot be read", "machine", s.ID, "error", err)
 			continue
 		}
-		if !seen[info.ID] { // the same id finds both of two machines
+		// the same id finds both of two machines
+		if !seen[info.ID] {
 			infos = append(infos, info)
 		}
+
 		seen[info.ID] = true
 	}
+
 	return infos, nil
 }
 
@@ -51,15 +60,18 @@ func (d *Driver) Renew(ctx context.Context, id string, lease time.Duration) erro
 	if err != nil {
 		return err
 	}
+
 	err = d.api.SetTimeout(ctx, m.id, time.Duration(timeoutOf(lease))*time.Second)
 	if fault.Is(err, fault.NotFound) {
 		d.forget(id)
 		return fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	}
+
 	return err
 }
 
-// lost turns the error of a dial into SandboxLost if the machine is gone or sandboxd has ended in it. It ends such a machine.
+// lost turns the error of a dial into SandboxLost if the machine is gone or sandboxd has ended in it. It
+// ends such a machine.
 func (d *Driver) lost(ctx context.Context, id string, m machine, err error) error {
 	if !ended(err) {
 		s, getErr := d.api.Get(ctx, m.id)
@@ -71,9 +83,12 @@ func (d *Driver) lost(ctx context.Context, id string, m machine, err error) erro
 			return fault.Wrap(fault.Unavailable, err, "dial sandbox %q", id)
 		}
 	}
+
 	d.log.Info("ending a machine without sandboxd", "sandbox", id, "machine", m.id)
+
 	if killErr := d.end(ctx, id, m.id); killErr != nil {
 		return killErr
 	}
+
 	return fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 }

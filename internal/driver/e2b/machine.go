@@ -30,6 +30,7 @@ func (d *Driver) machine(s apiSandbox) machine {
 	default:
 		address = fmt.Sprintf("https://%d-%s.%s", envd.Port, s.ID, domain)
 	}
+
 	return machine{id: s.ID, envd: &envd.Client{HTTP: d.http, Address: address, Sandbox: s.ID, Token: s.Token}}
 }
 
@@ -38,20 +39,25 @@ func (d *Driver) find(ctx context.Context, id string) (machine, error) {
 	if m, ok := d.remembered(id); ok {
 		return m, nil
 	}
+
 	all, err := d.machines(ctx, id)
 	if err != nil {
 		return machine{}, err
 	}
+
 	if len(all) == 0 {
 		return machine{}, fault.New(fault.SandboxLost, "sandbox %q is gone", id)
 	}
-	s, err := d.api.Get(ctx, all[0].ID) // the list lacks the token
+	// the list lacks the token
+	s, err := d.api.Get(ctx, all[0].ID)
 	if fault.Is(err, fault.NotFound) {
 		return machine{}, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	}
+
 	if err != nil {
 		return machine{}, err
 	}
+
 	return d.remember(id, s), nil
 }
 
@@ -61,13 +67,16 @@ func (d *Driver) machines(ctx context.Context, id string) ([]apiSandbox, error) 
 	slices.SortFunc(all, func(a, b apiSandbox) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
+
 	return all, err
 }
 
 func (d *Driver) remembered(id string) (machine, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	m, ok := d.known[id]
+
 	return m, ok
 }
 
@@ -75,7 +84,9 @@ func (d *Driver) remember(id string, s apiSandbox) machine {
 	m := d.machine(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.known[id] = m
+
 	return m
 }
 
@@ -83,5 +94,6 @@ func (d *Driver) remember(id string, s apiSandbox) machine {
 func (d *Driver) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	delete(d.known, id)
 }

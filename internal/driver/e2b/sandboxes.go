@@ -14,8 +14,11 @@ import (
 
 // CreateRequest describes a sandbox.
 type CreateRequest struct {
-	Template string            `json:"templateID"` // id or alias
-	Timeout  int               `json:"timeout"`    // seconds
+	// id or alias
+	Template string `json:"templateID"`
+
+	// seconds
+	Timeout  int               `json:"timeout"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Secure is set for version 1 of the API; in version 2 every sandbox has a token.
 	Secure bool `json:"secure,omitempty"`
@@ -42,32 +45,40 @@ type apiSandbox struct {
 // stateRunning is the state of a sandbox that is not paused.
 const stateRunning = "running"
 
-// Create creates a sandbox, within the rate. It has no idempotency key: the caller finds an earlier one by its metadata.
+// Create creates a sandbox, within the rate. It has no idempotency key: the caller finds an earlier one by
+// its metadata.
 func (c *APIClient) Create(ctx context.Context, r CreateRequest) (apiSandbox, error) {
 	var s apiSandbox
 	if err := c.creates.Wait(ctx); err != nil {
 		return s, fault.Wrap(fault.Exhausted, err, "wait for the rate of creations")
 	}
+
 	if !c.v1.Load() {
 		_, err := c.do(ctx, http.MethodPost, "/v2/sandboxes", r, &s)
 		if !fault.Is(err, fault.NotFound) {
 			return s, err
 		}
 	}
+
 	r.Secure = true
 	_, err := c.do(ctx, http.MethodPost, "/sandboxes", r, &s)
+
 	var status *StatusError
 	if errors.As(err, &status) && status.Status == http.StatusNotFound {
 		return s, fault.Field("image", "E2B has no template %q: %s", r.Template, status.Message)
 	}
+
 	c.v1.CompareAndSwap(false, err == nil)
+
 	return s, err
 }
 
 // Get returns a sandbox with its token; fault.NotFound: it is gone.
 func (c *APIClient) Get(ctx context.Context, id string) (apiSandbox, error) {
 	var s apiSandbox
+
 	_, err := c.do(ctx, http.MethodGet, sandboxPath(id), nil, &s)
+
 	return s, err
 }
 
@@ -77,6 +88,7 @@ func (c *APIClient) SetTimeout(ctx context.Context, id string, d time.Duration) 
 		Timeout int `json:"timeout"`
 	}{wholeSeconds(d)}
 	_, err := c.do(ctx, http.MethodPost, sandboxPath(id)+"/timeout", body, nil)
+
 	return err
 }
 
@@ -99,22 +111,31 @@ const (
 func (c *APIClient) List(ctx context.Context, metadata map[string]string) ([]apiSandbox, error) {
 	pairs := url.Values{}
 	for k, v := range metadata {
-		pairs.Set(url.QueryEscape(k), url.QueryEscape(v)) // the control plane decodes them twice
+		// the control plane decodes them twice
+		pairs.Set(url.QueryEscape(k), url.QueryEscape(v))
 	}
+
 	q := url.Values{"metadata": {pairs.Encode()}, "state": {stateRunning}, "limit": {strconv.Itoa(pageSize)}}
+
 	var all []apiSandbox
+
 	for range maxPages {
 		var page []apiSandbox
+
 		header, err := c.do(ctx, http.MethodGet, "/v2/sandboxes?"+q.Encode(), nil, &page)
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, page...)
+
 		next := header.Get("X-Next-Token")
 		if next == "" {
 			return all, nil
 		}
+
 		q.Set("nextToken", next)
 	}
+
 	return nil, fault.New(fault.Unavailable, "E2B lists more than %d sandboxes", maxPages*pageSize)
 }

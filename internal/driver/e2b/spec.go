@@ -15,9 +15,14 @@ import (
 
 // Metadata of a machine.
 const (
-	metaSandbox = "rolloutd_sandbox" // the sandbox's id
-	metaOwner   = "rolloutd_owner"   // the owner's data folder
-	metaState   = "rolloutd_state"   // a state, as JSON
+	// the sandbox's id
+	metaSandbox = "rolloutd_sandbox"
+
+	// the owner's data folder
+	metaOwner = "rolloutd_owner"
+
+	// a state, as JSON
+	metaState = "rolloutd_state"
 )
 
 // state is the stored description of a sandbox.
@@ -31,16 +36,30 @@ type state struct {
 
 // metadata returns the metadata of the sandbox's machine.
 func (d *Driver) metadata(id string, spec driver.Spec) (map[string]string, error) {
-	data, err := json.Marshal(state{Labels: spec.Labels, CreatedAt: time.Now(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB})
+	data, err := json.Marshal(state{
+		Labels:    spec.Labels,
+		CreatedAt: time.Now(),
+		CPU:       spec.CPU,
+		MemoryMiB: spec.MemoryMiB,
+		HomeMiB:   spec.HomeMiB,
+	})
+
 	return map[string]string{metaSandbox: id, metaOwner: d.owner, metaState: string(data)}, err
 }
 
 // infoOf reads the metadata of a machine of this owner.
 func infoOf(s apiSandbox) (driver.Info, error) {
 	var st state
+
 	err := json.Unmarshal([]byte(s.Metadata[metaState]), &st)
+
 	return driver.Info{
-		ID: s.Metadata[metaSandbox], Labels: st.Labels, CreatedAt: st.CreatedAt, CPU: st.CPU, MemoryMiB: st.MemoryMiB, HomeMiB: st.HomeMiB,
+		ID:        s.Metadata[metaSandbox],
+		Labels:    st.Labels,
+		CreatedAt: st.CreatedAt,
+		CPU:       st.CPU,
+		MemoryMiB: st.MemoryMiB,
+		HomeMiB:   st.HomeMiB,
 	}, err
 }
 
@@ -53,11 +72,15 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 	if name == "" {
 		name = d.o.Template
 	}
+
 	switch {
 	case spec.User != "":
 		return "", fault.Field("user", "%q is not possible on the backend e2b: use the backend local", spec.User)
 	case spec.Workdir != "" || len(spec.GradePaths) > 0:
-		return "", fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local")
+		return "", fault.Field(
+			"workdir",
+			"folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local",
+		)
 	case spec.ImageEnv:
 		return "", fault.Field("image_env", "is not possible on the backend e2b: set the variables in the task")
 	case name == "":
@@ -65,6 +88,7 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 	case !templateName.MatchString(name):
 		return "", fault.Field("image", "must be the name of a template of E2B, got %q", name)
 	}
+
 	return name, nil
 }
 
@@ -72,20 +96,41 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 func checkSizes(spec driver.Spec, s apiSandbox) error {
 	switch {
 	case s.CPU > 0 && spec.CPU > s.CPU:
-		return fault.Field("cpu", "the machines of the template %q have %g cores, but the task needs %g", s.Template, s.CPU, spec.CPU)
+		return fault.Field(
+			"cpu",
+			"the machines of the template %q have %g cores, but the task needs %g",
+			s.Template,
+			s.CPU,
+			spec.CPU,
+		)
 	case s.MemoryMiB > 0 && spec.MemoryMiB > s.MemoryMiB:
-		return fault.Field("memory_mib", "the machines of the template %q have %d MiB, but the task needs %d", s.Template, s.MemoryMiB, spec.MemoryMiB)
+		return fault.Field(
+			"memory_mib",
+			"the machines of the template %q have %d MiB, but the task needs %d",
+			s.Template,
+			s.MemoryMiB,
+			spec.MemoryMiB,
+		)
 	}
+
 	return nil
 }
 
 // enclosed returns the configuration of package enclose.
 func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	data, err := json.Marshal(nested.Config{
-		ID: id, Lease: spec.Lease.String(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
+		ID:        id,
+		Lease:     spec.Lease.String(),
+		CPU:       spec.CPU,
+		MemoryMiB: spec.MemoryMiB,
+		HomeMiB:   spec.HomeMiB,
+		TmpMiB:    spec.TmpMiB,
+		PIDs:      spec.PIDs,
+		Filter:    d.filter,
 		Verifier:  spec.IsVerifier(),
 		TreeBytes: int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20,
 	})
+
 	return string(data), err
 }
 
@@ -95,7 +140,8 @@ type program struct {
 	path    string
 }
 
-// ProgramPath returns the path in a machine of the sandboxd binary at path. A template with the binary at that path starts faster.
+// ProgramPath returns the path in a machine of the sandboxd binary at path. A template with the binary at
+// that path starts faster.
 func ProgramPath(path string) (string, error) {
 	p, err := readProgram(path)
 	return p.path, err
@@ -104,5 +150,6 @@ func ProgramPath(path string) (string, error) {
 func readProgram(path string) (program, error) {
 	data, err := os.ReadFile(path)
 	sum := sha256.Sum256(data)
+
 	return program{content: data, path: nested.Folder + "/sandboxd-" + hex.EncodeToString(sum[:8])}, err
 }

@@ -1,5 +1,6 @@
-// Package hostlibs collects what programs from this host need to run in the root file system of any image: the C library of the host with
-// its loader, and bash. Images of another C library, or without a shell, have neither.
+// Package hostlibs collects what programs from this host need to run in the root file system of any image:
+// the C library of the host with its loader, and bash. Images of another C library, or without a shell,
+// have neither.
 package hostlibs
 
 import (
@@ -25,8 +26,9 @@ const Loader = "/lib64/ld-linux-x86-64.so.2"
 
 // libraries are those of glibc and of its compilers. The others of bash are found by its file.
 var libraries = []string{
-	"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2",
-	"libnss_files.so.2", "libnss_dns.so.2", "libgcc_s.so.1", "libstdc++.so.6",
+	"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+	"libutil.so.1", "libresolv.so.2", "libnss_files.so.2", "libnss_dns.so.2", "libgcc_s.so.1",
+	"libstdc++.so.6",
 }
 
 // folders are where libraries lie on hosts.
@@ -34,57 +36,72 @@ var folders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/l
 
 // Links are how programs in an image find the files: path in the image → target.
 type Links struct {
-	Bash map[string]string // for an image without bash
-	C    map[string]string // for an image without Loader
+	// for an image without bash
+	Bash map[string]string
+
+	// for an image without Loader
+	C map[string]string
 }
 
-// Collect copies the files into a folder of dir that is named after them, and returns its path. An existing one is used as it is: living
-// sandboxes have it mounted. A host without glibc or bash has fewer files.
+// Collect copies the files into a folder of dir that is named after them, and returns its path. An existing
+// one is used as it is: living sandboxes have it mounted. A host without glibc or bash has fewer files.
 func Collect(dir string) (string, Links, error) {
 	files, links := choose()
 	sum := sha256.New()
+
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		st, err := os.Stat(files[name])
 		if err != nil {
 			return "", links, err
 		}
+
 		fmt.Fprintln(sum, name, files[name], st.Size(), st.ModTime().UnixNano())
 	}
+
 	made := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)[:8]))
 	if _, err := os.Stat(made); err == nil {
 		return made, links, nil
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", links, err
 	}
+
 	temp, err := os.MkdirTemp(dir, "new-")
 	if err != nil {
 		return "", links, err
 	}
 	defer os.RemoveAll(temp)
+
 	for name, source := range files {
 		if err := install(source, filepath.Join(temp, name)); err != nil {
 			return "", links, err
 		}
 	}
-	if err := os.Chmod(temp, 0o755); err != nil { // the sandbox's users read it
+	// the sandbox's users read it
+	if err := os.Chmod(temp, 0o755); err != nil {
 		return "", links, err
 	}
+
 	err = os.Rename(temp, made)
-	if errors.Is(err, fs.ErrExist) { // another process was faster
+	// another process was faster
+	if errors.Is(err, fs.ErrExist) {
 		err = nil
 	}
+
 	return made, links, err
 }
 
 // choose returns the files of this host by their names, and the links to them.
 func choose() (map[string]string, Links) {
 	files, links := map[string]string{}, Links{Bash: map[string]string{}, C: map[string]string{}}
+
 	add := func(name string, to map[string]string) {
 		source, ok := find(name)
 		if !ok {
 			return
 		}
+
 		files[name] = source
 		// The loader of Debian looks into the first, that of other systems into the second.
 		to["/lib/x86_64-linux-gnu/"+name] = Mount + "/" + name
@@ -93,15 +110,18 @@ func choose() (map[string]string, Links) {
 	for _, name := range libraries {
 		add(name, links.C)
 	}
+
 	if bash, err := exec.LookPath("bash"); err == nil {
 		files["bash"] = bash
 		links.Bash["/bin/bash"] = Mount + "/bash"
+
 		for _, name := range imported(bash) {
 			if !slices.Contains(libraries, name) {
 				add(name, links.Bash)
 			}
 		}
 	}
+
 	return files, links
 }
 
@@ -109,13 +129,16 @@ func choose() (map[string]string, Links) {
 func imported(program string) []string {
 	f, err := elf.Open(program)
 	if err != nil {
-		return nil // a script
+		// a script
+		return nil
 	}
 	defer f.Close()
+
 	names, err := f.ImportedLibraries()
 	if err != nil {
 		return nil
 	}
+
 	return names
 }
 
@@ -126,6 +149,7 @@ func find(name string) (string, bool) {
 			return path, true
 		}
 	}
+
 	return "", false
 }
 
@@ -134,14 +158,18 @@ func install(from, to string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer in.Close()
+
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+
 	if _, err := io.Copy(out, in); err != nil {
 		return err
 	}
+
 	return out.Chmod(0o755)
 }

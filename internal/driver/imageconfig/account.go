@@ -21,8 +21,9 @@ const (
 	maxID = 1<<16 - 1
 )
 
-// accountOf finds the agent's user in the image, as a container engine would: a name or an id, with an optional group; without one it
-// takes the user's groups in the image. An image without a user means root. nil: the user 1000.
+// accountOf finds the agent's user in the image, as a container engine would: a name or an id, with an
+// optional group; without one it takes the user's groups in the image. An image without a user means root.
+// nil: the user 1000.
 func accountOf(use *Image, user string) (*wire.Account, error) {
 	switch user {
 	case "":
@@ -33,22 +34,27 @@ func accountOf(use *Image, user string) (*wire.Account, error) {
 		if user = use.User; user == "" {
 			return &wire.Account{}, nil
 		}
+
 		if !rollout.IsAccount(user) {
 			return nil, fault.Field("user", "the user of the image must be a name or an id, got %.100q", user)
 		}
 	}
+
 	passwd, err := records(use, "/etc/passwd")
 	if err != nil {
 		return nil, err
 	}
+
 	groups, err := records(use, "/etc/group")
 	if err != nil {
 		return nil, err
 	}
+
 	a, err := resolve(passwd, groups, user)
 	if err != nil {
 		return nil, err
 	}
+
 	return &a, check(a)
 }
 
@@ -63,39 +69,51 @@ func records(use *Image, path string) ([][]string, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.Unavailable, err, "accounts of the image")
 	}
+
 	var all [][]string
+
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if fields := strings.Split(line, ":"); len(fields) > 3 && fields[0] != "" {
 			all = append(all, fields)
 		}
 	}
+
 	return all, nil
 }
 
 func resolve(passwd, groups [][]string, user string) (wire.Account, error) {
 	name, group, withGroup := strings.Cut(user, ":")
+
 	var a wire.Account
+
 	found := find(passwd, name)
 	switch id, err := strconv.Atoi(name); {
 	case found != nil:
 		if a.UID, err = number(found[2], "user", name); err != nil {
 			return a, err
 		}
+
 		if a.GID, err = number(found[3], "group of user", name); err != nil {
 			return a, err
 		}
+
 		name = found[0]
 	case err != nil:
 		return a, fault.Field("user", "%q is not in /etc/passwd of the image", name)
 	default:
 		a.UID = id
 	}
+
 	if !withGroup {
 		var err error
+
 		a.Groups, err = groupsOf(groups, name)
+
 		return a, err
 	}
+
 	found = find(groups, group)
+
 	id, err := strconv.Atoi(group)
 	switch {
 	case found != nil:
@@ -103,7 +121,9 @@ func resolve(passwd, groups [][]string, user string) (wire.Account, error) {
 	case err != nil:
 		err = fault.Field("user", "group %q is not in /etc/group of the image", group)
 	}
+
 	a.GID = id
+
 	return a, err
 }
 
@@ -114,23 +134,29 @@ func find(records [][]string, name string) []string {
 			return records[n]
 		}
 	}
+
 	return nil
 }
 
 // groupsOf returns the groups that list the user.
 func groupsOf(groups [][]string, name string) ([]int, error) {
 	var all []int
+
 	for _, r := range groups {
 		if !slices.Contains(strings.Split(r[3], ","), name) {
 			continue
 		}
+
 		id, err := number(r[2], "group", r[0])
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, id)
 	}
+
 	slices.Sort(all)
+
 	return slices.Compact(all), nil
 }
 
@@ -139,6 +165,7 @@ func number(digits, what, name string) (int, error) {
 	if err != nil {
 		return 0, fault.Field("user", "the id of %s %.50q in the image must be a number, got %.50q", what, name, digits)
 	}
+
 	return id, nil
 }
 
@@ -147,6 +174,7 @@ func check(a wire.Account) error {
 	if len(a.Groups) > maxGroups {
 		return fault.Field("user", "is in %d groups of the image; the maximum is %d", len(a.Groups), maxGroups)
 	}
+
 	for _, id := range append([]int{a.UID, a.GID}, a.Groups...) {
 		switch {
 		case id < 0 || id > maxID:
@@ -155,5 +183,6 @@ func check(a wire.Account) error {
 			return fault.Field("user", "has the id %d in the image, which the sandbox reserves", id)
 		}
 	}
+
 	return nil
 }

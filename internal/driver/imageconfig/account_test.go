@@ -24,6 +24,7 @@ func imageWith(t *testing.T, user, passwd, group string) *image.Use {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(passwd), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "etc/group"), []byte(group), 0o600))
+
 	return &image.Use{Image: image.Image{User: user}, Layers: []string{dir}}
 }
 
@@ -35,6 +36,7 @@ const (
 
 func TestUserOfAnImage(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ task, config, want string }{
 		{rollout.UserOfImage, "", "0:0:"},
 		{rollout.UserOfImage, "app", "1500:100:10,11"},
@@ -50,16 +52,23 @@ func TestUserOfAnImage(t *testing.T) {
 		{"0:1001", "app", "0:1001:"}, // root with the group id that the verifier has in other sandboxes
 		{rollout.UserRoot, "app", "0:0:"},
 	} {
-		g, err := imageconfig.Of(imageconfig.Stored(imageWith(t, c.config, passwd, group)), driver.Spec{User: c.task}, true)
+		g, err := imageconfig.Of(
+			imageconfig.Stored(imageWith(t, c.config, passwd, group)),
+			driver.Spec{User: c.task},
+			true,
+		)
 		require.NoError(t, err, "%+v", c)
 		require.Equal(t, []string{"--agent", c.want, "--bare=false"}, g.Agent(), "%+v", c)
 		require.Equal(t, strings.HasPrefix(c.want, "0:"), g.IsRoot())
+
 		verifier := wire.ImageVerifierID
 		if c.want == "0:0:" {
 			verifier = wire.VerifierID
 		}
+
 		require.Equal(t, verifier, g.Account.VerifierID(), "%+v", c)
 	}
+
 	g, err := imageconfig.Of(imageconfig.Stored(imageWith(t, "app", passwd, group)), driver.Spec{}, true)
 	require.NoError(t, err)
 	require.Empty(t, g.Agent(), "a task that does not ask gets the sandbox's own user")
@@ -68,10 +77,12 @@ func TestUserOfAnImage(t *testing.T) {
 // The user and the account files of an image are untrusted. An invalid user is refused with the field of the task.
 func TestRefusedUsersOfAnImage(t *testing.T) {
 	t.Parallel()
+
 	many := &strings.Builder{}
 	for n := range 100 {
 		fmt.Fprintf(many, "g%d:x:%d:app\n", n, n)
 	}
+
 	for name, c := range map[string]struct{ config, passwd, group, want string }{
 		"no such user":     {"stranger", passwd, group, "not in /etc/passwd"},
 		"no such group":    {"app:none", passwd, group, "not in /etc/group"},
@@ -89,11 +100,20 @@ func TestRefusedUsersOfAnImage(t *testing.T) {
 		"in many groups":   {"app", passwd, many.String(), "the maximum is 64"},
 		"huge":             {"app", strings.Repeat("x", 2<<20), group, "bytes"},
 	} {
-		_, err := imageconfig.Of(imageconfig.Stored(imageWith(t, c.config, c.passwd, c.group)), driver.Spec{User: rollout.UserOfImage}, true)
+		_, err := imageconfig.Of(
+			imageconfig.Stored(imageWith(t, c.config, c.passwd, c.group)),
+			driver.Spec{User: rollout.UserOfImage},
+			true,
+		)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%s: %v", name, err)
 		require.ErrorContains(t, err, c.want, name)
 	}
-	_, err := imageconfig.Of(imageconfig.Stored(imageWith(t, "app", passwd, group)), driver.Spec{User: rollout.UserOfImage}, false)
+
+	_, err := imageconfig.Of(
+		imageconfig.Stored(imageWith(t, "app", passwd, group)),
+		driver.Spec{User: rollout.UserOfImage},
+		false,
+	)
 	require.ErrorContains(t, err, "needs a worker that runs as root")
 	_, err = imageconfig.Of(nil, driver.Spec{User: rollout.UserOfImage}, true)
 	require.ErrorContains(t, err, "is needed")

@@ -14,8 +14,16 @@ func TestVerifierHasNoShellVariables(t *testing.T) {
 	t.Parallel()
 	use := imageWith(t, "", passwd, group)
 	use.Image.Env = []string{
-		"BASH_FUNC_cat%%=() { echo 1; }", "SHELLOPTS=xtrace", "PROMPT_COMMAND=x", "BASH_ENV=/x", "ENV=/x", "PS4=$(x)", "GLOBIGNORE=*", "IFS=a",
-		"LANG=C.UTF-8", "PYTHONPATH=/opt/app",
+		"BASH_FUNC_cat%%=() { echo 1; }",
+		"SHELLOPTS=xtrace",
+		"PROMPT_COMMAND=x",
+		"BASH_ENV=/x",
+		"ENV=/x",
+		"PS4=$(x)",
+		"GLOBIGNORE=*",
+		"IFS=a",
+		"LANG=C.UTF-8",
+		"PYTHONPATH=/opt/app",
 	}
 	g, err := imageconfig.Of(imageconfig.Stored(use), driver.Spec{ImageEnv: true}, true)
 	require.NoError(t, err)

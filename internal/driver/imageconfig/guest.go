@@ -1,5 +1,5 @@
-// Package imageconfig determines what a sandbox takes from its image besides the files: the agent's user, the workdir, graded folders, the
-// environment.
+// Package imageconfig determines what a sandbox takes from its image besides the files: the agent's user,
+// the workdir, graded folders, the environment.
 package imageconfig
 
 import (
@@ -19,11 +19,15 @@ import (
 // Guest is what a sandbox takes from its image. The zero value is a sandbox without an image.
 type Guest struct {
 	// Account is the agent's user in the image; nil: the user 1000.
-	Account  *wire.Account
-	Verifier bool // the root file system except Writable is read-only, so that no grading program can be changed
+	Account *wire.Account
+
+	// the root file system except Writable is read-only, so that no grading program can be changed
+	Verifier bool
 	Workdir  string
-	Graded   []string // further folders that are copied to the verifier
-	Env      wire.BaseEnv
+
+	// further folders that are copied to the verifier
+	Graded []string
+	Env    wire.BaseEnv
 }
 
 // rootPath is root's PATH in an image that sets none.
@@ -36,8 +40,9 @@ type Image struct {
 	Files         Files
 }
 
-// Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and is not a folder, and its type;
-// "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none; fault.Invalid: it is too long.
+// Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and
+// is not a folder, and its type; "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none;
+// fault.Invalid: it is too long.
 type Files interface {
 	FirstNoFolder(path string) (string, fs.FileMode, error)
 	ReadFile(path string, most int64) ([]byte, error)
@@ -48,49 +53,65 @@ func Stored(use *image.Use) *Image {
 	if use == nil {
 		return nil
 	}
+
 	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: use}
 }
 
-// Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not separate, the agent cannot be
-// root.
+// Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not
+// separate, the agent cannot be root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir}
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
-		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")
+		return Guest{}, fault.Field(
+			"image",
+			"is needed: the user, the workdir, the environment and further folders are those of an image",
+		)
 	case use == nil:
 		return Guest{}, nil
 	case spec.User != "" && !separate:
-		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user cannot map further user ids", spec.User)
+		return g, fault.Field(
+			"user",
+			"%q needs a worker that runs as root: an ordinary user cannot map further user ids",
+			spec.User,
+		)
 	}
+
 	var err error
 	if g.Account, err = accountOf(use, spec.User); err != nil {
 		return g, err
 	}
+
 	if g.Workdir == rollout.WorkdirOfImage {
 		if g.Workdir = use.Workdir; g.Workdir == "/" {
 			g.Workdir = ""
 		}
 	}
+
 	g.Graded = spec.GradePaths
 	if err := g.CheckFolders(use.Files.FirstNoFolder); err != nil {
 		return g, err
 	}
+
 	g.setEnv(use.Env, spec.ImageEnv)
+
 	return g, nil
 }
 
-// CheckFolders refuses folders that cannot be copied to the verifier, and paths through a link or a file of the image. firstNoFolder
-// returns the first part of a path that exists in the image and is not a folder, and its type; "": none.
+// CheckFolders refuses folders that cannot be copied to the verifier, and paths through a link or a file of
+// the image. firstNoFolder returns the first part of a path that exists in the image and is not a folder,
+// and its type; "": none.
 func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, error)) error {
 	for _, p := range g.Writable() {
 		field := "workdir"
 		if p != g.Workdir {
 			field = "grade_paths"
 		}
+
 		if err := rollout.CheckGradePath(field, p); err != nil {
 			return err
 		}
+
 		at, mode, err := firstNoFolder(p)
 		switch {
 		case err != nil:
@@ -101,6 +122,7 @@ func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, 
 			return fault.Field(field, "%s of the image is not a folder", at)
 		}
 	}
+
 	return nil
 }
 
@@ -110,7 +132,9 @@ func (g *Guest) Writable() []string {
 	if g.Workdir != "" {
 		all = append(all, g.Workdir)
 	}
+
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }
 
@@ -120,40 +144,48 @@ func (g *Guest) setEnv(env []string, wanted bool) {
 	if g.IsRoot() {
 		all["PATH"] = rootPath
 	}
+
 	for _, line := range env {
 		if name, value, ok := strings.Cut(line, "="); ok && wanted && name != "" && !strings.ContainsRune(line, 0) {
 			all[name] = value
 		}
 	}
+
 	g.Env = wire.BaseEnv{Agent: all, Verifier: g.forVerifier(all)}
 }
 
-// forVerifier removes variables that name a folder with the agent's files: the verifier must not run programs or load libraries from
-// there. It also removes those that make a shell run other commands than its script has.
+// forVerifier removes variables that name a folder with the agent's files: the verifier must not run
+// programs or load libraries from there. It also removes those that make a shell run other commands than
+// its script has.
 func (g *Guest) forVerifier(all map[string]string) map[string]string {
 	kept := map[string]string{}
+
 	for name, value := range all {
 		switch {
 		case name == "PATH":
 			var folders []string
+
 			for folder := range strings.SplitSeq(value, ":") {
 				if path.IsAbs(folder) && !g.holds(folder) {
 					folders = append(folders, folder)
 				}
 			}
+
 			kept[name] = strings.Join(folders, ":")
 		case name == "HOME" || changesShell(name) || g.holds(value):
 		default:
 			kept[name] = value
 		}
 	}
+
 	return kept
 }
 
 // shellVariables make a shell run commands, or run its script in another way.
 var shellVariables = []string{
-	"BASH_ENV", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT",
-	"BASH_XTRACEFD", "BASH_LOADABLES_PATH", "IFS", "GLOBIGNORE", "EXECIGNORE", "CDPATH", "FUNCNEST", "TMOUT",
+	"BASH_ENV", "ENV", "ZDOTDIR", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "BASHOPTS",
+	"BASH_COMPAT", "POSIXLY_CORRECT", "BASH_XTRACEFD", "BASH_LOADABLES_PATH", "IFS", "GLOBIGNORE",
+	"EXECIGNORE", "CDPATH", "FUNCNEST", "TMOUT",
 }
 
 // changesShell reports whether a variable is one of shellVariables, or a function that bash takes from its environment.
@@ -168,6 +200,7 @@ func (g *Guest) holds(value string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -176,6 +209,7 @@ func (g *Guest) Agent() []string {
 	if g.Account == nil {
 		return nil
 	}
+
 	return []string{"--agent", g.Account.String(), "--bare=" + strconv.FormatBool(g.Verifier)}
 }
 
@@ -187,5 +221,6 @@ func (g *Guest) Supervisor() int {
 	if g.Account != nil {
 		return wire.SupervisorID
 	}
+
 	return 0
 }

@@ -27,7 +27,11 @@ func accounts(verifier int) map[string][]launcher.Account {
 	return map[string][]launcher.Account{
 		"/etc/passwd": {
 			{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
-			{Name: "verifier", ID: verifier, Rest: fmt.Sprintf(":%d:verifier:%s:/bin/bash", verifier, wire.VerifierHome)},
+			{
+				Name: "verifier",
+				ID:   verifier,
+				Rest: fmt.Sprintf(":%d:verifier:%s:/bin/bash", verifier, wire.VerifierHome),
+			},
 		},
 		"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: verifier, Rest: ":"}},
 	}

@@ -17,53 +17,64 @@ import (
 type Account struct {
 	Name string `json:"name"`
 	ID   int    `json:"id"`
-	Rest string `json:"rest"` // the rest of the line after the id, with its colon
+
+	// the rest of the line after the id, with its colon
+	Rest string `json:"rest"`
 }
 
 // maxAccounts bounds a file of accounts, in bytes.
 const maxAccounts = 1 << 20
 
-// AddTo adds the sandbox's files to the root file system at a path. It follows no path out of the image, which may hold any links.
+// AddTo adds the sandbox's files to the root file system at a path. It follows no path out of the image,
+// which may hold any links.
 func (o Overlay) AddTo(at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+
 	for _, p := range o.Points {
 		if err := o.folder(root, p); err != nil {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+
 	for _, p := range o.Folders {
 		err := foldersOnly(root, p)
 		if err == nil {
 			err = o.folder(root, p)
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+
 	links := o.Links
 	if !exists(root, o.Unless) {
 		links = maps.Clone(o.Links)
 		maps.Copy(links, o.Foreign)
 	}
+
 	for p, target := range links {
 		if err := o.link(root, p, target); err != nil {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+
 	for p, text := range o.Files {
 		if err := o.write(root, p, text); err != nil {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+
 	for p, accounts := range o.Accounts {
 		if err := o.addAccounts(root, p, accounts); err != nil {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+
 	return nil
 }
 
@@ -78,17 +89,21 @@ func foldersOnly(root *os.Root, p string) error {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		at = path.Join(at, part)
+
 		st, err := root.Lstat(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if !st.IsDir() {
 			return fmt.Errorf("/%s is %s, not a folder; name the folder itself", at, st.Mode().Type())
 		}
 	}
+
 	return nil
 }
 
@@ -97,44 +112,55 @@ func (o Overlay) folder(root *os.Root, p string) error {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		at = path.Join(at, part)
+
 		st, err := root.Lstat(at)
 		if err == nil && st.IsDir() {
-			if err := root.Chmod(at, st.Mode().Perm()|0o555); err != nil { // the sandbox's users must be able to enter it
+			// the sandbox's users must be able to enter it
+			if err := root.Chmod(at, st.Mode().Perm()|0o555); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		if err == nil {
 			err = root.Remove(at)
 		}
+
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+
 		if err := root.Mkdir(at, 0o755); err != nil {
 			return err
 		}
+
 		if err := o.ownIn(root, at); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// link makes a link unless the image has something there. It makes a missing folder, and follows a folder that is a link within the
-// image.
+// link makes a link unless the image has something there. It makes a missing folder, and follows a folder
+// that is a link within the image.
 func (o Overlay) link(root *os.Root, p, target string) error {
 	name := strings.Trim(p, "/")
 	if _, err := root.Lstat(name); err == nil {
 		return nil
 	}
+
 	if _, err := root.Stat(path.Dir(name)); errors.Is(err, fs.ErrNotExist) {
 		if err := o.folder(root, path.Dir(name)); err != nil {
 			return err
 		}
 	}
+
 	if err := root.Symlink(target, name); err != nil {
 		return nil //nolint:nilerr // the folder is a link out of the image: this image goes without
 	}
+
 	return o.ownIn(root, name)
 }
 
@@ -144,14 +170,18 @@ func (o Overlay) write(root *os.Root, p, text string) error {
 	if err := o.folder(root, path.Dir(name)); err != nil {
 		return err
 	}
+
 	if err := root.RemoveAll(name); err != nil {
 		return err
 	}
+
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteString(text)
+
 	return errors.Join(err, f.Chmod(0o644), f.Close(), o.ownIn(root, name))
 }
 
@@ -163,9 +193,11 @@ func (o Overlay) addAccounts(root *os.Root, p string, accounts []Account) error 
 			if text != "" && !strings.HasSuffix(text, "\n") {
 				text += "\n"
 			}
+
 			text += a.Name + ":x:" + strconv.Itoa(a.ID) + a.Rest + "\n"
 		}
 	}
+
 	return o.write(root, p, text)
 }
 
@@ -182,15 +214,18 @@ func readSmall(root *os.Root, name string) string {
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxAccounts {
 		return ""
 	}
+
 	f, err := root.Open(name)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+
 	data, err := io.ReadAll(io.LimitReader(f, maxAccounts))
 	if err != nil {
 		return ""
 	}
+
 	return string(data)
 }
 
@@ -198,5 +233,6 @@ func (o Overlay) ownIn(root *os.Root, name string) error {
 	if o.Base == 0 {
 		return nil
 	}
+
 	return root.Lchown(name, o.Base, o.Base)
 }

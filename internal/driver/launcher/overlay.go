@@ -11,17 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay is the root file system of an image: its layers below an empty writable one in memory. It is mounted at At/root.
+// Overlay is the root file system of an image: its layers below an empty writable one in memory. It is
+// mounted at At/root.
 type Overlay struct {
-	At      string   `json:"at"`     // an existing folder
-	Layers  []string `json:"layers"` // folders, the lowest first
+	// an existing folder
+	At string `json:"at"`
+
+	// folders, the lowest first
+	Layers  []string `json:"layers"`
 	SizeMiB int      `json:"size_mib"`
 	// Base is the host's user id for the image's id 0; IDs is the number of mapped ids. 0: ids are not mapped.
 	Base int `json:"base"`
 	IDs  int `json:"ids"`
 	// Points are mount points. Anything in the image that is not a folder there, for instance a link, is replaced.
 	Points []string `json:"points"`
-	// Folders are created if missing. An image in which one of them is not a folder, or is reached through a link, is refused.
+	// Folders are created if missing. An image in which one of them is not a folder, or is reached through
+	// a link, is refused.
 	Folders []string `json:"folders,omitempty"`
 	// Links are created if missing: path → target. Foreign ones are created only in an image without the file Unless.
 	Links   map[string]string `json:"links"`
@@ -39,24 +44,29 @@ func mountOverlay(c Config) error {
 	if c.Overlay == nil {
 		return nil
 	}
+
 	return c.Overlay.Mount()
 }
 
 // Mount mounts the image and adds the sandbox's files.
 func (o Overlay) Mount() error {
 	defer unix.Umask(unix.Umask(0o022))
+
 	if err := os.Mkdir(o.At, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+
 	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0755", o.SizeMiB, maxInodes)
 	if err := unix.Mount("rolloutd", o.At, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("tmpfs on %s: %w", o.At, err)
 	}
+
 	for _, name := range []string{"root", "upper", "work"} {
 		if err := os.Mkdir(filepath.Join(o.At, name), 0o755); err != nil {
 			return err
 		}
 	}
+
 	lower, err := o.mountLayers()
 	if err != nil {
 		return err
@@ -65,15 +75,18 @@ func (o Overlay) Mount() error {
 	if err := o.own(filepath.Join(o.At, "upper")); err != nil {
 		return err
 	}
+
 	if err := o.mount(lower); err != nil {
 		return err
 	}
+
 	return o.AddTo(filepath.Join(o.At, "root"))
 }
 
 // mountLayers mounts each layer below At, and returns their names there, the highest first.
 func (o Overlay) mountLayers() ([]string, error) {
 	ids := -1
+
 	if o.Base != 0 {
 		var err error
 		if ids, err = idMap(o.Base, o.IDs); err != nil {
@@ -81,36 +94,44 @@ func (o Overlay) mountLayers() ([]string, error) {
 		}
 		defer unix.Close(ids)
 	}
+
 	var names []string
+
 	for n := len(o.Layers) - 1; n >= 0; n-- {
 		name := strconv.Itoa(n)
 		if err := os.Mkdir(filepath.Join(o.At, name), 0o755); err != nil {
 			return nil, err
 		}
+
 		if err := mountLayer(o.Layers[n], filepath.Join(o.At, name), ids); err != nil {
 			return nil, fmt.Errorf("layer %s: %w", o.Layers[n], err)
 		}
+
 		names = append(names, name)
 	}
+
 	return names, nil
 }
 
-// mountLayer mounts a layer, with mapped ids if ids is the descriptor of a map. Linux supports that since 5.12, and for overlayfs since
-// 5.19.
+// mountLayer mounts a layer, with mapped ids if ids is the descriptor of a map. Linux supports that since
+// 5.12, and for overlayfs since 5.19.
 func mountLayer(from, to string, ids int) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return &os.PathError{Op: "open_tree", Path: from, Err: err}
 	}
 	defer unix.Close(fd)
+
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if ids >= 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ids)
 	}
+
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return fmt.Errorf("mount_setattr (map of user ids): %w", err)
 	}
+
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
@@ -119,13 +140,16 @@ func (o Overlay) mount(lower []string) error {
 	if err := os.Chdir(o.At); err != nil {
 		return err
 	}
+
 	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=upper,workdir=work"
 	if o.Base == 0 {
 		options += ",userxattr"
 	}
+
 	if err := unix.Mount("overlay", "root", "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("overlay of %d layers: %w", len(lower), err)
 	}
+
 	return os.Chdir("/")
 }
 
@@ -134,5 +158,6 @@ func (o Overlay) own(path string) error {
 	if o.Base == 0 {
 		return nil
 	}
+
 	return os.Lchown(path, o.Base, o.Base)
 }

@@ -1,6 +1,6 @@
-// Package launcher is the step between the host and bwrap. It runs as a process and in a mount namespace of its own, as the user that
-// creates the sandbox. Before it becomes bwrap it drops everything that the sandbox must not have: it enters the cgroups, sets resource
-// limits, and becomes the sandbox's user.
+// Package launcher is the step between the host and bwrap. It runs as a process and in a mount namespace of
+// its own, as the user that creates the sandbox. Before it becomes bwrap it drops everything that the
+// sandbox must not have: it enters the cgroups, sets resource limits, and becomes the sandbox's user.
 //
 // It is part of the sandboxd binary because that one starts in a millisecond; the daemon needs many.
 package launcher
@@ -24,16 +24,23 @@ const (
 
 // Config lists the actions of the stage, in the order of its fields.
 type Config struct {
-	Cgroups []string `json:"cgroups"` // files to write "0" to, which moves the writing thread into the cgroup
+	// files to write "0" to, which moves the writing thread into the cgroup
+	Cgroups []string `json:"cgroups"`
 	// CgroupNamespace is a descriptor of the namespace to enter; 0: none
-	CgroupNamespace int               `json:"cgroup_namespace,omitempty"`
-	Mounts          string            `json:"mounts"` // folder for gathered Binds; "": the sources of the binds are used directly
-	Binds           map[string]string `json:"binds"`  // name below Mounts → host path
-	Overlay         *Overlay          `json:"overlay,omitempty"`
-	Rlimits         []Rlimit          `json:"rlimits"`
-	UID             int               `json:"uid"` // 0: unchanged
-	Argv            []string          `json:"argv"`
-	Env             []string          `json:"env"`
+	CgroupNamespace int `json:"cgroup_namespace,omitempty"`
+
+	// folder for gathered Binds; "": the sources of the binds are used directly
+	Mounts string `json:"mounts"`
+
+	// name below Mounts → host path
+	Binds   map[string]string `json:"binds"`
+	Overlay *Overlay          `json:"overlay,omitempty"`
+	Rlimits []Rlimit          `json:"rlimits"`
+
+	// 0: unchanged
+	UID  int      `json:"uid"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
 }
 
 // Rlimit is a resource limit, soft and hard.
@@ -46,10 +53,12 @@ type Rlimit struct {
 func Run() error {
 	// The mount namespace and the cgroups belong to the thread that calls exec.
 	runtime.LockOSThread()
+
 	c, err := readConfig()
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
+
 	steps := []struct {
 		name string
 		do   func(Config) error
@@ -68,13 +77,16 @@ func Run() error {
 			return fmt.Errorf("stage: %s: %w", s.name, err)
 		}
 	}
+
 	return nil
 }
 
 func readConfig() (Config, error) {
 	f := os.NewFile(ConfigFD, "config")
 	defer f.Close()
+
 	var c Config
+
 	return c, json.NewDecoder(f).Decode(&c)
 }
 
@@ -84,6 +96,7 @@ func enterCgroups(c Config) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -92,6 +105,7 @@ func enterCgroupNamespace(c Config) error {
 		return nil
 	}
 	defer unix.Close(c.CgroupNamespace)
+
 	return unix.Setns(c.CgroupNamespace, unix.CLONE_NEWCGROUP)
 }
 
@@ -101,14 +115,16 @@ func limit(c Config) error {
 			return fmt.Errorf("resource %d to %d: %w", l.Resource, l.Max, err)
 		}
 	}
+
 	return nil
 }
 
-// becomeUser drops root for good, groups first. If root started bwrap, it would map the sandbox's user to the host's root, which is all
-// that /proc/sys checks.
+// becomeUser drops root for good, groups first. If root started bwrap, it would map the sandbox's user to
+// the host's root, which is all that /proc/sys checks.
 func becomeUser(c Config) error {
 	if c.UID == 0 {
 		return nil
 	}
+
 	return prestart.BecomeUser(c.UID, c.UID, nil)
 }

@@ -58,23 +58,26 @@ for _ in range(64): threading.Thread(target=post).start()
 idle = [socket.create_connection(("127.0.0.1", 7000)) for _ in range(150)]
 print("up", flush=True)`
 
-// Request bodies without a gateway fill the memory of neither the sandbox nor sandboxd. The channel works again after their processes
-// are killed.
+// Request bodies without a gateway fill the memory of neither the sandbox nor sandboxd. The channel works
+// again after their processes are killed.
 func TestFloodOfTheModelChannel(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	p, neighbour := place(t, driver.Spec{MemoryMiB: 512}), place(t, driver.Spec{})
 	serveInside(t, p, "flood", "python3", "-c", flood)
+
 	for range 20 {
 		require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
 		require.Equal(t, "ok\n", neighbour.Bash("echo ok").Stdout)
 	}
+
 	require.NoError(t, p.KillAll(t.Context()))
 	u, err := p.Backend.Inspect(t.Context(), p.ID())
 	require.NoError(t, err)
 	require.Zero(t, u.OOMKills)
 
 	calls := make(chan string, 256)
+
 	go func() {
 		_ = p.Backend.ServeModel(t.Context(), p.ID(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -83,7 +86,11 @@ func TestFloodOfTheModelChannel(t *testing.T) {
 			}
 		}), nil)
 	}()
-	p.StartBash("call", `exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello' >&3; cat <&3`)
+
+	p.StartBash(
+		"call",
+		`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello' >&3; cat <&3`,
+	)
 	require.Equal(t, "hello", <-calls)
 }
 
@@ -98,15 +105,19 @@ import socket, time
 held = [socket.create_connection(("127.0.0.1", 7000)) for _ in range(350)]
 print("up", flush=True)
 time.sleep(3600)`)
+
 	sockets := func() int {
 		n := 0
+
 		for _, pid := range membersOf(t, dir) {
 			if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sandboxd\n" {
 				n += len(glob(t, fmt.Sprintf("/proc/%d/fd/*", pid)))
 			}
 		}
+
 		return n
 	}
+
 	p.Eventually(func() bool { return sockets() >= modelchannel.MaxConnections }, "connections are accepted")
 	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
 	require.Less(t, sockets(), modelchannel.MaxConnections+50)
@@ -117,13 +128,16 @@ func TestForkBombEnds(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
+
 	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{PIDs: 512, CPU: 0.2})
 	for _, name := range []string{"first", "second"} {
 		p.StartBash(name, `trap '' TERM; bomb() { (trap '' TERM; bomb | bomb) & bomb; }; bomb 2>/dev/null`)
 		p.Eventually(func() bool { return len(membersOf(t, dir)) > 400 }, "the bomb has gone off")
+
 		if name == "first" {
 			require.NoError(t, p.Kill(t.Context(), name))
 		}
+
 		require.NoError(t, p.KillAll(t.Context()))
 		require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
 	}
@@ -133,6 +147,7 @@ func TestForkBombEnds(t *testing.T) {
 func TestSilentSandbox(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+
 	for name, ask := range map[string]func(context.Context, *sandbox.Sandbox) error{
 		"kill all": func(ctx context.Context, s *sandbox.Sandbox) error { return s.KillAll(ctx) },
 		"wait": func(ctx context.Context, s *sandbox.Sandbox) error {
@@ -158,12 +173,14 @@ func TestSilentSandbox(t *testing.T) {
 			requireLost(t, dir, ask(t.Context(), s))
 		})
 	}
+
 	t.Run("in the middle of an archive", func(t *testing.T) {
 		t.Parallel()
 		s, dir := newWithShortTimeouts(t)
 		content, err := s.GetTar(t.Context(), "/home/user")
 		require.NoError(t, err)
 		stopAll(t, dir)
+
 		_, err = io.Copy(io.Discard, content)
 		requireLost(t, dir, err)
 		require.NoError(t, content.Close())
@@ -177,15 +194,18 @@ func newWithShortTimeouts(t *testing.T) (s *sandbox.Sandbox, dir string) {
 	d := open(t, local.Options{Dir: dir})
 	p := sandboxtest.New(t, d, driver.Spec{})
 	require.NoError(t, p.WriteFile(t.Context(), "/home/user/big", io.LimitReader(zeros{}, 48<<20), 0o600))
+
 	b := sandbox.New(d, sandbox.Options{Silence: 3 * time.Second, Proof: 3 * time.Second})
 	s, err := b.Attach(t.Context(), p.ID())
 	require.NoError(t, err)
+
 	return s, dir
 }
 
 // stopAll stops every process of the sandboxes, including sandboxd.
 func stopAll(t *testing.T, dir string) {
 	t.Helper()
+
 	for _, pid := range membersOf(t, dir) {
 		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 		require.Eventually(t, func() bool { return stopped(t, pid) }, sandboxtest.Patience, time.Millisecond)
@@ -196,6 +216,7 @@ func stopAll(t *testing.T, dir string) {
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	threads := glob(t, fmt.Sprintf("/proc/%d/task/*/status", pid))
+
 	return !slices.ContainsFunc(threads, func(file string) bool {
 		status, err := os.ReadFile(file)
 		return err != nil || !strings.Contains(string(status), "State:\tT")

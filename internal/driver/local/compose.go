@@ -20,43 +20,55 @@ const (
 	verifierMount = "/verifier"
 )
 
-// compose writes bwrap's command line. The options go through a descriptor and the environment is empty, because the sandbox can read
-// both from /proc/1.
+// compose writes bwrap's command line. The options go through a descriptor and the environment is empty,
+// because the sandbox can read both from /proc/1.
 func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	c := &composer{launch: l, binds: map[string]string{}}
 	c.isolate()
+
 	hasPlace := d.uids != nil && spec.IsVerifier()
 	if err := c.users(d.uids != nil, hasPlace); err != nil {
 		return err
 	}
+
 	d.root(c)
 	c.folders(spec)
 	c.shared()
+
 	control, err := listen(dir)
 	if err != nil {
 		return err
 	}
+
 	controlFD := l.add(control)
 	if l.namespace == nil {
 		info, err := os.OpenFile(filepath.Join(dir, infoFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
+
 		c.opt("--info-fd", strconv.Itoa(l.add(info)))
 	}
-	if !hasPlace { // there sandboxd sets the filter itself, after it has made the place of the work
+	// there sandboxd sets the filter itself, after it has made the place of the work
+	if !hasPlace {
 		c.data("--seccomp", "filter", d.filter)
 	}
+
 	env, err := l.env()
 	if err != nil {
 		return err
 	}
+
 	argsFD, err := l.addData("args", nulSeparated(c.args))
 	if err != nil || c.err != nil {
 		return errorsFirst(err, c.err)
 	}
+
 	l.stage.Binds = c.binds
-	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, append(d.serveArgs(l, controlFD, id, spec), env...)...)
+	l.stage.Argv = append([]string{
+		d.bwrap, "--args", strconv.Itoa(argsFD), "--",
+	}, append(d.serveArgs(l, controlFD, id, spec), env...)...)
+
 	return nil
 }
 
@@ -64,18 +76,22 @@ func errorsFirst(a, b error) error {
 	if a != nil {
 		return a
 	}
+
 	return b
 }
 
 func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec) []string {
 	processes := spec.PIDs
 	if d.cgroups != nil {
-		processes++ // the limit of the cgroup is reached first, and counts refusals; it does not apply to sandboxd's forks
+		// the limit of the cgroup is reached first, and counts refusals; it does not apply to sandboxd's forks
+		processes++
 	}
+
 	var filter []byte
 	if d.uids != nil && spec.IsVerifier() {
 		filter = d.filter
 	}
+
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
@@ -91,12 +107,13 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 // maxTreeMiB bounds a tar of folders with files of an image.
 const maxTreeMiB = 4096
 
-// treeMiB bounds the files of a tar by the sandbox's memory, into which they are unpacked. Unchanged files of the image are in the tar
-// too, but are not written again.
+// treeMiB bounds the files of a tar by the sandbox's memory, into which they are unpacked. Unchanged files
+// of the image are in the tar too, but are not written again.
 func treeMiB(spec driver.Spec) int {
 	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
 		return maxTreeMiB
 	}
+
 	return min(spec.HomeMiB, spec.MemoryMiB)
 }
 
@@ -104,8 +121,10 @@ func treeMiB(spec driver.Spec) int {
 type composer struct {
 	launch *launch
 	args   []string
-	binds  map[string]string // for the stage
-	err    error
+
+	// for the stage
+	binds map[string]string
+	err   error
 }
 
 func (c *composer) opt(args ...string) { c.args = append(c.args, args...) }
@@ -117,6 +136,7 @@ func (c *composer) data(option, name string, data []byte, rest ...string) {
 		c.err = err
 		return
 	}
+
 	c.opt(option, strconv.Itoa(fd))
 	c.opt(rest...)
 }
@@ -128,6 +148,7 @@ func (c *composer) bind(source, target string) {
 		c.binds[name] = source
 		source = filepath.Join(c.launch.stage.Mounts, name)
 	}
+
 	c.opt("--ro-bind", source, target)
 }
 
@@ -135,67 +156,89 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 	c.opt("--perms", mode, "--size", strconv.Itoa(mib<<20), "--tmpfs", target)
 }
 
-// isolate sets namespaces. There is no --die-with-parent: a sandbox outlives the worker that created it, and sandboxd's lease ends it.
+// isolate sets namespaces. There is no --die-with-parent: a sandbox outlives the worker that created it,
+// and sandboxd's lease ends it.
 func (c *composer) isolate() {
 	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
 		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
+
 	if c.launch.stage.CgroupNamespace == 0 {
 		c.opt("--unshare-cgroup")
 	}
+
 	if c.launch.stage.Overlay == nil {
-		c.dir("/home") // bwrap makes the parents of a mount point accessible to its user only
+		// bwrap makes the parents of a mount point accessible to its user only
+		c.dir("/home")
 	}
 }
 
 // dir creates a world-readable folder and its parents.
 func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
 
-// users sets sandboxd's user inside. With separate users it is 0 and has the capabilities to prepare the sandbox; then it drops most of them.
-// bwrap waits until the driver has written the map of user ids. Otherwise everything runs as the agent's user.
+// users sets sandboxd's user inside. With separate users it is 0 and has the capabilities to prepare the
+// sandbox; then it drops most of them. bwrap waits until the driver has written the map of user ids.
+// Otherwise everything runs as the agent's user.
 //
 // A sandbox with a place of the work needs one more capability, to make that place.
 func (c *composer) users(separate, hasPlace bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)
 		c.opt("--disable-userns", "--uid", id, "--gid", id)
+
 		if c.launch.mapped {
-			c.opt("--cap-drop", "ALL") // bwrap is root in the stage's user namespace, and would pass on its capabilities
+			// bwrap is root in the stage's user namespace, and would pass on its capabilities
+			c.opt("--cap-drop", "ALL")
 		}
+
 		return nil
 	}
+
 	names := []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"}
 	if hasPlace {
 		names = append(names, "SYS_ADMIN")
 	}
+
 	if c.launch.guest.IsRoot() {
 		names = append(names, "FSETID", "NET_BIND_SERVICE")
 	}
+
 	for _, name := range names {
 		c.opt("--cap-add", "CAP_"+name)
 	}
+
 	n, err := newNamespace(c.launch.ids())
 	if err != nil {
 		return err
 	}
+
 	c.launch.namespace = n
-	c.opt("--info-fd", strconv.Itoa(c.launch.add(n.childInfo)), "--userns-block-fd", strconv.Itoa(c.launch.add(n.childGo)))
+	c.opt(
+		"--info-fd",
+		strconv.Itoa(c.launch.add(n.childInfo)),
+		"--userns-block-fd",
+		strconv.Itoa(c.launch.add(n.childGo)),
+	)
+
 	return nil
 }
 
-// shared mounts the image's workdir at the path that every sandbox has, and further graded folders below the home, with which they are
-// copied to the verifier. In a verifier's sandbox it makes the folders for the agent's files writable. The stage has checked that the
-// paths contain no links.
+// shared mounts the image's workdir at the path that every sandbox has, and further graded folders below
+// the home, with which they are copied to the verifier. In a verifier's sandbox it makes the folders for
+// the agent's files writable. The stage has checked that the paths contain no links.
 func (c *composer) shared() {
 	g, at := c.launch.guest, func(p string) string { return filepath.Join(c.launch.stage.Overlay.At, "root", p) }
 	if g.Workdir != "" {
 		c.opt("--bind", at(g.Workdir), wire.AgentWorkdir)
 	}
+
 	if len(g.Graded) > 0 {
 		c.dir(wire.AgentGraded)
 	}
+
 	for i, p := range g.Graded {
 		c.opt("--bind", at(p), wire.AgentGraded+"/"+strconv.Itoa(i))
 	}
+
 	if g.Verifier {
 		for _, p := range g.Writable() {
 			c.opt("--bind", at(p), p)
@@ -212,14 +255,17 @@ func (c *composer) folders(spec driver.Spec) {
 	c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
 	c.opt("--dir", wire.AgentWorkdir)
 	c.tmpfs(verifierMount, spec.HomeMiB, "0755")
+
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		c.opt("--perms", "0700", "--dir", folder)
 	}
+
 	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
 	// All are in memory; /dev and a root made of pieces have no size limit of their own.
 	fixed := "/"
 	if c.launch.stage.Overlay != nil {
 		fixed = ownMount
 	}
+
 	c.opt("--remount-ro", "/dev", "--remount-ro", fixed, "--chdir", wire.AgentHome)
 }

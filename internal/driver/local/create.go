@@ -23,6 +23,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	if err := d.Probe(ctx); err != nil {
 		return err
 	}
+
 	return d.create(ctx, id, spec)
 }
 
@@ -33,19 +34,24 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 		return fault.Wrap(fault.Unavailable, err, "folder of sandbox %q", id)
 	}
 	defer f.unlock()
+
 	living, err := alive(ctx, f.path)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "reach sandbox %q", id)
 	}
+
 	if living && made(f.path) {
 		return nil
 	}
+
 	if err := d.clear(ctx, f.path); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "remove the remains of sandbox %q", id)
 	}
+
 	if err := d.make(ctx, f.path, spec); err != nil {
 		return errors.Join(withLog(err, f.path), d.clear(context.WithoutCancel(ctx), f.path), os.Remove(f.path))
 	}
+
 	return nil
 }
 
@@ -56,32 +62,42 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 		return err
 	}
 	defer l.close()
+
 	child, err := l.start()
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "start stage")
 	}
+
 	exited := make(chan struct{})
-	go func() { child.reap(); close(exited) }() // ends with the sandbox
-	l.closeFiles()                              // now only the sandbox holds its socket and its user ids
+	// ends with the sandbox
+	go func() { child.reap(); close(exited) }()
+	// now only the sandbox holds its socket and its user ids
+	l.closeFiles()
+
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+
 	answered := make(chan error, 1)
 	go func() { answered <- l.await(ctx, dir) }()
+
 	select {
 	case err = <-answered:
 	case <-exited:
 		cancel()
 		<-answered
+
 		err = errors.New("the sandbox ended while starting")
 	}
+
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, madeFile), nil, 0o600)
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "start sandbox")
 }
 
-// made reports whether Create was completed. If a creator is killed before, the sandbox's socket may have no reader, or its processes may
-// see each other.
+// made reports whether Create was completed. If a creator is killed before, the sandbox's socket may have
+// no reader, or its processes may see each other.
 func made(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, madeFile))
 	return err == nil
@@ -92,16 +108,20 @@ func (l *launch) await(ctx context.Context, dir string) error {
 	if l.namespace == nil {
 		return awaitAnswer(ctx, dir)
 	}
+
 	if err := l.namespace.start(ctx, dir); err != nil {
 		return err
 	}
+
 	if err := awaitAnswer(ctx, dir); err != nil {
 		return err
 	}
+
 	first, ok := readInit(dir)
 	if !ok {
 		return errors.New("bwrap did not describe the first process")
 	}
+
 	return errors.Join(hideProcesses(first.PID, l.stage.UID), limitTerminals(first.PID))
 }
 
@@ -112,32 +132,40 @@ func awaitAnswer(ctx context.Context, dir string) error {
 		return err
 	}
 	defer conn.Close()
+
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sandboxd/v1/info", nil)
 	if err != nil {
 		return err
 	}
+
 	if err := req.Write(conn); err != nil {
 		return err
 	}
+
 	res, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("sandboxd answers %s", res.Status)
 	}
+
 	return nil
 }
 
 // withLog adds the end of the sandbox's log to the error: the output of stage, bwrap and sandboxd.
 func withLog(err error, dir string) error {
 	data, readErr := os.ReadFile(filepath.Join(dir, logFile))
+
 	said := strings.TrimSpace(string(data[max(0, len(data)-1000):]))
 	if readErr != nil || said == "" {
 		return err
 	}
+
 	return fault.Wrap(fault.KindOf(err), err, "%s", said)
 }

@@ -20,13 +20,17 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "folder of sandbox %q", id)
 	}
+
 	defer f.unlock()
+
 	if err := d.clear(ctx, f.path); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "end sandbox %q", id)
 	}
+
 	return os.Remove(f.path)
 }
 
@@ -34,39 +38,46 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 func (d *Driver) clear(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
+
 	s, err := readState(dir)
 	if err != nil {
 		d.log.Warn("unreadable state of a sandbox", "folder", dir, "error", err)
 		s = state{ID: filepath.Base(dir)}
 	}
+
 	if err := d.end(ctx, dir, s); err != nil {
 		return err
 	}
+
 	return empty(dir)
 }
 
-// end kills the sandbox and removes its cgroups. It returns when no process of it is left. For a copy of a sandbox's folder it does
-// nothing.
+// end kills the sandbox and removes its cgroups. It returns when no process of it is left. For a copy of a
+// sandbox's folder it does nothing.
 func (d *Driver) end(ctx context.Context, dir string, s state) error {
 	if living, err := alive(ctx, dir); err != nil || !living && s.copied(dir) {
 		return err
 	}
+
 	if d.cgroups != nil {
 		// The name by rule is for a missing state, the state's for a folder that was moved.
 		if err := d.cgroups.Remove(ctx, cmp.Or(s.Cgroup, d.cgroupName(s.ID))); err != nil {
 			return err
 		}
 	}
+
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if first, ok := readInit(dir); ok {
 			if err := first.kill(); err != nil {
 				return err
 			}
 		}
+
 		living, err := alive(ctx, dir)
 		if err != nil || !living {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -80,5 +91,6 @@ func empty(dir string) error {
 	for _, e := range entries {
 		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
 	}
+
 	return err
 }

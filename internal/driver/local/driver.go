@@ -29,7 +29,8 @@ type Options struct {
 	SandboxdPath string
 	// Image is the folder of the default root file system; "": the host's /usr with a generated /etc.
 	Image string
-	// Images finds the OCI images that a spec may name; nil: no images. BridgeDir holds the host's programs for use in images.
+	// Images finds the OCI images that a spec may name; nil: no images. BridgeDir holds the host's programs
+	// for use in images.
 	Images    Images
 	BridgeDir string
 	// AllowWeak lets root run on a machine without cgroup limits. It never overrides the probe.
@@ -44,7 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Images finds OCI images. The error is a fault.Invalid if the image cannot be used, a fault.Unavailable if a later try may succeed.
+// Images finds OCI images. The error is a fault.Invalid if the image cannot be used, a fault.Unavailable if
+// a later try may succeed.
 type Images interface {
 	Use(ctx context.Context, name string) (*image.Use, error)
 }
@@ -54,20 +56,24 @@ const AgentsMount = "/opt/rolloutd/agents"
 
 // Driver creates sandboxes on this machine.
 type Driver struct {
-	dir       string
-	agents    string
-	sandboxd  string
-	standard  string // the folder of the default root file system; "": made from the host's
+	dir      string
+	agents   string
+	sandboxd string
+
+	// the folder of the default root file system; "": made from the host's
+	standard  string
 	images    Images
 	bridge    string
 	links     hostlibs.Links
 	allowWeak bool
 	bwrap     string
 	cgroups   *cgroup.Hierarchy
-	uids      *uids // nil: not root
-	filter    []byte
-	log       *slog.Logger
-	listed    states
+
+	// nil: not root
+	uids   *uids
+	filter []byte
+	log    *slog.Logger
+	listed states
 
 	probing sync.Mutex
 	probed  bool
@@ -85,25 +91,31 @@ func New(o Options) (*Driver, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	d := &Driver{
 		allowWeak: o.AllowWeak,
 		cgroups:   cgroup.New(cmp.Or(o.CgroupRoot, "/sys/fs/cgroup")),
 		log:       o.Logger,
 	}
+
 	d.cgroups.Swap = o.Swap
 	if err := d.findFiles(o); err != nil {
 		return nil, err
 	}
+
 	if os.Geteuid() != 0 {
 		d.cgroups = nil
 	} else if err := d.asRoot(); err != nil {
 		return nil, err
 	}
+
 	filter, err := seccomp.Compile(d.cgroups != nil && d.cgroups.Version == 2)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "system call filter")
 	}
+
 	d.filter = filter
+
 	return d, nil
 }
 
@@ -111,25 +123,31 @@ func (d *Driver) findFiles(o Options) (err error) {
 	if d.dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
+
 	if d.bwrap, err = exec.LookPath(cmp.Or(o.Bwrap, "bwrap")); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "bubblewrap (apt install bubblewrap)")
 	}
+
 	if d.sandboxd, err = existing(o.SandboxdPath); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "sandboxd binary")
 	}
+
 	if o.AgentsDir != "" {
 		if d.agents, err = existing(o.AgentsDir); err != nil {
 			return fault.Wrap(fault.Invalid, err, "agents folder")
 		}
 	}
+
 	if o.Image != "" {
 		if d.standard, err = existing(o.Image); err != nil {
 			return fault.Wrap(fault.Invalid, err, "image folder")
 		}
 	}
+
 	if d.images = o.Images; d.images != nil {
 		d.bridge, d.links, err = hostlibs.Collect(o.BridgeDir)
 	}
+
 	return fault.Wrap(fault.Unavailable, err, "files for images")
 }
 
@@ -138,13 +156,16 @@ func (d *Driver) asRoot() (err error) {
 	if d.uids, err = newUIDs(runDir); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "user ids for sandboxes")
 	}
+
 	if err := d.cgroups.Prepare(); err != nil {
 		if !d.allowWeak {
 			return fault.Wrap(fault.Unavailable, err, "cgroup limits (allow weak sandboxes to run without)")
 		}
+
 		d.log.Warn("sandboxes run without cgroup limits", "error", err)
 		d.cgroups = nil
 	}
+
 	return nil
 }
 
@@ -153,9 +174,11 @@ func existing(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if _, err := os.Stat(path); err != nil {
 		return "", err
 	}
+
 	return filepath.EvalSymlinks(path)
 }
 
@@ -165,10 +188,13 @@ func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return err
 	}
+
 	if use != nil {
 		defer use.Lock.Close()
 	}
+
 	_, err = imageconfig.Of(imageconfig.Stored(use), spec, d.uids != nil)
+
 	return err
 }
 

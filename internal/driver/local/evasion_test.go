@@ -29,8 +29,9 @@ threading.Thread(target=work).start()
 ctypes.CDLL(None).pthread_exit(None)
 `
 
-// watched is traced by a process of another session, which never waits for it. With an argument, each of its two threads is traced. A
-// traced process stops at every signal, so its child has ended before the tracing begins.
+// watched is traced by a process of another session, which never waits for it. With an argument, each of
+// its two threads is traced. A traced process stops at every signal, so its child has ended before the
+// tracing begins.
 const watched = kernel + `
 main, go, ready, second = os.getpid(), os.pipe(), os.pipe(), []
 if len(sys.argv) > 1:
@@ -50,9 +51,11 @@ up()
 time.sleep(3600)
 `
 
-// A kill ends a process that looks dead at the first check, and a process that a tracer holds, by name and together with all others.
+// A kill ends a process that looks dead at the first check, and a process that a tracer holds, by name and
+// together with all others.
 func TestKillIsNotEvaded(t *testing.T) {
 	t.Parallel()
+
 	for name, argv := range map[string][]string{
 		"first thread has exited": {headless},
 		"traced":                  {watched},
@@ -61,6 +64,7 @@ func TestKillIsNotEvaded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := place(t, driver.Spec{PIDs: 200})
+
 			argv = append([]string{"python3", "-c"}, argv...)
 			serveInside(t, p, "alone", argv...)
 			require.NoError(t, p.Kill(t.Context(), "alone"))

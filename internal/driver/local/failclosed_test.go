@@ -17,6 +17,7 @@ import (
 // A missing feature is reported at once; a sandbox never runs without it.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		change func(*local.Options)
 		kind   fault.Kind
@@ -42,6 +43,7 @@ func TestNoCgroups(t *testing.T) {
 	o := local.Options{Dir: t.TempDir(), SandboxdPath: sandboxdPath, CgroupRoot: t.TempDir()}
 	_, err := local.New(o)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+
 	o.AllowWeak = true
 	d, err := local.New(o)
 	require.NoError(t, err)
@@ -55,14 +57,17 @@ func TestNoCgroups(t *testing.T) {
 
 func levels(findings []driver.Finding) []string {
 	names := map[driver.Level]string{driver.OK: "ok", driver.Warn: "warn", driver.Fail: "fail"}
+
 	var list []string
 	for _, f := range findings {
 		list = append(list, f.Name+": "+names[f.Level])
 	}
+
 	return list
 }
 
-// The probe detects a bwrap that isolates nothing (an old version, a wrapper, a permissive kernel), and no sandbox is created with it.
+// The probe detects a bwrap that isolates nothing (an old version, a wrapper, a permissive kernel), and no
+// sandbox is created with it.
 func TestBwrapWithoutIsolationIsDetected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,8 +77,12 @@ func TestBwrapWithoutIsolationIsDetected(t *testing.T) {
 	data, err := os.ReadFile(sandboxdPath)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(helper, data, 0o755))
+
 	bare := filepath.Join(dir, "bwrap")
-	script := fmt.Sprintf("#!/bin/bash\n[ \"$1\" = --version ] && exec echo bare\nwhile [ \"$1\" != -- ]; do shift; done; shift 2\nexec timeout -s KILL 3 %s \"$@\" --model-addr 127.0.0.1:0\n", helper)
+	script := fmt.Sprintf(
+		"#!/bin/bash\n[ \"$1\" = --version ] && exec echo bare\nwhile [ \"$1\" != -- ]; do shift; done; shift 2\nexec timeout -s KILL 3 %s \"$@\" --model-addr 127.0.0.1:0\n",
+		helper,
+	)
 	require.NoError(t, os.WriteFile(bare, []byte(script), 0o755))
 
 	d := open(t, local.Options{SandboxdPath: helper, Bwrap: bare})
@@ -88,10 +97,12 @@ func TestBwrapWithoutIsolationIsDetected(t *testing.T) {
 	require.Empty(t, infos)
 }
 
-// The probe also detects a bwrap that starts sandboxes without one isolation feature. The error has the probe's findings.
+// The probe also detects a bwrap that starts sandboxes without one isolation feature. The error has the
+// probe's findings.
 func TestWeakBwrapIsDetected(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+
 	real, err := exec.LookPath("bwrap")
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -122,16 +133,19 @@ func TestPassedProbeIsCached(t *testing.T) {
 	d := open(t, local.Options{Dir: dir})
 	require.NoError(t, d.Create(t.Context(), "a", tiny()))
 	t.Cleanup(func() { require.NoError(t, d.Destroy(cleanupContext(t), "a")) })
+
 	record := filepath.Join(dir, "probe.json")
 	kept, err := os.Stat(record)
 	require.NoError(t, err)
 	require.NoError(t, open(t, local.Options{Dir: dir}).Create(t.Context(), "a", tiny()))
+
 	again, err := os.Stat(record)
 	require.NoError(t, err)
 	require.Equal(t, kept.ModTime(), again.ModTime())
 
 	require.NoError(t, os.WriteFile(record, []byte(`{"boot":"another"}`), 0o600))
 	require.NoError(t, open(t, local.Options{Dir: dir}).Create(t.Context(), "a", tiny()))
+
 	data, err := os.ReadFile(record)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "another")
@@ -139,10 +153,12 @@ func TestPassedProbeIsCached(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
+
 	findings := open(t, local.Options{}).Check(t.Context())
 	for _, want := range []string{"bubblewrap: ok", "system call filter: ok", "isolation: ok"} {
 		require.Contains(t, levels(findings), want)
 	}
+
 	for _, f := range findings {
 		require.NotEmpty(t, f.Detail, f.Name)
 		require.Equal(t, f.Level == driver.OK, f.Fix == "", f.Name)

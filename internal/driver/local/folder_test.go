@@ -18,6 +18,7 @@ import (
 func TestCopyOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "sandboxes")
+
 	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{})
 	for name, act := range map[string]func(*testing.T, *local.Driver){
 		"listed": func(t *testing.T, d *local.Driver) {
@@ -41,7 +42,8 @@ func TestCopyOfTheFolder(t *testing.T) {
 	}
 }
 
-// A folder that was moved, or is reached by another path, still has its sandboxes. Destroying them leaves nothing behind.
+// A folder that was moved, or is reached by another path, still has its sandboxes. Destroying them leaves
+// nothing behind.
 func TestMovedFolder(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -24,25 +24,35 @@ type fixed struct {
 }
 
 func fixedOf(spec driver.Spec) *fixed {
-	return &fixed{Image: spec.Image, PIDs: spec.PIDs, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeMiB: treeMiB(spec)}
+	return &fixed{
+		Image:   spec.Image,
+		PIDs:    spec.PIDs,
+		HomeMiB: spec.HomeMiB,
+		TmpMiB:  spec.TmpMiB,
+		TreeMiB: treeMiB(spec),
+	}
 }
 
-// HandOver implements driver.Handover. The rename of the sandbox's folder is the atomic step. The state in the folder has the new id
-// before the rename: a state with an id other than its folder's was left by an interrupted HandOver, and List sweeps it.
+// HandOver implements driver.Handover. The rename of the sandbox's folder is the atomic step. The state in
+// the folder has the new id before the rename: a state with an id other than its folder's was left by an
+// interrupted HandOver, and List sweeps it.
 func (d *Driver) HandOver(ctx context.Context, from, to string, spec driver.Spec) error {
 	target, err := d.vacant(ctx, to)
 	if err != nil {
 		return err
 	}
 	defer target.unlock()
+
 	source, err := lockFolder(ctx, d.path(from), false)
 	if err != nil {
 		return errors.Join(handOverError(err, from), os.Remove(target.path))
 	}
 	defer source.unlock()
+
 	if err := d.rename(ctx, source.path, target.path, to, spec); err != nil {
 		return errors.Join(handOverError(err, from), os.Remove(target.path))
 	}
+
 	return nil
 }
 
@@ -63,6 +73,7 @@ func (d *Driver) vacant(ctx context.Context, id string) (*folder, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "folder of sandbox %q", id)
 	}
+
 	living, err := alive(ctx, f.path)
 	switch {
 	case err != nil:
@@ -72,10 +83,12 @@ func (d *Driver) vacant(ctx context.Context, id string) (*folder, error) {
 	default:
 		err = fault.Wrap(fault.Unavailable, d.clear(ctx, f.path), "remove the remains of sandbox %q", id)
 	}
+
 	if err != nil {
 		f.unlock()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -85,6 +98,7 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 	if err != nil {
 		return err
 	}
+
 	living, err := alive(ctx, source)
 	switch {
 	case err != nil:
@@ -92,20 +106,31 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 	case !living:
 		return os.ErrNotExist
 	case s.Fixed == nil || *s.Fixed != *fixedOf(spec):
-		return fault.New(fault.Conflict, "sandbox %q was created with %+v and cannot be changed to %+v", s.ID, s.Fixed, *fixedOf(spec))
+		return fault.New(
+			fault.Conflict,
+			"sandbox %q was created with %+v and cannot be changed to %+v",
+			s.ID,
+			s.Fixed,
+			*fixedOf(spec),
+		)
 	}
+
 	if d.cgroups != nil && s.Cgroup != "" {
 		if err := d.cgroups.Limit(s.Cgroup, spec); err != nil {
 			return err
 		}
 	}
+
 	s.ID, s.Labels, s.CPU, s.MemoryMiB = id, spec.Labels, spec.CPU, spec.MemoryMiB
-	s.CreatedAt = time.Now() // the janitor's grace period starts here
+	// the janitor's grace period starts here
+	s.CreatedAt = time.Now()
+
 	s.HandedOver = s.CreatedAt
 	if err := s.write(source); err != nil {
 		return err
 	}
-	return unix.Rename(source, target) // os.Rename refuses an existing folder, even an empty one
+	// os.Rename refuses an existing folder, even an empty one
+	return unix.Rename(source, target)
 }
 
 // HandedOver implements driver.Handover.
@@ -114,5 +139,6 @@ func (d *Driver) HandedOver(_ context.Context, id string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fault.Wrap(fault.Unavailable, err, "state of sandbox %q", id)
 	}
+
 	return s.HandedOver, nil
 }

@@ -20,9 +20,11 @@ import (
 // makeImage creates a root file system with bash and a few programs, and with secrets that must not be visible.
 func makeImage(t *testing.T, dir string) {
 	t.Helper()
+
 	for _, p := range []string{"usr/bin", "usr/lib", "etc", "opt/tool", "home/user", "root"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, p), 0o755))
 	}
+
 	for path, text := range map[string]string{
 		"etc/passwd": "image:x:1000:1000::/:/bin/sh\n", "etc/image": "made for a test\n", "opt/tool/readme": "tool\n",
 		"root/secret": "s", "home/user/secret": "s", "etc/shadow": "s",
@@ -30,19 +32,24 @@ func makeImage(t *testing.T, dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600))
 		require.NoError(t, os.Chmod(filepath.Join(dir, path), 0o644))
 	}
+
 	require.NoError(t, os.Remove(filepath.Join(dir, "etc/shadow")))
 	require.NoError(t, imagetest.Fill(dir, []string{"bash", "cat", "ls", "id"}))
 }
 
-// The sandbox shows the folder of the root file system with the sandbox's own folders mounted over it. The mount points need not exist
-// in the folder.
+// The sandbox shows the folder of the root file system with the sandbox's own folders mounted over it. The
+// mount points need not exist in the folder.
 func TestRootFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	makeImage(t, folder)
 	p := sandboxtest.New(t, open(t, local.Options{Image: folder}), driver.Spec{})
 	out := p.Bash("cat /etc/image /opt/tool/readme; id -un; ls -A /home/user /usr/bin; [ -e /root/secret ] || ls /opt")
-	require.Equal(t, "made for a test\ntool\nuser\n/home/user:\nworkdir\n\n/usr/bin:\nbash\ncat\nid\nls\nrolloutd\ntool\n", out.Stdout)
+	require.Equal(
+		t,
+		"made for a test\ntool\nuser\n/home/user:\nworkdir\n\n/usr/bin:\nbash\ncat\nid\nls\nrolloutd\ntool\n",
+		out.Stdout,
+	)
 	require.NotZero(t, p.Bash(": > /etc/new").ExitCode)
 }
 
@@ -53,6 +60,7 @@ func images(t testing.TB, folder string) *image.Store {
 	require.NoError(t, err)
 	_, err = s.Import(t.Context(), folder, "small")
 	require.NoError(t, err)
+
 	return s
 }
 
@@ -61,11 +69,12 @@ func withImage(t *testing.T) *local.Driver {
 	t.Helper()
 	folder := t.TempDir()
 	makeImage(t, folder)
+
 	return open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()})
 }
 
-// An OCI image is the root file system of the sandbox. The agent may change what its user may change, and only this sandbox sees the
-// changes.
+// An OCI image is the root file system of the sandbox. The agent may change what its user may change, and
+// only this sandbox sees the changes.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	d := withImage(t)
@@ -77,6 +86,7 @@ func TestImage(t *testing.T) {
 // A client can only name images in the host's store: paths and unknown names are refused.
 func TestImageNames(t *testing.T) {
 	t.Parallel()
+
 	for _, d := range []*local.Driver{open(t, local.Options{}), withImage(t)} {
 		b := sandbox.New(d, sandbox.Options{})
 		for _, name := range []string{"/", "..", "../..", "/etc", "missing", "a/b", "sha256:x"} {

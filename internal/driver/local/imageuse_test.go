@@ -29,38 +29,70 @@ func TestRefusedImageUse(t *testing.T) {
 	folder := t.TempDir()
 	makeImage(t, folder)
 	require.NoError(t, os.Symlink("/etc", filepath.Join(folder, "app")))
+
 	b := sandbox.New(open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()}), sandbox.Options{})
 	for _, s := range []rollout.Sandbox{
 		{User: "root"}, {Workdir: "/app"}, {ImageEnv: true}, {GradePaths: []string{"/app"}},
-		{Image: "small", Workdir: "/usr/bin"}, {Image: "small", GradePaths: []string{"/etc"}}, {Image: "small", Workdir: "/home/user/x"},
+		{
+			Image:   "small",
+			Workdir: "/usr/bin",
+		}, {Image: "small", GradePaths: []string{"/etc"}}, {Image: "small", Workdir: "/home/user/x"},
 	} {
 		_, err := b.Create(t.Context(), "x", s, nil)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%+v: %v", s, err)
 	}
+
 	_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", Workdir: "/app"}, nil)
 	require.ErrorContains(t, err, "workdir: /app is a link in the image")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	_, err = b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", GradePaths: []string{"/app/passwd/x"}}, nil)
 	require.ErrorContains(t, err, "grade_paths: /app is a link in the image")
-	require.ErrorContains(t, b.Prepare(t.Context(), rollout.Sandbox{Image: "small", Workdir: "/app"}), "/app is a link in the image")
+	require.ErrorContains(t, b.Prepare(t.Context(), rollout.Sandbox{
+		Image:   "small",
+		Workdir: "/app",
+	}), "/app is a link in the image")
 }
 
 // Processes start with the environment of the image. The verifier's PATH has no folders that the agent can write.
 func TestEnvironmentOfAnImage(t *testing.T) {
 	t.Parallel()
-	d := imageWithEnv(t, "PATH=/app/venv/bin:/usr/local/bin:/usr/bin", "LEVEL=1", "PYTHONPATH=/app/lib", "HOME=/nowhere")
+	d := imageWithEnv(
+		t,
+		"PATH=/app/venv/bin:/usr/local/bin:/usr/bin",
+		"LEVEL=1",
+		"PYTHONPATH=/app/lib",
+		"HOME=/nowhere",
+	)
 	b := sandbox.New(d, sandbox.Options{})
-	_, err := b.Create(t.Context(), "env", rollout.Sandbox{Image: "env", Workdir: rollout.WorkdirOfImage, ImageEnv: true}, nil)
+	_, err := b.Create(t.Context(), "env", rollout.Sandbox{
+		Image:    "env",
+		Workdir:  rollout.WorkdirOfImage,
+		ImageEnv: true,
+	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Destroy(context.Background(), "env")) })
 	p := sandboxtest.Attach(t, b, "env")
 	show := `cd /home/user/workdir; echo $PATH; echo $LEVEL; echo $PYTHONPATH; echo $HOME; cat main; pwd`
-	require.Equal(t, "/app/venv/bin:/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n/app/lib\n/home/user\noriginal\n/home/user/workdir\n", p.Bash(show).Stdout)
+	require.Equal(
+		t,
+		"/app/venv/bin:/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n/app/lib\n/home/user\noriginal\n/home/user/workdir\n",
+		p.Bash(show).Stdout,
+	)
 	v := p.User(wire.VerifierUser)
-	require.Equal(t, "/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n\n/verifier/home\noriginal\n/home/user/workdir\n", v.Bash(show).Stdout)
+	require.Equal(
+		t,
+		"/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n\n/verifier/home\noriginal\n/home/user/workdir\n",
+		v.Bash(show).Stdout,
+	)
+
 	ran := v.Bash("cd /home/user/workdir; run-as-agent bash -c 'echo $PATH; echo $LEVEL; echo $PYTHONPATH; echo $HOME'")
 	if os.Geteuid() == 0 {
-		require.Equal(t, "/app/venv/bin:/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n/app/lib\n/home/user\n", ran.Stdout, ran.Stderr)
+		require.Equal(
+			t,
+			"/app/venv/bin:/usr/local/bin:/usr/bin:/opt/rolloutd/bin\n1\n/app/lib\n/home/user\n",
+			ran.Stdout,
+			ran.Stderr,
+		)
 	}
 }
 
@@ -72,12 +104,17 @@ func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "app"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "app/main"), []byte("original\n"), 0o600))
 	require.NoError(t, os.Chmod(filepath.Join(folder, "app/main"), 0o644))
-	return open(t, local.Options{Images: envImage(t, folder, v1.Config{Env: env, WorkingDir: "/app"}), BridgeDir: t.TempDir()})
+
+	return open(t, local.Options{
+		Images:    envImage(t, folder, v1.Config{Env: env, WorkingDir: "/app"}),
+		BridgeDir: t.TempDir(),
+	})
 }
 
 // envImage returns a store with the image "env", which has the files of the folder and the given configuration.
 func envImage(t *testing.T, folder string, config v1.Config) *image.Store {
 	t.Helper()
+
 	layer, err := layerOf(folder)
 	require.NoError(t, err)
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
@@ -94,5 +131,6 @@ func envImage(t *testing.T, folder string, config v1.Config) *image.Store {
 	require.NoError(t, err)
 	_, err = s.Import(t.Context(), path, "env")
 	require.NoError(t, err)
+
 	return s
 }

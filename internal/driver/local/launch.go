@@ -32,18 +32,34 @@ const overlayDir = "image"
 type launch struct {
 	stage   launcher.Config
 	program string
-	private bool // the stage gets a mount namespace of its own
-	mapped  bool // and a user namespace, in which an ordinary user may mount an image
-	base    int  // and a user namespace, so that an ordinary user may mount an image
-	guest   imageconfig.Guest
+
+	// the stage gets a mount namespace of its own
+	private bool
+
+	// and a user namespace, in which an ordinary user may mount an image
+	mapped bool
+
+	// and a user namespace, so that an ordinary user may mount an image
+	base  int
+	guest imageconfig.Guest
 	// namespace maps the user ids; nil: bwrap maps the only one
 	namespace *namespace
 	log       *os.File
-	files     []*os.File // the child's descriptors from 3 on
-	cgroups   []string   // those of files by which sandboxd's processes enter their cgroups
-	work      int        // that of the folder into which sandboxd forks its processes; 0: none
-	reclaim   int        // that of the file that swaps out memory of sandboxd's processes; 0: none
-	cgroup    *os.File   // folder into which the child is forked; nil: none
+
+	// the child's descriptors from 3 on
+	files []*os.File
+
+	// those of files by which sandboxd's processes enter their cgroups
+	cgroups []string
+
+	// that of the folder into which sandboxd forks its processes; 0: none
+	work int
+
+	// that of the file that swaps out memory of sandboxd's processes; 0: none
+	reclaim int
+
+	// folder into which the child is forked; nil: none
+	cgroup *os.File
 }
 
 // launch opens all resources. close closes them, also after a failure.
@@ -53,6 +69,7 @@ func (d *Driver) launch(ctx context.Context, dir string, spec driver.Spec) (*lau
 		l.close()
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -61,17 +78,23 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if err != nil {
 		return err
 	}
-	l.files = []*os.File{nil} // reserved for the stage's configuration
+	// reserved for the stage's configuration
+	l.files = []*os.File{nil}
+
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
 		return err
 	}
+
 	if use != nil {
-		l.add(use.Lock) // the sandbox keeps its image
+		// the sandbox keeps its image
+		l.add(use.Lock)
 	}
+
 	if l.guest, err = imageconfig.Of(imageconfig.Stored(use), spec, d.uids != nil); err != nil {
 		return err
 	}
+
 	s := state{
 		ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here,
 		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, Fixed: fixedOf(spec),
@@ -79,30 +102,39 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if d.cgroups != nil {
 		s.Cgroup = d.cgroupName(s.ID)
 	}
+
 	if err := s.write(dir); err != nil {
 		return err
 	}
+
 	if l.log, err = os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
+
 	if err := d.enter(l, s, spec, use != nil); err != nil {
 		return err
 	}
+
 	if use != nil {
 		at := filepath.Join(dir, overlayDir)
 		if l.stage.Mounts != "" {
 			at = filepath.Join(l.stage.Mounts, overlayDir)
 		}
+
 		l.stage.Overlay = d.overlay(use, at, l.base, spec, l.guest)
 	}
+
 	if err := d.compose(l, dir, s.ID, spec); err != nil {
 		return err
 	}
+
 	config, err := json.Marshal(l.stage)
 	if err != nil {
 		return err
 	}
+
 	l.files[0], err = memfile("stage", config)
+
 	return err
 }
 
@@ -114,40 +146,49 @@ func (d *Driver) use(ctx context.Context, name string) (*image.Use, error) {
 	case d.images == nil:
 		return nil, fault.Field("image", "%q: this worker has no images; leave it empty for the default", name)
 	}
+
 	use, err := d.images.Use(ctx, name)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Field("image", "%q is not on this host", name)
 	}
+
 	return use, err
 }
 
 // enter prepares what the stage enters: cgroups, a user id, limits.
 func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err error) {
 	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
+
 	l.stage.Rlimits = rlimits(spec)
 	if d.cgroups != nil {
 		if err := l.enterCgroups(d.cgroups, s.Cgroup, spec); err != nil {
 			return fmt.Errorf("cgroup: %w", err)
 		}
 	}
+
 	if d.uids == nil {
 		l.mapped = ofImage
 		return nil
 	}
+
 	take := d.uids.take
 	if ofImage {
 		take = d.uids.takeImage
 	}
+
 	uid, lock, err := take()
 	if err != nil {
 		return err
 	}
+
 	l.add(lock)
 	l.private, l.base = true, uid
+
 	l.stage.UID, l.stage.Mounts = uid+l.guest.Supervisor(), d.uids.mounts
 	if l.work != 0 {
 		return fault.Wrap(fault.Unavailable, d.cgroups.Delegate(s.Cgroup, l.stage.UID), "delegate cgroups")
 	}
+
 	return nil
 }
 
@@ -156,6 +197,7 @@ func (l *launch) ids() string {
 	if l.stage.Overlay != nil {
 		return fmt.Sprintf("0 %d %d\n", l.base, l.stage.Overlay.IDs)
 	}
+
 	return fmt.Sprintf("0 %d 1\n%d %d 1\n%d %d 1\n", l.base, wire.AgentID, l.base+1, wire.VerifierID, l.base+2)
 }
 
@@ -165,72 +207,90 @@ func (l *launch) env() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fd, err := l.addData("env", data)
+
 	return append(l.guest.Agent(), "--env-fd", strconv.Itoa(fd)), err
 }
 
-// enterCgroups creates the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
+// enterCgroups creates the cgroups. The stage enters those of sandboxd, which gets open files to put its
+// processes into the others.
 func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec) error {
 	if err := l.enterCgroupNamespace(h, name); err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
+
 	e, err := h.Create(name, spec)
 	if err != nil {
 		return err
 	}
+
 	l.stage.Cgroups = e.Sandboxd
 	if e.Folder != "" {
 		if l.cgroup, err = os.Open(e.Folder); err != nil {
 			return err
 		}
 	}
+
 	for _, path := range e.Work {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
+
 		l.cgroups = append(l.cgroups, strconv.Itoa(l.add(f)))
 	}
+
 	if e.Reclaim != "" {
 		f, err := os.OpenFile(e.Reclaim, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
+
 		l.reclaim = l.add(f)
 	}
+
 	if e.WorkFolder == "" {
 		return nil
 	}
+
 	work, err := os.Open(e.WorkFolder)
 	if err != nil {
 		return err
 	}
+
 	l.work = l.add(work)
+
 	return nil
 }
 
-// enterCgroupNamespace creates the sandbox's cgroup namespace. Its root is the parent of both cgroups, since the kernel does not let a
-// process fork into a cgroup outside of its namespace.
+// enterCgroupNamespace creates the sandbox's cgroup namespace. Its root is the parent of both cgroups,
+// since the kernel does not let a process fork into a cgroup outside of its namespace.
 func (l *launch) enterCgroupNamespace(h *cgroup.Hierarchy, name string) error {
 	at, err := h.Whole(name)
 	if at == "" || err != nil {
 		return err
 	}
+
 	folder, err := os.Open(at)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
+
 	ns, err := launcher.CgroupNamespace(l.program, folder)
 	if err != nil {
 		return err
 	}
+
 	l.stage.CgroupNamespace = l.add(ns)
+
 	return nil
 }
 
 func rlimits(spec driver.Spec) []launcher.Rlimit {
 	largest := uint64(max(spec.HomeMiB, spec.TmpMiB)) << 20
+
 	return []launcher.Rlimit{
 		{Resource: unix.RLIMIT_CORE, Max: 0},
 		{Resource: unix.RLIMIT_NOFILE, Max: 8192},
@@ -244,6 +304,7 @@ func rlimits(spec driver.Spec) []launcher.Rlimit {
 func (d *Driver) cgroupName(id string) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, d.dir)
+
 	return fmt.Sprintf("%08x.%s", h.Sum32(), id)
 }
 
@@ -259,11 +320,13 @@ func (l *launch) addData(name string, data []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return l.add(f), nil
 }
 
 func (l *launch) close() {
 	l.closeFiles()
+
 	if l.namespace != nil {
 		l.namespace.close()
 	}
@@ -276,6 +339,7 @@ func (l *launch) closeFiles() {
 			_ = f.Close()
 		}
 	}
+
 	l.files, l.log, l.cgroup = nil, nil, nil
 }
 
@@ -285,14 +349,18 @@ func memfile(name string, data []byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := os.NewFile(uintptr(fd), name)
+
 	_, err = f.Write(data)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, nil
 }
 

@@ -25,8 +25,8 @@ func memoryBomb(p *sandboxtest.Place) sandboxtest.Ran {
 	return p.Bash("echo $$ > /tmp/pid; x=x; while :; do x=$x$x; done")
 }
 
-// The kernel kills the process that takes too much memory. The sandbox keeps running and reports the kill, and other sandboxes are not
-// affected.
+// The kernel kills the process that takes too much memory. The sandbox keeps running and reports the kill,
+// and other sandboxes are not affected.
 func TestMemoryBomb(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -63,15 +63,23 @@ func TestMemoryByFiles(t *testing.T) {
 	require.Positive(t, u.OOMKills)
 }
 
-// If files take all memory and no process is left to kill, the kernel kills sandboxd. The counters of the dead sandbox show it.
+// If files take all memory and no process is left to kill, the kernel kills sandboxd. The counters of the
+// dead sandbox show it.
 func TestMemoryByFilesOfSandboxd(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	p := place(t, driver.Spec{MemoryMiB: 64, HomeMiB: 1024})
+
 	var err error
 	for n := 0; n < 10 && err == nil; n++ {
-		err = p.WriteFile(t.Context(), fmt.Sprintf("/home/user/%d", n), bytes.NewReader(bytes.Repeat([]byte("x"), 60<<20)), 0o600)
+		err = p.WriteFile(
+			t.Context(),
+			fmt.Sprintf("/home/user/%d", n),
+			bytes.NewReader(bytes.Repeat([]byte("x"), 60<<20)),
+			0o600,
+		)
 	}
+
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	u, err := p.Backend.Inspect(t.Context(), p.ID())
 	require.NoError(t, err)
@@ -87,11 +95,18 @@ func TestDisksAreBounded(t *testing.T) {
 		head -c 64M /dev/zero > $m/fill 2>/dev/null && echo "$m holds 64M"; s=$(stat -c %s $m/fill); rm $m/fill; echo $m $((s/1048576)); done`
 	info, err := p.Info(t.Context())
 	require.NoError(t, err)
+
 	agent := "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n"
 	if info.SeparateUsers {
 		agent = "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 0\n"
-		require.Equal(t, "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n", sorted(p.User(wire.VerifierUser).Bash(fill).Stdout))
+
+		require.Equal(
+			t,
+			"/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n",
+			sorted(p.User(wire.VerifierUser).Bash(fill).Stdout),
+		)
 	}
+
 	require.Equal(t, agent, sorted(p.Bash(fill).Stdout))
 }
 
@@ -108,6 +123,7 @@ func TestProcessLimit(t *testing.T) {
 	p.StartBash("many", "while :; do sleep infinity & done")
 	p.Eventually(func() bool { return len(membersOf(t, dir)) > 40 }, "the limit is near")
 	require.LessOrEqual(t, len(membersOf(t, dir)), 60+2, "bwrap and sandboxd are outside of the limit")
+
 	ran := p.Bash("echo runs")
 	require.Equal(t, "runs\n", ran.Stdout, "what sandboxd starts is not refused: %+v", ran)
 	require.NoError(t, p.KillAll(t.Context()))
@@ -143,7 +159,8 @@ while sent < 160 << 20 and len(held) < 200:
             while True: sent += end.send(piece)
         except OSError: pass
 print("unbounded" if sent >= 160 << 20 else "")'`)
-	require.NotContains(t, ran.Stdout, "unbounded") // where socket buffers count as memory, the kernel may kill the process
+	// where socket buffers count as memory, the kernel may kill the process
+	require.NotContains(t, ran.Stdout, "unbounded")
 }
 
 // Two busy loops on a fifth of a core use only that share.
@@ -152,15 +169,20 @@ func TestCPUQuota(t *testing.T) {
 	needRoot(t)
 	p := place(t, driver.Spec{CPU: 0.2})
 	p.StartBash("busy", "while :; do :; done & while :; do :; done")
+
 	usage := func() time.Duration {
 		u, err := p.Backend.Inspect(t.Context(), p.ID())
 		require.NoError(t, err)
+
 		return u.CPU
 	}
 	began, before := time.Now(), usage()
+
 	p.Eventually(func() bool { return usage()-before > 200*time.Millisecond }, "some work is done")
+
 	share := float64(usage()-before) / float64(time.Since(began))
-	require.Less(t, share, 0.5) // far below the two cores that the loops could use, and below one
+	// far below the two cores that the loops could use, and below one
+	require.Less(t, share, 0.5)
 }
 
 // Every thread of a started process is in the cgroups with the sandbox's limits. The threads of sandboxd are not.
@@ -175,26 +197,34 @@ func TestCgroupsOfProcesses(t *testing.T) {
 	require.Equal(t, []string{"sandboxd"}, childCgroups(t, dir, "sandboxd"))
 }
 
-// childCgroups returns the child cgroups of the sandbox's cgroups that the threads of a program are in, over all controllers.
+// childCgroups returns the child cgroups of the sandbox's cgroups that the threads of a program are in,
+// over all controllers.
 func childCgroups(t *testing.T, dir, program string) []string {
 	t.Helper()
+
 	part := regexp.MustCompile(`(?m):[a-z,]+:/rolloutd/\S+/(\w+)$`)
 	if cgroup.New("/sys/fs/cgroup").Version == 2 {
 		part = regexp.MustCompile(`(?m)::/rolloutd/\S+/(\w+)$`)
 	}
+
 	var parts []string
+
 	for _, pid := range membersOf(t, dir) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(name)) != program {
 			continue
 		}
+
 		for _, file := range glob(t, fmt.Sprintf("/proc/%d/task/*/cgroup", pid)) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
+
 			for _, found := range part.FindAllStringSubmatch(string(data), -1) {
 				parts = append(parts, found[1])
 			}
 		}
 	}
+
 	slices.Sort(parts)
+
 	return slices.Compact(parts)
 }

@@ -18,13 +18,15 @@ type folder struct {
 	file *os.File
 }
 
-// lockFolder locks the folder, waiting for its holder, and creates it first if create is set. A missing folder is an os.ErrNotExist.
+// lockFolder locks the folder, waiting for its holder, and creates it first if create is set. A missing
+// folder is an os.ErrNotExist.
 func lockFolder(ctx context.Context, path string, create bool) (*folder, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		f, err := tryLockFolder(path, create)
 		if !errors.Is(err, errBusy) {
 			return f, err
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -39,30 +41,40 @@ func tryLockFolder(path string, create bool) (*folder, error) {
 			return nil, err
 		}
 	}
+
 	file, err := os.Open(path)
 	if create && errors.Is(err, os.ErrNotExist) {
-		return nil, errBusy // destroyed meanwhile; the next try creates it
+		// destroyed meanwhile; the next try creates it
+		return nil, errBusy
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = file.Close()
+
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errBusy
 		}
+
 		return nil, err
 	}
+
 	if !sameFile(file, path) {
 		_ = file.Close()
-		return nil, errBusy // the locked folder was removed meanwhile
+		// the locked folder was removed meanwhile
+		return nil, errBusy
 	}
+
 	return &folder{path: path, file: file}, nil
 }
 
 func sameFile(f *os.File, path string) bool {
 	a, err1 := f.Stat()
 	b, err2 := os.Stat(path)
+
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 

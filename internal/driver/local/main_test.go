@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// sandboxdPath is the binary under test, built once for the package. Only its owner can enter its folder, as may be the case for an
-// operator's folder.
+// sandboxdPath is the binary under test, built once for the package. Only its owner can enter its folder,
+// as may be the case for an operator's folder.
 var sandboxdPath string
 
 // sandboxdEnv names the binary under test if this process cannot build it.
@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(workerEnv); job != "" {
 		os.Exit(work(job))
 	}
+
 	os.Exit(run(m))
 }
 
@@ -31,34 +32,43 @@ func run(m *testing.M) int {
 	if sandboxdPath = os.Getenv(sandboxdEnv); sandboxdPath != "" {
 		return m.Run()
 	}
+
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)
+
 		sandboxdPath, err = sandboxtest.BuildSandboxd(context.Background(), dir)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return m.Run()
 }
 
 // open creates a driver. Without bwrap it fails and never skips.
 func open(t testing.TB, o local.Options) *local.Driver {
 	t.Helper()
+
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+
 	if o.SandboxdPath == "" {
 		o.SandboxdPath = sandboxdPath
 	}
+
 	d, err := local.New(o)
 	require.NoError(t, err)
+
 	return d
 }
 
 func needRoot(t *testing.T) {
 	t.Helper()
+
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives sandboxes user ids and cgroups")
 	}

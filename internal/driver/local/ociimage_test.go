@@ -26,6 +26,7 @@ func toolImage(t *testing.T) *image.Store {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, imagetest.Fill(folder, imagetest.Programs()))
+
 	return images(t, folder)
 }
 
@@ -74,7 +75,10 @@ func TestUsersOfAnImage(t *testing.T) {
 		dir, bridge := t.TempDir(), t.TempDir()
 		sandboxtest.Run(t, sandboxtest.Harness{
 			Open: func(t *testing.T) driver.Driver {
-				return sandboxtest.AsRoot{Driver: open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge}), Image: "env"}
+				return sandboxtest.AsRoot{
+					Driver: open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge}),
+					Image:  "env",
+				}
 			},
 			Root: true, Groups: sandboxtest.RootGroups(),
 		})
@@ -84,31 +88,39 @@ func TestUsersOfAnImage(t *testing.T) {
 // imagePlace creates a sandbox of the image with the tools.
 func imagePlace(t *testing.T, spec driver.Spec) *sandboxtest.Place {
 	t.Helper()
+
 	spec.Image = "small"
+
 	return sandboxtest.New(t, open(t, local.Options{Images: toolImage(t), BridgeDir: t.TempDir()}), spec)
 }
 
-// An image does not weaken the isolation: everything that the start-up probe tries is refused, and no file of the image grants more
-// rights.
+// An image does not weaken the isolation: everything that the start-up probe tries is refused, and no file
+// of the image grants more rights.
 func TestIsolationOfAnImage(t *testing.T) {
 	t.Parallel()
 	p := imagePlace(t, driver.Spec{})
 	ran := p.Bash("/opt/rolloutd/sandboxd probe " + listeners(t)[0].Addr().String())
 	require.Zero(t, ran.ExitCode, ran.Stderr)
+
 	var findings []isolationprobe.Finding
 	require.NoError(t, json.Unmarshal([]byte(ran.Stdout), &findings))
 	require.NotEmpty(t, findings)
+
 	for _, f := range findings {
 		require.True(t, f.Refused, f.Name)
 	}
+
 	status := p.Bash("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -d '\t'").Stdout
 	for _, want := range []string{"CapPrm:0000000000000000", "CapBnd:0000000000000000", "CapAmb:0000000000000000", "NoNewPrivs:1", "Seccomp:2"} {
 		require.Contains(t, status, want)
 	}
+
 	require.Empty(t, p.Bash(`awk '$6 !~ /nosuid/' /proc/self/mountinfo`).Stdout)
+
 	for _, path := range []string{"/opt/rolloutd/x", "/opt/rolloutd/bin/x", "/opt/rolloutd/host/x", "/dev/x", "/proc/sys/kernel/hostname"} {
 		require.NotZero(t, p.Bash("echo x > "+path).ExitCode, path)
 	}
+
 	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"} {
 		host, err := os.Readlink("/proc/self/ns/" + kind)
 		require.NoError(t, err)
@@ -129,15 +141,22 @@ func TestImageIsPrivate(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(shared, "data"), 0o666))
 	store := images(t, folder)
 	d := open(t, local.Options{Images: store, BridgeDir: t.TempDir()})
-	first, second := sandboxtest.New(t, d, driver.Spec{Image: "small", HomeMiB: 16}), sandboxtest.New(t, d, driver.Spec{Image: "small"})
-	ran := first.Bash("set -e; echo changed > /srv/data; echo new > /srv/new; cat /srv/data /srv/new; dd if=/dev/zero of=/srv/big bs=1M count=64")
+	first, second := sandboxtest.New(t, d, driver.Spec{
+		Image:   "small",
+		HomeMiB: 16,
+	}), sandboxtest.New(t, d, driver.Spec{Image: "small"})
+	ran := first.Bash(
+		"set -e; echo changed > /srv/data; echo new > /srv/new; cat /srv/data /srv/new; dd if=/dev/zero of=/srv/big bs=1M count=64",
+	)
 	require.NotZero(t, ran.ExitCode)
 	require.Contains(t, ran.Stderr, "No space left")
 	require.Equal(t, "changed\nnew\n", ran.Stdout)
 	require.Equal(t, "original/srv:\ndata\n", second.Bash("cat /srv/data; echo /srv:; ls -A /srv").Stdout)
 	use, err := store.Use(t.Context(), "small")
 	require.NoError(t, err)
+
 	defer use.Lock.Close()
+
 	data, err := os.ReadFile(filepath.Join(use.Layers[0], "srv/data"))
 	require.NoError(t, err)
 	require.Equal(t, "original", string(data))
@@ -159,7 +178,8 @@ func TestImageIsLockedWhileInUse(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// An image cannot redirect the sandbox's mounts: links in place of its folders are replaced, and its account files are completed.
+// An image cannot redirect the sandbox's mounts: links in place of its folders are replaced, and its
+// account files are completed.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -167,14 +187,29 @@ func TestHostileImage(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(folder, "home")))
 	require.NoError(t, os.RemoveAll(filepath.Join(folder, "opt")))
 	require.NoError(t, os.Remove(filepath.Join(folder, "etc/passwd")))
+
 	for path, to := range map[string]string{
-		"home": "/etc", "opt": "../../../../tmp", "tmp": "/proc", "proc": "usr", "dev": "/oldroot/dev", "run": "etc", "verifier": "/home/user",
-		"etc/passwd": "/proc/1/environ", "etc/hosts": "/opt/rolloutd/sandboxd", "etc/group": "../../../etc/group",
+		"home":       "/etc",
+		"opt":        "../../../../tmp",
+		"tmp":        "/proc",
+		"proc":       "usr",
+		"dev":        "/oldroot/dev",
+		"run":        "etc",
+		"verifier":   "/home/user",
+		"etc/passwd": "/proc/1/environ",
+		"etc/hosts":  "/opt/rolloutd/sandboxd",
+		"etc/group":  "../../../etc/group",
 	} {
 		require.NoError(t, os.Symlink(to, filepath.Join(folder, path)))
 	}
-	p := sandboxtest.New(t, open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()}), driver.Spec{Image: "small"})
-	ran := p.Bash("id -un; cat /etc/hosts /etc/passwd; echo x > /tmp/x && echo x > /home/user/x && echo written; [ -e /proc/self/status ] && echo proc")
+
+	p := sandboxtest.New(t, open(t, local.Options{
+		Images:    images(t, folder),
+		BridgeDir: t.TempDir(),
+	}), driver.Spec{Image: "small"})
+	ran := p.Bash(
+		"id -un; cat /etc/hosts /etc/passwd; echo x > /tmp/x && echo x > /home/user/x && echo written; [ -e /proc/self/status ] && echo proc",
+	)
 	require.Equal(t, "user\n127.0.0.1 localhost sandbox\n::1 localhost\nuser:x:1000:1000:user:/home/user:/bin/bash\n"+
 		"verifier:x:1001:1001:verifier:/verifier/home:/bin/bash\nwritten\nproc\n", ran.Stdout, ran.Stderr)
 }
@@ -185,24 +220,35 @@ func TestForeignImage(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "motd"), []byte("empty\n"), 0o600))
 	require.NoError(t, os.Chmod(filepath.Join(folder, "motd"), 0o644))
-	p := sandboxtest.New(t, open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()}), driver.Spec{Image: "small"})
+	p := sandboxtest.New(t, open(t, local.Options{
+		Images:    images(t, folder),
+		BridgeDir: t.TempDir(),
+	}), driver.Spec{Image: "small"})
 	ran := p.Bash("read text < /motd; echo $text; type -P ls; echo $?")
 	require.Equal(t, "empty\n1\n", ran.Stdout, ran.Stderr)
 }
 
-// rootEnv names the folder of a root file system to test as an image, for instance of Alpine or of debootstrap. It needs uname.
+// rootEnv names the folder of a root file system to test as an image, for instance of Alpine or of
+// debootstrap. It needs uname.
 const rootEnv = "ROLLOUTD_TEST_ROOT"
 
 func TestRootOfAnotherSystem(t *testing.T) {
 	t.Parallel()
+
 	folder := os.Getenv(rootEnv)
 	if folder == "" {
 		t.Skip(rootEnv + " names no root file system")
 	}
+
 	agents := os.Getenv("ROLLOUTD_TEST_AGENTS")
-	p := sandboxtest.New(t, open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir(), AgentsDir: agents}), driver.Spec{Image: "small", MemoryMiB: 2048, PIDs: 512, HomeMiB: 512})
+	p := sandboxtest.New(t, open(t, local.Options{
+		Images:    images(t, folder),
+		BridgeDir: t.TempDir(),
+		AgentsDir: agents,
+	}), driver.Spec{Image: "small", MemoryMiB: 2048, PIDs: 512, HomeMiB: 512})
 	ran := p.Bash("uname && id -un && cat /etc/hosts")
 	require.Zero(t, ran.ExitCode, ran.Stderr)
+
 	if agents != "" {
 		ran = p.Bash("for program in " + local.AgentsMount + "/opencode/*/opencode; do $program --version; done")
 		require.Zero(t, ran.ExitCode, ran.Stderr)

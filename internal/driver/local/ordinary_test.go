@@ -30,9 +30,11 @@ func TestOrdinaryUser(t *testing.T) {
 	p.Says("job", "1000\n")
 	kill9(t, worker)
 	require.Zero(t, p.Bash("true").ExitCode)
+
 	for _, id := range []string{"r.1", "r.2"} {
 		require.NoError(t, d.Destroy(t.Context(), id))
 	}
+
 	infos, err := d.List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, infos)

@@ -40,10 +40,12 @@ func ask(p *sandboxtest.Place, process string) (string, error) {
 		return "", err
 	}
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	if res.StatusCode != http.StatusOK {
 		return res.Status, err
 	}
+
 	return string(body), err
 }
 
@@ -65,11 +67,21 @@ func TestPortOfAProcess(t *testing.T) {
 	require.NoError(t, p.Kill(t.Context(), "real"))
 	_, err = ask(p, "real")
 	require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%v", err)
-	serveInside(t, p, "fake", "bash", "-c", `exec 3>&1; (setsid python3 -c "$0" "fake " "" >&3 &); sleep infinity`, server)
+	serveInside(
+		t,
+		p,
+		"fake",
+		"bash",
+		"-c",
+		`exec 3>&1; (setsid python3 -c "$0" "fake " "" >&3 &); sleep infinity`,
+		server,
+	)
+
 	for _, name := range []string{"real", "fake", "other"} {
 		_, err = ask(p, name)
 		require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%s: %v", name, err)
 	}
+
 	answer, err = ask(p, "")
 	require.NoError(t, err, "unless no process is named")
 	require.Equal(t, "fake None", answer)

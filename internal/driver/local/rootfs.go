@@ -15,8 +15,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// root sets up the root file system. The stage mounts that of an OCI image. Any other is read-only: the folder's or the host's with our
-// own parts on top, assembled on bwrap's empty root, so that mount points need not exist in it.
+// root sets up the root file system. The stage mounts that of an OCI image. Any other is read-only: the
+// folder's or the host's with our own parts on top, assembled on bwrap's empty root, so that mount points
+// need not exist in it.
 func (d *Driver) root(c *composer) {
 	switch {
 	case c.launch.stage.Overlay != nil:
@@ -24,6 +25,7 @@ func (d *Driver) root(c *composer) {
 		if c.launch.guest.Verifier {
 			bind = "--ro-bind"
 		}
+
 		c.opt(bind, filepath.Join(c.launch.stage.Overlay.At, "root"), "/")
 		c.tmpfs(ownMount, 1, "0755")
 		c.dir(programsMount)
@@ -35,7 +37,9 @@ func (d *Driver) root(c *composer) {
 		c.dir(programsMount)
 		hostRoot(c)
 	}
+
 	c.bind(d.sandboxd, sandboxdMount)
+
 	if d.agents != "" {
 		c.bind(d.agents, AgentsMount)
 	}
@@ -44,13 +48,16 @@ func (d *Driver) root(c *composer) {
 // overlay returns the stage's configuration for the image.
 func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, g imageconfig.Guest) *launcher.Overlay {
 	links := maps.Clone(d.links.Bash)
-	if g.Verifier { // test scripts of container images use these paths
+	// test scripts of container images use these paths
+	if g.Verifier {
 		maps.Copy(links, map[string]string{"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs})
 	}
+
 	o := g.Overlay()
 	o.At, o.Layers, o.SizeMiB, o.Base, o.IDs = at, use.Layers, spec.HomeMiB, base, imageUIDs
 	o.Points = []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
 	o.Links, o.Foreign, o.Unless = links, d.links.C, hostlibs.Loader
+
 	return &o
 }
 
@@ -58,13 +65,16 @@ func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, 
 func hostRoot(c *composer) {
 	c.bind("/usr", "/usr")
 	c.dir("/etc")
+
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		c.like("/", name)
 	}
+
 	for name, text := range etcFiles() {
 		c.opt("--perms", "0644")
 		c.data("--file", name, []byte(text), "/etc/"+name)
 	}
+
 	c.opt("--symlink", "../usr/lib/os-release", "/etc/os-release")
 	// Files of /etc that programs in /usr need to be found and linked.
 	for _, path := range []string{"/etc/alternatives", "/etc/ld.so.cache"} {
@@ -72,40 +82,48 @@ func hostRoot(c *composer) {
 			c.bind(path, path)
 		}
 	}
+
 	certificates(c, "/etc/ssl", "certs", "ca-certificates.crt")
 	certificates(c, "/etc/pki", "tls", "certs", "ca-bundle.crt")
 	c.opt("--dir", "/var/lib", "--symlink", "/tmp", "/var/tmp")
 }
 
-// certificates mounts the host's trusted certificates, by which programs verify hosts that a task may reach. It mounts single files,
-// since their folder may hold others.
+// certificates mounts the host's trusted certificates, by which programs verify hosts that a task may
+// reach. It mounts single files, since their folder may hold others.
 func certificates(c *composer, path string, names ...string) {
 	if !exists(filepath.Join(append([]string{path}, names...)...)) {
 		return
 	}
+
 	for _, name := range names {
 		c.dir(path)
 		path = filepath.Join(path, name)
 	}
+
 	c.bind(path, path)
 }
 
 // like mounts name of folder as it is: a link as a link, a directory by a bind.
 func (c *composer) like(folder, name string) {
 	source, target := filepath.Join(folder, name), "/"+name
+
 	st, err := os.Lstat(source)
 	if err != nil {
-		return // not every system has all of them
+		// not every system has all of them
+		return
 	}
+
 	if st.Mode()&os.ModeSymlink == 0 {
 		c.bind(source, target)
 		return
 	}
+
 	to, err := os.Readlink(source)
 	if err != nil {
 		c.err = err
 		return
 	}
+
 	c.opt("--symlink", to, target)
 }
 
@@ -116,12 +134,14 @@ func imageRoot(c *composer, image string) {
 		c.err = fault.Wrap(fault.Invalid, err, "image")
 		return
 	}
+
 	own := []string{"dev", "home", "lost+found", "opt", "proc", "root", "run", "sys", "tmp", "verifier"}
 	for _, e := range entries {
 		if !slices.Contains(own, e.Name()) {
 			c.like(image, e.Name())
 		}
 	}
+
 	opt, _ := os.ReadDir(filepath.Join(image, "opt"))
 	for _, e := range opt {
 		if e.Name() != "rolloutd" {

@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// states caches states for List, until their files change: a host of a thousand sandboxes lists them twice for each new one. It is safe
-// for concurrent use; returned states are shared and read-only.
+// states caches states for List, until their files change: a host of a thousand sandboxes lists them twice
+// for each new one. It is safe for concurrent use; returned states are shared and read-only.
 type states struct {
-	mu    sync.Mutex
-	known map[string]knownState // by folder
+	mu sync.Mutex
+
+	// by folder
+	known map[string]knownState
 }
 
 type knownState struct {
@@ -32,25 +34,34 @@ type stamp struct {
 func (k *states) read(dir string) (state, error) {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(dir, stateFile), &st) != nil {
-		return readState(dir) // which handles the error
+		// which handles the error
+		return readState(dir)
 	}
+
 	file := stamp{st.Ino, st.Size, st.Mtim}
+
 	k.mu.Lock()
 	known, ok := k.known[dir]
 	k.mu.Unlock()
+
 	if ok && known.file == file {
 		return known.state, nil
 	}
+
 	s, err := readState(dir)
 	if err != nil {
 		return s, err
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if k.known == nil {
 		k.known = map[string]knownState{}
 	}
+
 	k.known[dir] = knownState{file, s}
+
 	return s, nil
 }
 
@@ -58,8 +69,11 @@ func (k *states) read(dir string) (state, error) {
 func (k *states) keep(folders []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if len(k.known) <= len(folders) {
-		return // there are no others
+		// there are no others
+		return
 	}
+
 	maps.DeleteFunc(k.known, func(dir string, _ knownState) bool { return !slices.Contains(folders, dir) })
 }

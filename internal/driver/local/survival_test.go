@@ -33,7 +33,8 @@ func TestSandboxOutlivesItsWorker(t *testing.T) {
 
 	b := sandbox.New(open(t, local.Options{Dir: dir}), sandbox.Options{})
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), "r.1")) })
-	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil) // as the retried activity does
+	// as the retried activity does
+	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		chunk, err := s.Log(t.Context(), "job", "stdout", 0, 100)
@@ -48,15 +49,24 @@ func TestSandboxOutlivesItsWorker(t *testing.T) {
 	require.Equal(t, "after\n", string(chunk.Data))
 }
 
-// If the worker does not return, the leases expire, and a sweep leaves nothing on the host: no process, cgroup, lock or mount.
+// If the worker does not return, the leases expire, and a sweep leaves nothing on the host: no process,
+// cgroup, lock or mount.
 func TestOrphansEndByThemselves(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+
 	var ids []string
 	for i := range 8 {
 		ids = append(ids, fmt.Sprintf("orphan-%d", i))
 	}
-	worker := startWorker(t, job{Dir: dir, Sandboxd: sandboxdPath, IDs: ids, Lease: time.Hour, Script: "setsid sleep infinity & sleep infinity"})
+
+	worker := startWorker(t, job{
+		Dir:      dir,
+		Sandboxd: sandboxdPath,
+		IDs:      ids,
+		Lease:    time.Hour,
+		Script:   "setsid sleep infinity & sleep infinity",
+	})
 	kill9(t, worker)
 
 	d := open(t, local.Options{Dir: dir})
@@ -65,16 +75,19 @@ func TestOrphansEndByThemselves(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Renew(t.Context(), time.Second))
 	}
+
 	require.Eventually(t, func() bool {
 		infos, err := d.List(t.Context())
 		return err == nil && len(infos) == 0
 	}, sandboxtest.Patience, 20*time.Millisecond)
 	requireNothingLeft(t, dir)
+
 	for _, id := range ids {
 		_, err := d.Dial(t.Context(), id)
 		require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 		require.NoError(t, d.Destroy(t.Context(), id))
 	}
+
 	requireFolders(t, dir, 0)
 }
 
@@ -91,18 +104,21 @@ func TestUsageOfDeadSandbox(t *testing.T) {
 		_, err := d.Dial(t.Context(), p.ID())
 		return fault.Is(err, fault.SandboxLost)
 	}, sandboxtest.Patience, time.Millisecond)
-	for range 2 { // before and after the sweep
+	// before and after the sweep
+	for range 2 {
 		u, err := d.Inspect(t.Context(), p.ID())
 		require.NoError(t, err)
 		require.Positive(t, u.OOMKills)
 		_, err = d.List(t.Context())
 		require.NoError(t, err)
 	}
+
 	requireFolders(t, dir, 1)
 
 	state := filepath.Join(dir, p.ID(), "state.json")
 	data, err := os.ReadFile(state)
 	require.NoError(t, err)
+
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(data, &fields))
 	fields["died_at"] = time.Now().Add(-2 * time.Hour)
@@ -119,12 +135,17 @@ func TestUsageOfDeadSandbox(t *testing.T) {
 // The folder of a creator that died at any point blocks no later call.
 func TestIncompleteSandboxes(t *testing.T) {
 	t.Parallel()
+
 	for name, files := range map[string]map[string]string{
 		"nothing yet":      {},
 		"state only":       {"state.json": `{"id":"half","created_at":"2026-01-02T03:04:05Z"}`},
 		"unreadable state": {"state.json": `{"id":`},
-		"no socket":        {"state.json": `{"id":"half","created_at":"2026-01-02T03:04:05Z"}`, "bwrap.json": `{"child-pid": 1`, "log": "x"},
-		"another's pid":    {"bwrap.json": fmt.Sprintf(`{"child-pid": %d, "pid-namespace": 1}`, os.Getpid())},
+		"no socket": {
+			"state.json": `{"id":"half","created_at":"2026-01-02T03:04:05Z"}`,
+			"bwrap.json": `{"child-pid": 1`,
+			"log":        "x",
+		},
+		"another's pid": {"bwrap.json": fmt.Sprintf(`{"child-pid": %d, "pid-namespace": 1}`, os.Getpid())},
 	} {
 		for verb, do := range map[string]func(*local.Driver) error{
 			"create":  func(d *local.Driver) error { return d.Create(t.Context(), "half", tiny()) },
@@ -134,9 +155,11 @@ func TestIncompleteSandboxes(t *testing.T) {
 			dir := t.TempDir()
 			d := open(t, local.Options{Dir: dir})
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "half"), 0o700))
+
 			for file, text := range files {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "half", file), []byte(text), 0o600))
 			}
+
 			require.NoError(t, do(d), "%s: %s", verb, name)
 			require.NoError(t, d.Destroy(t.Context(), "half"), "%s: %s", verb, name)
 			requireFolders(t, dir, 0)
@@ -144,27 +167,36 @@ func TestIncompleteSandboxes(t *testing.T) {
 	}
 }
 
-// A creator that is killed between the start of the sandbox and the end of Create may leave a sandbox that never answers, or whose
-// processes see each other. The next Create replaces such a sandbox. It keeps a finished one.
+// A creator that is killed between the start of the sandbox and the end of Create may leave a sandbox that
+// never answers, or whose processes see each other. The next Create replaces such a sandbox. It keeps a
+// finished one.
 func TestCreatorIsKilled(t *testing.T) {
 	t.Parallel()
-	for name, answers := range map[string]bool{"before it has user ids": false, "before its processes are hidden": true} {
+
+	for name, answers := range map[string]bool{
+		"before it has user ids":          false,
+		"before its processes are hidden": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			d := open(t, local.Options{Dir: dir})
 			require.NoError(t, d.CreateHalf(t.Context(), "half", tiny(), answers))
 			t.Cleanup(func() { require.NoError(t, d.Destroy(cleanupContext(t), "half")) })
+
 			process := func() string {
 				described, err := os.ReadFile(filepath.Join(dir, "half", "bwrap.json"))
 				if !errors.Is(err, fs.ErrNotExist) {
 					require.NoError(t, err)
 				}
+
 				return string(described)
 			}
 			half := process()
+
 			require.NoError(t, d.Create(t.Context(), "half", tiny()))
 			require.NoError(t, d.Answers(cleanupContext(t), "half"))
+
 			whole := process()
 			require.NotEqual(t, half, whole, "it is made again")
 			require.NoError(t, d.Create(t.Context(), "half", tiny()))

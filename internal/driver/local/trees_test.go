@@ -15,15 +15,17 @@ import (
 // redteamEnv selects the attacks at full size. See make redteam.
 const redteamEnv = "ROLLOUTD_REDTEAM"
 
-// 100,000 hard links to one file are stored as links. A tar of a million empty files is refused before its first byte. Both trees can be
-// removed.
+// 100,000 hard links to one file are stored as links. A tar of a million empty files is refused before its
+// first byte. Both trees can be removed.
 func TestTreesOfManyFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+
 	links, files := 10_000, 300_000
 	if os.Getenv(redteamEnv) != "" {
 		links, files = 100_000, 1_000_000
 	}
+
 	p := place(t, driver.Spec{HomeMiB: 1024, MemoryMiB: 4096})
 	ran := p.Bash(python("os.mkdir('links'); open('links/0', 'wb').write(bytes(8192))",
 		"for i in range(1, "+strconv.Itoa(links)+"): os.link('links/0', 'links/%d' % i)"))
@@ -50,5 +52,6 @@ func python(lines ...string) string {
 	for _, l := range lines {
 		script += l + "\n"
 	}
+
 	return `python3 -c "` + script + `"`
 }

@@ -34,10 +34,17 @@ type request struct {
 }
 
 const (
-	stateListen = 10  // TCP_LISTEN, which unix sockets use too
-	showFile    = 0x2 // UDIAG_SHOW_VFS
-	attrFile    = 1   // UNIX_DIAG_VFS
-	answerSize  = 16  // of struct unix_diag_msg, before the attributes
+	// TCP_LISTEN, which unix sockets use too
+	stateListen = 10
+
+	// UDIAG_SHOW_VFS
+	showFile = 0x2
+
+	// UNIX_DIAG_VFS
+	attrFile = 1
+
+	// of struct unix_diag_msg, before the attributes
+	answerSize = 16
 )
 
 // ListUnixListeners returns the sockets with a listener in this process's network namespace.
@@ -47,25 +54,30 @@ func ListUnixListeners() (UnixListeners, error) {
 		return nil, fmt.Errorf("socket diagnosis: %w", err)
 	}
 	defer unix.Close(fd)
-	set, buf := UnixListeners{}, make([]byte, 32<<10) // the kernel's messages are smaller
+	// the kernel's messages are smaller
+	set, buf := UnixListeners{}, make([]byte, 32<<10)
 	for done := false; !done && err == nil; {
 		done, err = set.readPart(fd, buf)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("socket diagnosis: %w", err)
 	}
+
 	return set, nil
 }
 
-// Has reports whether the socket at path has a listener. False proves nothing: the file system may number its files differently, or the
-// listener may be in another network namespace.
+// Has reports whether the socket at path has a listener. False proves nothing: the file system may number
+// its files differently, or the listener may be in another network namespace.
 func (s UnixListeners) Has(path string) bool {
 	var st unix.Stat_t
 	if len(s) == 0 || unix.Lstat(path, &st) != nil || st.Ino > math.MaxUint32 {
 		return false
 	}
-	device := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev) // the kernel's encoding
+	// the kernel's encoding
+	device := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev)
 	_, found := s[file{Inode: uint32(st.Ino), Device: device}]
+
 	return found
 }
 
@@ -75,17 +87,22 @@ func ask(q request) (fd int, err error) {
 	if err != nil {
 		return 0, os.NewSyscallError("socket", err)
 	}
+
 	var msg bytes.Buffer
+
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP}
 	head.Len = uint32(binary.Size(head) + binary.Size(q))
-	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer in memory accepts every write
+	// a buffer in memory accepts every write
+	_ = binary.Write(&msg, binary.NativeEndian, head)
 	_ = binary.Write(&msg, binary.NativeEndian, q)
+
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout),
 		unix.Sendto(fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 	if err != nil {
 		return 0, errors.Join(err, unix.Close(fd))
 	}
+
 	return fd, nil
 }
 
@@ -95,13 +112,16 @@ func (s UnixListeners) readPart(fd int, buf []byte) (done bool, err error) {
 	if errors.Is(err, unix.EINTR) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, os.NewSyscallError("recvfrom", err)
 	}
+
 	messages, err := syscall.ParseNetlinkMessage(buf[:n])
 	if err != nil {
 		return false, err
 	}
+
 	for _, m := range messages {
 		switch m.Header.Type {
 		case unix.NLMSG_DONE:
@@ -109,8 +129,10 @@ func (s UnixListeners) readPart(fd int, buf []byte) (done bool, err error) {
 		case unix.NLMSG_ERROR:
 			return false, errnoOf(m.Data)
 		}
+
 		s.add(m.Data)
 	}
+
 	return false, nil
 }
 
@@ -121,10 +143,13 @@ func (s UnixListeners) add(answer []byte) {
 		if length < unix.SizeofRtAttr || length > len(rest) {
 			return
 		}
+
 		if value := rest[unix.SizeofRtAttr:length]; kind == attrFile && len(value) == 8 {
 			s[file{binary.NativeEndian.Uint32(value), binary.NativeEndian.Uint32(value[4:])}] = struct{}{}
 		}
+
 		const align = unix.NLMSG_ALIGNTO - 1
+
 		rest = rest[min((length+align)&^align, len(rest)):]
 	}
 }
@@ -133,5 +158,6 @@ func errnoOf(data []byte) error {
 	if len(data) < 4 {
 		return unix.EBADMSG
 	}
+
 	return unix.Errno(-int32(binary.NativeEndian.Uint32(data)))
 }

@@ -18,17 +18,21 @@ func (d *Driver) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	if !exists(dir) {
 		return driver.Usage{}, fault.New(fault.SandboxLost, "sandbox %q is gone", id)
 	}
+
 	s, err := readState(dir)
 	if err != nil {
 		return driver.Usage{}, fault.Wrap(fault.Internal, err, "state of sandbox %q", id)
 	}
+
 	if s.Usage != nil {
 		return *s.Usage, nil
 	}
+
 	u := d.usage(s)
 	if first, ok := readInit(dir); ok {
 		u.FullFolders = first.fullFolders()
 	}
+
 	return u, nil
 }
 
@@ -37,21 +41,25 @@ func (d *Driver) usage(s state) driver.Usage {
 	if d.cgroups == nil || s.Cgroup == "" {
 		return driver.NoUsage()
 	}
+
 	u := d.cgroups.Counters(s.Cgroup).Read()
 	u.ByHost = u.OOMKills > 0 && !d.cgroups.LimitReached(s.Cgroup)
+
 	return u
 }
 
-// fullFolders returns the sandbox's mount points without free space. It queries their file systems from outside, so it needs no answer
-// from the sandbox and follows none of its links.
+// fullFolders returns the sandbox's mount points without free space. It queries their file systems from
+// outside, so it needs no answer from the sandbox and follows none of its links.
 func (p initProcess) fullFolders() []string {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(root)
+
 	if !p.same() {
 		return nil
 	}
+
 	return usage.FullFolders(root, []string{"/", "/dev/shm", wire.AgentHome, "/run", "/tmp", verifierMount})
 }

@@ -23,7 +23,8 @@ import (
 // workerEnv makes this test binary a worker in its own process, which can be killed.
 const workerEnv = "ROLLOUTD_TEST_WORKER"
 
-// job is the task of the worker: it creates the sandboxes, starts the script in each, reports that, and waits to be killed.
+// job is the task of the worker: it creates the sandboxes, starts the script in each, reports that, and
+// waits to be killed.
 type job struct {
 	Dir, Sandboxd string
 	IDs           []string
@@ -36,7 +37,9 @@ func work(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	fmt.Println("ready")
+
 	select {}
 }
 
@@ -45,20 +48,24 @@ func doJob(ctx context.Context, text string) error {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
+
 	d, err := local.New(local.Options{Dir: j.Dir, SandboxdPath: j.Sandboxd})
 	if err != nil {
 		return err
 	}
+
 	b := sandbox.New(d, sandbox.Options{Defaults: driver.Spec{Lease: j.Lease, HomeMiB: 16, TmpMiB: 16, MemoryMiB: 256}})
 	for _, id := range j.IDs {
 		s, err := b.Create(ctx, id, rollout.Sandbox{}, nil)
 		if err != nil {
 			return err
 		}
+
 		if _, err := s.Start(ctx, "job", wire.Process{Argv: []string{"bash", "-c", j.Script}}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -70,9 +77,12 @@ func startWorker(t *testing.T, j job) *exec.Cmd {
 
 func startWorkerAs(t *testing.T, j job, binary string, attr *unix.SysProcAttr) *exec.Cmd {
 	t.Helper()
+
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
+
 	cmd := exec.Command(binary)
+
 	cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "ROLLOUTD_CANARY=canary-in-the-worker")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = attr
@@ -80,14 +90,17 @@ func startWorkerAs(t *testing.T, j job, binary string, attr *unix.SysProcAttr) *
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", line)
+
 	return cmd
 }
 
 func kill9(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait() // returns the signal as an error
+	// returns the signal as an error
+	_ = cmd.Wait()
 }

@@ -18,8 +18,9 @@ import (
 const (
 	cgroupRoot = "/sys/fs/cgroup"
 	cgroupName = "sandbox"
-	// machineReserve is memory of the machine that the sandbox's processes do not get, in MiB: for the kernel, the provider's daemon and
-	// sandboxd. Without it the machine would run out of memory before the sandbox, and the kernel could kill any process.
+	// machineReserve is memory of the machine that the sandbox's processes do not get, in MiB: for the
+	// kernel, the provider's daemon and sandboxd. Without it the machine would run out of memory before the
+	// sandbox, and the kernel could kill any process.
 	machineReserve = 128
 )
 
@@ -35,44 +36,58 @@ func (i *inherited) add(path string, flag int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	i.files = append(i.files, f)
+
 	return i.first + len(i.files) - 1, nil
 }
 
-// addCounters opens the folders of the counters, which sandboxd cannot open by name, and replaces the names by descriptors.
+// addCounters opens the folders of the counters, which sandboxd cannot open by name, and replaces the names
+// by descriptors.
 func (i *inherited) addCounters(c *usage.Counters) error {
 	for _, folder := range []*string{&c.Kills, &c.Memory, &c.PIDs, &c.CPU} {
 		fd, err := i.add(*folder, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
+
 		*folder = fmt.Sprintf("/proc/self/fd/%d", fd)
 	}
+
 	return nil
 }
 
-// bound creates cgroups with the sandbox's limits for its processes. The inner step inherits their entrances and counters. Without
-// controllers the size of the machine is the only limit, and there are no counters.
+// bound creates cgroups with the sandbox's limits for its processes. The inner step inherits their
+// entrances and counters. Without controllers the size of the machine is the only limit, and there are no
+// counters.
 func bound(c *Config, i *inherited) error {
 	h := cgroup.New(cgroupRoot)
+
 	files, err := limited(h, *c)
 	if err != nil {
 		return err
 	}
+
 	var entrances []string
+
 	for _, path := range files {
 		fd, err := i.add(path, os.O_WRONLY)
 		if err != nil {
 			return err
 		}
+
 		entrances = append(entrances, strconv.Itoa(fd))
 	}
+
 	counters := h.Counters(cgroupName)
-	counters.Sandboxd = "" // sandboxd, the reader, is in none of the cgroups
+	// sandboxd, the reader, is in none of the cgroups
+	counters.Sandboxd = ""
 	if err := i.addCounters(&counters); err != nil {
 		return err
 	}
+
 	c.Entrances, c.Counters = entrances, counters
+
 	return nil
 }
 
@@ -82,10 +97,17 @@ func limited(h *cgroup.Hierarchy, c Config) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := h.Prepare(); err != nil {
 		return nil, err
 	}
-	e, err := h.Create(cgroupName, driver.Spec{CPU: c.CPU, MemoryMiB: min(c.MemoryMiB, max(total-machineReserve, total/2)), PIDs: c.PIDs})
+
+	e, err := h.Create(cgroupName, driver.Spec{
+		CPU:       c.CPU,
+		MemoryMiB: min(c.MemoryMiB, max(total-machineReserve, total/2)),
+		PIDs:      c.PIDs,
+	})
+
 	return e.Work, err
 }
 
@@ -96,11 +118,13 @@ func machineMiB() (int, error) {
 		return 0, err
 	}
 	defer f.Close()
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[0] == "MemTotal:" {
 			kib, err := strconv.Atoi(fields[1])
 			return kib >> 10, err
 		}
 	}
+
 	return 0, errors.New("/proc/meminfo has no MemTotal")
 }

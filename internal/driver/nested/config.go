@@ -1,10 +1,11 @@
-// Package nested makes a sandbox inside a virtual machine or a container. It starts sandboxd as the first process of new namespaces.
+// Package nested makes a sandbox inside a virtual machine or a container. It starts sandboxd as the first
+// process of new namespaces.
 //
-// In a machine the sandbox sees the machine's files, but not its network, processes or user ids. In a container it has the container's
-// image below a layer in memory, and the container's user ids and network.
+// In a machine the sandbox sees the machine's files, but not its network, processes or user ids. In a
+// container it has the container's image below a layer in memory, and the container's user ids and network.
 //
-// Everything else there, such as a provider's daemon, is outside. Outside processes reach sandboxd at ControlSocket; the sandbox's
-// processes reach neither the socket nor the outside processes.
+// Everything else there, such as a provider's daemon, is outside. Outside processes reach sandboxd at
+// ControlSocket; the sandbox's processes reach neither the socket nor the outside processes.
 package nested
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Command is the argument that starts this package, followed by a Config as JSON. Inside is the step that it starts in the namespaces.
+// Command is the argument that starts this package, followed by a Config as JSON. Inside is the step that
+// it starts in the namespaces.
 const (
 	Command = "enclose"
 	Inside  = "enclosed"
@@ -25,35 +27,56 @@ const (
 
 // Paths in the machine or the container.
 const (
-	Folder        = "/opt/rolloutd"
-	controlFolder = Folder + "/control" // only for root
+	Folder = "/opt/rolloutd"
+
+	// only for root
+	controlFolder = Folder + "/control"
 	ControlSocket = controlFolder + "/control.sock"
-	LogFile       = Folder + "/sandboxd.log" // output of sandboxd
-	verifier      = "/verifier"
+
+	// output of sandboxd
+	LogFile  = Folder + "/sandboxd.log"
+	verifier = "/verifier"
 )
 
 // Config describes the sandbox.
 type Config struct {
-	ID        string       `json:"id"`
-	Lease     string       `json:"lease"` // a duration
-	CPU       float64      `json:"cpu"`
-	MemoryMiB int          `json:"memory_mib"` // of the sandbox's processes, if the machine has that much
-	HomeMiB   int          `json:"home_mib"`
-	TmpMiB    int          `json:"tmp_mib"`
-	TreeBytes int64        `json:"tree_bytes"` // bound of one tar
-	PIDs      int          `json:"pids"`       // of the sandbox; of each user where the machine has no cgroups
-	Filter    []byte       `json:"filter"`     // the system call filter in the kernel's format
-	Verifier  bool         `json:"verifier"`   // work is graded in the sandbox: sandboxd makes a place for it, then sets the filter
-	Env       wire.BaseEnv `json:"env"`        // base environment of processes
-	Image     *Image       `json:"image"`      // of a container; nil: a machine
+	ID string `json:"id"`
 
-	// Entrances are descriptors by which processes enter their cgroups, Counters the folders of the cgroups' counters. In a machine
-	// Command sets both for Inside.
+	// a duration
+	Lease string  `json:"lease"`
+	CPU   float64 `json:"cpu"`
+
+	// of the sandbox's processes, if the machine has that much
+	MemoryMiB int `json:"memory_mib"`
+	HomeMiB   int `json:"home_mib"`
+	TmpMiB    int `json:"tmp_mib"`
+
+	// bound of one tar
+	TreeBytes int64 `json:"tree_bytes"`
+
+	// of the sandbox; of each user where the machine has no cgroups
+	PIDs int `json:"pids"`
+
+	// the system call filter in the kernel's format
+	Filter []byte `json:"filter"`
+
+	// work is graded in the sandbox: sandboxd makes a place for it, then sets the filter
+	Verifier bool `json:"verifier"`
+
+	// base environment of processes
+	Env wire.BaseEnv `json:"env"`
+
+	// of a container; nil: a machine
+	Image *Image `json:"image"`
+
+	// Entrances are descriptors by which processes enter their cgroups, Counters the folders of the
+	// cgroups' counters. In a machine Command sets both for Inside.
 	Entrances []string       `json:"entrances"`
 	Counters  usage.Counters `json:"counters"`
 }
 
-// baseID is the machine's id of the sandbox's user 0. Those of the two other users follow. None owns a file of the machine.
+// baseID is the machine's id of the sandbox's user 0. Those of the two other users follow. None owns a file
+// of the machine.
 const baseID = 200_000
 
 // Run executes Command or Inside with a configuration.
@@ -61,16 +84,20 @@ func Run(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("%s needs exactly one configuration", args[0])
 	}
+
 	if err := expectMachine(args[0]); err != nil {
 		return err
 	}
+
 	var c Config
 	if err := json.Unmarshal([]byte(args[1]), &c); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
+
 	if args[0] == Inside {
 		return inside(c)
 	}
+
 	return outside(c)
 }
 
@@ -80,11 +107,18 @@ func expectMachine(command string) error {
 	if err != nil {
 		return err
 	}
+
 	if filepath.Dir(program) != Folder {
-		return fmt.Errorf("%s runs only from %s of a machine or a container that was made for a sandbox", command, Folder)
+		return fmt.Errorf(
+			"%s runs only from %s of a machine or a container that was made for a sandbox",
+			command,
+			Folder,
+		)
 	}
+
 	if command == Inside && os.Getpid() != 1 {
 		return fmt.Errorf("%s runs only as the first process of its namespaces", command)
 	}
+
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 
 // Image is the part of a container's image that a sandbox uses.
 type Image struct {
-	// Root has the additions to the image. This package sets its layers and its place: the container's root is the only layer.
+	// Root has the additions to the image. This package sets its layers and its place: the container's root
+	// is the only layer.
 	Root launcher.Overlay `json:"root"`
 	// Agent are the arguments of sandboxd for the agent's user.
 	Agent []string `json:"agent"`
@@ -32,7 +33,8 @@ const scratch = "/tmp"
 
 // movedPath is a part of the old root, or of the image before it is the root, that is moved into the new root.
 type movedPath struct {
-	tree int // descriptor of a copy of the mount
+	// descriptor of a copy of the mount
+	tree int
 	at   string
 }
 
@@ -42,6 +44,7 @@ func take(from, at string) (movedPath, error) {
 	if err != nil {
 		return movedPath{}, &os.PathError{Op: "open_tree", Path: from, Err: err}
 	}
+
 	return movedPath{tree, at}, nil
 }
 
@@ -49,112 +52,136 @@ func (g movedPath) set() error {
 	if err := os.MkdirAll(g.at, 0o755); err != nil {
 		return err
 	}
+
 	if err := unix.MoveMount(g.tree, "", unix.AT_FDCWD, g.at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "move_mount", Path: g.at, Err: err}
 	}
+
 	return nil
 }
 
-// enter mounts the image below a layer in memory, and makes that the root, without the container's own mounts. It returns the paths to
-// set in the root after its folders are mounted.
+// enter mounts the image below a layer in memory, and makes that the root, without the container's own
+// mounts. It returns the paths to set in the root after its folders are mounted.
 func (i *Image) enter(p places) ([]movedPath, error) {
 	o := i.Root
+
 	o.At, o.Layers = scratch, []string{"/"}
 	if err := o.Mount(); err != nil {
 		return nil, err
 	}
+
 	root := filepath.Join(scratch, "root")
 	if !i.Verifier {
 		if err := unlinkTests(root); err != nil {
 			return nil, err
 		}
 	}
+
 	grafts, err := i.movedPaths(root)
 	if err != nil {
 		return nil, err
 	}
+
 	if i.Verifier {
 		if root, err = readOnlyView(root); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is visible
+	// the kernel mounts it only while another one is visible
+	if err := p.proc(filepath.Join(root, "proc")); err != nil {
 		return nil, err
 	}
+
 	if err := view.ProtectProc(filepath.Join(root, "proc")); err != nil {
 		return nil, err
 	}
+
 	if err := unix.Mount("/dev", filepath.Join(root, "dev"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return nil, fmt.Errorf("devices of the container: %w", err)
 	}
+
 	return grafts, pivot(root)
 }
 
-// unlinkTests removes paths that test scripts use, from an agent's sandbox, which has no tests: a task may use these names.
+// unlinkTests removes paths that test scripts use, from an agent's sandbox, which has no tests: a task may
+// use these names.
 func unlinkTests(at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+
 	for name, target := range map[string]string{"tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs} {
 		if to, err := root.Readlink(name); err != nil || to != target {
 			continue
 		}
+
 		if err := root.Remove(name); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// movedPaths takes the sandbox's own files, so that root of the image cannot change them, and the image's folders that appear under other
-// names.
+// movedPaths takes the sandbox's own files, so that root of the image cannot change them, and the image's
+// folders that appear under other names.
 func (i *Image) movedPaths(root string) ([]movedPath, error) {
 	own, err := take(filepath.Join(scratch, "0", Folder), Folder)
 	if err != nil {
 		return nil, err
 	}
+
 	all := []movedPath{own}
+
 	for _, shown := range i.shown() {
 		g, err := take(filepath.Join(root, shown[0]), shown[1])
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, g)
 	}
+
 	return all, nil
 }
 
-// shown returns folders of the image with their mount points: below the home, with which they are copied to the verifier, and in a
-// verifier's sandbox over the read-only original.
+// shown returns folders of the image with their mount points: below the home, with which they are copied to
+// the verifier, and in a verifier's sandbox over the read-only original.
 func (i *Image) shown() [][2]string {
 	var all [][2]string
 	if i.Workdir != "" {
 		all = append(all, [2]string{i.Workdir, wire.AgentWorkdir})
 	}
+
 	for n, p := range i.Graded {
 		all = append(all, [2]string{p, wire.AgentGraded + "/" + strconv.Itoa(n)})
 	}
+
 	if i.Verifier {
 		for _, s := range slices.Clone(all) {
 			all = append(all, [2]string{s[0], s[0]})
 		}
 	}
+
 	return all
 }
 
 // readOnlyView mounts a folder a second time, read-only.
 func readOnlyView(root string) (string, error) {
 	at := filepath.Join(scratch, "view")
+
 	g, err := take(root, at)
 	if err != nil {
 		return "", err
 	}
+
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if err := unix.MountSetattr(g.tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return "", fmt.Errorf("root file system read-only: %w", err)
 	}
+
 	return at, g.set()
 }
 
@@ -163,11 +190,14 @@ func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
+
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}
+
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("take the old root away: %w", err)
 	}
+
 	return os.Chdir("/")
 }

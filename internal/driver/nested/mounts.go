@@ -13,7 +13,8 @@ import (
 // devices are the machine's devices that a sandbox has.
 func devices() []string { return []string{"null", "zero", "full", "random", "urandom", "tty"} }
 
-// mounts sets the sandbox's root file system, hides what it must not see, and mounts its writable folders, in memory and with a size.
+// mounts sets the sandbox's root file system, hides what it must not see, and mounts its writable folders,
+// in memory and with a size.
 func mounts(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
@@ -21,38 +22,52 @@ func mounts(c Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return err
 	}
+
 	own := places{tmpMiB: c.TmpMiB, homeMiB: c.HomeMiB}
 	if c.Image == nil {
 		if err := own.proc("/proc"); err != nil {
 			return err
 		}
+
 		return own.mountAll(c.TmpMiB)
 	}
+
 	own.owner = wire.SupervisorID
+
 	grafts, err := c.Image.enter(own)
 	if err == nil {
 		err = own.mountAll(0)
 	}
+
 	for _, g := range grafts {
 		if err == nil {
 			err = g.set()
 		}
 	}
+
 	return err
 }
 
 // places mounts what every sandbox has, below "/".
 type places struct {
-	owner           int // of files that neither the agent nor the verifier may use: sandboxd
+	// of files that neither the agent nor the verifier may use: sandboxd
+	owner           int
 	homeMiB, tmpMiB int
 }
 
 // proc shows processes only to their user and to sandboxd's group, which includes the verifier.
 func (p places) proc(at string) error {
-	err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("hidepid=invisible,gid=%d", p.owner))
+	err := unix.Mount(
+		"proc",
+		at,
+		"proc",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		fmt.Sprintf("hidepid=invisible,gid=%d", p.owner),
+	)
 	if err != nil {
 		return fmt.Errorf("/proc: %w", err)
 	}
+
 	return nil
 }
 
@@ -61,6 +76,7 @@ func (p places) mountAll(varTmpMiB int) error {
 	if err := p.dev(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
+
 	for _, m := range []struct {
 		at   string
 		mib  int
@@ -72,21 +88,26 @@ func (p places) mountAll(varTmpMiB int) error {
 		if m.mib == 0 {
 			continue
 		}
+
 		if err := p.tmpfs(m.at, m.mib, m.mode); err != nil {
 			return err
 		}
 	}
+
 	if err := readOnly("/sys"); err != nil {
 		return err
 	}
+
 	if err := os.Mkdir(wire.AgentWorkdir, 0o755); err != nil {
 		return err
 	}
+
 	for _, path := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, p.owner, p.owner)); err != nil {
 			return err
 		}
 	}
+
 	return os.Chdir(wire.AgentHome)
 }
 
@@ -95,6 +116,7 @@ func (p places) tmpfs(at string, mib int, mode string) error {
 	if err := unix.Mount("rolloutd", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("tmpfs on %s: %w", at, err)
 	}
+
 	return nil
 }
 
@@ -103,49 +125,77 @@ func readOnly(at string) error {
 	if err != nil {
 		return fmt.Errorf("%s read-only: %w", at, err)
 	}
+
 	return nil
 }
 
 // dev mounts a folder of harmless devices, with terminals of its own.
 func (p places) dev() error {
 	sources := map[string]*os.File{}
+
 	for _, name := range devices() {
 		fd, err := unix.Open("/dev/"+name, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+
 		f := os.NewFile(uintptr(fd), name)
 		defer f.Close()
+
 		sources[name] = f
 	}
+
 	if err := p.tmpfs("/dev", 1, "0755"); err != nil {
 		return err
 	}
+
 	for name, source := range sources {
 		if err := os.WriteFile("/dev/"+name, nil, 0o666); err != nil {
 			return err
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", source.Fd()), "/dev/"+name, "", unix.MS_BIND, ""); err != nil {
+
+		if err := unix.Mount(
+			fmt.Sprintf("/proc/self/fd/%d", source.Fd()),
+			"/dev/"+name,
+			"",
+			unix.MS_BIND,
+			"",
+		); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+
 	for name, target := range map[string]string{
-		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx":   "pts/ptmx",
+		"fd":     "/proc/self/fd",
+		"stdin":  "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2",
 	} {
 		if err := os.Symlink(target, "/dev/"+name); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range []string{"pts", "shm"} {
 		if err := os.Mkdir("/dev/"+name, 0o755); err != nil {
 			return err
 		}
 	}
-	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+
+	if err := unix.Mount(
+		"devpts",
+		"/dev/pts",
+		"devpts",
+		unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620",
+	); err != nil {
 		return fmt.Errorf("terminals: %w", err)
 	}
+
 	if err := p.tmpfs("/dev/shm", max(p.tmpMiB/4, 1), "1777"); err != nil {
 		return err
 	}
+
 	return readOnly("/dev")
 }

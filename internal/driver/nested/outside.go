@@ -26,34 +26,43 @@ const controlFD = 3
 func outside(c Config) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
+
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
+
 	control, err := listen()
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
 	defer control.Close()
+
 	shared := inherited{first: controlFD + 1}
+
 	log, namespaces := os.Stderr, inContainer()
 	if c.Image == nil {
 		if log, err = prepareMachine(&c, &shared, program); err != nil {
 			return err
 		}
 		defer log.Close()
+
 		namespaces = inMachine()
 	} else if err := shared.addCounters(&c.Counters); err != nil {
 		return fmt.Errorf("counters of the container: %w", err)
 	}
+
 	config, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
+
 	cmd := exec.Command(program, Inside, string(config))
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, "/", []string{"PATH=/usr/bin:/bin"}
+
 	cmd.ExtraFiles = append([]*os.File{control}, shared.files...)
 	cmd.SysProcAttr = namespaces
+
 	return cmd.Run()
 }
 
@@ -62,13 +71,16 @@ func prepareMachine(c *Config, shared *inherited, program string) (*os.File, err
 	if err := addSandboxFiles(program); err != nil {
 		return nil, err
 	}
+
 	log, err := os.OpenFile(LogFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := bound(c, shared); err != nil {
 		fmt.Fprintln(log, "the machine has no usable cgroups:", err)
 	}
+
 	return log, nil
 }
 
@@ -77,29 +89,38 @@ func inMachine() *syscall.SysProcAttr {
 		Setsid: true,
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
 			unix.CLONE_NEWCGROUP,
-		UidMappings: ids(), GidMappings: ids(), GidMappingsEnableSetgroups: true,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0},
+		UidMappings:                ids(),
+		GidMappings:                ids(),
+		GidMappingsEnableSetgroups: true,
+		Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
 	}
 }
 
-// inContainer are the namespaces that separate the sandbox from the container's other processes and mounts; the container has the others.
+// inContainer are the namespaces that separate the sandbox from the container's other processes and mounts;
+// the container has the others.
 func inContainer() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 }
 
-// ids maps the sandbox's ids to the machine's, without the machine's root: its id would be enough to write to /proc/sys.
+// ids maps the sandbox's ids to the machine's, without the machine's root: its id would be enough to write
+// to /proc/sys.
 func ids() []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: baseID, Size: 1}, {ContainerID: wire.AgentID, HostID: baseID + 1, Size: 1}, {ContainerID: wire.VerifierID, HostID: baseID + 2, Size: 1},
+		{ContainerID: 0, HostID: baseID, Size: 1}, {ContainerID: wire.AgentID, HostID: baseID + 1, Size: 1},
+		{ContainerID: wire.VerifierID, HostID: baseID + 2, Size: 1},
 	}
 }
 
 // addSandboxFiles adds the sandbox's files to those of the machine.
 func addSandboxFiles(program string) error {
 	accounts := func(user, grader string) []launcher.Account {
-		return []launcher.Account{{Name: "user", ID: wire.AgentID, Rest: user}, {Name: wire.VerifierUser, ID: wire.VerifierID, Rest: grader}}
+		return []launcher.Account{
+			{Name: "user", ID: wire.AgentID, Rest: user},
+			{Name: wire.VerifierUser, ID: wire.VerifierID, Rest: grader},
+		}
 	}
 	line := func(id int, home string) string { return fmt.Sprintf(":%d::%s:/bin/bash", id, home) }
+
 	o := launcher.Overlay{
 		Points: []string{wire.AgentHome, verifier, Folder, "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys"},
 		Links: map[string]string{
@@ -113,6 +134,7 @@ func addSandboxFiles(program string) error {
 	if err := o.AddTo("/"); err != nil {
 		return err
 	}
+
 	return os.Chmod(program, 0o755)
 }
 
@@ -121,17 +143,22 @@ func listen() (*os.File, error) {
 	if err := os.MkdirAll(controlFolder, 0o700); err != nil {
 		return nil, err
 	}
+
 	if err := os.Chmod(controlFolder, 0o700); err != nil {
 		return nil, err
 	}
+
 	if err := os.Remove(ControlSocket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ControlSocket, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
+
 	l.SetUnlinkOnClose(false)
 	file, err := l.File()
+
 	return file, errors.Join(err, l.Close())
 }

@@ -17,8 +17,8 @@ const (
 	x32Bit       = 0x4000_0000
 )
 
-// assemble returns the filter. Each system call is decided in a block of its own, which always returns, so that an argument loaded there
-// cannot be taken for a call's number later.
+// assemble returns the filter. Each system call is decided in a block of its own, which always returns, so
+// that an argument loaded there cannot be taken for a call's number later.
 func assemble(rules []rule, machine *arch.Info) []bpf.Instruction {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: archOffset, Size: 4},
@@ -32,11 +32,13 @@ func assemble(rules []rule, machine *arch.Info) []bpf.Instruction {
 			ret(errno(uint(unix.ENOSYS))),
 		)
 	}
+
 	for _, r := range rules {
 		block := r.block()
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: r.number, SkipTrue: uint8(len(block))})
 		program = append(program, block...)
 	}
+
 	return append(program, ret(errno(uint(unix.EPERM))))
 }
 
@@ -45,18 +47,22 @@ func ret(result uint32) bpf.Instruction { return bpf.RetConstant{Val: result} }
 // block decides about the call after its number has matched.
 func (r rule) block() []bpf.Instruction {
 	var block []bpf.Instruction
+
 	if r.result != unix.SECCOMP_RET_ALLOW {
 		for _, conditions := range r.allowed {
 			block = append(block, allowIf(conditions)...)
 		}
 	}
+
 	return append(block, ret(r.result))
 }
 
 // allowIf allows the call if all conditions hold, and else falls through.
 func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
 	const perCondition = 6
+
 	var block []bpf.Instruction
+
 	left := len(conditions)*perCondition + 1
 	for _, c := range conditions {
 		for _, half := range halves(c) {
@@ -67,6 +73,7 @@ func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
 				bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half.value, SkipTrue: uint8(left)})
 		}
 	}
+
 	return append(block, ret(unix.SECCOMP_RET_ALLOW))
 }
 
@@ -79,6 +86,8 @@ func halves(c specs.LinuxSeccompArg) [2]half {
 	if c.Op == specs.OpMaskedEqual {
 		mask, value = c.Value, c.ValueTwo
 	}
+
 	low := argsOffset + 8*uint32(c.Index)
+
 	return [2]half{{low, uint32(mask), uint32(value)}, {low + 4, uint32(mask >> 32), uint32(value >> 32)}}
 }

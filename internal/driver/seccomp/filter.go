@@ -14,36 +14,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Compile compiles the container engines' default profile, for a process without capabilities, into the BPF program that bwrap loads. It
-// is an allow-list: every other call, and every call by another architecture's numbers, is EPERM.
+// Compile compiles the container engines' default profile, for a process without capabilities, into the BPF
+// program that bwrap loads. It is an allow-list: every other call, and every call by another architecture's
+// numbers, is EPERM.
 //
 // clone3 also allows that call, by which sandboxd forks into a cgroup. Package child forbids it to all other processes.
 func Compile(clone3 bool) ([]byte, error) {
 	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
+
 	p, err := profile.GetDefaultProfile(noCaps)
 	if err != nil {
 		return nil, err
 	}
+
 	machine, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
 	}
+
 	calls := append(notOwn(p.Syscalls), Own()...)
 	if clone3 {
-		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call counts
+		// the last rule of a call counts
+		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow})
 	}
+
 	rules, err := rulesOf(calls, machine)
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := bpf.Assemble(assemble(rules, machine))
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer // the layout of the kernel's struct sock_filter
+	// the layout of the kernel's struct sock_filter
+	var b bytes.Buffer
 	if err := binary.Write(&b, binary.NativeEndian, raw); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -53,6 +62,7 @@ func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 	for i := range list {
 		list[i].Names = slices.DeleteFunc(slices.Clone(list[i].Names), IsOwn)
 	}
+
 	return list
 }
 
@@ -60,32 +70,40 @@ func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 type rule struct {
 	number uint32
 	// result is the filter's result if the arguments do not matter, or if none of allowed matches.
-	result  uint32
-	allowed [][]specs.LinuxSeccompArg // each set of conditions allows the call
+	result uint32
+
+	// each set of conditions allows the call
+	allowed [][]specs.LinuxSeccompArg
 }
 
 // rulesOf groups the profile by system call, without calls that this architecture does not have.
 func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	byNumber := map[uint32]int{}
+
 	var rules []rule
+
 	for _, call := range calls {
 		for _, name := range call.Names {
 			n, ok := machine.SyscallNames[name]
 			if !ok {
 				continue
 			}
+
 			number := uint32(n)
+
 			i, known := byNumber[number]
 			if !known {
 				i = len(rules)
 				byNumber[number] = i
 				rules = append(rules, rule{number: number, result: errno(uint(unix.EPERM))})
 			}
+
 			if err := rules[i].add(call); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
+
 	return rules, nil
 }
 
@@ -97,6 +115,7 @@ func (r *rule) add(call specs.LinuxSyscall) error {
 				return fmt.Errorf("unknown condition %s", a.Op)
 			}
 		}
+
 		r.allowed = append(r.allowed, call.Args)
 	case call.Action == specs.ActAllow:
 		r.result = unix.SECCOMP_RET_ALLOW
@@ -105,6 +124,7 @@ func (r *rule) add(call specs.LinuxSyscall) error {
 	default:
 		return fmt.Errorf("unknown action %s with %d conditions", call.Action, len(call.Args))
 	}
+
 	return nil
 }
 

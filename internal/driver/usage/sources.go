@@ -13,17 +13,22 @@ const Path = "/v1/usage"
 // Sources say where sandboxd reads the usage of its sandbox. Nothing that runs in the sandbox can write there.
 type Sources struct {
 	Counters Counters `json:"counters"`
-	Folders  []string `json:"folders"` // mount points that can be written to
+
+	// mount points that can be written to
+	Folders []string `json:"folders"`
 }
 
 // Read reads the usage up to now.
 func (s Sources) Read() driver.Usage {
 	u := s.Counters.Read()
+
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return u
 	}
 	defer unix.Close(root)
+
 	u.FullFolders = FullFolders(root, s.Folders)
+
 	return u
 }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxRequest bounds a request, in bytes: the arguments of a tool are bounded to 8 MiB, and JSON in JSON may be longer.
+	// maxRequest bounds a request, in bytes: the arguments of a tool are bounded to 8 MiB, and JSON in JSON
+	// may be longer.
 	maxRequest = 20 << 20
 	// maxWait bounds how long a request waits for an episode that is not open yet.
 	maxWait = 30 * time.Second
@@ -40,13 +41,16 @@ func (t *Table) Handler(token string, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /episodes/{id}/submit", a.answering(a.submit))
 	mux.HandleFunc("POST /episodes/{id}/list", a.answering(a.list))
 	mux.HandleFunc("GET /episodes/{id}/tar", a.answering(a.tar))
+
 	want := sha256.Sum256([]byte(token))
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			fail(w, fault.New(fault.Unauthorized, "wrong or missing token"))
 			return
 		}
+
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -60,6 +64,7 @@ type api struct {
 func (a api) answering(do func(http.ResponseWriter, *http.Request, *Episode) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var wait time.Duration
+
 		if text := r.URL.Query().Get("wait"); text != "" {
 			var err error
 			if wait, err = time.ParseDuration(text); err != nil {
@@ -67,10 +72,12 @@ func (a api) answering(do func(http.ResponseWriter, *http.Request, *Episode) err
 				return
 			}
 		}
+
 		e, err := a.table.Get(r.Context(), r.PathValue("id"), min(wait, maxWait))
 		if err == nil {
 			err = do(w, r, e)
 		}
+
 		if err != nil {
 			fail(w, err)
 		}
@@ -86,10 +93,12 @@ func (a api) call(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	if err != nil {
 		return err
 	}
+
 	answer, err := e.Call(r.Context(), c)
 	if err != nil {
 		return err
 	}
+
 	return reply(w, answer)
 }
 
@@ -98,10 +107,12 @@ func (a api) join(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	if err != nil {
 		return err
 	}
+
 	status, err := e.Join(c.Client)
 	if err != nil {
 		return err
 	}
+
 	return reply(w, status)
 }
 
@@ -110,9 +121,11 @@ func (a api) submit(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	if err == nil {
 		err = e.Submit(c)
 	}
+
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}
+
 	return err
 }
 
@@ -125,10 +138,12 @@ func (a api) list(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	if err != nil {
 		return err
 	}
+
 	entries, more, err := list(r.Context(), e.o.Files, in.Path, in.Recursive, in.Limit)
 	if err != nil {
 		return err
 	}
+
 	return reply(w, map[string]any{"entries": entries, "more": more})
 }
 
@@ -139,12 +154,15 @@ func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 		return err
 	}
 	defer stream.Close()
+
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.WriteHeader(http.StatusOK)
+
 	if _, err := io.Copy(w, stream); err != nil {
 		a.log.Warn("tar aborted", "sandbox", e.o.ID, "error", err)
 		panic(http.ErrAbortHandler)
 	}
+
 	return nil
 }
 
@@ -158,14 +176,19 @@ func reply(w http.ResponseWriter, v any) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "encode the answer")
 	}
+
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // the caller may be gone
+	// the caller may be gone
+	_, _ = w.Write(body)
+
 	return nil
 }
 
 func fail(w http.ResponseWriter, err error) {
 	kind := fault.KindOf(err)
-	body, _ := json.Marshal(episode.Failure{Kind: kind, Message: err.Error()}) // strings always marshal
+	// strings always marshal
+	body, _ := json.Marshal(episode.Failure{Kind: kind, Message: err.Error()})
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(fault.EdgeOf(kind).HTTPStatus)
 	_, _ = w.Write(body)

@@ -17,58 +17,97 @@ import (
 
 // Options of an episode.
 type Options struct {
-	ID       string   // of the sandbox
-	Scoring  bool     // the calls are of a client that grades; they have a separate log
-	Tools    tool.Set // bound to the sandbox
-	Files    Files    // of the sandbox
-	Reporter Reporter // nil: the calls are not reported
-	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
-	Held     bool     // calls wait until Accept is called
+	// of the sandbox
+	ID string
+
+	// the calls are of a client that grades; they have a separate log
+	Scoring bool
+
+	// bound to the sandbox
+	Tools tool.Set
+
+	// of the sandbox
+	Files Files
+
+	// nil: the calls are not reported
+	Reporter Reporter
+
+	// tool calls; 0: no bound but that of the sandbox
+	MaxSteps int
+
+	// calls wait until Accept is called
+	Held bool
 }
 
-// Episode takes the calls of a client in one sandbox. Each call runs once by its id, and is logged before it is answered. Calls do not
-// wait for each other. It is safe for concurrent use.
+// Episode takes the calls of a client in one sandbox. Each call runs once by its id, and is logged before
+// it is answered. Calls do not wait for each other. It is safe for concurrent use.
 type Episode struct {
 	o   Options
 	log *stepLog
 
-	accepting bool            // Table.Get returns it; guarded by the table
-	accept    func()          // sets accepting
-	ctx       context.Context // of running calls
-	end       context.CancelFunc
+	// Table.Get returns it; guarded by the table
+	accepting bool
 
-	mu        sync.Mutex
-	calls     map[string]*call
-	begun     int // calls that have ended or are running
-	ended     int // calls that have ended
-	used      []string
-	client    string    // that has joined; "": none
-	last      time.Time // start of the episode on this host, or end of the latest call
+	// sets accepting
+	accept func()
+
+	// of running calls
+	ctx context.Context
+	end context.CancelFunc
+
+	mu    sync.Mutex
+	calls map[string]*call
+
+	// calls that have ended or are running
+	begun int
+
+	// calls that have ended
+	ended int
+	used  []string
+
+	// that has joined; "": none
+	client string
+
+	// start of the episode on this host, or end of the latest call
+	last      time.Time
 	running   int
 	submitted bool
-	closed    string        // why no more calls are taken; "": calls are taken
-	over      chan struct{} // closed when closed is set
-	working   sync.WaitGroup
+
+	// why no more calls are taken; "": calls are taken
+	closed string
+
+	// closed when closed is set
+	over    chan struct{}
+	working sync.WaitGroup
 }
 
 // call is one call under its id.
 type call struct {
 	digest [sha256.Size]byte
-	done   chan struct{} // closed when the others are final
-	place  place         // in the log
-	err    error         // it failed to run or to be logged, and may be repeated
+
+	// closed when the others are final
+	done chan struct{}
+
+	// in the log
+	place place
+
+	// it failed to run or to be logged, and may be repeated
+	err error
 }
 
 func newEpisode(path string, o Options) (*Episode, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Episode{o: o, ctx: ctx, end: cancel, calls: map[string]*call{}, last: time.Now(), over: make(chan struct{})}
+
 	var err error
 	if e.log, err = openLog(path, e.recovered); err != nil {
 		cancel()
 		return nil, err
 	}
+
 	e.begun = e.ended
 	e.checkBound()
+
 	return e, nil
 }
 
@@ -97,46 +136,57 @@ func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, err
 	if c.ID == "" || len(c.ID) > episode.MaxCallID {
 		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to %d bytes", episode.MaxCallID)
 	}
+
 	mine, err := e.begin(c)
 	if err != nil {
 		return episode.Answer{}, err
 	}
+
 	select {
 	case <-mine.done:
 	case <-ctx.Done():
 		return episode.Answer{}, fault.Wrap(fault.Timeout, context.Cause(ctx), "wait for the call")
 	}
+
 	if mine.err != nil {
 		return episode.Answer{}, mine.err
 	}
+
 	return e.answer(mine)
 }
 
 // begin finds the call with that id, or starts it.
 func (e *Episode) begin(c episode.Call) (*call, error) {
 	digest := digestOf(c.Tool, c.Arguments)
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := e.checkClient(c.Client); err != nil {
 		return nil, err
 	}
+
 	if old := e.calls[c.ID]; old != nil {
 		if old.digest != digest {
 			return nil, fault.New(fault.Conflict, "the call of this id had another tool or other arguments")
 		}
+
 		return old, nil
 	}
+
 	switch {
 	case e.closed != "":
 		return nil, Over(e.closed)
 	case e.o.MaxSteps > 0 && e.begun >= e.o.MaxSteps:
 		return nil, Over(e.bound())
 	}
+
 	e.begun++
 	e.running++
 	mine := &call{digest: digest, done: make(chan struct{})}
 	e.calls[c.ID] = mine
 	e.working.Go(func() { e.run(c, mine) })
+
 	return mine, nil
 }
 
@@ -150,28 +200,36 @@ func (e *Episode) checkClient(client string) error {
 	if client != "" && e.client != "" && client != e.client {
 		return fault.New(fault.Conflict, "another client has joined the episode; reset with attach takes it back")
 	}
+
 	return nil
 }
 
 // run runs a call and logs it.
 func (e *Episode) run(c episode.Call, mine *call) {
 	began := time.Now()
+
 	e.reportStart(c.ID, c.Tool, arguments(c.Arguments))
+
 	result, err := e.o.Tools.Call(e.ctx, tool.Call{ID: c.ID, Name: c.Tool, Arguments: c.Arguments})
 	if err == nil {
 		mine.place, err = e.record(c, result, began)
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	e.running--
 	e.last = time.Now()
-	if mine.err = err; err != nil { // the id is free
+	// the id is free
+	if mine.err = err; err != nil {
 		delete(e.calls, c.ID)
+
 		e.begun--
 		if e.closed != "" {
 			mine.err = Over(e.closed)
 		}
 	}
+
 	close(mine.done)
 }
 
@@ -179,18 +237,28 @@ func (e *Episode) run(c episode.Call, mine *call) {
 func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	s := episode.Step{
-		Kind: episode.KindCall, Step: e.ended + 1, ID: c.ID, Client: c.Client, Tool: c.Tool, Arguments: arguments(c.Arguments),
-		Result: &episode.Result{Content: r.Content, Error: r.Error, Message: r.Message, Data: r.Data},
-		At:     began.UTC(), Seconds: time.Since(began).Seconds(),
+		Kind:      episode.KindCall,
+		Step:      e.ended + 1,
+		ID:        c.ID,
+		Client:    c.Client,
+		Tool:      c.Tool,
+		Arguments: arguments(c.Arguments),
+		Result:    &episode.Result{Content: r.Content, Error: r.Error, Message: r.Message, Data: r.Data},
+		At:        began.UTC(),
+		Seconds:   time.Since(began).Seconds(),
 	}
+
 	p, err := e.log.add(s)
 	if err != nil {
 		return p, err
 	}
+
 	e.count(c.Tool)
 	e.reportEnd(s)
 	e.checkBound()
+
 	return p, nil
 }
 
@@ -226,8 +294,10 @@ func (e *Episode) answer(c *call) (episode.Answer, error) {
 	if err != nil {
 		return episode.Answer{}, err
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return episode.Answer{Result: *s.Result, Steps: s.Step, Ended: e.closed}, nil
 }
 
@@ -238,14 +308,23 @@ func (e *Episode) Accept() { e.accept() }
 func (e *Episode) Submit(c episode.Call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := e.checkClient(c.Client); err != nil || e.closed != "" {
 		return err
 	}
-	if _, err := e.log.add(episode.Step{Kind: episode.KindSubmit, Client: c.Client, Arguments: arguments(c.Arguments), At: time.Now().UTC()}); err != nil {
+
+	if _, err := e.log.add(episode.Step{
+		Kind:      episode.KindSubmit,
+		Client:    c.Client,
+		Arguments: arguments(c.Arguments),
+		At:        time.Now().UTC(),
+	}); err != nil {
 		return err
 	}
+
 	e.submitted = true
 	e.finish(submitted)
+
 	return nil
 }
 
@@ -253,12 +332,15 @@ func (e *Episode) Submit(c episode.Call) error {
 func (e *Episode) Join(client string) (episode.Status, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.client != client && e.closed == "" {
 		if _, err := e.log.add(episode.Step{Kind: episode.KindJoin, Client: client, At: time.Now().UTC()}); err != nil {
 			return episode.Status{}, err
 		}
+
 		e.client = client
 	}
+
 	return e.status(), nil
 }
 
@@ -266,6 +348,7 @@ func (e *Episode) Join(client string) (episode.Status, error) {
 func (e *Episode) Status() episode.Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return e.status()
 }
 
@@ -277,6 +360,7 @@ func (e *Episode) status() episode.Status {
 func (e *Episode) End(why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	e.finish(why)
 }
 
@@ -287,6 +371,7 @@ func (e *Episode) Over() <-chan struct{} { return e.over }
 func (e *Episode) Ended() (why string, submitted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return e.closed, e.submitted
 }
 
@@ -294,9 +379,11 @@ func (e *Episode) Ended() (why string, submitted bool) {
 func (e *Episode) IdleSince() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.running > 0 {
 		return time.Time{}
 	}
+
 	return e.last
 }
 
@@ -307,6 +394,7 @@ func (e *Episode) Steps(each func(episode.Step)) error { return e.log.all(each) 
 func (e *Episode) close() error {
 	e.end()
 	e.working.Wait()
+
 	return e.log.close()
 }
 
@@ -320,13 +408,17 @@ func arguments(raw json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return json.RawMessage("{}")
 	}
+
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) == nil {
 		return compact.Bytes()
 	}
+
 	text, err := json.Marshal(string(raw))
 	if err != nil {
-		panic(err) // strings always marshal
+		// strings always marshal
+		panic(err)
 	}
+
 	return text
 }

@@ -22,17 +22,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// counted is a set of tools that counts its runs. The tool "wait" returns when release is closed, and "broken" fails once.
+// counted is a set of tools that counts its runs. The tool "wait" returns when release is closed, and
+// "broken" fails once.
 type counted struct {
-	mu      sync.Mutex
-	runs    map[string]int // by call id
-	changed *sync.Cond     // signaled when a run begins
+	mu sync.Mutex
+
+	// by call id
+	runs map[string]int
+
+	// signaled when a run begins
+	changed *sync.Cond
 	release chan struct{}
 }
 
 func newCounted() *counted {
 	c := &counted{runs: map[string]int{}, release: make(chan struct{})}
 	c.changed = sync.NewCond(&c.mu)
+
 	return c
 }
 
@@ -40,6 +46,7 @@ func newCounted() *counted {
 func (c *counted) begins(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for c.runs[id] == 0 {
 		c.changed.Wait()
 	}
@@ -53,6 +60,7 @@ func (c *counted) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 	n := c.runs[call.ID]
 	c.changed.Broadcast()
 	c.mu.Unlock()
+
 	switch {
 	case call.Name == "wait":
 		select {
@@ -63,24 +71,30 @@ func (c *counted) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 	case call.Name == "broken" && n == 1:
 		return tool.Result{}, fault.New(fault.Unavailable, "no answer")
 	}
+
 	return tool.Result{Content: call.ID + " " + string(call.Arguments), Data: json.RawMessage(`{"exit_code":0}`)}, nil
 }
 
 func (c *counted) of(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.runs[id]
 }
 
 func open(t *testing.T, dir string, o toolservice.Options) (*toolservice.Table, *toolservice.Episode, func()) {
 	t.Helper()
+
 	table := toolservice.NewTable(dir)
 	o.ID = "r.1"
 	e, closeIt, err := table.Open(o)
 	require.NoError(t, err)
+
 	var once sync.Once
+
 	end := func() { once.Do(func() { require.NoError(t, closeIt()) }) }
 	t.Cleanup(end)
+
 	return table, e, end
 }
 
@@ -98,6 +112,7 @@ type reported struct {
 func (r *reported) add(key, event string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !r.keys[key] {
 		r.keys[key], r.all = true, append(r.all, event)
 	}
@@ -111,21 +126,29 @@ func (r *reported) ToolEnd(key string, c rollout.ToolEvent, output, failed strin
 	r.add("end "+key, fmt.Sprintf("end %s %s %s %s%s", c.CallID, c.Tool, c.Status, output, failed))
 }
 
-// Each call is reported before it runs and before it is answered. A repeated call is reported once. The next worker reports what a dead
-// worker did not.
+// Each call is reported before it runs and before it is answered. A repeated call is reported once. The
+// next worker reports what a dead worker did not.
 func TestCallsAreReported(t *testing.T) {
 	t.Parallel()
 	dir, tools, first := t.TempDir(), newCounted(), &reported{keys: map[string]bool{}}
+
 	_, e, end := open(t, dir, toolservice.Options{Tools: tools, Reporter: first})
 	for range 2 {
 		_, err := e.Call(t.Context(), call("a", "bash", `{ "command": "ls" }`))
 		require.NoError(t, err)
 	}
+
 	_, err := e.Call(t.Context(), call("b", "broken", ""))
 	require.Error(t, err)
 	_, err = e.Call(t.Context(), call("b", "broken", ""))
 	require.NoError(t, err)
-	want := []string{`start a bash {"command":"ls"}`, `end a bash completed a { "command": "ls" }`, "start b broken {}", "end b broken completed b "}
+
+	want := []string{
+		`start a bash {"command":"ls"}`,
+		`end a bash completed a { "command": "ls" }`,
+		"start b broken {}",
+		"end b broken completed b ",
+	}
 	require.Equal(t, want, first.all)
 	end()
 
@@ -166,6 +189,7 @@ func TestCallRunsOnce(t *testing.T) {
 // A call that failed because of infrastructure does not count as a step, and its id can be used again.
 func TestFailedCallMayBeRepeated(t *testing.T) {
 	t.Parallel()
+
 	tools := newCounted()
 	_, e, _ := open(t, t.TempDir(), toolservice.Options{Tools: tools, MaxSteps: 1})
 	_, err := e.Call(t.Context(), call("a", "broken", ""))
@@ -186,14 +210,17 @@ func TestFailedCallMayBeRepeated(t *testing.T) {
 // Calls run concurrently, and a caller that disconnects does not end its call.
 func TestCallsRunConcurrently(t *testing.T) {
 	t.Parallel()
+
 	tools := newCounted()
 	_, e, _ := open(t, t.TempDir(), toolservice.Options{Tools: tools})
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
+
 	go func() {
 		_, err := e.Call(gone, call("slow", "wait", ""))
 		left <- err
 	}()
+
 	require.Eventually(t, func() bool { return tools.of("slow") == 1 }, 5*time.Minute, time.Millisecond)
 	require.Zero(t, e.IdleSince())
 	_, err := e.Call(t.Context(), call("fast", "bash", ""))
@@ -201,6 +228,7 @@ func TestCallsRunConcurrently(t *testing.T) {
 	leave()
 	require.Error(t, <-left)
 	close(tools.release)
+
 	a, err := e.Call(t.Context(), call("slow", "wait", ""))
 	require.NoError(t, err)
 	require.Equal(t, 2, a.Steps)
@@ -216,6 +244,7 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 	_, err := e.Call(t.Context(), call("a", "bash", ""))
 	require.NoError(t, err)
 	end()
+
 	path := filepath.Join(dir, "r.1.jsonl")
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -224,13 +253,15 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 	b, err := e.Call(t.Context(), call("b", "bash", ""))
 	require.NoError(t, err)
 	require.Equal(t, 2, b.Steps)
+
 	var steps []string
+
 	require.NoError(t, e.Steps(func(s episode.Step) { steps = append(steps, fmt.Sprint(s.Step, s.ID)) }))
 	require.Equal(t, []string{"1a", "2b"}, steps)
 }
 
-// A log that is older than the sandbox belongs to another sandbox and is dropped. A log that is continued is kept, whatever the clock
-// shows.
+// A log that is older than the sandbox belongs to another sandbox and is dropped. A log that is continued
+// is kept, whatever the clock shows.
 func TestEarlierLogIsDropped(t *testing.T) {
 	t.Parallel()
 	dir, tools := t.TempDir(), newCounted()
@@ -258,6 +289,7 @@ func TestJoin(t *testing.T) {
 	_, err = e.Join("two")
 	require.NoError(t, err)
 	end()
+
 	_, e, _ = open(t, dir, toolservice.Options{Tools: tools})
 	c := call("a", "bash", "")
 	c.Client = "one"
@@ -283,7 +315,9 @@ func TestService(t *testing.T) {
 	c := episode.NewClient(srv.URL, "secret", http.DefaultClient)
 	_, err := c.Status(t.Context(), "r.1", 0)
 	require.True(t, fault.Is(err, fault.Unavailable), err)
+
 	waited := make(chan error, 1)
+
 	go func() {
 		for {
 			_, err := c.Status(t.Context(), "r.1", 10*time.Second)
@@ -293,6 +327,7 @@ func TestService(t *testing.T) {
 			}
 		}
 	}()
+
 	_, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: newCounted()})
 	require.NoError(t, err)
 	require.NoError(t, <-waited)
@@ -305,6 +340,7 @@ func TestService(t *testing.T) {
 	_, err = episode.NewClient(srv.URL, "wrong", http.DefaultClient).Status(t.Context(), "r.1", 0)
 	require.True(t, fault.Is(err, fault.Unauthorized), err)
 	require.NoError(t, closeIt())
+
 	log, err := table.Log("r.1")
 	require.NoError(t, err)
 	require.NoError(t, log.Close())
@@ -325,10 +361,12 @@ func TestHeldEpisodeTakesNoCalls(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Conflict), "%v", err)
 
 	found := make(chan error, 1)
+
 	go func() {
 		_, err := table.Get(t.Context(), "r.1", time.Minute)
 		found <- err
 	}()
+
 	open.Accept()
 	open.Accept()
 	require.NoError(t, <-found)

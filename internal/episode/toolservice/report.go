@@ -7,7 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Reporter writes the calls to the rollout's event log. A key is logged once; calls that an earlier worker has logged are reported again.
+// Reporter writes the calls to the rollout's event log. A key is logged once; calls that an earlier worker
+// has logged are reported again.
 type Reporter interface {
 	ToolStart(key string, call rollout.ToolEvent, input json.RawMessage)
 	ToolEnd(key string, call rollout.ToolEvent, output, failed string)
@@ -23,9 +24,15 @@ func (e *Episode) reportEnd(s episode.Step) {
 	if e.o.Reporter == nil || s.Result == nil {
 		return
 	}
+
 	status := "completed"
 	if s.Result.Error {
 		status = "error"
 	}
-	e.o.Reporter.ToolEnd("episode/"+s.ID, rollout.ToolEvent{CallID: s.ID, Tool: s.Tool, Status: status}, s.Result.Content, s.Result.Message)
+
+	e.o.Reporter.ToolEnd("episode/"+s.ID, rollout.ToolEvent{
+		CallID: s.ID,
+		Tool:   s.Tool,
+		Status: status,
+	}, s.Result.Content, s.Result.Message)
 }

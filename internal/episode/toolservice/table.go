@@ -18,11 +18,14 @@ import (
 
 // Table is the episodes of a host, by the ids of their sandboxes. It is safe for concurrent use.
 type Table struct {
-	dir string // of the step logs
+	// of the step logs
+	dir string
 
-	mu      sync.Mutex
-	open    map[string]*Episode
-	changed chan struct{} // closed and replaced when an episode accepts calls
+	mu   sync.Mutex
+	open map[string]*Episode
+
+	// closed and replaced when an episode accepts calls
+	changed chan struct{}
 }
 
 // NewTable makes a Table that keeps its step logs in dir.
@@ -30,31 +33,39 @@ func NewTable(dir string) *Table {
 	return &Table{dir: dir, open: map[string]*Episode{}, changed: make(chan struct{})}
 }
 
-// Open lets the sandbox take calls until closeIt is called, which cancels the running calls and waits for them. It continues the step log of
-// an earlier worker of the host. The error is a fault.Conflict if the sandbox is open.
+// Open lets the sandbox take calls until closeIt is called, which cancels the running calls and waits for
+// them. It continues the step log of an earlier worker of the host. The error is a fault.Conflict if the
+// sandbox is open.
 func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if t.open[o.ID] != nil {
 		return nil, nil, fault.New(fault.Conflict, "sandbox %s takes calls already", o.ID)
 	}
+
 	log := o.ID
 	if o.Scoring {
 		log += scoring
 	}
+
 	e, err := newEpisode(t.path(log), o)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	t.open[o.ID] = e
+
 	e.accept = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
+
 		t.accept(e)
 	}
 	if !o.Held {
 		t.accept(e)
 	}
+
 	return e, func() error { return t.close(e) }, nil
 }
 
@@ -62,6 +73,7 @@ func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 func (t *Table) accept(e *Episode) {
 	if !e.accepting {
 		e.accepting = true
+
 		close(t.changed)
 		t.changed = make(chan struct{})
 	}
@@ -69,30 +81,38 @@ func (t *Table) accept(e *Episode) {
 
 func (t *Table) close(e *Episode) error {
 	err := e.close()
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	delete(t.open, e.o.ID)
+
 	return err
 }
 
-// Get returns the open episode of a sandbox. It waits at most for wait until the episode is opened and accepts calls; then the error is a fault.Unavailable.
+// Get returns the open episode of a sandbox. It waits at most for wait until the episode is opened and
+// accepts calls; then the error is a fault.Unavailable.
 func (t *Table) Get(ctx context.Context, id string, wait time.Duration) (*Episode, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+
 	for {
 		t.mu.Lock()
 		e, changed := t.open[id], t.changed
 		accepting := e != nil && e.accepting
 		t.mu.Unlock()
+
 		if accepting {
 			return e, nil
 		}
+
 		select {
 		case <-changed:
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
 		}
+
 		return nil, fault.New(fault.Unavailable, "sandbox %s takes no calls", id)
 	}
 }
@@ -103,6 +123,7 @@ func (t *Table) Log(id string) (*os.File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "sandbox %s has no step log", id)
 	}
+
 	return f, fault.Wrap(fault.Internal, err, "step log")
 }
 
@@ -113,10 +134,12 @@ func (t *Table) Forget(id string) error {
 			return fault.Wrap(fault.Internal, err, "step log")
 		}
 	}
+
 	return nil
 }
 
-// ForgetEarlier deletes the step logs of a sandbox that began before then, when it did: they are of an earlier sandbox with its id.
+// ForgetEarlier deletes the step logs of a sandbox that began before then, when it did: they are of an
+// earlier sandbox with its id.
 func (t *Table) ForgetEarlier(id string, then time.Time) error {
 	return errors.Join(dropEarlier(t.path(id), then), dropEarlier(t.path(id+scoring), then))
 }
@@ -127,12 +150,15 @@ func (t *Table) Logs() ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	var ids []string
+
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), suffix); ok {
 			ids = append(ids, id)
 		}
 	}
+
 	return ids, fault.Wrap(fault.Internal, err, "step logs")
 }
 
@@ -149,14 +175,20 @@ func dropEarlier(path string, then time.Time) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "step log")
 	}
+
 	var first episode.Step
+
 	err = json.NewDecoder(f).Decode(&first)
-	_ = f.Close() // it was read only
+	// it was read only
+	_ = f.Close()
+
 	if err == nil && first.At.Before(then) {
 		return fault.Wrap(fault.Internal, os.Remove(path), "delete an earlier step log")
 	}
+
 	return nil
 }

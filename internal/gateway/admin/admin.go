@@ -21,9 +21,13 @@ const maxWait = time.Minute
 // Options are the settings of an API.
 type Options struct {
 	// Key is the deployment's key. Its admin token is for the admin API, its trainer token for the trainer API.
-	Key           seal.Key
-	TrainerTokens []string     // additional tokens of the trainer API
-	Logger        *slog.Logger // nil: silent
+	Key seal.Key
+
+	// additional tokens of the trainer API
+	TrainerTokens []string
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
 // API serves a gateway over HTTP.
@@ -68,11 +72,14 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("DELETE "+gatewayapi.RoutePath, answering(a.deleteRoute))
 	mux.HandleFunc("POST "+gatewayapi.WatchPath, answering(a.watch))
 	mux.HandleFunc("GET "+gatewayapi.ReadyPath, answering(a.getReady))
+
 	all := http.NewServeMux()
 	for pattern, do := range a.gateway.HostAPI() {
 		all.HandleFunc(pattern, a.ofRoute(answering(do)))
 	}
+
 	all.Handle("/", authorized(mux, a.options.Key.Token(gatewayapi.AdminPurpose)))
+
 	return all
 }
 
@@ -96,9 +103,11 @@ func (a *API) putRoute(w http.ResponseWriter, req *http.Request) error {
 	if err := readRequest(w, req, &def); err != nil {
 		return err
 	}
+
 	if def.ID != req.PathValue("id") {
 		return fault.Field("id", "%q is not the path's %q", def.ID, req.PathValue("id"))
 	}
+
 	return done(w, a.gateway.Open(def))
 }
 
@@ -107,6 +116,7 @@ func (a *API) getRoute(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	return encode(w, status)
 }
 
@@ -115,6 +125,7 @@ func (a *API) endRoute(w http.ResponseWriter, req *http.Request) error {
 	if err := readRequest(w, req, &in); err != nil {
 		return err
 	}
+
 	return done(w, a.gateway.End(req.Context(), req.PathValue("id"), in.Reason))
 }
 
@@ -123,6 +134,7 @@ func (a *API) addSessions(w http.ResponseWriter, req *http.Request) error {
 	if err := readRequest(w, req, &in); err != nil {
 		return err
 	}
+
 	return done(w, a.gateway.AddSessions(req.PathValue("id"), in))
 }
 
@@ -131,10 +143,12 @@ func (a *API) getTurns(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return fault.Field("after", "%q is not a number of calls", req.URL.Query().Get("after"))
 	}
+
 	turns, err := a.gateway.Turns(req.PathValue("id"), after)
 	if err != nil {
 		return err
 	}
+
 	return encode(w, gatewayapi.TurnList{Turns: turns})
 }
 
@@ -147,12 +161,15 @@ func (a *API) inspect(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(req.Context(), wait)
 	defer cancel()
+
 	report, err := a.gateway.Inspect(ctx, req.PathValue("id"))
 	if err != nil {
 		return err
 	}
+
 	return encode(w, report)
 }
 
@@ -160,15 +177,18 @@ func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
 	return done(w, a.gateway.Close(req.Context(), req.PathValue("id")))
 }
 
-// getTrace streams the trace. A failure aborts the response, so that a reader does not take half a trace for a whole one.
+// getTrace streams the trace. A failure aborts the response, so that a reader does not take half a trace
+// for a whole one.
 func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	out := &countingWriter{w: w}
+
 	err := a.gateway.Export(req.PathValue("id"), out)
 	if err != nil && out.n > 0 {
 		a.log.Error("trace broken off", "route", req.PathValue("id"), "error", err)
 		panic(http.ErrAbortHandler)
 	}
+
 	return err
 }
 
@@ -180,15 +200,18 @@ type countingWriter struct {
 func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += n
+
 	return n, err
 }
 
 // waitOf returns for how long a request may wait.
 func waitOf(req *http.Request) (time.Duration, error) {
 	text := req.URL.Query().Get("wait")
+
 	wait, err := time.ParseDuration(text)
 	if err != nil {
 		return 0, fault.Field("wait", "%q is not a duration such as 30s", text)
 	}
+
 	return min(max(wait, 0), maxWait), nil
 }

@@ -20,16 +20,20 @@ func authorized(next http.Handler, tokens ...string) http.Handler {
 	for i, t := range tokens {
 		wanted[i] = sha256.Sum256([]byte(t))
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+
 		got, known := sha256.Sum256([]byte(token)), 0
 		for i := range wanted {
 			known |= subtle.ConstantTimeCompare(got[:], wanted[i][:])
 		}
+
 		if known != 1 {
 			fail(w, fault.New(fault.Unauthorized, "wrong or missing token"))
 			return
 		}
+
 		next.ServeHTTP(w, req)
 	})
 }
@@ -45,12 +49,14 @@ func answering(do func(http.ResponseWriter, *http.Request) error) http.HandlerFu
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the caller may have hung up
+	// the caller may have hung up
+	_, _ = w.Write(body)
 }
 
 func fail(w http.ResponseWriter, err error) {
 	kind := fault.KindOf(err)
-	body, _ := json.Marshal(gatewayapi.FailureBody{Kind: kind, Message: err.Error()}) // strings always encode
+	// strings always encode
+	body, _ := json.Marshal(gatewayapi.FailureBody{Kind: kind, Message: err.Error()})
 	writeJSON(w, fault.EdgeOf(kind).HTTPStatus, body)
 }
 
@@ -64,6 +70,7 @@ func done(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}
+
 	return err
 }
 
@@ -72,6 +79,8 @@ func encode(w http.ResponseWriter, v any) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "encode the answer")
 	}
+
 	writeJSON(w, http.StatusOK, body)
+
 	return nil
 }

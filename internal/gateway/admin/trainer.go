@@ -23,24 +23,29 @@ func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	return upstreamStatus(w, g)
 }
 
 // resumeUpstream ends a pause. The request may name the weights of later calls.
 func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
 	var in gatewayapi.ResumeRequest
-	if err := readRequest(w, req, &in); err != nil && !errors.Is(err, io.EOF) { // an empty body names none
+	// an empty body names none
+	if err := readRequest(w, req, &in); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+
 	if in.Version != "" {
 		if err := a.gateway.Upstreams().Load(req.PathValue("name"), in.Version); err != nil {
 			return err
 		}
 	}
+
 	g, err := a.gateway.Resume(req.PathValue("name"))
 	if err != nil {
 		return err
 	}
+
 	return upstreamStatus(w, g)
 }
 
@@ -49,27 +54,32 @@ func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	return upstreamStatus(w, g)
 }
 
-// drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are cancelled on request; otherwise the
-// pause stays.
+// drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are cancelled
+// on request; otherwise the pause stays.
 func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	g, in, err := a.hold(w, req)
 	if err != nil {
 		return err
 	}
+
 	err = g.Drained(req.Context(), seconds(in.WaitS))
 	if err != nil && in.Abort && req.Context().Err() == nil {
 		g.Clear()
 		err = g.Drained(req.Context(), clearTime)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if !g.Status().Paused {
 		return fault.New(fault.Timeout, "the pause ended before the last call: calls begin again")
 	}
+
 	return upstreamStatus(w, g)
 }
 
@@ -79,13 +89,17 @@ func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gate
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
 	}
+
 	if !(in.ForS > 0 && in.ForS <= maxPause) {
 		return nil, in, fault.Field("for_s", "must be seconds, more than 0 and at most %d, got %g", maxPause, in.ForS)
 	}
+
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "must be seconds from 0 to %d, got %g", maxPause, in.WaitS)
 	}
+
 	g, err := a.gateway.Pause(req.PathValue("name"), seconds(in.ForS))
+
 	return g, in, err
 }
 
@@ -93,8 +107,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func upstreamStatus(w http.ResponseWriter, g limits.Group) error { return encode(w, g.Status()) }
 
-// TrainerHandler serves the trainer API: what a trainer needs of a gateway and no more. It admits the deployment's own token for
-// trainers and those of Options.
+// TrainerHandler serves the trainer API: what a trainer needs of a gateway and no more. It admits the
+// deployment's own token for trainers and those of Options.
 //
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	GET    /upstreams/{name}                    → UpstreamStatus
@@ -108,5 +122,6 @@ func (a *API) TrainerHandler() http.Handler {
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/pause", answering(a.pauseUpstream))
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/drain", answering(a.drainUpstream))
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/resume", answering(a.resumeUpstream))
+
 	return authorized(mux, append([]string{gatewayapi.TrainerToken(a.options.Key)}, a.options.TrainerTokens...)...)
 }

@@ -12,10 +12,13 @@ import (
 	"time"
 )
 
-// work describes the reply that a request wants from the mock engine, in its "user" member, which proxies forward unchanged.
+// work describes the reply that a request wants from the mock engine, in its "user" member, which proxies
+// forward unchanged.
 type work struct {
 	tokens, prompt int
-	pause          time.Duration // before each token
+
+	// before each token
+	pause time.Duration
 }
 
 func (w work) String() string { return fmt.Sprintf("%d %d %d", w.tokens, w.prompt, w.pause) }
@@ -28,36 +31,49 @@ type engine struct {
 
 type reply struct {
 	events [][]byte
-	whole  string // unary reply
+
+	// unary reply
+	whole string
 }
 
 func newEngine() *engine { return &engine{ready: map[work]reply{}} }
 
 func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
-	var in struct {
-		User   string
-		Stream bool
-	}
-	var ask work
+
+	var (
+		in struct {
+			User   string
+			Stream bool
+		}
+		ask work
+	)
+
 	if err == nil {
 		err = json.Unmarshal(body, &in)
 	}
+
 	if err == nil {
 		_, err = fmt.Sscanf(in.User, "%d %d %d", &ask.tokens, &ask.prompt, &ask.pause)
 	}
+
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	r := e.reply(ask)
+
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, r.whole)
+
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
+
 	for _, event := range r.events {
 		time.Sleep(ask.pause)
 		// Bytes, which the HTTP server sends as one chunk, as uvicorn does. A string would be sent in chunks of 2 KiB.
@@ -70,11 +86,13 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (e *engine) reply(w work) reply {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	r, ok := e.ready[w]
 	if !ok {
 		r = newReply(w)
 		e.ready[w] = r
 	}
+
 	return r
 }
 
@@ -85,28 +103,63 @@ const (
 
 func newReply(w work) reply {
 	token := entry + `,"top_logprobs":[` + list(5, entry+"}") + `]}`
-	ids, usage := vocabulary(w.prompt), fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, w.prompt, w.tokens, w.prompt+w.tokens)
+	ids, usage := vocabulary(
+		w.prompt,
+	), fmt.Sprintf(
+		`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`,
+		w.prompt,
+		w.tokens,
+		w.prompt+w.tokens,
+	)
 	head := `data: {"object":"chat.completion.chunk",` + about + `,"choices":[`
-	events := [][]byte{[]byte(head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n")}
-	for i := range w.tokens {
-		events = append(events, fmt.Appendf(nil, `%s{"index":0,"delta":{"content":" word"},"logprobs":{"content":[%s]},"finish_reason":null,"token_ids":[%d]}]}`+"\n\n", head, token, i))
+
+	events := [][]byte{
+		[]byte(
+			head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n",
+		),
 	}
+	for i := range w.tokens {
+		events = append(
+			events,
+			fmt.Appendf(
+				nil,
+				`%s{"index":0,"delta":{"content":" word"},"logprobs":{"content":[%s]},"finish_reason":null,"token_ids":[%d]}]}`+"\n\n",
+				head,
+				token,
+				i,
+			),
+		)
+	}
+
 	return reply{
-		events: append(events,
-			[]byte(head+`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}`+"\n\n"),
-			[]byte(head+"],"+usage+"}\n\ndata: [DONE]\n\n")),
-		whole: fmt.Sprintf(`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
-			about, strings.Repeat(" word", w.tokens), list(w.tokens, token), list(w.tokens, "1"), ids, usage),
+		events: append(
+			events,
+			[]byte(
+				head+`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}`+"\n\n",
+			),
+			[]byte(head+"],"+usage+"}\n\ndata: [DONE]\n\n"),
+		),
+		whole: fmt.Sprintf(
+			`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
+			about,
+			strings.Repeat(" word", w.tokens),
+			list(w.tokens, token),
+			list(w.tokens, "1"),
+			ids,
+			usage,
+		),
 	}
 }
 
 // vocabulary returns n ids with a realistic distribution: common ids are small.
 func vocabulary(n int) string {
 	random := rand.New(rand.NewPCG(1, 2))
+
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = strconv.Itoa(random.IntN(1 + random.IntN(150000)))
 	}
+
 	return strings.Join(ids, ",")
 }
 

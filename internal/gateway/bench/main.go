@@ -1,6 +1,7 @@
-// Command bench measures what the gateway costs, beside a small Python proxy (FastAPI and httpx) that captures the same and
-// syncs it likewise, and beside the standard library's proxy, which keeps nothing and shows what forwarding alone costs. All forward
-// to one mock engine, in one run, by turns; what counts is the CPU time of each proxy's own process, and the ratios.
+// Command bench measures what the gateway costs, beside a small Python proxy (FastAPI and httpx) that
+// captures the same and syncs it likewise, and beside the standard library's proxy, which keeps nothing and
+// shows what forwarding alone costs. All forward to one mock engine, in one run, by turns; what counts is
+// the CPU time of each proxy's own process, and the ratios.
 //
 //	go run ./internal/gateway/bench -python venv/bin/python   # with fastapi, httpx and uvicorn[standard] installed
 //	go run ./internal/gateway/bench                           # without the Python one
@@ -25,21 +26,34 @@ func main() {
 		exit(gatewayProcess(dir))
 		return
 	}
+
 	if engine := os.Getenv(bareUpstream); engine != "" {
 		exit(bareProcess(engine))
 		return
 	}
-	python := flag.String("python", "", "a Python with fastapi, httpx and uvicorn; empty: no comparison with a Python proxy")
+
+	python := flag.String(
+		"python",
+		"",
+		"a Python with fastapi, httpx and uvicorn; empty: no comparison with a Python proxy",
+	)
 	soak := flag.Duration("soak", 0, "watch the gateway's memory for that long instead")
 	only := flag.String("only", "", "the loads whose names contain this; empty: all")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the gateway's process to this file")
 	beside := flag.String("beside", "", "another build of this command, whose gateway is measured too")
-	rounds := flag.Int("rounds", 1, "rounds of each load, with the proxies in turn; with several, the medians are printed last")
+	rounds := flag.Int(
+		"rounds",
+		1,
+		"rounds of each load, with the proxies in turn; with several, the medians are printed last",
+	)
+
 	flag.Parse()
+
 	if *soak > 0 {
 		exit(runSoak(*soak))
 		return
 	}
+
 	exit(run(options{python: *python, beside: *beside, only: *only, profile: *profile, rounds: *rounds}))
 }
 
@@ -61,22 +75,28 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // only a scratch folder
+	// only a scratch folder
+	defer func() { _ = os.RemoveAll(dir) }()
+
 	engine := httptest.NewServer(newEngine())
 	defer engine.Close()
+
 	var subjects []*subject
 	defer func() {
 		for _, s := range subjects {
 			s.stop()
 		}
 	}()
+
 	for _, start := range o.starts(dir, engine.URL) {
 		s, err := start()
 		if err != nil {
 			return err
 		}
+
 		subjects = append(subjects, s)
 	}
+
 	return compare(subjects, o.only, o.rounds)
 }
 
@@ -90,20 +110,24 @@ func (o options) starts(dir, engine string) []func() (*subject, error) {
 			return startGateway("beside", o.beside, filepath.Join(dir, "beside"), engine, "")
 		})
 	}
+
 	list = append(list, func() (*subject, error) { return startBare(engine) })
 	if o.python != "" {
 		list = append(list, func() (*subject, error) { return startPython(o.python, dir, engine) })
 	}
+
 	return list
 }
 
 // compare runs each load whose name contains only through each proxy, that many rounds, with the proxies in turn.
 func compare(subjects []*subject, only string, rounds int) error {
 	fmt.Printf("%-46s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
+
 	for _, l := range loads() {
 		if !strings.Contains(l.name, only) {
 			continue
 		}
+
 		all := make([][]measured, len(subjects))
 		for range rounds {
 			for i, s := range subjects {
@@ -111,16 +135,19 @@ func compare(subjects []*subject, only string, rounds int) error {
 				if err != nil {
 					return err
 				}
+
 				all[i] = append(all[i], m)
 				m.print(l.name, s.name, all[0][len(all[i])-1].cpu)
 			}
 		}
+
 		if rounds > 1 {
 			for i, s := range subjects {
 				medianOf(all[i]).print("median: "+l.name, s.name, medianOf(all[0]).cpu)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -132,10 +159,20 @@ func medianOf(all []measured) measured {
 
 // print prints a measurement of a load, and its ratio to the gateway's CPU.
 func (m measured) print(load, subject string, gateway time.Duration) {
-	fmt.Printf("%-46s %-8s %9.1f µs %7.1f s %6d MB %8d", load, subject, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
+	fmt.Printf(
+		"%-46s %-8s %9.1f µs %7.1f s %6d MB %8d",
+		load,
+		subject,
+		micros(m.cpu),
+		m.wall.Seconds(),
+		m.memory>>20,
+		m.failed,
+	)
+
 	if m.cpu != gateway {
 		fmt.Printf("   %.2f times the gateway's CPU", float64(m.cpu)/float64(gateway))
 	}
+
 	fmt.Println()
 }
 

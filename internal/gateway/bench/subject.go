@@ -25,8 +25,10 @@ var proxyScript []byte
 
 // subject is a measured proxy in a process of its own.
 type subject struct {
-	name  string
-	urls  []string // of its /v1, one for each sandbox
+	name string
+
+	// of its /v1, one for each sandbox
+	urls  []string
 	cmd   *exec.Cmd
 	stdin io.Closer
 
@@ -37,9 +39,12 @@ type subject struct {
 }
 
 func (s *subject) stop() {
-	_ = s.stdin.Close() // the gateway ends by itself and writes its profile
+	// the gateway ends by itself and writes its profile
+	_ = s.stdin.Close()
+
 	ended := time.AfterFunc(10*time.Second, func() { _ = s.cmd.Process.Kill() })
 	defer ended.Stop()
+
 	_ = s.cmd.Wait()
 }
 
@@ -48,11 +53,14 @@ func (s *subject) start() (err error) {
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 		return err
 	}
+
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
+
 	s.lines = bufio.NewScanner(out)
+
 	return s.cmd.Start()
 }
 
@@ -60,6 +68,7 @@ func (s *subject) line() (string, error) {
 	if !s.lines.Scan() {
 		return "", fmt.Errorf("%s ended", s.name)
 	}
+
 	return s.lines.Text(), nil
 }
 
@@ -68,19 +77,24 @@ func startGateway(name, build, dir, engine, profile string) (*subject, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	if err != nil {
 		return nil, err
 	}
+
 	s := &subject{name: name, cmd: exec.Command(build), engine: engine}
+
 	s.cmd.Env = append(os.Environ(), gatewayFolder+"="+dir, gatewayProfile+"="+profile)
 	if err := s.start(); err != nil {
 		return nil, err
 	}
+
 	if err := s.openAll(key); err != nil {
 		s.stop()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -92,14 +106,17 @@ func (s *subject) openAll(key seal.Key) error {
 	if err != nil {
 		return err
 	}
+
 	s.admin = gatewayapi.NewClient(admin, key)
 	for n := range sandboxes {
 		url, err := s.open(fmt.Sprintf("bench-%d.1", n))
 		if err != nil {
 			return err
 		}
+
 		s.urls = append(s.urls, url)
 	}
+
 	return nil
 }
 
@@ -107,13 +124,22 @@ func (s *subject) openAll(key seal.Key) error {
 func (s *subject) open(id string) (string, error) {
 	err := s.admin.Open(context.Background(), gatewayapi.Route{
 		ID: id, RolloutID: "bench", Attempt: 1, SandboxID: id, Capture: true,
-		Model:  rollout.Model{BaseURL: s.engine + "/v1", Name: "m", Logprobs: true, TopLogprobs: 5, TokenIDs: true, MaxTokensCap: 4096},
+		Model: rollout.Model{
+			BaseURL:      s.engine + "/v1",
+			Name:         "m",
+			Logprobs:     true,
+			TopLogprobs:  5,
+			TokenIDs:     true,
+			MaxTokensCap: 4096,
+		},
 		Limits: rollout.Limits{Call: 10 * time.Minute},
 	})
 	if err != nil {
 		return "", err
 	}
+
 	url, err := s.line()
+
 	return url + "/v1", err
 }
 
@@ -122,24 +148,35 @@ func startPython(python, dir, engine string) (*subject, error) {
 	if err := os.WriteFile(script, proxyScript, 0o600); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port
+	// to find a free port
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
+
 	at := l.Addr().(*net.TCPAddr)
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
+
 	s := &subject{name: "python", urls: []string{"http://" + at.String() + "/v1"}, cmd: exec.Command(python, script)}
-	s.cmd.Env = append(os.Environ(), "UPSTREAM="+engine+"/v1", "OUT="+filepath.Join(dir, "python.jsonl"), "PORT="+strconv.Itoa(at.Port))
+
+	s.cmd.Env = append(
+		os.Environ(),
+		"UPSTREAM="+engine+"/v1",
+		"OUT="+filepath.Join(dir, "python.jsonl"),
+		"PORT="+strconv.Itoa(at.Port),
+	)
 	if err := s.start(); err != nil {
 		return nil, err
 	}
+
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		res, err := http.Get(s.urls[0] + "/models")
 		if err == nil {
 			return s, res.Body.Close()
 		}
+
 		if time.Since(began) > 30*time.Second {
 			s.stop()
 			return nil, fmt.Errorf("the Python proxy does not answer: %w", err)
@@ -153,12 +190,16 @@ func (s *subject) cpu() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+
 	user, err := strconv.Atoi(fields[11])
 	if err != nil {
 		return 0, err
 	}
+
 	system, err := strconv.Atoi(fields[12])
+
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
@@ -168,6 +209,8 @@ func (s *subject) memory() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+
 	return pages * int64(os.Getpagesize()), err
 }

@@ -36,7 +36,8 @@ type Dialect struct {
 	errorEvent string
 	// refusal returns the body of an error.
 	refusal func(text, code string) []byte
-	// event returns an error event for a stream, given what the agent has seen of it; nil: the body is the event's data.
+	// event returns an error event for a stream, given what the agent has seen of it; nil: the body is the
+	// event's data.
 	event func(text, code string, seen []byte) []byte
 	// translation translates calls into chat completions; nil: not needed.
 	translation *translation
@@ -61,13 +62,25 @@ func All() []*Dialect {
 			check: onePrompt, capture: captureText, Authorize: bearer, refusal: openAIRefusal,
 		},
 		{
-			API: reply.Responses, bounds: []string{"max_output_tokens"}, template: true,
-			check: inForeground, capture: captureResponse, Authorize: bearer, errorEvent: "error", refusal: openAIRefusal, event: responsesError,
+			API:         reply.Responses,
+			bounds:      []string{"max_output_tokens"},
+			template:    true,
+			check:       inForeground,
+			capture:     captureResponse,
+			Authorize:   bearer,
+			errorEvent:  "error",
+			refusal:     openAIRefusal,
+			event:       responsesError,
 			translation: &translation{responses.Members(), responses.Translate, render.Response},
 		},
 		{
-			API: reply.Messages, bounds: []string{MaxTokens}, template: true,
-			headers: []string{"Anthropic-Version", "Anthropic-Beta"}, Authorize: anthropicKey, errorEvent: "error", refusal: anthropicRefusal,
+			API:         reply.Messages,
+			bounds:      []string{MaxTokens},
+			template:    true,
+			headers:     []string{"Anthropic-Version", "Anthropic-Beta"},
+			Authorize:   anthropicKey,
+			errorEvent:  "error",
+			refusal:     anthropicRefusal,
 			translation: &translation{messages.Members(), messages.Translate, render.Message},
 		},
 	}
@@ -80,20 +93,25 @@ func oneChoice(o *rawjson.Object) error {
 	if n, ok := o.Get("n"); ok && string(n) != "1" && string(n) != "null" {
 		return fault.Field("n", "must be 1: one choice is captured for each call")
 	}
+
 	return nil
 }
 
-// onePrompt refuses several choices, and a prompt that is echoed in front of the completion: their tokens could not be separated.
+// onePrompt refuses several choices, and a prompt that is echoed in front of the completion: their tokens
+// could not be separated.
 func onePrompt(o *rawjson.Object) error {
 	if on(o, "echo") {
 		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled")
 	}
+
 	if best, ok := o.Get("best_of"); ok && string(best) != "1" && string(best) != "null" {
 		return fault.Field("best_of", "must be 1: one choice is captured for each call")
 	}
+
 	if prompt, _ := o.Get("prompt"); Several(prompt) {
 		return fault.Field("prompt", "must be one: one choice is captured for each call")
 	}
+
 	return oneChoice(o)
 }
 
@@ -101,6 +119,7 @@ func inForeground(o *rawjson.Object) error {
 	if on(o, "background") {
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	}
+
 	return nil
 }
 
@@ -112,10 +131,11 @@ func on(o *rawjson.Object, key string) bool {
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// anthropicKey sends the key in both forms, since vLLM does not read x-api-key on this API. Anthropic's own keys are sent only as
-// x-api-key: Anthropic takes the other form for a login token and prefers it.
+// anthropicKey sends the key in both forms, since vLLM does not read x-api-key on this API. Anthropic's own
+// keys are sent only as x-api-key: Anthropic takes the other form for a login token and prefers it.
 func anthropicKey(h http.Header, key string) {
 	h.Set("X-API-Key", key)
+
 	if !strings.HasPrefix(key, "sk-ant-") {
 		bearer(h, key)
 	}

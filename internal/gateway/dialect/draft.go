@@ -56,6 +56,7 @@ func (d *Draft) note(key string, from, to []byte) {
 			return
 		}
 	}
+
 	if !bytes.Equal(from, to) {
 		d.Changes = append(d.Changes, change{key, bytes.Clone(from), to})
 	}
@@ -68,6 +69,7 @@ func (c changes) of(key string) (change, bool) {
 			return one, true
 		}
 	}
+
 	return change{}, false
 }
 
@@ -95,28 +97,37 @@ func (c changes) set(keys ...string) bool {
 
 // JSON returns the changes for the record: {"max_tokens":{"from":32000,"to":4096}}; nil: none.
 func (c changes) JSON() json.RawMessage {
-	const usual = 48 // estimated bytes of a change
+	// estimated bytes of a change
+	const usual = 48
+
 	b := make([]byte, 0, usual*len(c))
 	for _, one := range c {
 		if bytes.Equal(one.from, one.to) {
 			continue
 		}
+
 		b = append(rawjson.AppendQuote(append(b, ','), one.key), `:{`...)
 		if one.from != nil {
 			b = append(append(b, `"from":`...), readable(one.from)...)
 		}
+
 		if one.from != nil && one.to != nil {
 			b = append(b, ',')
 		}
+
 		if one.to != nil {
 			b = append(append(b, `"to":`...), readable(one.to)...)
 		}
+
 		b = append(b, '}')
 	}
+
 	if len(b) == 0 {
 		return nil
 	}
+
 	b[0] = '{'
+
 	return append(b, '}')
 }
 
@@ -125,6 +136,8 @@ func readable(raw []byte) []byte {
 	if rawjson.IsPlain(raw) || json.Valid(raw) && rawjson.Nestable(raw) {
 		return raw
 	}
-	text, _ := json.Marshal(string(raw)) // a string always encodes
+	// a string always encodes
+	text, _ := json.Marshal(string(raw))
+
 	return text
 }

@@ -20,14 +20,18 @@ const maxLineage = 256
 // classify returns the purpose of a call and its session: the agent's session id, or "parent/child" for a subagent.
 func classify(h http.Header, first opening) (rollout.TurnKind, string) {
 	session, parent := h.Get(sessionHeader), h.Get(parentHeader)
+
 	lineage := session
 	if parent != "" {
 		lineage = parent + "/" + session
 	}
+
 	if len(lineage) > maxLineage {
 		lineage = lineage[:maxLineage]
 	}
+
 	lineage = strings.ToValidUTF8(lineage, "?")
+
 	switch {
 	case !first.Tools && bytes.HasPrefix(first.System, []byte(titlePrompt)):
 		return rollout.KindTitle, lineage

@@ -11,20 +11,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Normalise returns a complete chat completion in OpenAI's form, and updates what was read from it. It returns nil if the reply has this form,
-// or is one of another API. The error says that the reply cannot be understood.
+// Normalise returns a complete chat completion in OpenAI's form, and updates what was read from it. It
+// returns nil if the reply has this form, or is one of another API. The error says that the reply cannot be
+// understood.
 func (a *Request) Normalise(raw []byte, r *reply.Reply) ([]byte, error) {
 	if a.API != reply.Chat || r.Irregular == "" {
 		return nil, nil
 	}
+
 	n := render.Normal{Functions: a.hasFunctions(), ID: a.callID}
+
 	said, err := n.Of(raw, r.Begun, r.Irregular)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Irregular, err)
 	}
+
 	if said != nil {
 		r.FinishReason, r.PromptAt = n.Finish, moved(r.PromptAt, raw, said)
 	}
+
 	return said, nil
 }
 
@@ -33,11 +38,14 @@ func moved(at rawjson.Span, from, to []byte) rawjson.Span {
 	if at.End == 0 {
 		return at
 	}
+
 	ids := from[at.Start:at.End]
+
 	start := bytes.Index(to, ids)
 	if start < 0 {
 		return rawjson.Span{}
 	}
+
 	return rawjson.Span{Start: start, End: start + len(ids), Spaced: at.Spaced}
 }
 
@@ -47,11 +55,13 @@ func (a *Request) hasFunctions() bool { return len(rawjson.MemberOf(a.Body, "fun
 // idLength is the length of the ids that the gateway makes, in hex digits: Mistral's templates accept no other length.
 const idLength = 9
 
-// callID makes the id of the n-th tool call of a reply if the endpoint gives none. It is unique in the conversation, because each request of a
-// conversation is longer than the one before, and a repeated call gets the same one.
+// callID makes the id of the n-th tool call of a reply if the endpoint gives none. It is unique in the
+// conversation, because each request of a conversation is longer than the one before, and a repeated call
+// gets the same one.
 func (a *Request) callID(n int) string {
 	request := sha256.Sum256(a.Body)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%x %d", request, n))
+
 	return hex.EncodeToString(sum[:])[:idLength]
 }
 
@@ -60,5 +70,6 @@ func (a *Request) CountsTokens() bool {
 	if string(rawjson.MemberOf(a.Body, "stream")) != "true" {
 		return true
 	}
+
 	return string(rawjson.MemberOf(rawjson.MemberOf(a.Body, StreamOptions), "include_usage")) == "true"
 }

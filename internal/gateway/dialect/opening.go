@@ -9,13 +9,17 @@ import (
 
 // opening is the beginning of a request, as far as it shows the purpose of the call.
 type opening struct {
-	System []byte // text of a leading system message, with its escapes; nil: none
-	Tools  bool   // the request offers tools
+	// text of a leading system message, with its escapes; nil: none
+	System []byte
+
+	// the request offers tools
+	Tools bool
 }
 
 // OpeningOf returns the opening of a request.
 func OpeningOf(api reply.API, o *rawjson.Object) opening {
 	var first opening
+
 	switch api {
 	case reply.Completions: // has neither
 	case reply.Messages:
@@ -29,8 +33,10 @@ func OpeningOf(api reply.API, o *rawjson.Object) opening {
 	default:
 		first.System = firstSystem(o.Or("messages", "null"))
 	}
+
 	c := rawjson.Cursor{Src: o.Or("tools", "null")}
 	first.Tools = c.Take('[') && c.Peek() != ']'
+
 	return first
 }
 
@@ -39,7 +45,9 @@ func firstSystem(messages []byte) []byte {
 	if !c.Take('[') || c.Peek() != '{' {
 		return nil
 	}
+
 	var role, said []byte
+
 	for key := range c.Fields {
 		switch {
 		case string(key) == "role" && c.Peek() == '"':
@@ -50,18 +58,22 @@ func firstSystem(messages []byte) []byte {
 			c.Skip()
 		}
 	}
+
 	if c.Bad || !bytes.Equal(role, []byte("system")) && !bytes.Equal(role, []byte("developer")) {
 		return nil
 	}
+
 	return said
 }
 
-// Several reports whether a prompt of Completions is a list of prompts: of texts, or of lists of token ids. A list of ids is one prompt.
+// Several reports whether a prompt of Completions is a list of prompts: of texts, or of lists of token ids.
+// A list of ids is one prompt.
 func Several(prompt []byte) bool {
 	c := rawjson.Cursor{Src: prompt}
 	if c.Peek() != '[' {
 		return false
 	}
+
 	several := false
 	for n := range c.Elements {
 		several = n > 0 && (c.Peek() == '"' || c.Peek() == '[')
@@ -69,6 +81,7 @@ func Several(prompt []byte) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -84,6 +97,7 @@ func contentOf(c *rawjson.Cursor) []byte {
 				first = part
 			}
 		}
+
 		return first
 	default:
 		c.Skip()
@@ -96,7 +110,9 @@ func partOf(c *rawjson.Cursor) []byte {
 		c.Skip()
 		return nil
 	}
+
 	var said []byte
+
 	for key := range c.Fields {
 		if string(key) == "text" && c.Peek() == '"' {
 			said = c.String()
@@ -104,5 +120,6 @@ func partOf(c *rawjson.Cursor) []byte {
 			c.Skip()
 		}
 	}
+
 	return said
 }

@@ -13,10 +13,12 @@ func (d *Dialect) Broken(text, code string, seen []byte) []byte {
 	if d.event != nil {
 		body = d.event(breakRetryWords(text), code, seen)
 	}
+
 	event := append([]byte("data: "), body...)
 	if d.errorEvent != "" {
 		event = append([]byte("event: "+d.errorEvent+"\n"), event...)
 	}
+
 	return append(event, "\n\n"...)
 }
 
@@ -27,13 +29,16 @@ type errorDetail struct {
 }
 
 func openAIRefusal(text, code string) []byte {
-	body, _ := json.Marshal(map[string]errorDetail{"error": {Message: text, Type: "invalid_request", Code: code}}) // always encodes
+	// always encodes
+	body, _ := json.Marshal(map[string]errorDetail{"error": {Message: text, Type: "invalid_request", Code: code}})
 	return body
 }
 
-// responsesError is an event in both forms in use: flat as documented, and with the error nested. Readers look for one or the other, and
-// ignore an event without a type, so that they would take a partial reply for a whole one.
+// responsesError is an event in both forms in use: flat as documented, and with the error nested. Readers
+// look for one or the other, and ignore an event without a type, so that they would take a partial reply
+// for a whole one.
 func responsesError(text, code string, seen []byte) []byte {
+	// always encodes
 	body, _ := json.Marshal(struct {
 		Type     string      `json:"type"`
 		Sequence int64       `json:"sequence_number"`
@@ -41,7 +46,14 @@ func responsesError(text, code string, seen []byte) []byte {
 		Code     *string     `json:"code"`
 		Param    *string     `json:"param"`
 		Error    errorDetail `json:"error"`
-	}{Type: "error", Sequence: render.NextNumber(seen), Message: text, Code: optional(code), Error: errorDetail{text, "invalid_request", code}}) // always encodes
+	}{
+		Type:     "error",
+		Sequence: render.NextNumber(seen),
+		Message:  text,
+		Code:     optional(code),
+		Error:    errorDetail{text, "invalid_request", code},
+	})
+
 	return body
 }
 
@@ -49,32 +61,42 @@ func optional(s string) *string {
 	if s == "" {
 		return nil
 	}
+
 	return &s
 }
 
-// anthropicRefusal has no field for a code: its agents recognise a prompt that is too long by the text "prompt is too long".
+// anthropicRefusal has no field for a code: its agents recognise a prompt that is too long by the text
+// "prompt is too long".
 func anthropicRefusal(text, code string) []byte {
 	if code == OverflowCode {
 		text = "prompt is too long: " + text
 	}
+	// always encodes
 	body, _ := json.Marshal(struct {
 		Type  string      `json:"type"`
 		Error errorDetail `json:"error"`
-	}{"error", errorDetail{Message: text, Type: "invalid_request_error"}}) // always encodes
+	}{"error", errorDetail{Message: text, Type: "invalid_request_error"}})
+
 	return body
 }
 
 // googleRefusal returns an error in the form of Google's APIs; agents recognise it by the status.
 func googleRefusal(text, _ string) []byte {
-	body, _ := json.Marshal(map[string]any{"error": map[string]any{"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}) // always encodes
+	// always encodes
+	body, _ := json.Marshal(map[string]any{"error": map[string]any{
+		"code":    400,
+		"message": text,
+		"status":  "INVALID_ARGUMENT",
+	}})
+
 	return body
 }
 
 // OverflowCode is OpenAI's code for a prompt that is too long. Agents shorten the conversation when they see it.
 const OverflowCode = "context_length_exceeded"
 
-// breakRetryWords inserts an underscore into every text that makes OpenCode retry: three digits of a status anywhere ("15000" contains 500) and
-// the usual words for transient errors.
+// breakRetryWords inserts an underscore into every text that makes OpenCode retry: three digits of a status
+// anywhere ("15000" contains 500) and the usual words for transient errors.
 func breakRetryWords(text string) string {
 	return retryWords().ReplaceAllStringFunc(text, func(found string) string {
 		return found[:1] + "_" + found[1:]
@@ -91,7 +113,8 @@ func retryWords() *regexp.Regexp {
 		`|try again|at capacity`)
 }
 
-// ErrorBody returns an error in the API's form, in words that do not make agents retry: the gateway has retried already.
+// ErrorBody returns an error in the API's form, in words that do not make agents retry: the gateway has
+// retried already.
 func (d *Dialect) ErrorBody(text, code string) []byte { return d.refusal(breakRetryWords(text), code) }
 
 // OpenAIError returns an error for a path outside every API.

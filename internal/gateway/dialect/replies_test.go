@@ -27,8 +27,11 @@ func completed(message, end string) string {
 
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	const broken = `{"content":null,"tool_calls":[{"id":"","type":"function","function":{"name":"patch","arguments":"{\"input\""}}]}`
-	const patch = `{"content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"patch","arguments":"{\"input\":\"p\"}"}}]}`
+
+	const (
+		broken = `{"content":null,"tool_calls":[{"id":"","type":"function","function":{"name":"patch","arguments":"{\"input\""}}]}`
+		patch  = `{"content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"patch","arguments":"{\"input\":\"p\"}"}}]}`
+	)
 	for _, c := range []pair{
 		{"messages", completed(`{"content":"x"}`, `"finish_reason":"stop"`), `"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":3,"output_tokens":4}`},
 		{"messages", completed(`{"content":"x"}`, `"finish_reason":"stop","stop_reason":"END"`), `"stop_reason":"stop_sequence","stop_sequence":"END"`},
@@ -55,17 +58,26 @@ func TestReplies(t *testing.T) {
 // For any valid request, the upstream request is an object with messages. For any completion, the agent gets an object.
 func FuzzTranslate(f *testing.F) {
 	for _, c := range conversations() {
-		f.Add(c.in, completed(`{"content":"x","reasoning_content":"t","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"finish_reason":"stop"`))
+		f.Add(
+			c.in,
+			completed(
+				`{"content":"x","reasoning_content":"t","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`,
+				`"finish_reason":"stop"`,
+			),
+		)
 	}
+
 	for _, in := range asked() {
 		f.Add(in, `{"id":1,"created":"x","choices":[],"usage":[]}`)
 	}
+
 	f.Fuzz(func(t *testing.T, in, reply string) {
 		for api, translate := range translations() {
 			call, err := translate([]byte(in))
 			if err != nil {
 				continue
 			}
+
 			var sent struct {
 				Messages []struct {
 					Role string `json:"role"`
@@ -73,10 +85,12 @@ func FuzzTranslate(f *testing.F) {
 			}
 			require.NoError(t, json.Unmarshal(call.Body, &sent), "%s: %s", api, call.Body)
 			require.NotEmpty(t, sent.Messages)
+
 			said, err := chat.Read([]byte(reply))
 			if err != nil {
 				continue
 			}
+
 			require.True(t, json.Valid(call.Reply(said)), "%s: %s", api, call.Reply(said))
 		}
 	})
@@ -85,6 +99,7 @@ func FuzzTranslate(f *testing.F) {
 // The elements and levels of a request are bounded before decoding, because small values become large objects.
 func TestBounds(t *testing.T) {
 	t.Parallel()
+
 	for api, translate := range translations() {
 		_, err := translate([]byte(`{"messages":[` + strings.Repeat(`{},`, 1<<18) + `{}]}`))
 		require.ErrorContains(t, err, "more than 262144 elements", api)

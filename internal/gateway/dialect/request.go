@@ -12,26 +12,53 @@ import (
 
 // Request is one call of the agent, ready to be sent upstream.
 type Request struct {
-	*Dialect          // of the endpoint
-	Agent    *Dialect // of the agent; differs if the call is translated
-	call     *chat.Call
-	Body     []byte // as sent upstream
-	Model    string // as sent upstream, raw
-	Changes  changes
-	View     render.View // the parts of the reply that the agent asked for
-	NeedsIDs bool        // a reply without token ids cannot be used
-	Stream   bool        // the agent wants events, not one object
-	Kind     rollout.TurnKind
-	Lineage  string
-	Session  string      // the agent's session id; "": not named
-	Parent   string      // the parent session; "": none
-	Headers  http.Header // the agent's headers that are forwarded
+	// of the endpoint
+	*Dialect
+
+	// of the agent; differs if the call is translated
+	Agent *Dialect
+	call  *chat.Call
+
+	// as sent upstream
+	Body []byte
+
+	// as sent upstream, raw
+	Model   string
+	Changes changes
+
+	// the parts of the reply that the agent asked for
+	View render.View
+
+	// a reply without token ids cannot be used
+	NeedsIDs bool
+
+	// the agent wants events, not one object
+	Stream  bool
+	Kind    rollout.TurnKind
+	Lineage string
+
+	// the agent's session id; "": not named
+	Session string
+
+	// the parent session; "": none
+	Parent string
+
+	// the agent's headers that are forwarded
+	Headers http.Header
 	// Constrained is the member that makes the engine choose tokens under a grammar; "": none.
 	Constrained string
-	Pins        []Pin    // set by the rollout whatever the agent asks for
-	ByGenerate  bool     // a completion sent to SGLang's /generate
-	Fixes       []string // changes for what the endpoint does not accept
-	Images      *bool    // whether the model sees images, as in rollout.Model
+
+	// set by the rollout whatever the agent asks for
+	Pins []Pin
+
+	// a completion sent to SGLang's /generate
+	ByGenerate bool
+
+	// changes for what the endpoint does not accept
+	Fixes []string
+
+	// whether the model sees images, as in rollout.Model
+	Images *bool
 }
 
 // usualChanges is the number of changed members of most requests.
@@ -43,12 +70,14 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 	if err != nil {
 		return nil, err
 	}
+
 	d := o.Dialect
 	if d.check != nil {
 		if err := d.check(o.Object); err != nil {
 			return nil, err
 		}
 	}
+
 	stream, _ := o.Get("stream")
 	a := &Request{
 		Dialect: d, Agent: agent, call: o.call, Stream: string(stream) == "true", Headers: d.forwarded(h),
@@ -56,21 +85,26 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 	}
 	a.Session, a.Parent = h.Get(sessionHeader), h.Get(parentHeader)
 	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o.Object))
+
 	a.Constrained = constraint(o.Object)
 	if m.Training() {
 		if err := refuseConstrained(o.Object, a.Constrained); err != nil {
 			return nil, err
 		}
 	}
+
 	sent := &Draft{Object: o.Object, Changes: make(changes, 0, usualChanges)}
 	if o.call != nil {
 		o.note(sent)
 	}
+
 	if a.Pins, err = d.rewrite(sent, m, capture); err != nil {
 		return nil, err
 	}
+
 	a.View = sent.Changes.view(d.API, a.Stream)
 	a.Take(sent)
+
 	return a, nil
 }
 
@@ -87,9 +121,11 @@ const (
 	affinityHeader = "X-Session-Affinity"
 )
 
-// forwarded returns the headers that are forwarded: those by which routers keep a session on one engine, and the API's own.
+// forwarded returns the headers that are forwarded: those by which routers keep a session on one engine,
+// and the API's own.
 func (d *Dialect) forwarded(h http.Header) http.Header {
 	out := http.Header{}
+
 	for _, names := range [][]string{{sessionHeader, parentHeader, affinityHeader}, d.headers} {
 		for _, name := range names {
 			if v := h.Values(name); len(v) > 0 && v[0] != "" {
@@ -97,11 +133,12 @@ func (d *Dialect) forwarded(h http.Header) http.Header {
 			}
 		}
 	}
+
 	return out
 }
 
-// ContinuesStored reports whether the request names an earlier response or a conversation. A 404 is then about that, not about the
-// endpoint.
+// ContinuesStored reports whether the request names an earlier response or a conversation. A 404 is then
+// about that, not about the endpoint.
 func (a *Request) ContinuesStored() bool {
 	o, err := rawjson.ParseObject(a.Body)
 	return err == nil && a.API == reply.Responses && (on(o, "previous_response_id") || on(o, "conversation"))

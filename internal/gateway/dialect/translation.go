@@ -14,20 +14,23 @@ func (a *Request) Events() bool { return a.Stream && !a.Agent.list }
 
 // translation turns calls of an API into chat completions.
 type translation struct {
-	members []string // members of a request that have a counterpart
+	// members of a request that have a counterpart
+	members []string
 	request func(body []byte) (*chat.Call, error)
 	// reply returns the reply for an object written by the call's Reply.
 	reply func(object []byte) render.Whole
 }
 
-// Google returns the dialect of one call of Gemini's generateContent. A list stream is one JSON list instead of events. Such calls are
-// always translated.
+// Google returns the dialect of one call of Gemini's generateContent. A list stream is one JSON list
+// instead of events. Such calls are always translated.
 func Google(model string, stream, list bool) *Dialect {
 	written := render.Generated
 	if list {
 		written = render.GeneratedList
 	}
+
 	translate := func(body []byte) (*chat.Call, error) { return google.Translate(body, model, stream) }
+
 	return &Dialect{
 		API: reply.Generate, Authorize: bearer, refusal: googleRefusal, list: list,
 		translation: &translation{google.Members(), translate, written},
@@ -40,13 +43,16 @@ func (d *Dialect) Prompt(body []byte, m rollout.Model) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o, err := rawjson.ParseObject(call.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	if m.Name != "" {
 		o.Set("model", rawjson.Quote(m.Name))
 	}
+
 	return &Request{Dialect: Chat(), Agent: d, Body: o.Bytes()}, nil
 }
 
@@ -59,8 +65,12 @@ func (d *Dialect) translates(m rollout.Model) bool {
 type upstreamForm struct {
 	*Dialect
 	*rawjson.Object
-	call    *chat.Call        // nil: not translated
-	removed []rawjson.Removed // members without a counterpart
+
+	// nil: not translated
+	call *chat.Call
+
+	// members without a counterpart
+	removed []rawjson.Removed
 }
 
 // toUpstream reads a request, and translates it if the model's endpoint needs that.
@@ -69,18 +79,22 @@ func (d *Dialect) toUpstream(body []byte, m rollout.Model) (upstreamForm, error)
 	if err != nil || !d.translates(m) {
 		return upstreamForm{Dialect: d, Object: o}, err
 	}
+
 	call, err := d.translation.request(body)
 	if err != nil {
 		return upstreamForm{}, err
 	}
+
 	s := upstreamForm{Dialect: Chat(), call: call, removed: without(o, d.translation.members)}
 	s.Object, err = rawjson.ParseObject(call.Body)
+
 	return s, err
 }
 
 // note records what the translation dropped.
 func (s upstreamForm) note(d *Draft) {
 	d.noteRemoved(s.removed)
+
 	for i, name := range s.call.Dropped {
 		if i < maxRemoved {
 			d.note("tools."+name, rawjson.Quote("not a function of the agent"), nil)
@@ -93,10 +107,12 @@ func (a *Request) AgentReply(whole render.Whole) (render.Whole, error) {
 	if a.call == nil {
 		return whole, nil
 	}
+
 	c, err := chat.Read(whole.JSON())
 	if err != nil {
 		return nil, err
 	}
+
 	return a.Agent.translation.reply(a.call.Reply(c)), nil
 }
 

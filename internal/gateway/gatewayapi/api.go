@@ -9,16 +9,24 @@ import (
 
 // Route connects one agent's sandbox to its model.
 type Route struct {
-	ID        string         `json:"id"` // the agent's sandbox id, "<rollout>.<attempt>"
-	RolloutID string         `json:"rollout_id"`
-	Attempt   int            `json:"attempt"`
-	SandboxID string         `json:"sandbox_id"` // the sandbox whose model channel is served; "": none, all calls come from the host (see Model)
-	Capture   bool           `json:"capture"`    // false: calls are forwarded and not recorded
-	Model     rollout.Model  `json:"model"`
-	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost apply
-	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: it is recorded and counts for
-	// every budget, but it is never trained on and says nothing about the endpoint's health. A trailing "*" matches the rest of a name.
-	// "": calls of every process count as the agent's.
+	// the agent's sandbox id, "<rollout>.<attempt>"
+	ID        string `json:"id"`
+	RolloutID string `json:"rollout_id"`
+	Attempt   int    `json:"attempt"`
+
+	// the sandbox whose model channel is served; "": none, all calls come from the host (see Model)
+	SandboxID string `json:"sandbox_id"`
+
+	// false: calls are forwarded and not recorded
+	Capture bool          `json:"capture"`
+	Model   rollout.Model `json:"model"`
+
+	// Call, Turns, PromptTokens, CompletionTokens and Cost apply
+	Limits rollout.Limits `json:"limits"`
+	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: it
+	// is recorded and counts for every budget, but it is never trained on and says nothing about the
+	// endpoint's health. A trailing "*" matches the rest of a name. "": calls of every process count as the
+	// agent's.
 	Origin string `json:"origin,omitempty"`
 	// OriginChildren counts calls of the process's descendants as the agent's, unless a model may have started the
 	// descendant; see wire.OriginHeader.
@@ -32,34 +40,57 @@ type Route struct {
 
 // RouteStatus is the status of a route.
 type RouteStatus struct {
-	ID          string        `json:"id"`
-	Version     int64         `json:"version"`   // changes whenever the status changes
-	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
-	Turns       int           `json:"turns"`     // complete replies to the agent and its subagents
-	InFlight    int           `json:"in_flight"` // calls in flight
-	Calls       int           `json:"calls"`     // recorded calls of every kind, complete or not; see Client.Turns
-	Usage       rollout.Usage `json:"usage"`     // tokens of complete replies of every kind, cost of all calls; Turns as above
+	ID string `json:"id"`
+
+	// changes whenever the status changes
+	Version int64 `json:"version"`
+
+	// the sandbox's model channel is being served
+	Attached bool `json:"attached"`
+
+	// complete replies to the agent and its subagents
+	Turns int `json:"turns"`
+
+	// calls in flight
+	InFlight int `json:"in_flight"`
+
+	// recorded calls of every kind, complete or not; see Client.Turns
+	Calls int `json:"calls"`
+
+	// tokens of complete replies of every kind, cost of all calls; Turns as above
+	Usage       rollout.Usage `json:"usage"`
 	FirstCallAt time.Time     `json:"first_call_at,omitzero"`
 	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
-	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
-	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
-	Failure     *Failure      `json:"failure,omitempty"`      // the latest final failure of a call of the agent's own
-	// GivenUp is set after the agent hung up a call of its own while no connection could be made to the endpoint, for as long as the gateway
-	// tries to connect to one that has never answered (Options.Reach of package proxy); until the endpoint answers another one.
+
+	// the reason given to End; "" while open
+	Ended string `json:"ended,omitempty"`
+
+	// a Budget name, once a call was refused for it
+	BudgetSpent string `json:"budget_spent,omitempty"`
+
+	// the latest final failure of a call of the agent's own
+	Failure *Failure `json:"failure,omitempty"`
+	// GivenUp is set after the agent hung up a call of its own while no connection could be made to the
+	// endpoint, for as long as the gateway tries to connect to one that has never answered (Options.Reach
+	// of package proxy); until the endpoint answers another one.
 	GivenUp *Failure `json:"given_up,omitempty"`
-	// Trouble is why the agent waits for the endpoint: the endpoint is paused, or the error of the latest failed try of a call that is
-	// being retried, of the latest attempt to tokenise a prompt, or of the connection made before the first call. "": no problem.
+	// Trouble is why the agent waits for the endpoint: the endpoint is paused, or the error of the latest
+	// failed try of a call that is being retried, of the latest attempt to tokenise a prompt, or of the
+	// connection made before the first call. "": no problem.
 	Trouble string `json:"trouble,omitempty"`
-	// Held is the time for which the agent's own calls were held back: while the endpoint was paused or had asked for no calls, between
-	// the start of a failed try and the next try, while the endpoint failed to tokenise a prompt, and while the gateway was down.
-	// Parallel calls count once. Holding reports that it continues.
+	// Held is the time for which the agent's own calls were held back: while the endpoint was paused or had
+	// asked for no calls, between the start of a failed try and the next try, while the endpoint failed to
+	// tokenise a prompt, and while the gateway was down. Parallel calls count once. Holding reports that it
+	// continues.
 	Held    time.Duration `json:"held,omitempty"`
 	Holding bool          `json:"holding,omitempty"`
-	// Owed is the time for which the agent's own calls waited without a useful answer: failed tries, the pauses between them, admission,
-	// and for a cancelled call the time since its reply last grew. Parallel calls count once.
+	// Owed is the time for which the agent's own calls waited without a useful answer: failed tries, the
+	// pauses between them, admission, and for a cancelled call the time since its reply last grew. Parallel
+	// calls count once.
 	Owed time.Duration `json:"owed,omitempty"`
-	// OwedSince is since when the agent's longest-waiting call has waited: since it began, since its reply last grew, or since the
-	// endpoint fails to tokenise a prompt. A reply that grew within StallTime does not count. The zero time: no call waits.
+	// OwedSince is since when the agent's longest-waiting call has waited: since it began, since its reply
+	// last grew, or since the endpoint fails to tokenise a prompt. A reply that grew within StallTime does
+	// not count. The zero time: no call waits.
 	OwedSince time.Time `json:"owed_since,omitzero"`
 }
 
@@ -72,17 +103,21 @@ const (
 	BudgetPromptTokens     = "prompt_tokens"
 	BudgetCompletionTokens = "completion_tokens"
 	BudgetCost             = "cost"
-	BudgetTrace            = "trace_bytes" // size of the records on disk
+
+	// size of the records on disk
+	BudgetTrace = "trace_bytes"
 )
 
 // Failure is the final failure of a call that the agent did not cause.
 type Failure struct {
-	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (no retry can help), Unavailable (the gateway
-	// had no memory for the reply within the call's budget), or Internal (the record could not be written; unrecorded replies are not
-	// delivered).
+	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (no retry can
+	// help), Unavailable (the gateway had no memory for the reply within the call's budget), or Internal
+	// (the record could not be written; unrecorded replies are not delivered).
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
-	Status  int        `json:"status,omitempty"` // HTTP status of the endpoint's refusal; 0: no answer, or no refusal
+
+	// HTTP status of the endpoint's refusal; 0: no answer, or no refusal
+	Status int `json:"status,omitempty"`
 }
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
@@ -95,8 +130,10 @@ const (
 	TurnsPath    = RoutePath + "/turns"
 	ProbePath    = RoutePath + "/probe"
 	InspectPath  = RoutePath + "/inspect"
-	ModelPath    = RoutePath + "/v1" // the model APIs, for an agent outside the sandbox
-	ReadyPath    = "/ready/{name}"
+
+	// the model APIs, for an agent outside the sandbox
+	ModelPath = RoutePath + "/v1"
+	ReadyPath = "/ready/{name}"
 )
 
 // upstreamPath belongs to the trainer API, as tracePath does.
@@ -118,8 +155,8 @@ type EndRequest struct {
 	Reason string `json:"reason"`
 }
 
-// TurnList is the answer to GET /routes/{id}/turns?after=N: the recorded calls after the first N, in the order they ended, at most
-// MaxTurns.
+// TurnList is the answer to GET /routes/{id}/turns?after=N: the recorded calls after the first N, in the
+// order they ended, at most MaxTurns.
 type TurnList struct {
 	Turns []Turn `json:"turns"`
 }
@@ -143,7 +180,9 @@ type Turn struct {
 // SessionsRequest is the body of POST /routes/{id}/sessions.
 type SessionsRequest struct {
 	Sessions []string `json:"sessions"`
-	Process  string   `json:"process,omitempty"` // the process that has them; "": any
+
+	// the process that has them; "": any
+	Process string `json:"process,omitempty"`
 }
 
 // FailureBody is the body of every error of both APIs.
@@ -152,29 +191,46 @@ type FailureBody struct {
 	Message string     `json:"message"`
 }
 
-// EndedHeader marks the empty completion for a caller on the host whose route makes no further calls. Its value is the reason,
-// query-escaped.
+// EndedHeader marks the empty completion for a caller on the host whose route makes no further calls. Its
+// value is the reason, query-escaped.
 const EndedHeader = "X-Rolloutd-Ended"
 
 // UpstreamStatus is the status of an upstream.
 type UpstreamStatus struct {
-	Version   string    `json:"version,omitempty"` // of the weights, as a trainer named them
-	Paused    bool      `json:"paused"`
-	Until     time.Time `json:"until,omitzero"`      // end of the pause
-	HeldUntil time.Time `json:"held_until,omitzero"` // the endpoint asked for no requests until then
-	InFlight  int       `json:"in_flight"`           // requests in flight
-	Queued    int       `json:"queued"`              // requests that wait
-	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they do not
+	// of the weights, as a trainer named them
+	Version string `json:"version,omitempty"`
+	Paused  bool   `json:"paused"`
+
+	// end of the pause
+	Until time.Time `json:"until,omitzero"`
+
+	// the endpoint asked for no requests until then
+	HeldUntil time.Time `json:"held_until,omitzero"`
+
+	// requests in flight
+	InFlight int `json:"in_flight"`
+
+	// requests that wait
+	Queued int `json:"queued"`
+
+	// why new rollouts wait; absent: they do not
+	Busy string `json:"busy,omitempty"`
 }
 
 // PauseRequest is the body of POST /upstreams/{name}/pause and drain.
 type PauseRequest struct {
-	ForS  float64 `json:"for_s"`           // length of the pause in seconds
-	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls in flight
-	Abort bool    `json:"abort,omitempty"` // drain: cancel the calls that take longer; they are made again after the pause
+	// length of the pause in seconds
+	ForS float64 `json:"for_s"`
+
+	// drain: seconds to wait for the calls in flight
+	WaitS float64 `json:"wait_s"`
+
+	// drain: cancel the calls that take longer; they are made again after the pause
+	Abort bool `json:"abort,omitempty"`
 }
 
 // ResumeRequest is the body of POST /upstreams/{name}/resume, which may be empty.
 type ResumeRequest struct {
-	Version string `json:"version,omitempty"` // new name of the weights; "": unchanged
+	// new name of the weights; "": unchanged
+	Version string `json:"version,omitempty"`
 }

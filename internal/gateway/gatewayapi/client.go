@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// Client calls a gateway's admin API. Its errors are faults: Unavailable if the gateway does not answer, else the kind in the gateway's
-// answer.
+// Client calls a gateway's admin API. Its errors are faults: Unavailable if the gateway does not answer,
+// else the kind in the gateway's answer.
 type Client struct {
 	caller
 	key     seal.Key
@@ -37,20 +37,25 @@ func (c *Client) Open(ctx context.Context, r Route) error {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	r.TraceParent = carrier[traceParent]
+
 	return c.doRoute(ctx, http.MethodPut, r.ID, "", r, nil)
 }
 
 // Routes lists the IDs of all routes that are not closed, including ended ones.
 func (c *Client) Routes(ctx context.Context) ([]string, error) {
 	var list RouteList
+
 	err := c.do(ctx, http.MethodGet, RoutesPath, nil, &list)
+
 	return list.IDs, err
 }
 
 // Status returns the status of a route; fault.NotFound: no such route.
 func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 	var s RouteStatus
+
 	err := c.doRoute(ctx, http.MethodGet, id, "", nil, &s)
+
 	return s, err
 }
 
@@ -69,13 +74,15 @@ func (c *Client) AddSessions(ctx context.Context, id, process string, sessions .
 // Turns lists the recorded calls of a route after the first n, in the order they ended; see RouteStatus.Calls.
 func (c *Client) Turns(ctx context.Context, id string, n int) ([]Turn, error) {
 	var list TurnList
+
 	err := c.doRoute(ctx, http.MethodGet, id, "/turns?after="+strconv.Itoa(n), nil, &list)
+
 	return list.Turns, err
 }
 
-// Probe asks the route's endpoint for one token, from the gateway, within ProbeTime. The error is a fault.UpstreamFailed or
-// fault.UpstreamRefused with the endpoint's failure, or a fault.Unavailable if the endpoint is paused and was not asked. A probe is not
-// recorded and counts for no budget.
+// Probe asks the route's endpoint for one token, from the gateway, within ProbeTime. The error is a
+// fault.UpstreamFailed or fault.UpstreamRefused with the endpoint's failure, or a fault.Unavailable if the
+// endpoint is paused and was not asked. A probe is not recorded and counts for no budget.
 func (c *Client) Probe(ctx context.Context, id string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/probe", nil, nil)
 }
@@ -83,11 +90,14 @@ func (c *Client) Probe(ctx context.Context, id string) error {
 // ProbeTime bounds a probe.
 const ProbeTime = 10 * time.Second
 
-// Inspect returns a report on the route's endpoint. One probe serves all routes of an endpoint; Inspect starts it and waits for its
-// report, at most a minute. Without a report, and for a route whose turns are not trained on, it returns the zero value.
+// Inspect returns a report on the route's endpoint. One probe serves all routes of an endpoint; Inspect
+// starts it and waits for its report, at most a minute. Without a report, and for a route whose turns are
+// not trained on, it returns the zero value.
 func (c *Client) Inspect(ctx context.Context, id string, wait time.Duration) (rollout.EndpointReport, error) {
 	var r rollout.EndpointReport
+
 	err := c.doRoute(ctx, http.MethodPost, id, "/inspect?"+url.Values{"wait": {wait.String()}}.Encode(), nil, &r)
+
 	return r, err
 }
 
@@ -105,6 +115,7 @@ func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return c.stream(ctx, path)
 }
 
@@ -117,6 +128,7 @@ func pathOf(id, what string) (string, error) {
 	if !ValidID(id) {
 		return "", fault.Field("id", "%q is not a route id", id)
 	}
+
 	return "/routes/" + id + what, nil
 }
 
@@ -125,5 +137,6 @@ func (c *Client) doRoute(ctx context.Context, method, id, what string, in, out a
 	if err != nil {
 		return err
 	}
+
 	return c.do(ctx, method, path, in, out)
 }

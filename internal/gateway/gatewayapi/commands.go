@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// commands is the body of a request that stays open: Read waits for the next command. The transport closes it with the request.
+// commands is the body of a request that stays open: Read waits for the next command. The transport closes
+// it with the request.
 type commands struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -18,16 +19,21 @@ type commands struct {
 func newCommands() *commands {
 	c := &commands{}
 	c.changed.L = &c.mu
+
 	return c
 }
 
 func (c *commands) add(w WatchCommand) {
-	line, _ := json.Marshal(w) // strings and numbers always encode
+	// strings and numbers always encode
+	line, _ := json.Marshal(w)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.closed {
 		return
 	}
+
 	c.pending.Write(append(line, '\n'))
 	c.changed.Signal()
 }
@@ -36,12 +42,15 @@ func (c *commands) add(w WatchCommand) {
 func (c *commands) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for c.pending.Len() == 0 && !c.closed {
 		c.changed.Wait()
 	}
+
 	if c.closed {
 		return 0, io.EOF
 	}
+
 	return c.pending.Read(p)
 }
 
@@ -49,7 +58,9 @@ func (c *commands) Read(p []byte) (int, error) {
 func (c *commands) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.closed = true
 	c.changed.Broadcast()
+
 	return nil
 }

@@ -9,20 +9,23 @@ const (
 	maxIDTails = 2
 )
 
-// ValidID reports whether an ID is safe as the name of a folder: parts of letters, digits, "_" and "-", with dots between them, beginning
-// with a letter or digit.
+// ValidID reports whether an ID is safe as the name of a folder: parts of letters, digits, "_" and "-",
+// with dots between them, beginning with a letter or digit.
 func ValidID(id string) bool {
 	head, tails, dotted := strings.Cut(id, ".")
 	if !validPart(head, maxIDHead) || head[0] == '_' || head[0] == '-' {
 		return false
 	}
+
 	for n := 0; dotted; n++ {
 		var tail string
+
 		tail, tails, dotted = strings.Cut(tails, ".")
 		if n == maxIDTails || !validPart(tail, maxIDTail) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -35,5 +38,6 @@ func validPart(part string, most int) bool {
 			return false
 		}
 	}
+
 	return len(part) > 0 && len(part) <= most
 }

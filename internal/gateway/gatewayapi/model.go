@@ -36,25 +36,32 @@ type Model struct {
 
 // Model returns the model of a route.
 func (c *Client) Model(route string) *Model {
-	return &Model{routes: c, calls: caller{base: c.base, token: RouteToken(c.key, route), transport: c.transport}, route: route}
+	return &Model{
+		routes: c,
+		calls:  caller{base: c.base, token: RouteToken(c.key, route), transport: c.transport},
+		route:  route,
+	}
 }
 
 // Reply is the answer to a model call.
 type Reply struct {
-	Body []byte // an object of the API
+	// an object of the API
+	Body []byte
 	// Ended is why the route makes no further calls; Body is then an empty completion. "": the model answered.
 	Ended string
 }
 
-// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply, so
-// repeating it after a crash causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. The error
-// is a fault.Invalid if the gateway or the endpoint refuses the call, and a fault.NotFound if there is no such route.
+// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets
+// the recorded reply, so repeating it after a crash causes no second call. While the gateway does not
+// answer, Call repeats the request until ctx ends. The error is a fault.Invalid if the gateway or the
+// endpoint refuses the call, and a fault.NotFound if there is no such route.
 func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		reply, err := m.call(ctx, id, api, request)
 		if !fault.Is(err, fault.Unavailable) {
 			return reply, err
 		}
+
 		if clock.Sleep(ctx, pause) != nil {
 			return Reply{}, fault.Wrap(fault.Unavailable, context.Cause(ctx), "model call %s", id)
 		}
@@ -66,10 +73,12 @@ func (m *Model) call(ctx context.Context, id, api string, request []byte) (Reply
 	if err != nil {
 		return Reply{}, err
 	}
+
 	res, err := m.calls.transport.RoundTrip(req)
 	if err != nil {
 		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
 	}
+
 	return readReply(res)
 }
 
@@ -78,26 +87,33 @@ func (m *Model) request(ctx context.Context, id, api string, body []byte) (*http
 	if err != nil {
 		return nil, err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.calls.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "gateway address")
 	}
+
 	req.Header.Set("Authorization", "Bearer "+m.calls.token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(callIDHeader, id)
+
 	return req, nil
 }
 
 func readReply(res *http.Response) (Reply, error) {
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
 	if err != nil {
 		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
 	}
+
 	if res.StatusCode >= http.StatusBadRequest {
 		return Reply{}, refusalOf(res.StatusCode, body)
 	}
+
 	ended, err := url.QueryUnescape(res.Header.Get(EndedHeader))
+
 	return Reply{Body: body, Ended: ended}, fault.Wrap(fault.Internal, err, "gateway: header %s", EndedHeader)
 }
 
@@ -109,6 +125,7 @@ func refusalOf(status int, body []byte) error {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
+
 	err := json.Unmarshal(body, &f)
 	switch {
 	case err == nil && f.Kind.Known():

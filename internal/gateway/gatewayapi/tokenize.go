@@ -21,15 +21,19 @@ type Tokens struct {
 	MaxLength int `json:"max_length,omitempty"`
 }
 
-// Tokenize asks the endpoint for the prompt of a conversation. It is not a turn and counts for no budget. The error is a fault.NotFound
-// if the endpoint cannot tokenise, a fault.Exhausted if the conversation exceeds the model's context, a fault.Invalid for another
-// refusal, and a fault.Unavailable if the endpoint does not answer.
+// Tokenize asks the endpoint for the prompt of a conversation. It is not a turn and counts for no budget.
+// The error is a fault.NotFound if the endpoint cannot tokenise, a fault.Exhausted if the conversation
+// exceeds the model's context, a fault.Invalid for another refusal, and a fault.Unavailable if the endpoint
+// does not answer.
 func (m *Model) Tokenize(ctx context.Context, messages []json.RawMessage) (Tokens, error) {
 	path, err := pathOf(m.route, "/tokenize")
 	if err != nil {
 		return Tokens{}, err
 	}
+
 	var t Tokens
+
 	err = m.calls.do(ctx, http.MethodPost, path, TokenizeRequest{messages}, &t)
+
 	return t, err
 }

@@ -18,7 +18,10 @@ type Trainer struct{ caller }
 
 // NewTrainer makes a client of the trainer API at baseURL (no path).
 func NewTrainer(baseURL, token string) *Trainer {
-	return &Trainer{newCaller(baseURL, token, &http.Transport{DialContext: lostconn.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 64})}
+	return &Trainer{newCaller(baseURL, token, &http.Transport{
+		DialContext:         lostconn.Dialer(dialTimeout).DialContext,
+		MaxIdleConnsPerHost: 64,
+	})}
 }
 
 // Upstream returns the status of an upstream; its name is that of rollout.Model.Upstream.
@@ -31,9 +34,14 @@ func (t *Trainer) Pause(ctx context.Context, name string, hold time.Duration) (U
 	return t.upstream(ctx, http.MethodPost, name, "/pause", PauseRequest{ForS: hold.Seconds()})
 }
 
-// Drain is Pause, and waits for the calls in flight. If they take longer than wait, abort cancels them, and they are made again after the
-// pause. Without abort the error is a fault.Timeout, and the pause stays.
-func (t *Trainer) Drain(ctx context.Context, name string, hold, wait time.Duration, abort bool) (UpstreamStatus, error) {
+// Drain is Pause, and waits for the calls in flight. If they take longer than wait, abort cancels them, and
+// they are made again after the pause. Without abort the error is a fault.Timeout, and the pause stays.
+func (t *Trainer) Drain(
+	ctx context.Context,
+	name string,
+	hold, wait time.Duration,
+	abort bool,
+) (UpstreamStatus, error) {
 	return t.upstream(ctx, http.MethodPost, name, "/drain", PauseRequest{hold.Seconds(), wait.Seconds(), abort})
 }
 
@@ -44,6 +52,8 @@ func (t *Trainer) Resume(ctx context.Context, name, version string) (UpstreamSta
 
 func (t *Trainer) upstream(ctx context.Context, method, name, what string, in any) (UpstreamStatus, error) {
 	var s UpstreamStatus
+
 	err := t.do(ctx, method, "/upstreams/"+url.PathEscape(name)+what, in, &s)
+
 	return s, err
 }

@@ -2,8 +2,9 @@ package gatewayapi
 
 import "github.com/rolloutd/rolloutd/internal/fault"
 
-// WatchPath is the path for watching routes. A client sends lines of WatchCommand in a request body that stays open, and reads lines of
-// WatchChange from the response. One request carries all watches of a client.
+// WatchPath is the path for watching routes. A client sends lines of WatchCommand in a request body that
+// stays open, and reads lines of WatchChange from the response. One request carries all watches of a
+// client.
 const WatchPath = "/watch"
 
 // MaxWatchCommand bounds a WatchCommand, in bytes.
@@ -14,10 +15,17 @@ const maxWatchChange = 1 << 20
 
 // WatchCommand starts or ends a watch.
 type WatchCommand struct {
-	Watch   uint64 `json:"watch"`              // the client's key of the watch
-	Route   string `json:"route,omitempty"`    // the route to watch; "": the watch ends
-	Since   int64  `json:"since,omitempty"`    // version of the status that the client has
-	PauseMS int64  `json:"pause_ms,omitempty"` // least time between two changes
+	// the client's key of the watch
+	Watch uint64 `json:"watch"`
+
+	// the route to watch; "": the watch ends
+	Route string `json:"route,omitempty"`
+
+	// version of the status that the client has
+	Since int64 `json:"since,omitempty"`
+
+	// least time between two changes
+	PauseMS int64 `json:"pause_ms,omitempty"`
 }
 
 // WatchChange is a status of a watched route, or the failure that ended the watch.

@@ -13,5 +13,6 @@ func NewServer(h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)
 	gatewayapi.Accept(s.Config)
 	s.Start()
+
 	return s
 }

@@ -26,17 +26,24 @@ type completion struct {
 			ToolCalls []struct{} `json:"tool_calls"`
 		} `json:"message"`
 		Logprobs struct {
-			Content []alternative        `json:"content"`      // of a chat completion
-			Top     []map[string]float64 `json:"top_logprobs"` // of a completion
+			// of a chat completion
+			Content []alternative `json:"content"`
+
+			// of a completion
+			Top []map[string]float64 `json:"top_logprobs"`
 		} `json:"logprobs"`
 	} `json:"choices"`
-	Output []struct { // of a response
+
+	// of a response
+	Output []struct {
 		Type    string `json:"type"`
 		Content []struct {
 			Logprobs []alternative `json:"logprobs"`
 		} `json:"content"`
 	} `json:"output"`
-	Content []struct { // of a message
+
+	// of a message
+	Content []struct {
 		Type string `json:"type"`
 	} `json:"content"`
 }
@@ -50,10 +57,12 @@ func decode(api reply.API, raw []byte) (c completion) {
 	if err != nil {
 		return c
 	}
+
 	in := jsoninput.NewReader(bytes.NewReader(whole.JSON()), jsoninput.Limits{Elements: maxElements, Depth: 32})
 	if json.NewDecoder(in).Decode(&c) != nil {
 		return completion{}
 	}
+
 	return c
 }
 
@@ -62,16 +71,19 @@ func (c completion) callsTool() bool {
 	if len(c.Choices) > 0 && len(c.Choices[0].Message.ToolCalls) > 0 {
 		return true
 	}
+
 	for _, item := range c.Output {
 		if item.Type == "function_call" {
 			return true
 		}
 	}
+
 	for _, block := range c.Content {
 		if block.Type == "tool_use" {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -81,10 +93,12 @@ func (c completion) first() []candidate {
 		if len(choice.Logprobs.Content) > 0 {
 			return choice.Logprobs.Content[0].Top
 		}
+
 		if len(choice.Logprobs.Top) > 0 {
 			return candidatesOf(choice.Logprobs.Top[0])
 		}
 	}
+
 	for _, item := range c.Output {
 		for _, part := range item.Content {
 			if len(part.Logprobs) > 0 {
@@ -92,6 +106,7 @@ func (c completion) first() []candidate {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -99,5 +114,6 @@ func candidatesOf(logprobs map[string]float64) (all []candidate) {
 	for token, logprob := range logprobs {
 		all = append(all, candidate{token, logprob})
 	}
+
 	return all
 }

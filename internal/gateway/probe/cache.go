@@ -9,7 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Bounds of a Cache. Reports expire: an engine may be restarted with other options, and one that did not answer may answer soon.
+// Bounds of a Cache. Reports expire: an engine may be restarted with other options, and one that did not
+// answer may answer soon.
 const (
 	keepFor = time.Hour
 	retryIn = time.Minute
@@ -23,10 +24,13 @@ type Cache struct {
 }
 
 type entry struct {
-	done   chan struct{} // closed when report is set
+	// closed when report is set
+	done   chan struct{}
 	began  time.Time
 	report rollout.EndpointReport
-	before rollout.EndpointReport // what was known when the probe began
+
+	// what was known when the probe began
+	before rollout.EndpointReport
 }
 
 // stale reports whether to probe the endpoint again.
@@ -36,23 +40,34 @@ func (e *entry) stale() bool {
 	default:
 		return false
 	}
+
 	if e.report.CaptureLevel == "" {
 		return time.Since(e.began) > retryIn
 	}
+
 	return time.Since(e.began) > keepFor
 }
 
-// Of returns the report on an endpoint. Without one it calls start with the probe, for start to run on a goroutine; start returns false
-// if it cannot. Of waits for the report until ctx ends; then it returns what Known returns.
-func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointReport, start func(func()) bool) rollout.EndpointReport {
+// Of returns the report on an endpoint. Without one it calls start with the probe, for start to run on a
+// goroutine; start returns false if it cannot. Of waits for the report until ctx ends; then it returns what
+// Known returns.
+func (c *Cache) Of(
+	ctx context.Context,
+	key string,
+	run func() rollout.EndpointReport,
+	start func(func()) bool,
+) rollout.EndpointReport {
 	c.mu.Lock()
+
 	e, ok := c.kept[key]
 	if !ok || e.stale() {
 		next := &entry{done: make(chan struct{}), began: time.Now()}
 		if ok {
 			next.before = e.known()
 		}
+
 		e = next
+
 		if !start(func() {
 			e.report = run()
 			close(e.done)
@@ -60,40 +75,49 @@ func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointR
 			c.mu.Unlock()
 			return e.before
 		}
+
 		c.keep(key, e)
 	}
 	c.mu.Unlock()
+
 	select {
 	case <-e.done:
 	case <-ctx.Done():
 	}
+
 	return e.known()
 }
 
-// Known returns the report on an endpoint, the expired one until the endpoint has answered a later probe; the zero value: there is none yet.
+// Known returns the report on an endpoint, the expired one until the endpoint has answered a later probe;
+// the zero value: there is none yet.
 func (c *Cache) Known(key string) rollout.EndpointReport {
 	c.mu.Lock()
 	e := c.kept[key]
 	c.mu.Unlock()
+
 	if e == nil {
 		return rollout.EndpointReport{}
 	}
+
 	return e.known()
 }
 
-// known returns the report. A probe that runs or was not answered says nothing: to forget meanwhile that log probabilities are raw would let turns be
-// trained on that must not be.
+// known returns the report. A probe that runs or was not answered says nothing: to forget meanwhile that
+// log probabilities are raw would let turns be trained on that must not be.
 func (e *entry) known() rollout.EndpointReport {
 	select {
 	case <-e.done:
 	default:
 		return e.before
 	}
+
 	r := e.report
 	if r.CaptureLevel == "" && e.before.CaptureLevel != "" {
 		return e.before
 	}
+
 	r.LogprobsMode = cmp.Or(r.LogprobsMode, e.before.LogprobsMode)
+
 	return r
 }
 
@@ -102,11 +126,14 @@ func (c *Cache) keep(key string, e *entry) {
 	if c.kept == nil {
 		c.kept = map[string]*entry{}
 	}
+
 	for other := range c.kept {
 		if len(c.kept) < maxKept {
 			break
 		}
+
 		delete(c.kept, other)
 	}
+
 	c.kept[key] = e
 }

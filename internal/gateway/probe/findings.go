@@ -18,26 +18,36 @@ func warn(r *rollout.EndpointReport, code, format string, args ...any) {
 	r.Findings = append(r.Findings, text.Head("[WARN] "+code+": "+fmt.Sprintf(format, args...), maxFinding))
 }
 
-// level finds what a rollout can capture. It leaves the level unknown for an endpoint that did not answer, since it may answer later.
+// level finds what a rollout can capture. It leaves the level unknown for an endpoint that did not answer,
+// since it may answer later.
 func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answer) {
 	switch p := a.Problem; {
 	case p == nil:
 	case p.Class == upstream.Refused:
 		r.CaptureLevel = rollout.CaptureText
 		warn(r, "endpoint_refuses", "%s", p.Text)
+
 		return
 	default:
 		warn(r, "endpoint_not_probed", "%s", p.Text)
 		return
 	}
+
 	ids, logprobs := len(a.Reply.TokenIDs), len(a.Reply.Logprobs)
 	r.CaptureLevel = rollout.CaptureText
+
 	switch {
 	case logprobs == 0:
 		warn(r, "no_logprobs", "the endpoint returns no log probabilities over %s", e.Dialect.API)
 	case ids != logprobs:
 		r.CaptureLevel = rollout.CaptureLogprobs
-		warn(r, "no_token_ids", "the endpoint returns %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids", ids, logprobs)
+		warn(
+			r,
+			"no_token_ids",
+			"the endpoint returns %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids",
+			ids,
+			logprobs,
+		)
 	case len(a.Reply.PromptTokenIDs) > 0:
 		r.CaptureLevel = rollout.CaptureTokens
 	case e.Dialect.API != reply.Chat:
@@ -51,12 +61,24 @@ func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answe
 // promptLevel finds whether the prompt's ids are available by a separate request.
 func (e Endpoint) promptLevel(ctx context.Context, r *rollout.EndpointReport, a *answer) {
 	r.CaptureLevel = rollout.CaptureLogprobs
+
 	prompt, err := e.Prompt(ctx, a.request)
 	switch counted := a.Reply.Usage.PromptTokens; {
 	case err != nil:
-		warn(r, "no_prompt_ids", "the endpoint returns the ids of completions and not of prompts, and its path /tokenize fails: %v", err)
+		warn(
+			r,
+			"no_prompt_ids",
+			"the endpoint returns the ids of completions and not of prompts, and its path /tokenize fails: %v",
+			err,
+		)
 	case counted > 0 && counted != int64(len(prompt)):
-		warn(r, "no_prompt_ids", "the endpoint's path /tokenize returns %d ids for a prompt of %d tokens", len(prompt), counted)
+		warn(
+			r,
+			"no_prompt_ids",
+			"the endpoint's path /tokenize returns %d ids for a prompt of %d tokens",
+			len(prompt),
+			counted,
+		)
 	default:
 		r.CaptureLevel = rollout.CaptureTokens
 	}
@@ -72,10 +94,16 @@ func (e Endpoint) tools(r *rollout.EndpointReport, a *answer) {
 		return
 	default:
 		if supported = decode(e.Dialect.API, a.Raw).callsTool(); !supported {
-			warn(r, "no_tool_call", "asked for a tool call, the model made none; agents need an engine with a parser of its tool calls")
+			warn(
+				r,
+				"no_tool_call",
+				"asked for a tool call, the model made none; agents need an engine with a parser of its tool calls",
+			)
+
 			return
 		}
 	}
+
 	r.ToolSupport = &supported
 }
 
@@ -85,18 +113,22 @@ const (
 	tolerance = 0.2
 )
 
-// mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The gap halves if the log probabilities are those
-// of the sampling distribution, and stays the same if they are raw.
+// mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The gap halves if
+// the log probabilities are those of the sampling distribution, and stays the same if they are raw.
 func (e Endpoint) mode(r *rollout.EndpointReport, one, two *answer) {
-	if p := two.Problem; p != nil && p.Class == upstream.Retry { // the next probe may be answered
+	// the next probe may be answered
+	if p := two.Problem; p != nil && p.Class == upstream.Retry {
 		r.CaptureLevel = ""
 		warn(r, "endpoint_not_probed", "%s", p.Text)
+
 		return
 	}
+
 	ratio := math.NaN()
 	if one.Problem == nil && two.Problem == nil {
 		ratio = gapRatio(decode(e.Dialect.API, one.Raw).first(), decode(e.Dialect.API, two.Raw).first())
 	}
+
 	switch {
 	case math.Abs(ratio-0.5) <= tolerance:
 		r.LogprobsMode = rollout.LogprobsProcessed
@@ -112,10 +144,12 @@ func gapRatio(a, b []candidate) float64 {
 	if len(a) < 2 {
 		return math.NaN()
 	}
+
 	best, next := a[0], a[1]
 	if next.Logprob > best.Logprob {
 		best, next = next, best
 	}
+
 	for _, c := range a[2:] {
 		switch {
 		case c.Logprob > best.Logprob:
@@ -124,10 +158,12 @@ func gapRatio(a, b []candidate) float64 {
 			next = c
 		}
 	}
+
 	gap := best.Logprob - next.Logprob
 	if gap < minGap {
 		return math.NaN()
 	}
+
 	return (logprobOf(b, best.Token) - logprobOf(b, next.Token)) / gap
 }
 
@@ -137,5 +173,6 @@ func logprobOf(all []candidate, token string) float64 {
 			return c.Logprob
 		}
 	}
+
 	return math.NaN()
 }

@@ -15,44 +15,56 @@ import (
 
 // Endpoint is an endpoint to probe.
 type Endpoint struct {
-	Model   rollout.Model
-	Dialect *dialect.Dialect // of the agent's calls
+	Model rollout.Model
+
+	// of the agent's calls
+	Dialect *dialect.Dialect
 	// Ask makes one call, without retries.
 	Ask func(context.Context, *dialect.Request) *upstream.Result
 	// Prompt tokenises the prompt of a chat completion by a separate request; see proxy.
 	Prompt func(context.Context, *dialect.Request) ([]int32, error)
 }
 
-// Bounds of the tokens and alternatives that probes ask for. OpenAI's Responses accepts no fewer tokens. A thinking model needs some
-// before it calls a tool.
+// Bounds of the tokens and alternatives that probes ask for. OpenAI's Responses accepts no fewer tokens. A
+// thinking model needs some before it calls a tool.
 const (
 	sampleTokens = 16
 	toolTokens   = 512
 	alternatives = 5
 )
 
-// Run makes the probe's calls, all in parallel. It never fails: a finding says what could not be determined and why. It skips the second
-// temperature for an API without log probabilities, and the tool call for an API without tools.
+// Run makes the probe's calls, all in parallel. It never fails: a finding says what could not be determined
+// and why. It skips the second temperature for an API without log probabilities, and the tool call for an
+// API without tools.
 func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 	one, two, tool := &answer{}, &answer{}, &answer{}
+
 	var calls sync.WaitGroup
 	calls.Go(func() { one = e.ask(ctx, 1, sampleTokens, e.say("Endpoint probe: name a color.")) })
+
 	if e.Dialect.HasLogprobs() {
 		calls.Go(func() { two = e.ask(ctx, 2, sampleTokens, e.say("Endpoint probe: name a color.")) })
 	}
+
 	if e.Dialect.API != reply.Completions {
 		calls.Go(func() { tool = e.ask(ctx, 1, toolTokens, e.withTool()) })
 	}
+
 	calls.Wait()
+
 	defer release(one, two, tool)
+
 	var r rollout.EndpointReport
 	e.level(ctx, &r, one)
+
 	if r.CaptureLevel == rollout.CaptureTokens || r.CaptureLevel == rollout.CaptureLogprobs {
 		e.mode(&r, one, two)
 	}
+
 	if tool.Result != nil {
 		e.tools(&r, tool)
 	}
+
 	for _, a := range []*answer{one, two, tool} {
 		for _, fix := range a.fixes() {
 			if !slices.Contains(r.ParamFixes, fix) {
@@ -60,6 +72,7 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 			}
 		}
 	}
+
 	return r
 }
 
@@ -82,6 +95,7 @@ func (a *answer) fixes() []string {
 	if a.request == nil || a.Result == nil || a.Problem != nil {
 		return nil
 	}
+
 	return a.request.Fixes
 }
 
@@ -90,10 +104,16 @@ func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, requ
 	m := e.Model
 	m.Sampling = (&rollout.Sampling{Temperature: &temperature, MaxTokens: &tokens}).ForTraining()
 	m.TopLogprobs, m.MaxTokensCap = alternatives, 0
-	body, _ := json.Marshal(request) // strings and numbers always encode
+	// strings and numbers always encode
+	body, _ := json.Marshal(request)
+
 	r, err := dialect.Read(e.Dialect, http.Header{}, body, m, true)
 	if err != nil {
-		return &answer{Result: &upstream.Result{Problem: &upstream.Problem{Class: upstream.Rejected, Text: err.Error()}}}
+		return &answer{Result: &upstream.Result{Problem: &upstream.Problem{
+			Class: upstream.Rejected,
+			Text:  err.Error(),
+		}}}
 	}
+
 	return &answer{r, e.Ask(ctx, r)}
 }

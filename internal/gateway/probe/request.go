@@ -17,19 +17,29 @@ func (e Endpoint) say(text string) map[string]any {
 // withTool returns a request that should be answered with a tool call.
 func (e Endpoint) withTool() map[string]any {
 	const name, says = "bash", "Runs a command."
+
 	parameters := map[string]any{
-		"type": "object", "properties": map[string]any{"command": map[string]string{"type": "string"}}, "required": []string{"command"},
+		"type":       "object",
+		"properties": map[string]any{"command": map[string]string{"type": "string"}},
+		"required":   []string{"command"},
 	}
+
 	var tool map[string]any
+
 	switch e.Dialect.API {
 	case reply.Responses:
 		tool = map[string]any{"type": "function", "name": name, "description": says, "parameters": parameters}
 	case reply.Messages:
 		tool = map[string]any{"name": name, "description": says, "input_schema": parameters}
 	default:
-		tool = map[string]any{"type": "function", "function": map[string]any{"name": name, "description": says, "parameters": parameters}}
+		tool = map[string]any{
+			"type":     "function",
+			"function": map[string]any{"name": name, "description": says, "parameters": parameters},
+		}
 	}
+
 	request := e.say("Endpoint probe: call the tool bash with the command `true`.")
 	request["tools"] = []any{tool}
+
 	return request
 }

@@ -12,17 +12,25 @@ import (
 
 // generateBody reads a whole reply of /generate and returns it as a reply of completions.
 type generateBody struct {
-	io.ReadCloser        // of the engine
-	Sent          []byte // the completion request
-	Limit         int64  // bytes of the body
-	Memory        membudget.Share
+	// of the engine
+	io.ReadCloser
 
-	whole   *bytes.Reader
-	err     error
-	release func() // releases the memory; nil: none reserved
+	// the completion request
+	Sent []byte
+
+	// bytes of the body
+	Limit  int64
+	Memory membudget.Share
+
+	whole *bytes.Reader
+	err   error
+
+	// releases the memory; nil: none reserved
+	release func()
 }
 
-// weight bounds the memory of a reply's byte after decoding and translation: a token in 6 bytes has three values, each a slice.
+// weight bounds the memory of a reply's byte after decoding and translation: a token in 6 bytes has three
+// values, each a slice.
 const weight = 32
 
 // Close implements io.Closer.
@@ -30,28 +38,35 @@ func (b *generateBody) Close() error {
 	if b.release != nil {
 		b.release()
 	}
+
 	return b.ReadCloser.Close()
 }
 
-// Read implements io.Reader. Its error is that of the connection, or describes a malformed reply. An error object is returned unchanged.
+// Read implements io.Reader. Its error is that of the connection, or describes a malformed reply. An error
+// object is returned unchanged.
 func (b *generateBody) Read(p []byte) (int, error) {
 	if b.whole == nil && b.err == nil {
 		b.translate()
 	}
+
 	if b.err != nil {
 		return 0, b.err
 	}
+
 	return b.whole.Read(p)
 }
 
 func (b *generateBody) translate() {
 	raw, release, err := b.Memory.Weighing(weight).Read(b.ReadCloser, b.Limit)
 	b.release = release
+
 	if large := new(membudget.TooLargeError); errors.As(err, &large) {
 		err = fmt.Errorf("reply of %s: %w", generatePath, err)
 	}
+
 	if err == nil && len(rawjson.MemberOf(raw, "error")) == 0 {
 		raw, err = completionOfGenerate(b.Sent, raw)
 	}
+
 	b.whole, b.err = bytes.NewReader(raw), err
 }

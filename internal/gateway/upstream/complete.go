@@ -18,34 +18,72 @@ import (
 
 // Spec describes a call.
 type Spec struct {
-	Request     *dialect.Request
-	Live        *Live     // set if the reply is passed on as it arrives
-	Progress    *Progress // nil: not wanted
-	Engines     []string  // base URLs, in the order of preference
-	ClientGiven bool      // a client gave the base URLs: the egress policy applies, and error texts are shortened
-	Path        string    // below the base URL
-	Key         string
-	Admission   *limits.Admission // of the upstream
-	Route       string
-	Price       *rollout.Price  // nil: not known
-	Memory      membudget.Share // for the reply
-	Expected    int             // estimated bytes of the reply without its prompt's ids
-	Budget      time.Duration   // of all tries and the pauses between them, without the wait for admission
-	Away        time.Duration   // beside the budget: in which no connection can be made to an endpoint that has answered before
+	Request *dialect.Request
+
+	// set if the reply is passed on as it arrives
+	Live *Live
+
+	// nil: not wanted
+	Progress *Progress
+
+	// base URLs, in the order of preference
+	Engines []string
+
+	// a client gave the base URLs: the egress policy applies, and error texts are shortened
+	ClientGiven bool
+
+	// below the base URL
+	Path string
+	Key  string
+
+	// of the upstream
+	Admission *limits.Admission
+	Route     string
+
+	// nil: not known
+	Price *rollout.Price
+
+	// for the reply
+	Memory membudget.Share
+
+	// estimated bytes of the reply without its prompt's ids
+	Expected int
+
+	// of all tries and the pauses between them, without the wait for admission
+	Budget time.Duration
+
+	// beside the budget: in which no connection can be made to an endpoint that has answered before
+	Away time.Duration
 }
 
 // retryState is the state of a call between its tries.
 type retryState struct {
 	*Spec
-	left     time.Duration // of the budget
-	tries    int
-	cost     float64       // US dollars, from the usage that tries reported
-	queued   time.Duration // waiting for admission
-	owed     time.Duration // see gateway.RouteStatus.Owed
-	lost     time.Time     // start of the tries without a connection; zero: the last try connected
-	away     time.Duration // of the tries without a connection, and the pauses after them, that the budget does not pay
-	noMemory bool          // the last try had no memory for its reply
-	empty    int           // tries whose replies said nothing
+
+	// of the budget
+	left  time.Duration
+	tries int
+
+	// US dollars, from the usage that tries reported
+	cost float64
+
+	// waiting for admission
+	queued time.Duration
+
+	// see gateway.RouteStatus.Owed
+	owed time.Duration
+
+	// start of the tries without a connection; zero: the last try connected
+	lost time.Time
+
+	// of the tries without a connection, and the pauses after them, that the budget does not pay
+	away time.Duration
+
+	// the last try had no memory for its reply
+	noMemory bool
+
+	// tries whose replies said nothing
+	empty int
 }
 
 // Complete makes the call until its reply is complete or cannot be completed within its budget.
@@ -56,35 +94,44 @@ func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
 	res.Away = res.Problem != nil && res.Problem.Class == cancelled && !r.lost.IsZero() && time.Since(r.lost) >= u.reach
 	u.report.waited.Observe(r.queued.Seconds())
+
 	return res
 }
 
 func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result {
 	res := &Result{Problem: &Problem{}}
+
 	for backoff := u.backoff; ; backoff = min(2*backoff, maxBackoff) {
 		next, err := u.admitAndTry(ctx, r)
 		if err != nil {
-			return res.giveUp(ctx) // with the error of the last try
+			// with the error of the last try
+			return res.giveUp(ctx)
 		}
+
 		res.Held.Release()
+
 		switch res = next; {
 		case ctx.Err() != nil && res.Problem != nil:
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case r.Live.Begun(), u.tooEmpty(r, res.Problem): // the agent has seen part of the reply, or further tries are useless
+		case r.Live.Begun(), u.tooEmpty(r, res.Problem):
+			// the agent has seen part of the reply, or further tries are useless
 			res.Problem.Class = Failed
 			return res
 		case errors.Is(res.Problem.Cause, limits.ErrCleared):
 			continue
 		}
+
 		pause := max(Jitter(backoff), res.Problem.after)
 		if !u.mayRetry(r, res.Problem, pause) {
 			res.Problem.Class = Failed
 			return res
 		}
+
 		r.Progress.fails(res.Problem.Text)
 		r.spend(pause, u.away(r, res))
+
 		began := time.Now()
 		_ = clock.Sleep(ctx, pause)
 		r.owed += time.Since(began)
@@ -96,11 +143,13 @@ func (u *Client) tooEmpty(r *retryState, p *Problem) bool {
 	if p.empty {
 		r.empty++
 	}
+
 	return p.empty && r.empty >= u.EmptyReplies
 }
 
-// mayRetry reports whether the call is tried again after a pause. An address that never had a listener is usually wrong; an endpoint that has
-// answered before is back sooner or later, and the call waits for it beside its budget.
+// mayRetry reports whether the call is tried again after a pause. An address that never had a listener is
+// usually wrong; an endpoint that has answered before is back sooner or later, and the call waits for it
+// beside its budget.
 func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 	switch {
 	case !p.unreachable:
@@ -115,7 +164,12 @@ func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 		return r.away+pause <= r.Away
 	case without > u.reach, r.left <= pause:
 		p.never = true
-		p.Text = fmt.Sprintf("no connection could be made for %s, and it has never answered this host: %s", min(u.reach, r.Budget), p.Text)
+		p.Text = fmt.Sprintf(
+			"no connection could be made for %s, and it has never answered this host: %s",
+			min(u.reach, r.Budget),
+			p.Text,
+		)
+
 		return false
 	default:
 		return true
@@ -133,6 +187,7 @@ func (r *retryState) spend(d time.Duration, away bool) {
 		r.away += d
 		return
 	}
+
 	r.left -= d
 }
 
@@ -142,37 +197,47 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	r.Progress.waits(r.Admission, wait{since: asked})
 	p, err := r.Admission.Enter(ctx, r.Route)
 	began := time.Now()
+
 	r.Progress.goesOn(r.Admission)
 	r.queued += began.Sub(asked)
 	r.owed += began.Sub(asked)
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer r.Admission.Leave(p)
 	defer p.EndAfter(r.left)()
+
 	res := u.tryEngine(p.Ctx, r)
 	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
 		r.owed += r.owes(ctx, res, began)
 		r.Progress.waits(r.Admission, wait{since: began, failed: true})
-		return res, nil // retried without charging the call's budget
+		// retried without charging the call's budget
+		return res, nil
 	}
+
 	r.spend(time.Since(began), u.away(r, res))
+
 	switch {
 	case ctx.Err() == nil && r.overlong(res):
 		res.Problem = r.tooLong(res)
 	case ctx.Err() == nil && r.starved(res):
 		res.Problem = noMemory()
 	}
+
 	r.owed += r.owes(ctx, res, began)
 	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
 		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 	}
+
 	if ctx.Err() == nil {
 		res.report(r.Admission, r.Request.Kind)
 		u.noteAnswer(res, r.Spec)
 		u.Engines.saw(res.Engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
+
 	return res, nil
 }
 
@@ -185,7 +250,9 @@ func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 	res.Engine = engine
 	r.tries++
 	r.cost += r.Price.Of(res.Reply.Usage)
+
 	u.report.tries.Inc()
+
 	return res
 }
 
@@ -196,7 +263,8 @@ func (u *Client) noteAnswer(res *Result, s *Spec) {
 	}
 }
 
-// paused reports whether a try failed because a pause began during it: a drain ended it, or the endpoint refused or rejected the request.
+// paused reports whether a try failed because a pause began during it: a drain ended it, or the endpoint
+// refused or rejected the request.
 func (r *retryState) paused(try context.Context, res *Result, began time.Time) bool {
 	switch {
 	case res.Problem == nil:
@@ -208,13 +276,14 @@ func (r *retryState) paused(try context.Context, res *Result, began time.Time) b
 	}
 }
 
-// report tells admission whether the endpoint answers, and when it asks for requests again. A failed foreign call does not count, because any
-// program of a sandbox can make one that always fails.
+// report tells admission whether the endpoint answers, and when it asks for requests again. A failed
+// foreign call does not count, because any program of a sandbox can make one that always fails.
 func (r *Result) report(a *limits.Admission, kind rollout.TurnKind) {
 	switch p := r.Problem; {
 	case p != nil && errors.Is(p.Cause, errNoMemory): // says nothing about the endpoint
 	case p != nil && p.Class == Retry:
 		a.HoldBack(p.after)
+
 		if kind != rollout.KindForeign {
 			a.Fails(p.Text)
 		}
@@ -225,13 +294,24 @@ func (r *Result) report(a *limits.Admission, kind rollout.TurnKind) {
 
 func (s *Spec) target(engine string) *target {
 	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
-	return &target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory, expected: s.Expected}
+
+	return &target{
+		url:      engine + "/" + s.Path,
+		root:     root,
+		key:      s.Key,
+		live:     s.Live,
+		progress: s.Progress,
+		guarded:  s.ClientGiven,
+		memory:   s.Memory,
+		expected: s.Expected,
+	}
 }
 
-// owes returns the part of a try for which the agent waited without a useful answer: all of a failed try, and of a cancelled one the time
-// since its reply last grew.
+// owes returns the part of a try for which the agent waited without a useful answer: all of a failed try,
+// and of a cancelled one the time since its reply last grew.
 func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()
+
 	switch {
 	case res.Problem == nil || res.Problem.Class == Rejected || res.Problem.Class == Overlong:
 		return 0
@@ -246,6 +326,7 @@ func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) tim
 func (u *Client) Probe(ctx context.Context, s Spec) *gatewayapi.Failure {
 	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
 	res.Held.Release()
+
 	switch p := res.Problem; {
 	case p == nil || p.Class == Rejected:
 		return nil

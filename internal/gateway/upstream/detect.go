@@ -12,18 +12,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
-// that must return token ids does not work without them; then the endpoint refuses the rollout.
+// detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the
+// call works without it. A call that must return token ids does not work without them; then the endpoint
+// refuses the rollout.
 func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	if res.Problem != nil && res.Status/100 > 3 && refusesImages(res.Problem.body, a.Body) {
 		return noImages, true
 	}
-	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.Status) {
+
+	if !slices.Contains([]int{
+		http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity,
+	}, res.Status) {
 		return "", false
 	}
+
 	body := res.Problem.body
 	wrong := func(member string) bool { return a.Changes.Any(member) && names(body, member) }
-	// The quirks without stream_options would remove the agent's own, and its words with them: the refusal may be about those.
+	// The quirks without stream_options would remove the agent's own, and its words with them: the refusal
+	// may be about those.
 	own := a.Changes.Given(dialect.StreamOptions)
 	switch {
 	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !(own && says(a.Body, dialect.ReturnIDs)):
@@ -39,28 +45,34 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):
 		return noLogprobs, true
 	}
+
 	for _, p := range a.Pins {
 		name := p.Member
 		if a.ByGenerate {
 			name = generateName(name)
 		}
+
 		if !mentions(body, name) || says(a.Body, p.Member) {
 			continue
 		}
+
 		if p.Neutral {
 			return quirk(withoutPin + p.Member), true
 		}
+
 		if names(body, name) {
 			res.Problem.Class = Refused
 			res.Problem.Text = "the endpoint does not accept " + p.Member + ", which this rollout pins: " + res.Problem.Text
 		}
 	}
+
 	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
 		if wrong(member) && !says(a.Body, member) {
 			res.Problem.Class = Refused
 			res.Problem.Text = "the endpoint does not accept " + member + ", without which no tokens can be captured: " + res.Problem.Text
 		}
 	}
+
 	return "", false
 }
 
@@ -69,22 +81,25 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 func refusesImages(refusal, request []byte) bool {
 	refusal = bytes.ToLower(refusal)
 	for _, words := range []string{
-		"is not a multimodal model", "at most 0 image", "image input is not supported", "does not support image", "not support vision",
-		"that support image input", "image_url is only supported by certain models", "unknown variant `image_url`",
+		"is not a multimodal model", "at most 0 image", "image input is not supported",
+		"does not support image", "not support vision", "that support image input",
+		"image_url is only supported by certain models", "unknown variant `image_url`",
 	} {
 		if bytes.Contains(refusal, []byte(words)) {
 			quoted := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `|` + escapedLetter)
 			return !quoted.Match(request)
 		}
 	}
+
 	return false
 }
 
 // escapedLetter is the pattern of a letter that is written as an escape: no encoder writes one.
 const escapedLetter = `\\u00(?:5f|6[1-9a-f]|7[0-9a])`
 
-// says reports whether the agent's request has the name of a member anywhere beside the member itself: then the endpoint's error may
-// quote the agent. Letters written as escapes count as any name, since no encoder writes them so.
+// says reports whether the agent's request has the name of a member anywhere beside the member itself: then
+// the endpoint's error may quote the agent. Letters written as escapes count as any name, since no encoder
+// writes them so.
 func says(request []byte, member string) bool {
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)` + escapedLetter)
 	return len(name.FindAllIndex(request, 2)) > 1
@@ -95,26 +110,32 @@ func refusesBound(body []byte) bool {
 	var e struct {
 		Error struct{ Param, Code string }
 	}
-	return json.Unmarshal(body, &e) == nil && e.Error.Param == dialect.MaxTokens && e.Error.Code == "unsupported_parameter"
+
+	return json.Unmarshal(body, &e) == nil && e.Error.Param == dialect.MaxTokens &&
+		e.Error.Code == "unsupported_parameter"
 }
 
-// ownBound reports whether the gateway, not the agent or the rollout, set the bound of a chat completion. Without a bound engines
-// generate up to the end of the context.
+// ownBound reports whether the gateway, not the agent or the rollout, set the bound of a chat completion.
+// Without a bound engines generate up to the end of the context.
 func ownBound(a *dialect.Request) bool {
-	return a.API == reply.Chat && a.Changes.Any(dialect.MaxTokens) && !a.Changes.Given(dialect.MaxTokens) && !slices.Contains(a.Pins, dialect.Pin{Member: dialect.MaxTokens})
+	return a.API == reply.Chat && a.Changes.Any(dialect.MaxTokens) && !a.Changes.Given(dialect.MaxTokens) &&
+		!slices.Contains(a.Pins, dialect.Pin{Member: dialect.MaxTokens})
 }
 
 // refusesRoom reports whether vLLM or SGLang refused a bound that exceeds the room in the context.
 func refusesRoom(text string) bool {
-	return strings.Contains(text, "cannot be greater than max_model_len") || strings.Contains(text, "maximum context length") &&
-		(strings.Contains(text, "is too large") || strings.Contains(text, "tokens for the completion"))
+	return strings.Contains(text, "cannot be greater than max_model_len") ||
+		strings.Contains(text, "maximum context length") &&
+			(strings.Contains(text, "is too large") || strings.Contains(text, "tokens for the completion"))
 }
 
 // names reports whether a refusal rejects that member: it has the member's name and a word of rejection.
 func names(body []byte, member string) bool {
-	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).Match(body) {
+	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).
+		Match(body) {
 		return false
 	}
+
 	return mentions(body, member)
 }
 

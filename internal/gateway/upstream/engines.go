@@ -21,12 +21,17 @@ import (
 // engineRest is for how long an engine that did not answer is skipped while another one is available.
 const engineRest = 15 * time.Second
 
-// EnginesOf returns the engines of a list of base URLs in a rollout's own order. A rollout stays with the first, which has its prompts in
-// its cache; when that is lost, all its calls move to the same next one. The order is by rendezvous hashing: rollouts spread evenly, a
-// restart changes nothing, and adding or removing an engine moves only the rollouts that it must.
+// EnginesOf returns the engines of a list of base URLs in a rollout's own order. A rollout stays with the
+// first, which has its prompts in its cache; when that is lost, all its calls move to the same next one.
+// The order is by rendezvous hashing: rollouts spread evenly, a restart changes nothing, and adding or
+// removing an engine moves only the rollouts that it must.
 func EnginesOf(baseURLs, rolloutID string) []string {
 	urls := strings.Split(baseURLs, ",")
-	slices.SortStableFunc(urls, func(a, b string) int { return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID)) })
+	slices.SortStableFunc(
+		urls,
+		func(a, b string) int { return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID)) },
+	)
+
 	return urls
 }
 
@@ -35,38 +40,46 @@ func weightOf(engine, rolloutID string) []byte {
 	return sum[:]
 }
 
-// NameOf returns an engine's base URL for records, without parts that may be secret. It keeps the path, since a router may have several
-// engines under one host.
+// NameOf returns an engine's base URL for records, without parts that may be secret. It keeps the path,
+// since a router may have several engines under one host.
 func NameOf(engine string) string {
 	u, err := url.Parse(engine)
 	if err != nil {
-		return "" // such a URL cannot be called
+		// such a URL cannot be called
+		return ""
 	}
+
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
+
 	return u.String()
 }
 
 // health records the engines that do not answer.
 type health struct {
-	mu   sync.Mutex
-	lost map[string]time.Time // by URL: time of the latest failure; old entries may be removed
+	mu sync.Mutex
+
+	// by URL: time of the latest failure; old entries may be removed
+	lost map[string]time.Time
 }
 
-// pick returns the first engine that is not known to be lost. If all are, it returns the one that was lost first: after a brief failure
-// of the second, calls must not stay with a first that is gone.
+// pick returns the first engine that is not known to be lost. If all are, it returns the one that was lost
+// first: after a brief failure of the second, calls must not stay with a first that is gone.
 func (h *health) pick(engines []string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	oldest := engines[0]
 	for _, e := range engines {
 		at, ok := h.lost[e]
 		if !ok || time.Since(at) > engineRest {
 			return e
 		}
+
 		if at.Before(h.lost[oldest]) {
 			oldest = e
 		}
 	}
+
 	return oldest
 }
 
@@ -74,11 +87,14 @@ func (h *health) pick(engines []string) string {
 func (h *health) saw(engine string, none bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if none {
 		maps.DeleteFunc(h.lost, func(_ string, at time.Time) bool { return time.Since(at) > engineRest })
 		h.lost[engine] = time.Now()
+
 		return
 	}
+
 	delete(h.lost, engine)
 }
 
@@ -86,6 +102,7 @@ func (h *health) saw(engine string, none bool) {
 func (h *health) LostCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	return len(h.lost)
 }
 
@@ -96,38 +113,49 @@ const (
 	maxAnsweredFile = 8 << 20
 )
 
-// Answered remembers the engines that have answered, also across restarts of the gateway. An engine that refuses connections and has answered
-// before is away, and returns; one that never has is usually a wrong address. It is safe for concurrent use; a nil one remembers nothing.
+// Answered remembers the engines that have answered, also across restarts of the gateway. An engine that
+// refuses connections and has answered before is away, and returns; one that never has is usually a wrong
+// address. It is safe for concurrent use; a nil one remembers nothing.
 type Answered struct {
 	file string
 
-	mu      sync.Mutex
-	of      map[string]answeredEngine // by digest of the base URL, which may have a secret
+	mu sync.Mutex
+
+	// by digest of the base URL, which may have a secret
+	of      map[string]answeredEngine
 	unsaved bool
 }
 
 // answeredEngine is an engine that has answered. Field names are a stored format.
 type answeredEngine struct {
-	At    time.Time `json:"at"`              // of the first answer
-	Given bool      `json:"given,omitempty"` // a client gave the address
+	// of the first answer
+	At time.Time `json:"at"`
+
+	// a client gave the address
+	Given bool `json:"given,omitempty"`
 }
 
 // LoadAnswered reads the engines from a file, which may be missing.
 func LoadAnswered(file string) (*Answered, error) {
 	a := &Answered{file: file, of: map[string]answeredEngine{}}
+
 	raw, err := durable.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return a, nil
 	}
+
 	if err == nil && len(raw) > maxAnsweredFile {
 		err = errors.New("larger than it can be")
 	}
+
 	if err == nil {
 		err = json.Unmarshal(raw, &a.of)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("endpoints that have answered, in %s: %w", file, err)
 	}
+
 	return a, nil
 }
 
@@ -136,22 +164,26 @@ func (a *Answered) any(engines []string) bool {
 	if a == nil {
 		return false
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, engine := range engines {
 		if _, ok := a.of[digestOf(engine)]; ok {
 			return true
 		}
 	}
+
 	return false
 }
 
-// note records that an engine has answered. A file that cannot be written is written with the next answer; until then this process remembers
-// the engine.
+// note records that an engine has answered. A file that cannot be written is written with the next answer;
+// until then this process remembers the engine.
 func (a *Answered) note(engine string, given bool) {
 	if a == nil {
 		return
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -170,15 +202,19 @@ func (a *Answered) note(engine string, given bool) {
 // forgetOldest keeps at most maxGiven engines of clients. a.mu is held.
 func (a *Answered) forgetOldest() {
 	given, oldest := 0, ""
+
 	for key, e := range a.of {
 		if !e.Given {
 			continue
 		}
+
 		given++
+
 		if oldest == "" || e.At.Before(a.of[oldest].At) {
 			oldest = key
 		}
 	}
+
 	if given > maxGiven {
 		delete(a.of, oldest)
 	}
@@ -189,6 +225,7 @@ func (a *Answered) save() error {
 	if err != nil {
 		return err
 	}
+
 	return durable.Replace(a.file, raw)
 }
 

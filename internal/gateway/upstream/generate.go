@@ -13,20 +13,26 @@ import (
 // infoTime bounds the request that finds out whether an engine is SGLang; the engine answers it from memory.
 const infoTime = 10 * time.Second
 
-// wantsGenerate reports whether to repeat a call by SGLang's /generate: the call must return token ids, its reply has none, and the
-// engine is SGLang. The first reply of such an engine is dropped before the agent has seen it.
+// wantsGenerate reports whether to repeat a call by SGLang's /generate: the call must return token ids, its
+// reply has none, and the engine is SGLang. The first reply of such an engine is dropped before the agent
+// has seen it.
 func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Request, res *Result) bool {
-	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 || t.live.Begun() || !takesGenerate(a) {
+	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 ||
+		t.live.Begun() ||
+		!takesGenerate(a) {
 		return false
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, infoTime)
 	defer cancel()
+
 	for _, path := range generateInfoPaths() {
 		if info, release, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
 			defer release()
 			return len(rawjson.MemberOf(info, "model_path")) > 0
 		}
 	}
+
 	return false
 }
 
@@ -40,7 +46,9 @@ func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	if !a.ByGenerate {
 		return t, a.Body, nil
 	}
+
 	body, err := generateRequest(a.Body)
+
 	return t.at(generatePath), body, err
 }
 

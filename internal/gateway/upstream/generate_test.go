@@ -8,6 +8,7 @@ import (
 
 func TestTakes(t *testing.T) {
 	t.Parallel()
+
 	for body, want := range map[string]bool{
 		`{"prompt":[1,2]}`:               true,
 		`{"prompt": [ 7 ] }`:             true,
@@ -27,6 +28,7 @@ func TestTakes(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ name, completion, want string }{
 		{"no bound", `{"model":"m","prompt":[1,2],"stream":true}`, `{"input_ids":[1,2],"sampling_params":{"max_new_tokens":null}}`},
 		{
@@ -50,6 +52,7 @@ func TestRequest(t *testing.T) {
 
 func TestReply(t *testing.T) {
 	t.Parallel()
+
 	const sent = `{"prompt":[1,2]}`
 	for _, c := range []struct{ name, reply, choice, rest string }{
 		{
@@ -77,6 +80,7 @@ func TestReply(t *testing.T) {
 		require.NoError(t, err, c.name)
 		require.JSONEq(t, `{"object":"text_completion","choices":[`+c.choice+`],`+c.rest+`}`, string(got), c.name)
 	}
+
 	for name, reply := range map[string]string{
 		"no text":                   `{"meta_info":{}}`,
 		"not an object":             `<html>`,

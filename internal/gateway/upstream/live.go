@@ -8,16 +8,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Live is the part of a reply that may be passed on while the rest is still arriving. A nil Live is empty and ignores input.
+// Live is the part of a reply that may be passed on while the rest is still arriving. A nil Live is empty
+// and ignores input.
 type Live struct {
 	view render.View
-	key  string // removed, as from the whole reply
 
-	mu    sync.Mutex
-	bytes []byte        // as the agent sees them; only grows
-	grown chan struct{} // closed and replaced when bytes grows
+	// removed, as from the whole reply
+	key string
 
-	read int // bytes of the reply that were processed; used by the reader only
+	mu sync.Mutex
+
+	// as the agent sees them; only grows
+	bytes []byte
+
+	// closed and replaced when bytes grows
+	grown chan struct{}
+
+	// bytes of the reply that were processed; used by the reader only
+	read int
 }
 
 // NewLive returns the view of a reply that is forwarded while it arrives.
@@ -32,24 +40,30 @@ func (l *Live) reset() {
 	}
 }
 
-// follow adds the complete events that have arrived, except for the end of the reply. The end is held back until the reply is recorded;
-// an agent does not take a reply without an end for complete. So are tool calls, which may have to be rewritten.
+// follow adds the complete events that have arrived, except for the end of the reply. The end is held back
+// until the reply is recorded; an agent does not take a reply without an end for complete. So are tool
+// calls, which may have to be rewritten.
 func (l *Live) follow(s *reply.Stream) {
 	if l == nil || s.FinishReason != "" || s.Error != nil || s.Done() || rawjson.IsObject(s.Raw()) {
 		return
 	}
+
 	end := s.Passable()
 	if end <= l.read {
 		return
 	}
+
 	events := s.Raw()[l.read:end]
 	l.read += len(events)
+
 	piece := l.view.Of(cleanBytes(events, l.key))
 	if s.Odd {
 		piece = rawjson.Finite(piece)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.bytes = append(l.bytes, piece...)
 	close(l.grown)
 	l.grown = make(chan struct{})
@@ -60,8 +74,10 @@ func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	if l == nil {
 		return nil, nil
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.bytes[n:len(l.bytes):len(l.bytes)], l.grown
 }
 

@@ -26,12 +26,14 @@ const (
 // errNoMemory is the cause of giving up a reply that exceeds the memory for replies.
 var errNoMemory = errors.New("no memory for the reply")
 
-// demand returns the memory that a reply may take, in bytes, with a buffer of that capacity and that many bytes still to be decoded.
+// demand returns the memory that a reply may take, in bytes, with a buffer of that capacity and that many
+// bytes still to be decoded.
 func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 	times := copies
 	if live {
 		times = liveCopies
 	}
+
 	return int64(times)*int64(capacity) + int64(s.Decoded()) + min(decodeWeight*int64(undecoded), maxDecode)
 }
 
@@ -40,7 +42,8 @@ func (t *target) holds(out *Result, s *reply.Stream, capacity, undecoded int) bo
 	return out.Held.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
 }
 
-// giveUpReply returns the result for a reply without memory. It keeps nothing of the reply, to leave the memory to others.
+// giveUpReply returns the result for a reply without memory. It keeps nothing of the reply, to leave the
+// memory to others.
 func (u *Client) giveUpReply(res *http.Response, firstByte time.Time) *Result {
 	u.report.starved.Inc()
 	return &Result{Status: res.StatusCode, FirstByte: firstByte, Problem: noMemory()}
@@ -48,30 +51,36 @@ func (u *Client) giveUpReply(res *http.Response, firstByte time.Time) *Result {
 
 func noMemory() *Problem {
 	return &Problem{
-		Class: Retry, Cause: errNoMemory,
-		Text: "the gateway has no memory for the reply: replies in flight use all the memory they may (gateway.reply_memory_mib)",
+		Class: Retry,
+		Cause: errNoMemory,
+		Text:  "the gateway has no memory for the reply: replies in flight use all the memory they may (gateway.reply_memory_mib)",
 	}
 }
 
-// starved reports whether a call ran out of time for lack of memory: its latest tries were spent on replies that were given up.
+// starved reports whether a call ran out of time for lack of memory: its latest tries were spent on replies
+// that were given up.
 func (r *retryState) starved(res *Result) bool {
 	p := res.Problem
 	if p == nil || p.Class != Retry {
 		return false
 	}
+
 	before := r.noMemory
 	r.noMemory = errors.Is(p.Cause, errNoMemory)
+
 	return before && r.left <= 0
 }
 
-// clients is the name under which all endpoints given by clients share memory, since a client may name any number of them.
+// clients is the name under which all endpoints given by clients share memory, since a client may name any
+// number of them.
 const clients = "base URLs of clients"
 
-// Share returns the memory for replies of an endpoint. The replies of one endpoint use at most half of the memory, and so do all replies
-// of endpoints given by clients. A route is a member of its endpoint's share.
+// Share returns the memory for replies of an endpoint. The replies of one endpoint use at most half of the
+// memory, and so do all replies of endpoints given by clients. A route is a member of its endpoint's share.
 func (u *Client) Share(name string, clientGiven bool) membudget.Share {
 	if clientGiven {
 		name = clients
 	}
+
 	return u.memory.Of(name)
 }

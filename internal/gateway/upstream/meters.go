@@ -20,15 +20,18 @@ func NewMeters(reg prometheus.Registerer, memory *membudget.Memory) *meters {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_reply_memory_bytes", Help: "Shared memory used by replies in flight, in bytes.",
 	}, func() float64 { return float64(memory.Held()) })
+
 	return &meters{
 		tries: f.NewCounter(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_upstream_tries_total", Help: "Requests made to model endpoints.",
 		}),
 		starved: f.NewCounter(prometheus.CounterOpts{
-			Name: "rolloutd_gateway_replies_given_up_total", Help: "Replies given up for lack of memory; their calls are retried.",
+			Name: "rolloutd_gateway_replies_given_up_total",
+			Help: "Replies given up for lack of memory; their calls are retried.",
 		}),
 		waited: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "rolloutd_gateway_queued_seconds", Help: "Time a call waited for admission to its model endpoint, all tries together.",
+			Name:    "rolloutd_gateway_queued_seconds",
+			Help:    "Time a call waited for admission to its model endpoint, all tries together.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 3, 10),
 		}),
 	}

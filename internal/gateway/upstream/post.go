@@ -10,20 +10,25 @@ import (
 	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
-// Ask sends one request that is not a model call, such as for token ids: no retries, no record. path is below the engine's root, not
-// below its /v1; a request without a body is a GET. The error is a fault.Unavailable without an answer or after a transient error, else a
-// fault.NotFound if the engine has no such path, or a fault.Invalid. It wraps an UnreachableError if there was no connection. Without an
+// Ask sends one request that is not a model call, such as for token ids: no retries, no record. path is
+// below the engine's root, not below its /v1; a request without a body is a GET. The error is a
+// fault.Unavailable without an answer or after a transient error, else a fault.NotFound if the engine has
+// no such path, or a fault.Invalid. It wraps an UnreachableError if there was no connection. Without an
 // error the caller must call release after using the reply.
 func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
 	engine := u.Engines.pick(s.Engines)
+
 	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
 		none.Away = u.Answered.any(s.Engines)
-		u.Engines.saw(engine, true) // the next request goes to another engine
+		// the next request goes to another engine
+		u.Engines.saw(engine, true)
 	}
+
 	if err == nil {
 		u.Answered.note(engine, s.ClientGiven)
 	}
+
 	return body, release, err
 }
 
@@ -40,32 +45,41 @@ func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body [
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is invalid")
 	}
+
 	req.Header.Set("Accept", "application/json")
+
 	res, err := u.roundTrip(req, t.guarded)
 	if err != nil {
 		p := judgeNoAnswer(err, t.key)
 		if p.Class == Refused {
 			return nil, nil, fault.New(fault.Invalid, "%s", p.Text)
 		}
+
 		if p.unreachable {
 			return nil, nil, fault.Wrap(fault.Unavailable, &UnreachableError{Text: p.Text}, "")
 		}
+
 		return nil, nil, fault.New(fault.Unavailable, "%s", p.Text)
 	}
 	defer res.Body.Close()
+
 	if !answered(res.StatusCode) {
 		return nil, nil, postFailure(refusal(res, t))
 	}
+
 	body, release, err = t.memory.Weighing(askWeight).Read(res.Body, maxReply)
 	if errors.Is(err, membudget.ErrBusy) {
 		err = errNoMemory
 	}
+
 	return body, release, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", req.URL.Path)
 }
 
 func postFailure(res *Result) error {
 	switch {
-	case res.Status == http.StatusNotFound, res.Status == http.StatusMethodNotAllowed, res.Status == http.StatusNotImplemented:
+	case res.Status == http.StatusNotFound,
+		res.Status == http.StatusMethodNotAllowed,
+		res.Status == http.StatusNotImplemented:
 		return fault.New(fault.NotFound, "%s", res.Problem.Text)
 	case res.Problem.Class == Rejected && Overflows(res.Problem.Text):
 		return fault.New(fault.Exhausted, "%s", res.Problem.Text)
@@ -76,17 +90,20 @@ func postFailure(res *Result) error {
 	}
 }
 
-// Once makes a call of the gateway's own: it waits for admission, tries once, and counts neither as a success nor as a failure of the
-// endpoint. If ctx ends before admission, the result has a Problem of class Retry.
+// Once makes a call of the gateway's own: it waits for admission, tries once, and counts neither as a
+// success nor as a failure of the endpoint. If ctx ends before admission, the result has a Problem of class
+// Retry.
 func (u *Client) Once(ctx context.Context, s Spec) *Result {
 	p, err := s.Admission.Enter(ctx, s.Route)
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Retry, Text: "no admission to the endpoint: " + err.Error()}}
 	}
 	defer s.Admission.Leave(p)
+
 	engine := u.Engines.pick(s.Engines)
 	res := u.try(p.Ctx, s.target(engine), s.Request)
 	res.Engine = engine
 	u.noteAnswer(res, &s)
+
 	return res
 }

@@ -15,17 +15,29 @@ import (
 type quirk string
 
 const (
-	newBound   quirk = "max_completion_tokens in place of max_tokens" // OpenAI's reasoning models
+	// OpenAI's reasoning models
+	newBound   quirk = "max_completion_tokens in place of max_tokens"
 	noCounts   quirk = "no stream_options"
 	noLogprobs quirk = "no logprobs"
-	noMessages quirk = "no enable_response_messages" // engines other than vLLM
-	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
-	generated  quirk = "token ids by /generate"      // SGLang's completions
-	allRoom    quirk = "no max_tokens"               // where the gateway's own bound exceeds the room in the context
-	noImages   quirk = "no images"                   // models without vision
+
+	// engines other than vLLM
+	noMessages quirk = "no enable_response_messages"
+
+	// SGLang's chat/completions
+	noStream quirk = "token ids without a stream"
+
+	// SGLang's completions
+	generated quirk = "token ids by /generate"
+
+	// where the gateway's own bound exceeds the room in the context
+	allRoom quirk = "no max_tokens"
+
+	// models without vision
+	noImages quirk = "no images"
 )
 
-// withoutPin is the prefix of a quirk: the endpoint does not accept a member that the rollout pins at its neutral value.
+// withoutPin is the prefix of a quirk: the endpoint does not accept a member that the rollout pins at its
+// neutral value.
 const withoutPin = "no pinned "
 
 // maxQuirks bounds the endpoints with stored quirks. Learning a forgotten quirk again costs one request.
@@ -40,22 +52,28 @@ type endpointQuirks struct {
 func (m *endpointQuirks) of(place string) []quirk {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return slices.Clone(m.known[place])
 }
 
 func (m *endpointQuirks) learn(place string, quirks []quirk) {
-	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom }) // the next prompt leaves different room
+	// the next prompt leaves different room
+	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom })
 	if len(quirks) == 0 {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.known == nil {
 		m.known = map[string][]quirk{}
 	}
+
 	if _, ok := m.known[place]; !ok {
 		m.makeRoom()
 	}
+
 	for _, q := range quirks {
 		if !slices.Contains(m.known[place], q) {
 			m.known[place] = append(m.known[place], q)
@@ -66,6 +84,7 @@ func (m *endpointQuirks) learn(place string, quirks []quirk) {
 func (m *endpointQuirks) forget(place string, q quirk) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if known, ok := m.known[place]; ok {
 		m.known[place] = slices.DeleteFunc(known, func(one quirk) bool { return one == q })
 	}
@@ -77,6 +96,7 @@ func (m *endpointQuirks) makeRoom() {
 		if len(m.known) < maxQuirks {
 			return
 		}
+
 		delete(m.known, place)
 	}
 }
@@ -86,24 +106,34 @@ func (q quirk) apply(a *dialect.Request) bool {
 	if q == generated {
 		return q.generate(a)
 	}
+
 	o, err := rawjson.ParseObject(a.Body)
 	if err != nil {
-		return false // the body is always an object
+		// the body is always an object
+		return false
 	}
+
 	if q == noImages {
 		return q.replaceImages(a, o)
 	}
+
 	d := &dialect.Draft{Object: o, Changes: a.Changes}
+
 	before := len(a.Body)
-	if member, ok := strings.CutPrefix(string(q), withoutPin); ok && slices.Contains(a.Pins, dialect.Pin{Member: member, Neutral: true}) {
+	if member, ok := strings.CutPrefix(string(q), withoutPin); ok && slices.Contains(a.Pins, dialect.Pin{
+		Member:  member,
+		Neutral: true,
+	}) {
 		d.Remove(member)
 	}
+
 	switch q {
 	case newBound:
 		bound, ok := d.Get(dialect.MaxTokens)
 		if _, both := d.Get(dialect.MaxCompletionTokens); ok && !both {
 			d.Set(dialect.MaxCompletionTokens, slices.Clone(bound))
 		}
+
 		d.Remove(dialect.MaxTokens)
 	case allRoom:
 		d.Restore(dialect.MaxTokens)
@@ -112,6 +142,7 @@ func (q quirk) apply(a *dialect.Request) bool {
 	case noLogprobs:
 		d.Remove("logprobs")
 		d.Restore(dialect.Include)
+
 		if a.API == reply.Responses {
 			d.Restore("top_logprobs")
 		} else {
@@ -123,11 +154,15 @@ func (q quirk) apply(a *dialect.Request) bool {
 		d.Remove("stream")
 		d.Remove(dialect.StreamOptions)
 	}
+
 	a.Take(d)
+
 	if len(a.Body) == before {
 		return false
 	}
+
 	q.note(a)
+
 	return true
 }
 
@@ -140,8 +175,10 @@ func (q quirk) replaceImages(a *dialect.Request, o *rawjson.Object) bool {
 	if a.Images != nil && *a.Images || images.Replace(a.API, o, imageText) == 0 {
 		return false
 	}
+
 	a.Body = o.Bytes()
 	q.note(a)
+
 	return true
 }
 
@@ -150,8 +187,10 @@ func (q quirk) generate(a *dialect.Request) bool {
 	if !takesGenerate(a) {
 		return false
 	}
+
 	a.ByGenerate = true
 	q.note(a)
+
 	return true
 }
 

@@ -14,10 +14,12 @@ import (
 
 func TestReach(t *testing.T) {
 	t.Parallel()
+
 	up := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(up.Close)
 	gone := "http://" + lostconntest.Refusing(t)
 	client := upstream.New(nil, egress.Policy{}, 0, 0, nil, nil)
+
 	for _, tc := range []struct{ name, baseURL, says string }{
 		{"answers", up.URL, ""},
 		{"refuses", gone, "connection refused"},
@@ -26,11 +28,13 @@ func TestReach(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			why := client.Reach(t.Context(), upstream.Spec{Engines: upstream.EnginesOf(tc.baseURL, "r1")})
 			if tc.says == "" {
 				require.Empty(t, why)
 				return
 			}
+
 			require.Contains(t, why, tc.says)
 		})
 	}

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// leastExpected and mostExpected bound the buffer allocated for a reply, without its prompt's ids, in bytes. A reply with the largest
-	// buffer still uses no shared memory.
+	// leastExpected and mostExpected bound the buffer allocated for a reply, without its prompt's ids, in
+	// bytes. A reply with the largest buffer still uses no shared memory.
 	leastExpected = 8 << 10
 	mostExpected  = 96 << 10
-	// minRoom is the least free buffer for a read. A read takes the rest of the connection's buffer without a system call.
+	// minRoom is the least free buffer for a read. A read takes the rest of the connection's buffer without
+	// a system call.
 	minRoom = 2 << 10
 )
 
@@ -32,58 +33,82 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Take()
 	s := reply.NewStream(&out.Reply)
 	s.Began(versionOf(res.Header))
+
 	out.Held = t.memory.Part()
+
 	kept := false
 	defer func() {
-		if !kept { // a panic
+		// a panic
+		if !kept {
 			out.Held.Release()
 		}
 	}()
+
 	t.live.reset()
 	// A prompt's ids take about 1.5 times the bytes of the prompt. The bound guards against huge requests of an agent.
-	if expected := min(min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
+	if expected := min(
+		min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3,
+		maxExpected,
+	); a.NeedsIDs &&
+		t.holds(out, s, expected, 0) {
 		s.Expect(expected)
 	}
+
 	var drain *time.Timer
+
 	for reads := 1; ; reads++ {
 		if !t.holds(out, s, s.Capacity(minRoom), 0) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
+
 		room := s.Room(minRoom)
+
 		n, err := res.Body.Read(room)
 		if errors.Is(err, membudget.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
+
 		now := time.Now()
 		if n > 0 && out.FirstByte.IsZero() {
 			out.FirstByte = now
 		}
+
 		events := s.Events()
 		broken := s.Advance(n)
-		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) { // comments, pings and blank lines are no growth
+		// comments, pings and blank lines are no growth
+		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) {
 			t.progress.note(now)
 		}
+
 		if broken == nil {
 			t.live.follow(s)
 		}
+
 		if s.Done() && drain == nil {
 			drain = closeAfter(drainTime, res.Body)
 			defer drain.Stop()
 		}
+
 		if broken == nil && err == nil && len(s.Raw()) > maxReply {
 			broken = errors.New("larger than the gateway accepts")
 		}
+
 		if broken != nil || err != nil {
 			out.Raw = s.Raw()
 			s.Error = cleanError(s.Error, t.key)
+
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
 			if out.Problem == nil && s.Empty(a.CountsTokens()) {
 				out.Problem = noReply(s.FinishReason)
 			}
+
 			kept = true
-			t.holds(out, s, cap(s.Raw()), 0) // less than before
+			// less than before
+			t.holds(out, s, cap(s.Raw()), 0)
+
 			return out
 		}
+
 		if !s.Done() && t.live == nil {
 			coalesceReads(ctx, out.FirstByte, reads, n)
 		}
@@ -96,6 +121,7 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	if broken == nil && ended {
 		broken = finish(s)
 	}
+
 	switch {
 	case broken != nil:
 		return &Problem{Class: Retry, Text: "the reply is broken: " + broken.Error()}
@@ -116,14 +142,19 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	}
 }
 
-// abortReasons are the finish reasons by which engines and services say that they failed: vLLM and SGLang, TensorRT-LLM, DeepSeek, Zhipu.
+// abortReasons are the finish reasons by which engines and services say that they failed: vLLM and SGLang,
+// TensorRT-LLM, DeepSeek, Zhipu.
 func abortReasons() []string {
 	return []string{"abort", "error", "cancelled", "insufficient_system_resource", "network_error"}
 }
 
 // noReply is the problem of a complete reply that says nothing.
 func noReply(reason string) *Problem {
-	return &Problem{Class: Retry, empty: true, Text: fmt.Sprintf("the reply is empty: finish reason %q, but no text, no tool call and no token", reason)}
+	return &Problem{
+		Class: Retry,
+		empty: true,
+		Text:  fmt.Sprintf("the reply is empty: finish reason %q, but no text, no tool call and no token", reason),
+	}
 }
 
 // finish reads the rest of a reply after its end. Some servers answer with one object whatever was asked.
@@ -133,15 +164,17 @@ func finish(s *reply.Stream) error {
 			return err
 		}
 	}
+
 	return s.Close()
 }
 
-// versionOf returns the version of the model's weights from a response's headers. Engines have no common header for it; routers in front
-// of them use these two. A version in the reply itself takes precedence.
+// versionOf returns the version of the model's weights from a response's headers. Engines have no common
+// header for it; routers in front of them use these two. A version in the reply itself takes precedence.
 func versionOf(h http.Header) string {
 	if v := h.Get("X-Model-Version"); v != "" {
 		return v
 	}
+
 	return h.Get("X-Weight-Version")
 }
 
@@ -152,13 +185,15 @@ const (
 	maxCoalesce   = 500 * time.Millisecond
 )
 
-// coalesceReads pauses between two reads of a reply that has been arriving since began; the last read returned n bytes. The reply is
-// delivered whole, so no reader waits for a single token, and a wake-up costs the same for one token as for a dozen. It does not pause
-// for short or fast replies, nor if the pause would end before more arrives.
+// coalesceReads pauses between two reads of a reply that has been arriving since began; the last read
+// returned n bytes. The reply is delivered whole, so no reader waits for a single token, and a wake-up
+// costs the same for one token as for a dozen. It does not pause for short or fast replies, nor if the
+// pause would end before more arrives.
 func coalesceReads(ctx context.Context, began time.Time, reads, n int) {
 	if n >= readBuffer/2 {
 		return
 	}
+
 	soFar := time.Since(began)
 	if pause := min(soFar/coalesceShare, maxCoalesce); pause >= max(minCoalesce, soFar/time.Duration(reads)) {
 		_ = clock.Sleep(ctx, pause)

@@ -11,8 +11,8 @@ import (
 const redacted = "[redacted]"
 
 const (
-	// minSecret is the length from which a key of letters only is removed from replies. A shorter one may be an ordinary word; replacing it
-	// would change the model's words.
+	// minSecret is the length from which a key of letters only is removed from replies. A shorter one may
+	// be an ordinary word; replacing it would change the model's words.
 	minSecret = 12
 	// minRandom is the length from which a key with other characters than letters is removed from replies.
 	minRandom = 6
@@ -22,7 +22,8 @@ const (
 
 // placeholders are the keys of engines that need none, in lower case.
 var placeholders = []string{
-	"intercepted", "empty", "none", "null", "dummy", "placeholder", "unused", "not-needed", "no-key", "sk-no-key-required", "token", "local", "test",
+	"intercepted", "empty", "none", "null", "dummy", "placeholder", "unused", "not-needed", "no-key",
+	"sk-no-key-required", "token", "local", "test",
 }
 
 // cleanBytes removes the key from an endpoint's reply, also in base64. It returns b itself if the key is not in it.
@@ -31,6 +32,7 @@ func cleanBytes(b []byte, key string) []byte {
 	if len(key) < minRandom || word && len(key) < minSecret {
 		return b
 	}
+
 	return remove(b, key)
 }
 
@@ -39,6 +41,7 @@ func cleanError(b []byte, key string) []byte {
 	if len(key) < minKey {
 		return b
 	}
+
 	return remove(b, key)
 }
 
@@ -48,26 +51,31 @@ func remove(b []byte, key string) []byte {
 	if slices.Contains(placeholders, strings.ToLower(key)) {
 		return b
 	}
+
 	for _, form := range forms(key) {
 		if bytes.Contains(b, form) {
 			b = bytes.ReplaceAll(b, form, []byte(redacted))
 		}
 	}
+
 	return b
 }
 
-// forms are the key, and its base64 in both alphabets. A base64 text has a key in one of three forms, by the number of bytes before the key;
-// the characters that depend on the bytes beside it are left out.
+// forms are the key, and its base64 in both alphabets. A base64 text has a key in one of three forms, by
+// the number of bytes before the key; the characters that depend on the bytes beside it are left out.
 func forms(key string) [][]byte {
 	all := [][]byte{[]byte(key)}
+
 	for before := range 3 {
 		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			bits, first := 8*(before+len(key)), (8*before+5)/6
+
 			form := []byte(alphabet.EncodeToString(append(make([]byte, before), key...))[first : bits/6])
 			if !slices.ContainsFunc(all, func(known []byte) bool { return bytes.Equal(known, form) }) {
 				all = append(all, form)
 			}
 		}
 	}
+
 	return all
 }

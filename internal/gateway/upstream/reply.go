@@ -15,15 +15,19 @@ type generateAnswer struct {
 	Text      *string `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
 	Meta      struct {
-		ID            string                `json:"id"`
-		Finish        generateFinish        `json:"finish_reason"`
-		Prompt        int64                 `json:"prompt_tokens"`
-		Completion    int64                 `json:"completion_tokens"`
-		Cached        int64                 `json:"cached_tokens"`
-		WeightVersion string                `json:"weight_version"`
-		Versions      json.RawMessage       `json:"weight_versions"`       // by spans of tokens
-		Logprobs      [][]json.RawMessage   `json:"output_token_logprobs"` // [logprob, id, text]
-		Top           [][][]json.RawMessage `json:"output_top_logprobs"`
+		ID            string         `json:"id"`
+		Finish        generateFinish `json:"finish_reason"`
+		Prompt        int64          `json:"prompt_tokens"`
+		Completion    int64          `json:"completion_tokens"`
+		Cached        int64          `json:"cached_tokens"`
+		WeightVersion string         `json:"weight_version"`
+
+		// by spans of tokens
+		Versions json.RawMessage `json:"weight_versions"`
+
+		// [logprob, id, text]
+		Logprobs [][]json.RawMessage   `json:"output_token_logprobs"`
+		Top      [][][]json.RawMessage `json:"output_top_logprobs"`
 	} `json:"meta_info"`
 }
 
@@ -72,23 +76,29 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// completionOfGenerate returns a reply of /generate as one of completions, with the ids of prompt and reply. It omits the prompt's ids if the engine
-// counted another number, as an engine does that cuts long prompts, and the sampled ids if its two lists of them differ.
+// completionOfGenerate returns a reply of /generate as one of completions, with the ids of prompt and
+// reply. It omits the prompt's ids if the engine counted another number, as an engine does that cuts long
+// prompts, and the sampled ids if its two lists of them differ.
 func completionOfGenerate(sent, raw []byte) ([]byte, error) {
 	var in generateAnswer
-	if err := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(rawjson.Finite(raw)), generateLimits())).Decode(&in); err != nil {
+	if err := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(rawjson.Finite(raw)), generateLimits())).
+		Decode(&in); err != nil {
 		return nil, fmt.Errorf("reply of %s: %w", generatePath, err)
 	}
+
 	if in.Text == nil {
 		return nil, fmt.Errorf("reply of %s: no text", generatePath)
 	}
+
 	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs}
 	if in.Meta.Logprobs != nil {
 		ids, table, err := in.columns()
 		if err != nil {
 			return nil, err
 		}
+
 		one.Logprobs = &table
+
 		switch {
 		case len(in.OutputIDs) == 0:
 			one.IDs = ids
@@ -96,12 +106,25 @@ func completionOfGenerate(sent, raw []byte) ([]byte, error) {
 			one.IDs, one.Logprobs = nil, nil
 		}
 	}
+
 	if prompt := rawjson.MemberOf(sent, "prompt"); count(prompt) == in.Meta.Prompt {
 		one.Prompt = prompt
 	}
-	out := completion{ID: in.Meta.ID, Object: "text_completion", Choices: []choice{one}, WeightVersion: in.Meta.WeightVersion, Metadata: metadata{in.Meta.Versions}}
-	out.Usage = usage{Prompt: in.Meta.Prompt, Completion: in.Meta.Completion, Total: in.Meta.Prompt + in.Meta.Completion}
+
+	out := completion{
+		ID:            in.Meta.ID,
+		Object:        "text_completion",
+		Choices:       []choice{one},
+		WeightVersion: in.Meta.WeightVersion,
+		Metadata:      metadata{in.Meta.Versions},
+	}
+	out.Usage = usage{
+		Prompt:     in.Meta.Prompt,
+		Completion: in.Meta.Completion,
+		Total:      in.Meta.Prompt + in.Meta.Completion,
+	}
 	out.Usage.Details.Cached = in.Meta.Cached
+
 	return json.Marshal(out)
 }
 
@@ -113,19 +136,25 @@ func (g *generateAnswer) columns() ([]int32, columns, error) {
 		if err != nil {
 			return nil, out, err
 		}
+
 		ids, out.Tokens, out.Logprobs = append(ids, id), append(out.Tokens, nameOf(id)), append(out.Logprobs, t[0])
 	}
+
 	for _, candidates := range g.Meta.Top {
 		top := map[string]json.RawMessage{}
+
 		for _, t := range candidates {
 			id, err := idOf(t)
 			if err != nil {
 				return nil, out, err
 			}
+
 			top[nameOf(id)] = t[0]
 		}
+
 		out.Top = append(out.Top, top)
 	}
+
 	return ids, out, nil
 }
 
@@ -133,6 +162,7 @@ func idOf(token []json.RawMessage) (id int32, err error) {
 	if len(token) < 2 || json.Unmarshal(token[1], &id) != nil || id < 0 {
 		return 0, fmt.Errorf("reply of %s: a token is not [logprob, id, text]", generatePath)
 	}
+
 	return id, nil
 }
 
@@ -143,5 +173,6 @@ func count(ids []byte) int64 {
 	if !isIDs(ids) {
 		return 0
 	}
+
 	return int64(bytes.Count(ids, []byte(","))) + 1
 }

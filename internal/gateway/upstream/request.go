@@ -9,22 +9,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// request is a call of /generate. It never asks for a stream, whose events each repeat all earlier tokens with their log probabilities: a
-// long reply would have quadratic size.
+// request is a call of /generate. It never asks for a stream, whose events each repeat all earlier tokens
+// with their log probabilities: a long reply would have quadratic size.
 type request struct {
-	InputIDs    json.RawMessage            `json:"input_ids"`
-	Sampling    map[string]json.RawMessage `json:"sampling_params"`
-	Logprob     bool                       `json:"return_logprob,omitempty"`
-	LogprobFrom int                        `json:"logprob_start_len,omitempty"` // -1: only of sampled tokens
-	Top         json.RawMessage            `json:"top_logprobs_num,omitempty"`
-	LoRA        string                     `json:"lora_path,omitempty"`
+	InputIDs json.RawMessage            `json:"input_ids"`
+	Sampling map[string]json.RawMessage `json:"sampling_params"`
+	Logprob  bool                       `json:"return_logprob,omitempty"`
+
+	// -1: only of sampled tokens
+	LogprobFrom int             `json:"logprob_start_len,omitempty"`
+	Top         json.RawMessage `json:"top_logprobs_num,omitempty"`
+	LoRA        string          `json:"lora_path,omitempty"`
 }
 
 // samplingNames maps names of sampling parameters in completions to SGLang's.
 func samplingNames() map[string]string {
 	return map[string]string{
-		"max_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "stop": "stop",
-		"seed": "sampling_seed", "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
+		"max_tokens":         "max_new_tokens",
+		"temperature":        "temperature",
+		"top_p":              "top_p",
+		"top_k":              "top_k",
+		"min_p":              "min_p",
+		"stop":               "stop",
+		"seed":               "sampling_seed",
+		"presence_penalty":   "presence_penalty",
+		"frequency_penalty":  "frequency_penalty",
 		"repetition_penalty": "repetition_penalty",
 	}
 }
@@ -34,6 +43,7 @@ func generateName(member string) string {
 	if name, ok := samplingNames()[member]; ok {
 		return name
 	}
+
 	return member
 }
 
@@ -43,10 +53,13 @@ func generateTakes(completion []byte) bool {
 	if err != nil {
 		return false
 	}
+
 	if suffix, ok := o.Get("suffix"); ok && string(suffix) != "null" {
 		return false
 	}
+
 	prompt, _ := o.Get("prompt")
+
 	return isIDs(prompt)
 }
 
@@ -55,20 +68,23 @@ func isIDs(raw []byte) bool {
 	return len(inner) > 0 && len(inner) < len(raw) && inner[0] >= '0' && inner[0] <= '9'
 }
 
-// generateRequest returns the call of /generate for a completion that Takes accepts. Without a bound in the completion it sets none, where
-// SGLang's default would be 128 tokens.
+// generateRequest returns the call of /generate for a completion that Takes accepts. Without a bound in the
+// completion it sets none, where SGLang's default would be 128 tokens.
 func generateRequest(completion []byte) ([]byte, error) {
 	o, err := rawjson.ParseObject(completion)
 	if err != nil {
 		return nil, err
 	}
+
 	prompt, _ := o.Get("prompt")
 	r := request{InputIDs: prompt, Sampling: map[string]json.RawMessage{"max_new_tokens": json.RawMessage("null")}}
+
 	for from, to := range samplingNames() {
 		if value, ok := o.Get(from); ok && string(value) != "null" {
 			r.Sampling[to] = value
 		}
 	}
+
 	if n, ok := o.Get("logprobs"); ok && string(n) != "null" && string(n) != "false" {
 		r.Logprob, r.LogprobFrom = true, -1
 		if string(n) != "0" && string(n) != "true" {
@@ -79,5 +95,6 @@ func generateRequest(completion []byte) ([]byte, error) {
 	_, adapter, _ := strings.Cut(rawjson.TextOf(rawjson.MemberOf(completion, "model")), ":")
 	r.LoRA = strings.TrimSpace(adapter)
 	out, err := json.Marshal(r)
+
 	return out, fault.Wrap(fault.Internal, err, "call of %s", generatePath)
 }

@@ -17,29 +17,50 @@ import (
 
 // Result is the result of a call to an endpoint.
 type Result struct {
-	Raw       []byte // the last try's reply, as far as it arrived
-	Reply     reply.Reply
-	Status    int    // HTTP status of the last try; 0: no answer
-	Engine    string // base URL of the engine that the last try asked
-	Tries     int
-	Queued    time.Duration   // waiting for admission, all tries together
-	Owed      time.Duration   // see gateway.RouteStatus.Owed
-	FirstByte time.Time       // of the last try's reply; zero: none
-	Problem   *Problem        // nil: the reply is complete
-	Repaired  string          // how the endpoint's reply differed from the API's form; "": Raw is unchanged
-	Away      bool            // the call was cancelled when no connection could be made for the time of reach
-	Held      *membudget.Part // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
+	// the last try's reply, as far as it arrived
+	Raw   []byte
+	Reply reply.Reply
+
+	// HTTP status of the last try; 0: no answer
+	Status int
+
+	// base URL of the engine that the last try asked
+	Engine string
+	Tries  int
+
+	// waiting for admission, all tries together
+	Queued time.Duration
+
+	// see gateway.RouteStatus.Owed
+	Owed time.Duration
+
+	// of the last try's reply; zero: none
+	FirstByte time.Time
+
+	// nil: the reply is complete
+	Problem *Problem
+
+	// how the endpoint's reply differed from the API's form; "": Raw is unchanged
+	Repaired string
+
+	// the call was cancelled when no connection could be made for the time of reach
+	Away bool
+
+	// the memory of Raw and Reply, released by the receiver of the result; nil: they are small
+	Held *membudget.Part
 }
 
 // Size returns the bytes of the reply without its prompt's ids.
 func (r *Result) Size() int { return len(r.Raw) - (r.Reply.PromptAt.End - r.Reply.PromptAt.Start) }
 
-// normalise rewrites a complete chat completion that differs from OpenAI's form, so that the record and the agent have the same reply, as the
-// gateway understands it. All other replies keep their bytes. A reply that cannot be understood is broken.
+// normalise rewrites a complete chat completion that differs from OpenAI's form, so that the record and the
+// agent have the same reply, as the gateway understands it. All other replies keep their bytes. A reply
+// that cannot be understood is broken.
 func (r *Result) normalise(a *dialect.Request) {
 	if r.Problem != nil {
 		return
 	}
+
 	said, err := a.Normalise(r.Raw, &r.Reply)
 	switch {
 	case err != nil:
@@ -53,26 +74,55 @@ func (r *Result) normalise(a *dialect.Request) {
 type Class int
 
 const (
-	Retry     Class = iota // transient: try again
-	Rejected               // the agent's request is wrong: the agent gets the error
-	Refused                // the endpoint refuses the rollout: no retry can help
-	Failed                 // no usable answer in the call's time
-	Overlong               // the call's time ended while the reply grew at a healthy pace: its length is the policy's doing
-	cancelled              // cancelled by its context; see Cause
+	// transient: try again
+	Retry Class = iota
+
+	// the agent's request is wrong: the agent gets the error
+	Rejected
+
+	// the endpoint refuses the rollout: no retry can help
+	Refused
+
+	// no usable answer in the call's time
+	Failed
+
+	// the call's time ended while the reply grew at a healthy pace: its length is the policy's doing
+	Overlong
+
+	// cancelled by its context; see Cause
+	cancelled
 )
 
 // Problem is why a request to an endpoint failed.
 type Problem struct {
-	Class       Class
-	Text        string          // for people; never contains the key
-	body        json.RawMessage // the upstream's own error, an object; nil: there was none
-	shown       json.RawMessage // the part of body that callers may see
-	guarded     bool            // a client gave the endpoint's URL
-	unreachable bool            // no connection
-	empty       bool            // a complete reply that says nothing
-	never       bool            // and the endpoint has never answered
-	after       time.Duration   // the upstream asks for this pause
-	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
+	Class Class
+
+	// for people; never contains the key
+	Text string
+
+	// the upstream's own error, an object; nil: there was none
+	body json.RawMessage
+
+	// the part of body that callers may see
+	shown json.RawMessage
+
+	// a client gave the endpoint's URL
+	guarded bool
+
+	// no connection
+	unreachable bool
+
+	// a complete reply that says nothing
+	empty bool
+
+	// and the endpoint has never answered
+	never bool
+
+	// the upstream asks for this pause
+	after time.Duration
+
+	// of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
+	Cause error
 }
 
 // under adds the status of a broken reply if it is not 200, and the endpoint's retry time if it sent one.
@@ -80,8 +130,10 @@ func (p *Problem) under(res *http.Response) *Problem {
 	if p == nil || res.StatusCode == http.StatusOK {
 		return p
 	}
+
 	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.Text)
 	p.after = retryAfter(res.Header, time.Now())
+
 	return p
 }
 
@@ -93,7 +145,9 @@ func (p *Problem) Object() json.RawMessage {
 	case p.body == nil && p.Class == cancelled:
 		return nil
 	}
-	b, _ := json.Marshal(map[string]string{"message": p.Text}) // strings always encode
+	// strings always encode
+	b, _ := json.Marshal(map[string]string{"message": p.Text})
+
 	return b
 }
 
@@ -102,6 +156,7 @@ func (r *Result) Interrupted(ctx context.Context) *Result {
 	if r.Problem == nil {
 		r.Problem = &Problem{}
 	}
+
 	return r.giveUp(ctx)
 }
 
@@ -110,10 +165,12 @@ func (r *Result) giveUp(ctx context.Context) *Result {
 	p := *r.Problem
 	p.Class, p.Cause = cancelled, context.Cause(ctx)
 	r.Problem = &p
+
 	return r
 }
 
-// Failure returns the problem for the route's status, given the HTTP status of the answer; nil: not the endpoint's failure.
+// Failure returns the problem for the route's status, given the HTTP status of the answer; nil: not the
+// endpoint's failure.
 func (p *Problem) Failure(status int) *gatewayapi.Failure {
 	switch p.Class {
 	case Refused:
@@ -125,14 +182,15 @@ func (p *Problem) Failure(status int) *gatewayapi.Failure {
 	}
 }
 
-// kind returns the kind of a problem that persisted: the endpoint's failure, an address at which no endpoint ever was, or lack of memory in
-// the gateway, which says nothing about the endpoint.
+// kind returns the kind of a problem that persisted: the endpoint's failure, an address at which no
+// endpoint ever was, or lack of memory in the gateway, which says nothing about the endpoint.
 func (p *Problem) kind() fault.Kind {
 	switch {
 	case errors.Is(p.Cause, errNoMemory):
 		return fault.Unavailable
 	case p.never:
-		return fault.UpstreamRefused // another attempt would fail in the same way
+		// another attempt would fail in the same way
+		return fault.UpstreamRefused
 	default:
 		return fault.UpstreamFailed
 	}

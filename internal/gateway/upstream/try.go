@@ -21,14 +21,22 @@ import (
 
 // target is the destination of a call.
 type target struct {
-	url      string
-	root     string // of the engine, without /v1
-	key      string
-	live     *Live // set if the reply is passed on as it arrives
+	url string
+
+	// of the engine, without /v1
+	root string
+	key  string
+
+	// set if the reply is passed on as it arrives
+	live     *Live
 	progress *Progress
-	guarded  bool // a client gave the URL
-	memory   membudget.Share
-	expected int // estimated bytes of the reply, see Spec
+
+	// a client gave the URL
+	guarded bool
+	memory  membudget.Share
+
+	// estimated bytes of the reply, see Spec
+	expected int
 }
 
 const (
@@ -46,42 +54,58 @@ const (
 func (t *target) at(path string) *target {
 	below := *t
 	below.url = t.root + path
+
 	return &below
 }
 
-// try makes the call once, with the endpoint's known quirks. A newly detected quirk costs one more request but no try. It is stored only
-// if the endpoint then answers: otherwise the refusal was about the agent's own request.
+// try makes the call once, with the endpoint's known quirks. A newly detected quirk costs one more request
+// but no try. It is stored only if the endpoint then answers: otherwise the refusal was about the agent's
+// own request.
 func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result {
 	place := t.url + " " + a.Model
+
 	var tried []quirk
-	never := false // the engine has no /generate
+	// the engine has no /generate
+	never := false
+
 	if a.Images != nil && !*a.Images {
 		noImages.apply(a)
 	}
+
 	for {
 		for _, q := range u.quirks.of(place) {
 			q.apply(a)
 		}
+
 		res := u.once(ctx, t, a)
 		if gone(a, res) {
 			res.Held.Release()
 			u.quirks.forget(place, generated)
+
 			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == generated }), true
+
 			generated.revert(a)
+
 			continue
 		}
+
 		q, ok := detectQuirk(res, a)
 		if !ok && !never && u.wantsGenerate(ctx, t, a, res) {
 			q, ok = generated, true
 		}
+
 		if ok && q.apply(a) {
 			res.Held.Release()
+
 			tried = append(tried, q)
+
 			continue
 		}
+
 		if answered(res.Status) {
 			u.quirks.learn(place, tried)
 		}
+
 		return res
 	}
 }
@@ -91,41 +115,55 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Rejected, Text: err.Error()}}
 	}
+
 	req, err := newRequest(ctx, at, a, body)
 	if err != nil {
-		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is invalid: " + clean(err.Error(), t.key)}}
+		return &Result{Problem: &Problem{
+			Class: Refused,
+			Text:  "the endpoint's address is invalid: " + clean(err.Error(), t.key),
+		}}
 	}
+
 	res, err := u.roundTrip(req, t.guarded)
 	if err != nil {
 		return &Result{Problem: judgeNoAnswer(err, t.key)}
 	}
 	defer res.Body.Close()
+
 	if !answered(res.StatusCode) {
 		defer closeAfter(errorTime, res.Body).Stop()
+
 		out := refusal(res, t)
 		if res.StatusCode == http.StatusNotFound && a.ContinuesStored() {
 			out.Problem.Class = Rejected
 		}
+
 		return out
 	}
+
 	if a.ByGenerate {
 		res.Body = &generateBody{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
 	}
+
 	out := u.read(ctx, res, t, a)
 	out.normalise(a)
+
 	if said := cleanBytes(out.Raw, t.key); !bytes.Equal(said, out.Raw) {
 		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
 	}
+
 	return out
 }
 
 // closeAfter closes the body of a response after d, even during a read, unless the timer is stopped before.
 func closeAfter(d time.Duration, body io.Closer) *time.Timer {
-	return time.AfterFunc(d, func() { _ = body.Close() }) // its reader gets the error
+	// its reader gets the error
+	return time.AfterFunc(d, func() { _ = body.Close() })
 }
 
-// answered reports whether a status promises a reply: any 2xx, as for every client, since some servers answer 201 to a POST. Without a
-// reply, as with 204 or with 202 while the model loads, it is a broken reply and may be transient.
+// answered reports whether a status promises a reply: any 2xx, as for every client, since some servers
+// answer 201 to a POST. Without a reply, as with 204 or with 202 while the model loads, it is a broken
+// reply and may be transient.
 func answered(status int) bool { return status/100 == 2 }
 
 func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte) (*http.Request, error) {
@@ -133,33 +171,40 @@ func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte)
 	if body == nil {
 		method = http.MethodGet
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, t.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
+
 	for name, values := range a.Headers {
 		req.Header[name] = values
 	}
+
 	own := []string{"application/json", "text/event-stream", "rolloutd"}
 	req.Header["Content-Type"], req.Header["Accept"], req.Header["User-Agent"] = own[0:1:1], own[1:2:2], own[2:3:3]
-	// Not sent. It makes the transport repeat the request when an idle connection turns out to be closed, as engines close theirs after
-	// some seconds. Such a request is not a failed try.
+	// Not sent. It makes the transport repeat the request when an idle connection turns out to be closed,
+	// as engines close theirs after some seconds. Such a request is not a failed try.
 	req.Header["Idempotency-Key"] = nil
 	if user := req.URL.User; user != nil {
 		password, _ := user.Password()
 		req.SetBasicAuth(user.Username(), password)
 	}
+
 	if t.key != "" {
 		a.Authorize(req.Header, t.key)
 	}
+
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
+
 	return req, nil
 }
 
-// judgeNoAnswer classifies a request without a response. An invalid certificate and an address that the policy refuses stay so: no retry
-// helps.
+// judgeNoAnswer classifies a request without a response. An invalid certificate and an address that the
+// policy refuses stay so: no retry helps.
 func judgeNoAnswer(err error, key string) *Problem {
 	text := err.Error()
+
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &plain):
@@ -167,12 +212,17 @@ func judgeNoAnswer(err error, key string) *Problem {
 	case errors.Is(err, context.Canceled):
 		text = "the request was canceled while it waited"
 	}
+
 	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(text, key)}
+
 	var op *net.OpError
+
 	p.unreachable = errors.As(err, &op) && op.Op == "dial"
+
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) || fault.Is(err, fault.Invalid) {
 		p.Class = Refused
 	}
+
 	return p
 }

@@ -11,11 +11,19 @@ type State string
 
 // The states of hosts.
 const (
-	Running  State = "running"
-	Draining State = "draining" // takes no new sandbox; some still run
-	Drained  State = "drained"  // takes no new sandbox; none runs
-	Lost     State = "lost"     // has not renewed its record
-	Refused  State = "refused"  // has another encryption key than the deployment and takes no work
+	Running State = "running"
+
+	// takes no new sandbox; some still run
+	Draining State = "draining"
+
+	// takes no new sandbox; none runs
+	Drained State = "drained"
+
+	// has not renewed its record
+	Lost State = "lost"
+
+	// has another encryption key than the deployment and takes no work
+	Refused State = "refused"
 )
 
 // Host is the state of a host of the deployment at SeenAt.
@@ -25,19 +33,28 @@ type Host struct {
 	Version string `json:"version,omitempty"`
 	// Backends have the room of the host by the name of the backend.
 	Backends map[string]Room `json:"backends,omitempty"`
-	Load     float64         `json:"load"` // load average of its machine over the last minute
-	CPUs     int             `json:"cpus"`
+
+	// load average of its machine over the last minute
+	Load float64 `json:"load"`
+	CPUs int     `json:"cpus"`
 	// StartedAt is the start of its worker, SeenAt the time of its latest status.
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
-	Error     string    `json:"error,omitempty"` // why it did not answer
+
+	// why it did not answer
+	Error string `json:"error,omitempty"`
 }
 
 // Room is the room of a host for the sandboxes of a backend.
 type Room struct {
-	Slots int `json:"slots"` // sandboxes at once
-	Used  int `json:"used"`  // by rollouts
-	Warm  int `json:"warm"`  // sandboxes that wait for a rollout
+	// sandboxes at once
+	Slots int `json:"slots"`
+
+	// by rollouts
+	Used int `json:"used"`
+
+	// sandboxes that wait for a rollout
+	Warm int `json:"warm"`
 }
 
 // Total sums the rooms of all backends.
@@ -45,6 +62,7 @@ func (h Host) Total() (sum Room) {
 	for _, r := range h.Backends {
 		sum.Slots, sum.Used, sum.Warm = sum.Slots+r.Slots, sum.Used+r.Used, sum.Warm+r.Warm
 	}
+
 	return sum
 }
 

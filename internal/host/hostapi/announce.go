@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Announce writes the record of a host for the servers of the deployment. It sets the machine and the time of the record.
+// Announce writes the record of a host for the servers of the deployment. It sets the machine and the time
+// of the record.
 func Announce(ctx context.Context, s *store.Store, h store.HostRecord) error {
 	h.Machine, h.At = machine(), time.Now().UTC()
 	return s.PutHost(ctx, h)
@@ -23,6 +24,7 @@ func machine() string {
 	if err != nil {
 		return ""
 	}
+
 	return name
 }
 
@@ -32,10 +34,15 @@ func check(h store.HostRecord) error {
 	if err != nil {
 		return err
 	}
+
 	ip := net.ParseIP(u.Hostname())
 	if (ip.IsLoopback() || u.Hostname() == "localhost") && h.Machine != machine() {
-		return fmt.Errorf("it announces %s, which other machines cannot reach: set worker.listen (ROLLOUTD_WORKER_LISTEN) there", h.URL)
+		return fmt.Errorf(
+			"it announces %s, which other machines cannot reach: set worker.listen (ROLLOUTD_WORKER_LISTEN) there",
+			h.URL,
+		)
 	}
+
 	return nil
 }
 
@@ -44,5 +51,6 @@ func URL(l net.Addr, advertise string) string {
 	if advertise != "" {
 		return advertise
 	}
+
 	return "http://" + l.String()
 }

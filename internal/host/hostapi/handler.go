@@ -23,7 +23,8 @@ const alive = 15 * time.Second
 
 // Transcripts returns the transcripts of the agents that work on the host; *watch.Watcher implements it.
 type Transcripts interface {
-	// Transcript returns the latest transcript of a sandbox's agent; fault.NotFound when no agent works there, or it has no transcript.
+	// Transcript returns the latest transcript of a sandbox's agent; fault.NotFound when no agent works
+	// there, or it has no transcript.
 	Transcript(ctx context.Context, sandboxID string) (rollout.Transcript, error)
 }
 
@@ -58,14 +59,18 @@ func Handler(o Options) http.Handler {
 		if err := o.Self.Look(r.Context()); err != nil {
 			return err
 		}
+
 		return o.status(w, r)
 	}))
+
 	token := []byte("Bearer " + o.Key.Token(purpose))
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), token) != 1 {
 			refuse(w, fault.New(fault.Unauthorized, "the token of the deployment is needed"))
 			return
 		}
+
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -78,7 +83,8 @@ type failure struct {
 func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(fault.EdgeOf(fault.KindOf(err)).HTTPStatus)
-	_ = json.NewEncoder(w).Encode(failure{fault.KindOf(err), err.Error()}) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(failure{fault.KindOf(err), err.Error()})
 }
 
 func answering(do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
@@ -92,10 +98,12 @@ func answering(do func(w http.ResponseWriter, r *http.Request) error) http.Handl
 // target is the attempt that a request's path names.
 func target(r *http.Request) (rollout.Target, error) {
 	n, err := strconv.Atoi(r.PathValue("n"))
+
 	t := rollout.Target{RolloutID: r.PathValue("id"), Attempt: n}
 	if err != nil || n < 1 {
 		return t, fault.Field("attempt", "%q is not a number from 1", r.PathValue("n"))
 	}
+
 	return t, rollout.CheckID(t.RolloutID)
 }
 
@@ -104,18 +112,24 @@ func (o Options) transcript(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	latest, err := o.Transcripts.Transcript(r.Context(), t.SandboxID())
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(latest) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(latest)
+
 	return nil
 }
 
 func (o Options) status(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(o.Self.Status(r.Context())) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(o.Self.Status(r.Context()))
+
 	return nil
 }
 
@@ -127,21 +141,29 @@ func (o Options) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if err != nil {
 		return fault.Field("after", "%q is not an event's id", r.URL.Query().Get("after"))
 	}
+
 	log, err := o.Events.Find(t)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", "application/jsonl")
+
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+
 	out := newLines(w, alive, cancel)
 	defer out.stop()
+
 	if err := log.Stream(ctx, after, out.write); err == nil {
-		_ = out.write([]byte(end)) // the client may be gone
+		// the client may be gone
+		_ = out.write([]byte(end))
 	}
-	return nil // a broken stream has no end line
+	// a broken stream has no end line
+	return nil
 }

@@ -27,6 +27,7 @@ func (t transcripts) Transcript(_ context.Context, sandbox string) (rollout.Tran
 	if !ok {
 		return found, fault.New(fault.NotFound, "no agent works in %s", sandbox)
 	}
+
 	return found, nil
 }
 
@@ -34,6 +35,7 @@ func key(t *testing.T) seal.Key {
 	t.Helper()
 	k, err := seal.LoadOrCreate(t.TempDir() + "/key")
 	require.NoError(t, err)
+
 	return k
 }
 
@@ -42,15 +44,21 @@ func TestHost(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
+
 	events, err := eventlog.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	k := key(t)
 	target := rollout.Target{RolloutID: "r", Attempt: 1}
+
 	srv := httptest.NewServer(hostapi.Handler(hostapi.Options{
-		Key: k, Events: events, Transcripts: transcripts{"r.1": {SessionID: "s", Messages: []json.RawMessage{json.RawMessage(`{}`)}}},
+		Key:         k,
+		Events:      events,
+		Transcripts: transcripts{"r.1": {SessionID: "s", Messages: []json.RawMessage{json.RawMessage(`{}`)}}},
 	}))
 	defer srv.Close()
+
 	c := hostapi.NewClient(st, k)
 	_, err = c.Transcript(t.Context(), "h", target)
 	require.True(t, fault.Is(err, fault.Unavailable), "it has announced nothing: %v", err)
@@ -66,15 +74,18 @@ func TestHost(t *testing.T) {
 	log := events.Of(target)
 	log.Append(rollout.EventText, "", strings.Repeat("long", 5000))
 	log.Append(rollout.EventText, "", "second")
+
 	got, ended := make(chan rollout.Event, 10), make(chan error, 1)
 	go func() {
 		ended <- c.Events(t.Context(), "h", target, 0, func(all []rollout.Event) error {
 			for _, e := range all {
 				got <- e
 			}
+
 			return nil
 		})
 	}()
+
 	require.Len(t, (<-got).Data, 20002)
 	require.JSONEq(t, `"second"`, string((<-got).Data))
 	log.Append(rollout.EventText, "", "third")
@@ -83,6 +94,7 @@ func TestHost(t *testing.T) {
 	require.NoError(t, <-ended)
 
 	enough := errors.New("enough")
+
 	events.Of(target).Append(rollout.EventText, "", "again")
 	require.ErrorIs(t, c.Events(t.Context(), "h", target, 0, func([]rollout.Event) error { return enough }), enough)
 	srv.CloseClientConnections()
@@ -94,15 +106,24 @@ func TestHost(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	k := key(t)
+
 	h := hostapi.Handler(hostapi.Options{Key: k, Transcripts: transcripts{}})
 	for path, want := range map[string]int{
-		"/rollouts/r/attempts/1/transcript": http.StatusNotFound, "/rollouts/r/attempts/x/transcript": http.StatusUnprocessableEntity,
-		"/rollouts/r/attempts/0/events?after=0": http.StatusUnprocessableEntity, "/rollouts/r/attempts/1/events": http.StatusUnprocessableEntity,
-		"/rollouts/r/attempts/1/events?after=1": http.StatusNotFound, "/rollouts/r": http.StatusNotFound,
+		"/rollouts/r/attempts/1/transcript":     http.StatusNotFound,
+		"/rollouts/r/attempts/x/transcript":     http.StatusUnprocessableEntity,
+		"/rollouts/r/attempts/0/events?after=0": http.StatusUnprocessableEntity,
+		"/rollouts/r/attempts/1/events":         http.StatusUnprocessableEntity,
+		"/rollouts/r/attempts/1/events?after=1": http.StatusNotFound,
+		"/rollouts/r":                           http.StatusNotFound,
 	} {
-		for token, status := range map[string]int{k.Token("host api"): want, key(t).Token("host api"): http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		for token, status := range map[string]int{
+			k.Token("host api"):      want,
+			key(t).Token("host api"): http.StatusUnauthorized,
+			"":                       http.StatusUnauthorized,
+		} {
 			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 			r.Header.Set("Authorization", "Bearer "+token)
+
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			require.Equal(t, status, w.Code, path)
@@ -115,8 +136,13 @@ func TestLoopbackOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
-	require.NoError(t, st.PutJSON(t.Context(), "hosts/h.json", map[string]string{"url": "http://127.0.0.1:1", "machine": "elsewhere"}))
+
+	require.NoError(
+		t,
+		st.PutJSON(t.Context(), "hosts/h.json", map[string]string{"url": "http://127.0.0.1:1", "machine": "elsewhere"}),
+	)
 	_, err = hostapi.NewClient(st, key(t)).Transcript(t.Context(), "h", rollout.Target{RolloutID: "r", Attempt: 1})
 	require.ErrorContains(t, err, "worker.listen")
 }

@@ -23,8 +23,12 @@ const (
 	// forgottenAfter is the age of its record at which a host is not listed any more.
 	forgottenAfter = 24 * time.Hour
 	statusTimeout  = 5 * time.Second
-	maxStatus      = 64 << 10 // bytes
-	maxCalls       = 16       // of hosts at once
+
+	// bytes
+	maxStatus = 64 << 10
+
+	// of hosts at once
+	maxCalls = 16
 )
 
 // Hosts lists the hosts of the deployment. It calls each host; for one that does not answer it returns the record.
@@ -33,39 +37,50 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	if err != nil {
 		return fleet.Page{}, err
 	}
+
 	all := make([]fleet.Host, len(records))
+
 	var asking errgroup.Group
 	asking.SetLimit(maxCalls)
+
 	for i, at := range records {
 		asking.Go(func() error { all[i] = c.look(ctx, at, http.MethodGet); return nil })
 	}
-	_ = asking.Wait() // none fails
+	// none fails
+	_ = asking.Wait()
 	page := fleet.Page{Hosts: []fleet.Host{}}
+
 	for _, h := range all {
 		if time.Since(h.SeenAt) < forgottenAfter {
 			page.Hosts = append(page.Hosts, h)
 		}
 	}
+
 	return page, nil
 }
 
-// Drain sets whether a host takes no new sandboxes, and returns the host. A host that does not answer reads the mark when it writes its next
-// record, or when it starts.
+// Drain sets whether a host takes no new sandboxes, and returns the host. A host that does not answer reads
+// the mark when it writes its next record, or when it starts.
 func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, error) {
 	if !fleet.IsName(name) {
 		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
+
 	at, err := c.store.Host(ctx, name)
 	if fault.Is(err, fault.NotFound) {
 		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
+
 	if err == nil {
 		err = c.store.SetDrained(ctx, name, on)
 	}
+
 	if err != nil {
 		return fleet.Host{}, err
 	}
+
 	at.ID = name
+
 	return c.look(ctx, at, http.MethodPost), nil
 }
 
@@ -74,16 +89,21 @@ func (c *Client) Mark(ctx context.Context, name string, on bool) error {
 	if err := c.store.SetDrained(ctx, name, on); err != nil {
 		return err
 	}
+
 	at, err := c.store.Host(ctx, name)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
+
 	if err == nil {
 		_, err = c.status(ctx, at, http.MethodPost)
 	}
+
 	if fault.Is(err, fault.Unavailable) {
-		return nil // it reads its mark within a minute
+		// it reads its mark within a minute
+		return nil
 	}
+
 	return err
 }
 
@@ -97,36 +117,49 @@ func (c *Client) look(ctx context.Context, at store.HostRecord, method string) f
 	if err == nil {
 		return h
 	}
+
 	h = at.Status
+
 	h.Name, h.StartedAt, h.SeenAt, h.Error = at.ID, at.StartedAt, at.At, err.Error()
 	if drained, err := c.store.Drained(ctx, at.ID); err == nil {
 		h.State = StateOf(h, drained)
 	}
+
 	if time.Since(at.At) > lostAfter {
 		h.State = fleet.Lost
 	}
+
 	return h
 }
 
 // refused is the status of a host with another encryption key. It is not called: it would refuse the token.
 func (c *Client) refused(at store.HostRecord) fleet.Host {
 	h := at.Status
+
 	h.Name, h.StartedAt, h.SeenAt, h.State = at.ID, at.StartedAt, at.At, fleet.Refused
 	if h.Error == "" {
-		h.Error = fmt.Sprintf("its encryption key %q is not that of this server, %q: give every role the same key", at.KeyID, c.keyID)
+		h.Error = fmt.Sprintf(
+			"its encryption key %q is not that of this server, %q: give every role the same key",
+			at.KeyID,
+			c.keyID,
+		)
 	}
+
 	return h
 }
 
 func (c *Client) status(ctx context.Context, at store.HostRecord, method string) (h fleet.Host, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+
 	res, err := c.call(ctx, at, method, "/status")
 	if err != nil {
 		return h, err
 	}
 	defer res.Body.Close()
+
 	err = json.NewDecoder(io.LimitReader(res.Body, maxStatus)).Decode(&h)
+
 	return h, fault.Wrap(fault.Unavailable, err, "status of host %q", at.ID)
 }
 

@@ -24,26 +24,35 @@ type self struct {
 func (s self) Status(context.Context) fleet.Host {
 	h := s.status
 	h.State = hostapi.StateOf(h, s.On())
+
 	return h
 }
 
 func record(name, url string) store.HostRecord {
-	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: fleet.Host{Name: name, Version: "v1", CPUs: 2}}
+	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: fleet.Host{
+		Name:    name,
+		Version: "v1",
+		CPUs:    2,
+	}}
 }
 
-// Operators see the current state of hosts that answer and the last record of others. A drain request reaches a host at once or at its
-// start.
+// Operators see the current state of hosts that answer and the last record of others. A drain request
+// reaches a host at once or at its start.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
+
 	k := key(t)
 	own := self{host.NewDrain(st, "alive"), fleet.Host{
 		Name: "alive", Version: "v2", SeenAt: time.Now(), Backends: map[string]fleet.Room{"local": {Slots: 4, Used: 1}},
 	}}
+
 	srv := httptest.NewServer(hostapi.Handler(hostapi.Options{Key: k, Self: own}))
 	defer srv.Close()
+
 	require.NoError(t, hostapi.Announce(t.Context(), st, record("alive", srv.URL)))
 	require.NoError(t, hostapi.Announce(t.Context(), st, record("silent", "http://127.0.0.1:1")))
 	lost := record("lost", "http://127.0.0.1:1")
@@ -56,7 +65,11 @@ func TestHosts(t *testing.T) {
 	page, err := c.Hosts(t.Context())
 	require.NoError(t, err)
 	require.Len(t, page.Hosts, 3)
-	require.Equal(t, []string{"alive", "lost", "silent"}, []string{page.Hosts[0].Name, page.Hosts[1].Name, page.Hosts[2].Name})
+	require.Equal(
+		t,
+		[]string{"alive", "lost", "silent"},
+		[]string{page.Hosts[0].Name, page.Hosts[1].Name, page.Hosts[2].Name},
+	)
 	require.Equal(t, fleet.Running, page.Hosts[0].State)
 	require.Equal(t, "v2", page.Hosts[0].Version)
 	require.Equal(t, fleet.Lost, page.Hosts[1].State)
@@ -71,12 +84,14 @@ func TestHosts(t *testing.T) {
 	h, err = c.Drain(t.Context(), "silent", true)
 	require.NoError(t, err)
 	require.Equal(t, fleet.Drained, h.State)
+
 	restarted := host.NewDrain(st, "silent")
 	require.NoError(t, restarted.Look(t.Context()))
 	require.True(t, restarted.On(), "it finds the mark at its start")
 	h, err = c.Drain(t.Context(), "alive", false)
 	require.NoError(t, err)
 	require.Equal(t, fleet.Running, h.State)
+
 	for _, name := range []string{"unknown", "../sessions/x", ""} {
 		_, err = c.Drain(t.Context(), name, true)
 		require.Equal(t, fault.NotFound, fault.KindOf(err), "%q: %v", name, err)
@@ -88,7 +103,9 @@ func TestRecordHasBothAddresses(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
+
 	defer st.Close()
+
 	require.NoError(t, hostapi.Announce(t.Context(), st, record("h", "http://api")))
 	h, err := st.Host(t.Context(), "h")
 	require.NoError(t, err)

@@ -19,29 +19,36 @@ func newLines(w http.ResponseWriter, every time.Duration, failed func()) *lines 
 	l := &lines{w: w}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = http.NewResponseController(w).Flush() // a reader that is gone fails the next write
+	// a reader that is gone fails the next write
+	_ = http.NewResponseController(w).Flush()
 	l.beat = time.AfterFunc(every, func() {
 		if l.write([]byte("\n")) != nil {
 			failed()
 		}
 	})
+
 	return l
 }
 
 func (l *lines) write(p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.over {
 		return nil
 	}
+
 	l.beat.Reset(alive)
+
 	rc := http.NewResponseController(l.w)
 	if err := rc.SetWriteDeadline(time.Now().Add(2 * alive)); err != nil {
 		return err
 	}
+
 	if _, err := l.w.Write(p); err != nil {
 		return err
 	}
+
 	return rc.Flush()
 }
 
@@ -49,6 +56,7 @@ func (l *lines) write(p []byte) error {
 func (l *lines) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.over = true
 	l.beat.Stop()
 }

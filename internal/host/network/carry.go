@@ -11,37 +11,64 @@ import (
 )
 
 // tunnel carries bytes in both directions until both have ended, or one has failed.
-func (p *Proxy) tunnel(ctx context.Context, cancel context.CancelFunc, in io.Reader, conn io.ReadWriteCloser, up net.Conn, e *ProxyEntry) {
+func (p *Proxy) tunnel(
+	ctx context.Context,
+	cancel context.CancelFunc,
+	in io.Reader,
+	conn io.ReadWriteCloser,
+	up net.Conn,
+	e *ProxyEntry,
+) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
+
 	idle := p.watch(ctx, cancel, up)
 	defer idle.stop()
-	var sent, received atomic.Int64
-	var both sync.WaitGroup
+
+	var (
+		sent, received atomic.Int64
+		both           sync.WaitGroup
+	)
 	both.Go(func() {
 		_, err := io.Copy(&counter{up, &sent, idle}, in)
 		if tcp, ok := up.(interface{ CloseWrite() error }); ok && err == nil {
 			_ = tcp.CloseWrite()
 			return
 		}
+
 		cancel()
 	})
-	_, _ = io.Copy(&counter{conn, &received, idle}, up) // either end may be gone
-	cancel()                                            // the other direction can get no answer any more
+	// either end may be gone
+	_, _ = io.Copy(&counter{conn, &received, idle}, up)
+	// the other direction can get no answer any more
+	cancel()
 	both.Wait()
+
 	e.Sent, e.Received = sent.Load(), received.Load()
 }
 
 // forward sends one request and returns its answer. The connection is closed after it.
-func (p *Proxy) forward(ctx context.Context, cancel context.CancelFunc, req *http.Request, conn io.ReadWriteCloser, up net.Conn, e *ProxyEntry) {
+func (p *Proxy) forward(
+	ctx context.Context,
+	cancel context.CancelFunc,
+	req *http.Request,
+	conn io.ReadWriteCloser,
+	up net.Conn,
+	e *ProxyEntry,
+) {
 	idle := p.watch(ctx, cancel, up)
 	defer idle.stop()
+
 	var sent, received atomic.Int64
 	defer func() { e.Sent, e.Received = sent.Load(), received.Load() }()
-	for _, name := range []string{"Proxy-Connection", "Proxy-Authorization", "Connection", "Keep-Alive", "Te", "Upgrade"} {
+
+	for _, name := range []string{
+		"Proxy-Connection", "Proxy-Authorization", "Connection", "Keep-Alive", "Te", "Upgrade",
+	} {
 		req.Header.Del(name)
 	}
+
 	t := &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return &countedConn{up, &sent, &received, idle}, nil
@@ -49,13 +76,16 @@ func (p *Proxy) forward(ctx context.Context, cancel context.CancelFunc, req *htt
 		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
 	}
 	req.RequestURI = ""
+
 	res, err := t.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		e.Error = err.Error()
 		_ = answer(conn, http.StatusBadGateway, e.Error)
+
 		return
 	}
 	defer res.Body.Close()
+
 	res.Close = true
 	if err := res.Write(conn); err != nil {
 		e.Error = err.Error()
@@ -97,6 +127,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n.Add(int64(n))
 	c.idle.moved()
+
 	return n, err
 }
 
@@ -112,6 +143,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.received.Add(int64(n))
 	c.idle.moved()
+
 	return n, err
 }
 
@@ -120,5 +152,6 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.sent.Add(int64(n))
 	c.idle.moved()
+
 	return n, err
 }

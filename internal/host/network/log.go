@@ -15,12 +15,15 @@ import (
 // maxLog bounds the log of a sandbox, in bytes. Connections beyond it are not logged one by one.
 const maxLog = 8 << 20
 
-// connLog appends entries to the log of a sandbox, one line each. A worker that is killed loses no entry of an ended connection.
+// connLog appends entries to the log of a sandbox, one line each. A worker that is killed loses no entry of
+// an ended connection.
 type connLog struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
-	err  error // the first of a write
+
+	// the first of a write
+	err error
 }
 
 // line is an Entry with its phase.
@@ -35,21 +38,26 @@ func (s *Service) open(id string) (*connLog, error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	file, err := os.OpenFile(s.path(id), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	return &connLog{file: file, size: info.Size()}, nil
 }
 
 func (l *connLog) add(phase string, e ProxyEntry) {
 	text, err := json.Marshal(line{phase, e})
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	switch {
 	case l.err != nil || l.size > maxLog:
 	case err != nil:
@@ -58,6 +66,7 @@ func (l *connLog) add(phase string, e ProxyEntry) {
 		if l.size += int64(len(text)) + 1; l.size > maxLog {
 			text = []byte(`{"truncated":true}`)
 		}
+
 		_, l.err = l.file.Write(append(text, '\n'))
 	}
 }
@@ -65,6 +74,7 @@ func (l *connLog) add(phase string, e ProxyEntry) {
 func (l *connLog) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return errors.Join(l.err, l.file.Close())
 }
 
@@ -74,6 +84,7 @@ func (s *Service) Log(id string) (io.ReadCloser, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "sandbox %q has no log of connections", id)
 	}
+
 	return file, fault.Wrap(fault.Unavailable, err, "log of connections")
 }
 
@@ -82,5 +93,6 @@ func (s *Service) Forget(id string) error {
 	if err := os.Remove(s.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.Wrap(fault.Unavailable, err, "log of connections")
 	}
+
 	return nil
 }

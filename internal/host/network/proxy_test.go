@@ -18,40 +18,52 @@ import (
 
 func allow(t *testing.T, hosts ...string) egress.AllowList {
 	t.Helper()
+
 	l, err := egress.ParseAllow(hosts)
 	require.NoError(t, err)
+
 	return l
 }
 
 func special(t *testing.T, hosts ...string) egress.Policy {
 	t.Helper()
+
 	p, err := egress.Parse(hosts)
 	require.NoError(t, err)
+
 	return p
 }
 
 // exchange sends request on one connection and returns the whole response and the log entry.
 func exchange(t *testing.T, o network.ProxyOptions, request string) (string, network.ProxyEntry) {
 	t.Helper()
+
 	entries := make(chan network.ProxyEntry, 1)
 	o.Record = func(e network.ProxyEntry) { entries <- e }
 	client, server := net.Pipe()
+
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		defer server.Close()
+
 		network.NewProxy(o).Serve(t.Context(), server)
 	}()
+
 	sent := make(chan error, 1)
+
 	go func() {
 		_, err := io.WriteString(client, request)
 		sent <- err
 	}()
+
 	answer, err := io.ReadAll(client)
 	require.NoError(t, err)
 	<-served
 	require.NoError(t, client.Close())
-	<-sent // the proxy may have ended before it read everything
+	// the proxy may have ended before it read everything
+	<-sent
+
 	select {
 	case e := <-entries:
 		return string(answer), e
@@ -63,22 +75,27 @@ func exchange(t *testing.T, o network.ProxyOptions, request string) (string, net
 // echo is a server that returns what it receives.
 func echo(t *testing.T) (hostport string) {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
+
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer c.Close()
-				line, _ := bufio.NewReader(c).ReadString('\n') // a missing line fails the test
+				// a missing line fails the test
+				line, _ := bufio.NewReader(c).ReadString('\n')
 				_, _ = io.WriteString(c, "echo "+line)
 			}()
 		}
 	}()
+
 	return l.Addr().String()
 }
 
@@ -97,27 +114,39 @@ func TestTunnel(t *testing.T) {
 
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()
+
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // a missing body fails the test
+		// a missing body fails the test
+		body, _ := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %s %q %q", r.Method, r.URL, body, r.Header.Get("Proxy-Authorization"))
 	}))
 	t.Cleanup(srv.Close)
 	at := strings.TrimPrefix(srv.URL, "http://")
 	all := network.ProxyOptions{Allow: allow(t, at), Max: allow(t, "*"), Addresses: special(t, at)}
-	answer, e := exchange(t, all, "POST "+srv.URL+"/x?y=1 HTTP/1.1\r\nHost: other\r\nProxy-Authorization: Basic x\r\nContent-Length: 3\r\n\r\nabc")
+	answer, e := exchange(
+		t,
+		all,
+		"POST "+srv.URL+"/x?y=1 HTTP/1.1\r\nHost: other\r\nProxy-Authorization: Basic x\r\nContent-Length: 3\r\n\r\nabc",
+	)
 	require.Contains(t, answer, "HTTP/1.1 200 OK\r\n")
 	require.Contains(t, answer, `POST /x?y=1 "abc" ""`)
 	require.Positive(t, e.Sent)
 	require.Positive(t, e.Received)
 }
 
-// Special addresses are refused after the name was resolved, whatever the name is and whether or not the task's list allows it.
+// Special addresses are refused after the name was resolved, whatever the name is and whether or not the
+// task's list allows it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	at := echo(t)
 	_, port, err := net.SplitHostPort(at)
 	require.NoError(t, err)
-	everything := network.ProxyOptions{Allow: allow(t, "*"), Max: allow(t, "*"), Addresses: egress.Policy{}.Setting("sandbox.network.allow_hosts")}
+	everything := network.ProxyOptions{
+		Allow:     allow(t, "*"),
+		Max:       allow(t, "*"),
+		Addresses: egress.Policy{}.Setting("sandbox.network.allow_hosts"),
+	}
+
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "LOCALHOST.", "[::1]", "0.0.0.0", "127.1", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254",
 		"metadata.google.internal", "10.1.2.3", "192.168.0.1", "172.16.0.1", "100.100.100.200", "[fd00::1]", "[64:ff9b::7f00:1]",
@@ -131,17 +160,30 @@ func TestRefused(t *testing.T) {
 			require.NotContains(t, answer, "echo")
 		}
 	}
-	answer, e := exchange(t, network.ProxyOptions{Allow: allow(t, "example.org"), Max: allow(t, "*"), Addresses: special(t, at)}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
+
+	answer, e := exchange(t, network.ProxyOptions{
+		Allow:     allow(t, "example.org"),
+		Max:       allow(t, "*"),
+		Addresses: special(t, at),
+	}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
 	require.Contains(t, answer, "HTTP/1.1 403 Forbidden")
 	require.Contains(t, e.Refused, "is not in the task's network for this phase")
-	_, e = exchange(t, network.ProxyOptions{Allow: allow(t, "*"), Max: allow(t, "example.org"), Addresses: special(t, at)}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
+	_, e = exchange(t, network.ProxyOptions{
+		Allow:     allow(t, "*"),
+		Max:       allow(t, "example.org"),
+		Addresses: special(t, at),
+	}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
 	require.Contains(t, e.Refused, "is not in the operator's sandbox.network.max")
-	_, e = exchange(t, network.ProxyOptions{Allow: allow(t, "example.org"), Max: allow(t, "*")}, "CONNECT example.org:22 HTTP/1.1\r\n\r\n")
+	_, e = exchange(t, network.ProxyOptions{
+		Allow: allow(t, "example.org"),
+		Max:   allow(t, "*"),
+	}, "CONNECT example.org:22 HTTP/1.1\r\n\r\n")
 	require.Contains(t, e.Refused, "example.org:22 is not in")
 }
 
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
+
 	o := network.ProxyOptions{Allow: allow(t, "*"), Max: allow(t, "*")}
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET ftp://example.org/ HTTP/1.1\r\n\r\n", "CONNECT example.org:0 HTTP/1.1\r\n\r\n",

@@ -1,6 +1,6 @@
-// Package network lets the processes of a sandbox reach the hosts that its task names, through an HTTP proxy on this host. The sandbox
-// itself has no network: connections come over its control connection. The network is open while a Serve of the sandbox runs, and not
-// otherwise.
+// Package network lets the processes of a sandbox reach the hosts that its task names, through an HTTP
+// proxy on this host. The sandbox itself has no network: connections come over its control connection. The
+// network is open while a Serve of the sandbox runs, and not otherwise.
 package network
 
 import (
@@ -29,50 +29,74 @@ type Channel interface {
 
 // Service serves the sandboxes of one host. It is safe for concurrent use.
 type Service struct {
-	Dir       string           // of the logs of connections
-	Max       egress.AllowList // what any task may reach
-	Addresses egress.Policy    // special addresses that the operator allows
+	// of the logs of connections
+	Dir string
+
+	// what any task may reach
+	Max egress.AllowList
+
+	// special addresses that the operator allows
+	Addresses egress.Policy
 	Logger    *slog.Logger
 }
 
 // Env is the environment by which programs find the proxy.
 func Env() map[string]string {
 	const at, direct = "http://" + wire.NetworkAddr, "localhost,127.0.0.1,::1"
+
 	return map[string]string{
-		"http_proxy": at, "https_proxy": at, "HTTP_PROXY": at, "HTTPS_PROXY": at, "no_proxy": direct, "NO_PROXY": direct,
+		"http_proxy":  at,
+		"https_proxy": at,
+		"HTTP_PROXY":  at,
+		"HTTPS_PROXY": at,
+		"no_proxy":    direct,
+		"NO_PROXY":    direct,
 	}
 }
 
-// Serve opens the network of a sandbox to the allowed hosts until stop is called, which ends all connections. It returns when the
-// network is open. It is opened again when the channel breaks.
+// Serve opens the network of a sandbox to the allowed hosts until stop is called, which ends all
+// connections. It returns when the network is open. It is opened again when the channel breaks.
 func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow []string) (stop func(), err error) {
 	list, err := egress.ParseAllow(allow)
 	if err != nil {
 		return nil, fault.Field("network.allow", "%v", err)
 	}
+
 	log, err := s.open(id)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "log of connections")
 	}
-	p := NewProxy(ProxyOptions{Allow: list, Max: s.Max, Addresses: s.Addresses, Record: func(e ProxyEntry) { log.add(phase, e) }})
+
+	p := NewProxy(ProxyOptions{
+		Allow:     list,
+		Max:       s.Max,
+		Addresses: s.Addresses,
+		Record:    func(e ProxyEntry) { log.add(phase, e) },
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	opened := make(chan struct{})
 	lost := make(chan error, 1)
+
 	var running sync.WaitGroup
 	running.Go(func() { lost <- s.keep(ctx, c, id, sync.OnceFunc(func() { close(opened) }), p) })
+
 	stop = func() {
 		cancel()
 		running.Wait()
+
 		if err := log.close(); err != nil {
 			s.Logger.Warn("log of connections", "sandbox", id, "error", err)
 		}
 	}
+
 	select {
 	case <-opened:
 		return stop, nil
 	case err = <-lost:
 	}
+
 	stop()
+
 	return nil, err
 }
 
@@ -83,10 +107,13 @@ func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p
 		if ctx.Err() != nil {
 			return fault.Wrap(fault.Unavailable, context.Cause(ctx), "open the network of sandbox %q", id)
 		}
+
 		if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.NotFound) {
 			return err
 		}
+
 		s.Logger.DebugContext(ctx, "network channel broke", "sandbox", id, "error", err)
-		_ = clock.Sleep(ctx, pause) // the next turn of the loop sees ctx's end
+		// the next turn of the loop sees ctx's end
+		_ = clock.Sleep(ctx, pause)
 	}
 }

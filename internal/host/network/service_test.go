@@ -36,6 +36,7 @@ func newSandbox(t *testing.T) (*sandbox.Backend, *sandbox.Sandbox) {
 	require.NoError(t, err)
 	d, err := local.New(local.Options{SandboxdPath: sandboxd, Dir: filepath.Join(t.TempDir(), "sandboxes")})
 	require.NoError(t, err)
+
 	b := sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 64, TmpMiB: 64, MemoryMiB: 512, PIDs: 128}})
 	id := "network-" + rand.Text()
 	sb, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
@@ -43,15 +44,21 @@ func newSandbox(t *testing.T) (*sandbox.Backend, *sandbox.Sandbox) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
+
 		require.NoError(t, b.Destroy(ctx, id))
 	})
+
 	return b, sb
 }
 
 func page(t *testing.T) string {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+
+	srv := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }),
+	)
 	t.Cleanup(srv.Close)
+
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
@@ -64,12 +71,19 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	most, err := egress.ParseAllow([]string{"*"})
 	require.NoError(t, err)
-	s := &network.Service{Dir: filepath.Join(t.TempDir(), "network"), Max: most, Addresses: special, Logger: slog.New(slog.DiscardHandler)}
+	s := &network.Service{
+		Dir:       filepath.Join(t.TempDir(), "network"),
+		Max:       most,
+		Addresses: special,
+		Logger:    slog.New(slog.DiscardHandler),
+	}
 	calls := 0
 	get := func(host string) string {
 		calls++
-		r, err := sb.WithEnv(network.Env()).Exec(t.Context(), fmt.Sprintf("get-%d", calls), wire.Exec{Process: wire.Process{Argv: []string{"bash", "-c", fetch, "bash", host}}})
+		r, err := sb.WithEnv(network.Env()).
+			Exec(t.Context(), fmt.Sprintf("get-%d", calls), wire.Exec{Process: wire.Process{Argv: []string{"bash", "-c", fetch, "bash", host}}})
 		require.NoError(t, err)
+
 		return strings.TrimSpace(string(r.Stdout.Head) + string(r.Stderr.Head))
 	}
 	require.Contains(t, get(one), "refused")
@@ -87,8 +101,11 @@ func TestServe(t *testing.T) {
 
 	log, err := s.Log(sb.ID())
 	require.NoError(t, err)
+
 	defer log.Close()
+
 	var seen []string
+
 	for d := json.NewDecoder(log); d.More(); {
 		var e struct {
 			Phase, Host, Refused string
@@ -99,7 +116,18 @@ func TestServe(t *testing.T) {
 		require.Equal(t, e.Refused == "", e.Received > 0)
 		seen = append(seen, fmt.Sprintf("%s %s:%d %t", e.Phase, e.Host, e.Port, e.Refused == ""))
 	}
-	require.ElementsMatch(t, []string{"setup " + one + " true", "setup " + two + " false", "agent " + two + " true", "agent " + one + " false", "agent 169.254.169.254:80 false"}, seen)
+
+	require.ElementsMatch(
+		t,
+		[]string{
+			"setup " + one + " true",
+			"setup " + two + " false",
+			"agent " + two + " true",
+			"agent " + one + " false",
+			"agent 169.254.169.254:80 false",
+		},
+		seen,
+	)
 	require.NoError(t, s.Forget(sb.ID()))
 	_, err = s.Log(sb.ID())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)

@@ -15,9 +15,11 @@ import (
 // Programs lists the programs that the suite of sandbox drivers needs in an image.
 func Programs() []string {
 	return []string{
-		"awk", "base64", "bash", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "env", "find", "grep", "head", "id", "kill", "ln", "ls",
-		"mkdir", "mkfifo", "mv", "nproc", "od", "pgrep", "prlimit", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh", "sha256sum",
-		"sleep", "sort", "stat", "stty", "tail", "tar", "tee", "test", "touch", "tr", "true", "truncate", "tty", "uname", "wc", "xargs", "yes",
+		"awk", "base64", "bash", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "env",
+		"find", "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "nproc", "od", "pgrep",
+		"prlimit", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh", "sha256sum", "sleep",
+		"sort", "stat", "stty", "tail", "tar", "tee", "test", "touch", "tr", "true", "truncate", "tty",
+		"uname", "wc", "xargs", "yes",
 	}
 }
 
@@ -28,15 +30,18 @@ func Fill(dir string, programs []string) error {
 			return err
 		}
 	}
+
 	for _, program := range programs {
 		path, err := exec.LookPath(program)
 		if err != nil {
 			return err
 		}
+
 		if err := fillFrom(dir, path, "/usr/bin/"+program); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -45,39 +50,53 @@ func fillFrom(dir, from, to string) error {
 	if err := install(dir, from, to); err != nil {
 		return err
 	}
+
 	out, err := exec.CommandContext(context.Background(), "ldd", from).Output()
 	if err != nil {
 		return err
 	}
+
 	for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
 		if err := install(dir, lib[1], lib[1]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // Glibc copies libraries of glibc that every image with glibc has, although few programs are linked with them.
 func Glibc(dir string) error {
 	for _, name := range []string{"libpthread.so.0", "libdl.so.2", "libm.so.6", "librt.so.1"} {
-		if err := install(dir, "/lib/x86_64-linux-gnu/"+name, "/lib/x86_64-linux-gnu/"+name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := install(
+			dir,
+			"/lib/x86_64-linux-gnu/"+name,
+			"/lib/x86_64-linux-gnu/"+name,
+		); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // Python copies the system's Python with its standard library.
 func Python(dir string) error {
 	const system = "/usr/bin/python3"
-	out, err := exec.CommandContext(context.Background(), system, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))").Output()
+
+	out, err := exec.CommandContext(context.Background(), system, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))").
+		Output()
 	if err != nil {
 		return err
 	}
+
 	library := strings.TrimSpace(string(out))
+
 	if err := fillFrom(dir, system, "/usr/bin/python3"); err != nil {
 		return err
 	}
+
 	return filepath.WalkDir(library, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -99,8 +118,10 @@ func install(dir, from, to string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(to)), 0o755); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, to), data, 0o755)
 }

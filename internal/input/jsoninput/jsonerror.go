@@ -9,7 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// ExplainError returns an error of a decoder as a fault.Invalid about the wrong member, or about whole, the name of the text. nil stays nil.
+// ExplainError returns an error of a decoder as a fault.Invalid about the wrong member, or about whole, the
+// name of the text. nil stays nil.
 func ExplainError(whole string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -20,6 +21,7 @@ func ExplainError(whole string, err error) error {
 	case wrong.Field != "":
 		whole = wrong.Field
 	}
+
 	return fault.Field(whole, "must be %s, got %s", kindName(wrong.Type.Kind()), wrong.Value)
 }
 

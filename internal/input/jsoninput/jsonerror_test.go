@@ -23,6 +23,7 @@ type body struct {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		`{"name":1}`:             "name: must be a string, got number",
 		`{"count":"1"}`:          "count: must be a whole number, got string",
@@ -39,5 +40,6 @@ func TestExplain(t *testing.T) {
 		require.EqualError(t, err, want, text)
 		require.True(t, fault.Is(err, fault.Invalid), text)
 	}
+
 	require.NoError(t, jsoninput.ExplainError("body", nil))
 }

@@ -1,8 +1,8 @@
 // Package jsoninput bounds a JSON text from an untrusted writer before it is decoded.
 //
-// A decoder turns a few bytes of JSON into many bytes of memory: an array of 20 million {} takes 60 MB on the wire and
-// gigabytes decoded. A Reader passes a text through and fails as soon as it exceeds a bound, so the decoder behind it needs no
-// bounds of its own. It holds no part of the text.
+// A decoder turns a few bytes of JSON into many bytes of memory: an array of 20 million {} takes 60 MB on
+// the wire and gigabytes decoded. A Reader passes a text through and fails as soon as it exceeds a bound,
+// so the decoder behind it needs no bounds of its own. It holds no part of the text.
 package jsoninput
 
 import (
@@ -12,14 +12,19 @@ import (
 
 // Limits are the bounds of one JSON text; a bound of 0 is none.
 type Limits struct {
-	Bytes    int64
-	Elements int // values: members of objects, elements of arrays
-	Depth    int // nested objects and arrays
+	Bytes int64
+
+	// values: members of objects, elements of arrays
+	Elements int
+
+	// nested objects and arrays
+	Depth int
 }
 
 // Error says which bound a text exceeds.
 type Error struct {
-	What  string // "bytes", "elements" or "levels"
+	// "bytes", "elements" or "levels"
+	What  string
 	Limit int64
 }
 
@@ -45,12 +50,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
+
 	n, err := r.r.Read(p)
 	for i, c := range p[:n] {
 		if r.err = r.take(c); r.err != nil {
 			return i, r.err
 		}
 	}
+
 	return n, err
 }
 
@@ -59,6 +66,7 @@ func (r *Reader) take(c byte) error {
 	if r.limits.Bytes > 0 && r.bytes > r.limits.Bytes {
 		return &Error{"bytes", r.limits.Bytes}
 	}
+
 	if r.inString {
 		switch {
 		case r.escaped:
@@ -68,8 +76,10 @@ func (r *Reader) take(c byte) error {
 		case c == '"':
 			r.inString = false
 		}
+
 		return nil
 	}
+
 	switch c {
 	case '"':
 		r.inString = true
@@ -81,11 +91,13 @@ func (r *Reader) take(c byte) error {
 	case '}', ']':
 		r.depth--
 	}
+
 	switch {
 	case r.limits.Depth > 0 && r.depth > r.limits.Depth:
 		return &Error{"levels", int64(r.limits.Depth)}
 	case r.limits.Elements > 0 && r.elements > r.limits.Elements:
 		return &Error{"elements", int64(r.limits.Elements)}
 	}
+
 	return nil
 }

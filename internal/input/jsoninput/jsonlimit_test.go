@@ -14,7 +14,9 @@ import (
 
 func TestReader(t *testing.T) {
 	t.Parallel()
+
 	limits := jsoninput.Limits{Bytes: 100, Elements: 10, Depth: 3}
+
 	for name, c := range map[string]struct{ text, want string }{
 		"within":                 {`{"a":[1,2,{"b":"c"}]}`, ""},
 		"brackets in a string":   {`["[[[[[[,,,,,,,,,,,,,,"]`, ""},
@@ -28,14 +30,18 @@ func TestReader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			for _, r := range []io.Reader{strings.NewReader(c.text), iotest.OneByteReader(strings.NewReader(c.text))} {
 				got, err := io.ReadAll(jsoninput.NewReader(r, limits))
 				require.True(t, strings.HasPrefix(c.text, string(got)))
+
 				if c.want == "" {
 					require.NoError(t, err)
 					require.Equal(t, c.text, string(got))
+
 					continue
 				}
+
 				var limit *jsoninput.Error
 				require.ErrorAs(t, err, &limit)
 				require.ErrorContains(t, err, c.want)
@@ -47,8 +53,14 @@ func TestReader(t *testing.T) {
 // A decoder reports the exceeded limit, not a syntax error of the truncated text.
 func TestDecoderReportsTheBound(t *testing.T) {
 	t.Parallel()
+
 	var out any
-	r := jsoninput.NewReader(strings.NewReader("["+strings.Repeat("{},", 1<<20)+"{}]"), jsoninput.Limits{Elements: 1000})
+
+	r := jsoninput.NewReader(
+		strings.NewReader("["+strings.Repeat("{},", 1<<20)+"{}]"),
+		jsoninput.Limits{Elements: 1000},
+	)
+
 	var limit *jsoninput.Error
 	require.ErrorAs(t, json.NewDecoder(r).Decode(&out), &limit)
 }

@@ -6,9 +6,13 @@ import "sync"
 type Part struct {
 	share Share
 
-	mu    sync.Mutex
-	bytes int64 // that it holds
-	taken int64 // of them from the shared memory
+	mu sync.Mutex
+
+	// that it holds
+	bytes int64
+
+	// of them from the shared memory
+	taken int64
 }
 
 // Part is a new one, which holds nothing yet.
@@ -18,6 +22,7 @@ func (s Share) Part() *Part { return &Part{share: s} }
 func (p *Part) Hold(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.hold(bytes)
 }
 
@@ -25,6 +30,7 @@ func (p *Part) Hold(bytes int64) error {
 func (p *Part) More(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.hold(p.bytes + bytes)
 }
 
@@ -36,7 +42,9 @@ func (p *Part) hold(bytes int64) error {
 	case want > p.taken && !p.share.take(want-p.taken, p.taken):
 		return ErrBusy
 	}
+
 	p.bytes, p.taken = bytes, want
+
 	return nil
 }
 
@@ -45,10 +53,13 @@ func (p *Part) Release() {
 	if p == nil {
 		return
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.taken > 0 {
 		p.share.give(p.taken)
 	}
+
 	p.bytes, p.taken = 0, 0
 }

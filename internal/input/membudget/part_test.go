@@ -12,6 +12,7 @@ import (
 // A part takes shared memory when it grows and returns it when it shrinks; the first bytes of each part are free.
 func TestPartGrowsAndShrinks(t *testing.T) {
 	t.Parallel()
+
 	m := membudget.New(1000, 100)
 	one, two := m.Of("").Part(), m.Of("").Part()
 	require.NoError(t, one.Hold(100))
@@ -34,6 +35,7 @@ func TestPartGrowsAndShrinks(t *testing.T) {
 // A weight multiplies the memory that bytes hold.
 func TestWeight(t *testing.T) {
 	t.Parallel()
+
 	m := membudget.New(1<<20, 0)
 	_, release, err := m.Of("").Weighing(4).Read(strings.NewReader(strings.Repeat("x", 4000)), 1<<20)
 	require.NoError(t, err)

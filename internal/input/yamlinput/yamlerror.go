@@ -1,5 +1,5 @@
-// Package yamlinput puts the errors of the YAML decoder in the words of YAML, for the author of a file: with the line, without Go types, and with
-// the field that a misspelled one may mean.
+// Package yamlinput puts the errors of the YAML decoder in the words of YAML, for the author of a file:
+// with the line, without Go types, and with the field that a misspelled one may mean.
 package yamlinput
 
 import (
@@ -18,17 +18,24 @@ import (
 
 // File describes the files of one kind.
 type File struct {
-	Type  reflect.Type // into which they are decoded
-	Noun  string       // in "no such field of …"
-	Shape string       // of Type, in "must be …"
+	// into which they are decoded
+	Type reflect.Type
+
+	// in "no such field of …"
+	Noun string
+
+	// of Type, in "must be …"
+	Shape string
 	// Secret leaves values out of the errors, since a value may be a misplaced token.
 	Secret bool
 
-	places map[int][]string // paths of values of a wrong type, by line; nil: not known
+	// paths of values of a wrong type, by line; nil: not known
+	places map[int][]string
 }
 
 var (
-	// wrongType is the decoder's error for a value of another type: the YAML type, the value of a scalar, and the Go type of the field.
+	// wrongType is the decoder's error for a value of another type: the YAML type, the value of a scalar,
+	// and the Go type of the field.
 	wrongType = regexp.MustCompile("(?m)cannot unmarshal !!(\\w+)( `[^`]*`)? into (.+)$")
 	// wrongValue is the same with its line.
 	wrongValue = regexp.MustCompile(`(?s)^(line (\d+): )(cannot unmarshal .*)$`)
@@ -41,16 +48,23 @@ func (f File) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
+
 	types := map[string]reflect.Type{}
 	collect(types, f.Type)
 	msg := wrongType.ReplaceAllStringFunc(f.text(err), func(found string) string {
 		m := wrongType.FindStringSubmatch(found)
-		return fmt.Sprintf("must be %s, got %s", f.expected(types[m[3]]), cmp.Or(strings.TrimSpace(m[2]), kinds()[m[1]], m[1]))
+
+		return fmt.Sprintf(
+			"must be %s, got %s",
+			f.expected(types[m[3]]),
+			cmp.Or(strings.TrimSpace(m[2]), kinds()[m[1]], m[1]),
+		)
 	})
 	msg = unknownField.ReplaceAllStringFunc(msg, func(found string) string {
 		m := unknownField.FindStringSubmatch(found)
 		return f.Unknown(m[1], types[m[2]])
 	})
+
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
 }
 
@@ -61,6 +75,7 @@ func (f File) ExplainIn(err error, text []byte) error {
 		f.places = map[int][]string{}
 		f.place(&document, f.Type, "")
 	}
+
 	return f.Explain(err)
 }
 
@@ -69,6 +84,7 @@ func (f File) place(n *yaml.Node, t reflect.Type, at string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	switch {
 	case n.Kind == yaml.DocumentNode:
 		f.place(n.Content[0], t, at)
@@ -95,29 +111,36 @@ func member(t reflect.Type, name string) reflect.Type {
 	if t.Kind() == reflect.Map {
 		return t.Elem()
 	}
+
 	for _, field := range reflect.VisibleFields(t) {
 		if tag, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); tag == name && name != "-" {
 			return field.Type
 		}
 	}
+
 	return nil
 }
 
-// withPlace inserts the path of a field into the decoder's error about its value. The errors of a line are in the order of its values.
+// withPlace inserts the path of a field into the decoder's error about its value. The errors of a line are
+// in the order of its values.
 func (f File) withPlace(line string) string {
 	m := wrongValue.FindStringSubmatch(line)
 	if m == nil {
 		return line
 	}
-	number, _ := strconv.Atoi(m[2]) // digits
+	// digits
+	number, _ := strconv.Atoi(m[2])
+
 	paths := f.places[number]
 	if len(paths) == 0 {
 		return line
 	}
+
 	f.places[number] = paths[1:]
 	if paths[0] == "" {
 		return line
 	}
+
 	return m[1] + paths[0] + " " + m[3]
 }
 
@@ -127,20 +150,30 @@ func (f File) text(err error) string {
 	if !errors.As(err, &several) {
 		return strings.TrimPrefix(err.Error(), "yaml: ")
 	}
+
 	lines := slices.Clone(several.Errors)
 	for i, line := range lines {
-		if before, rest, found := strings.Cut(line, " `"); f.Secret && found { // a value may have backticks, too
+		// a value may have backticks, too
+		if before, rest, found := strings.Cut(line, " `"); f.Secret && found {
 			lines[i] = before + rest[strings.LastIndex(rest, "`")+1:]
 		}
+
 		lines[i] = f.withPlace(lines[i])
 	}
+
 	return strings.Join(lines, "\n  ")
 }
 
 // kinds returns the names of YAML's types.
 func kinds() map[string]string {
 	return map[string]string{
-		"seq": "a list", "map": "a mapping", "str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
+		"seq":   "a list",
+		"map":   "a mapping",
+		"str":   "a string",
+		"int":   "a whole number",
+		"float": "a number",
+		"bool":  "true or false",
+		"null":  "nothing",
 	}
 }
 
@@ -150,6 +183,7 @@ func (f File) Unknown(name string, t reflect.Type) string {
 	if near := NearestName(name, "", fields(t)); near != "" {
 		msg += "; did you mean " + near + "?"
 	}
+
 	return msg
 }
 
@@ -158,6 +192,7 @@ func (f File) expected(t reflect.Type) string {
 	if t == nil {
 		return "another type"
 	}
+
 	switch t.Kind() {
 	case reflect.Slice:
 		return "a list of " + plural(t.Elem())
@@ -165,6 +200,7 @@ func (f File) expected(t reflect.Type) string {
 		if t.Elem().Kind() == reflect.Interface {
 			return "a mapping"
 		}
+
 		return "a mapping of " + plural(t.Key()) + " to " + plural(t.Elem())
 	case reflect.String:
 		return "a string"
@@ -176,11 +212,14 @@ func (f File) expected(t reflect.Type) string {
 		if t == f.Type {
 			return f.Shape
 		}
+
 		return "a mapping"
 	}
+
 	if t == reflect.TypeFor[time.Duration]() {
 		return "a duration such as 30s"
 	}
+
 	return "a whole number"
 }
 
@@ -202,6 +241,7 @@ func collect(types map[string]reflect.Type, t reflect.Type) {
 	if types[t.String()] != nil {
 		return
 	}
+
 	types[t.String()] = t
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
@@ -220,10 +260,12 @@ func fields(t reflect.Type) (names []string) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
+
 	for _, field := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" && name != "-" {
 			names = append(names, name)
 		}
 	}
+
 	return names
 }

@@ -33,12 +33,15 @@ type file struct {
 func explain(text string, secret bool) error {
 	dec := yaml.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.KnownFields(true)
+
 	f := yamlinput.File{Type: reflect.TypeFor[file](), Noun: "a file", Shape: "a mapping with name", Secret: secret}
+
 	return f.Explain(dec.Decode(new(file)))
 }
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"name: [a]":              "line 1: must be a string, got a list",
 		"done: maybe":            "line 1: must be true or false, got `maybe`",
@@ -58,17 +61,23 @@ func TestExplain(t *testing.T) {
 	} {
 		require.EqualError(t, explain(text, false), want, text)
 	}
+
 	require.NoError(t, explain("name: a", false))
 }
 
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
-	require.EqualError(t, explain("args: hunter2`hunter2\nname: []\n", true), "line 1: must be a list of strings, got a string; line 2: must be a string, got a list")
+	require.EqualError(
+		t,
+		explain("args: hunter2`hunter2\nname: []\n", true),
+		"line 1: must be a list of strings, got a string; line 2: must be a string, got a list",
+	)
 }
 
 // A value of a wrong type is reported with the path of its field, also where several are on one line.
 func TestExplainInNamesTheFields(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"count: many": "line 1: count must be a whole number, got `many`",
 		"name: a\nsection:\n  listen: [1]\nwait: soon\n":             "line 3: section.listen must be a string, got a list; line 4: wait must be a duration such as 30s, got `soon`",
@@ -78,8 +87,10 @@ func TestExplainInNamesTheFields(t *testing.T) {
 		"- a":                                                        "line 1: must be a mapping with name, got a list",
 	} {
 		var into file
+
 		dec := yaml.NewDecoder(bytes.NewReader([]byte(text)))
 		dec.KnownFields(true)
+
 		f := yamlinput.File{Type: reflect.TypeFor[file](), Noun: "a file", Shape: "a mapping with name"}
 		require.EqualError(t, f.ExplainIn(dec.Decode(&into), []byte(text)), want, text)
 	}

@@ -16,27 +16,33 @@ type AllowList struct {
 // maxAllowed bounds the entries of a list.
 const maxAllowed = 1000
 
-// ParseAllow makes a list. An entry is a host name (example.org), the names below one (*.example.org), an address, each with or without a
-// port, or "*" for every host. An entry without a port allows ports 80 and 443.
+// ParseAllow makes a list. An entry is a host name (example.org), the names below one (*.example.org), an
+// address, each with or without a port, or "*" for every host. An entry without a port allows ports 80 and
+// 443.
 func ParseAllow(entries []string) (AllowList, error) {
 	var l AllowList
 	if len(entries) > maxAllowed {
 		return l, fmt.Errorf("must have at most %d hosts, got %d", maxAllowed, len(entries))
 	}
+
 	for _, text := range entries {
 		if strings.TrimSpace(text) == "*" {
 			l.any = true
 			continue
 		}
+
 		one, err := parse(text)
 		if err != nil {
 			return AllowList{}, err
 		}
+
 		if one.prefix.IsValid() && !one.prefix.IsSingleIP() {
 			return AllowList{}, fmt.Errorf("must be a host name, *.domain or one address, not a range, got %q", text)
 		}
+
 		l.allowed = append(l.allowed, one)
 	}
+
 	return l, nil
 }
 
@@ -48,15 +54,20 @@ func (l AllowList) Allows(host string, port uint16) bool {
 	if l.any {
 		return true
 	}
+
 	host = Canonical(host)
-	addr, _ := netip.ParseAddr(host) // invalid: a name
+	// invalid: a name
+	addr, _ := netip.ParseAddr(host)
+
 	return slices.ContainsFunc(l.allowed, func(p pattern) bool {
 		if p.port == 0 && port != 80 && port != 443 {
 			return false
 		}
+
 		if p.prefix.IsValid() && !addr.IsValid() {
 			return false
 		}
+
 		return p.matches(host, netip.AddrPortFrom(addr, port))
 	})
 }
@@ -67,10 +78,13 @@ func (l AllowList) Covers(entry string) bool {
 	if err != nil || one.any {
 		return err == nil && l.any
 	}
+
 	if l.any {
 		return true
 	}
+
 	p := one.allowed[0]
+
 	return slices.ContainsFunc(l.allowed, func(q pattern) bool {
 		switch {
 		case q.port != p.port:

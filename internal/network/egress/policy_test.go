@@ -13,6 +13,7 @@ import (
 
 func TestSpecialHostsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, host := range []string{
 		"127.0.0.1", "127.0.0.1:8000", "127.9.9.9", "[::1]:8000", "localhost", "LOCALHOST.", "a.localhost", "ip6-localhost",
 		"10.1.2.3", "172.16.0.1", "192.168.1.1", "[fd00::1]", "169.254.169.254", "[fe80::1%25eth0]", "metadata.google.internal", "0.0.0.0",
@@ -21,6 +22,7 @@ func TestSpecialHostsAreRefused(t *testing.T) {
 	} {
 		require.True(t, fault.Is(check(t, nil, "http://"+host+"/v1"), fault.Invalid), host)
 	}
+
 	for _, host := range []string{"8.8.8.8", "api.example.com", "gpu-1:8000", "vllm", "[2606:4700::1111]", "[64:ff9b::808:808]", "172.32.0.1"} {
 		require.NoError(t, check(t, nil, "http://"+host+"/v1"), host)
 	}
@@ -28,6 +30,7 @@ func TestSpecialHostsAreRefused(t *testing.T) {
 
 func TestPatternsAllow(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		pattern, url string
 		allowed      bool
@@ -57,8 +60,10 @@ func TestPatternsAllow(t *testing.T) {
 // At dial the policy checks the addresses that a name resolved to, unless the name itself is allowed.
 func TestResolvedNames(t *testing.T) {
 	t.Parallel()
+
 	p, err := egress.Parse([]string{"*.gpu.lan:8000"})
 	require.NoError(t, err)
+
 	private := netip.MustParseAddrPort("10.0.0.5:8000")
 	require.NoError(t, p.CheckAddr("a.gpu.lan", private))
 	require.NoError(t, p.CheckAddr("A.GPU.LAN.", private))
@@ -72,6 +77,7 @@ func TestResolvedNames(t *testing.T) {
 
 func TestInvalidPatterns(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{"", "*", "*.", "a*b", "http://gpu", "gpu:0", "gpu:x", "10.0.0.0/33", "user@gpu"} {
 		_, err := egress.Parse([]string{text})
 		require.Error(t, err, text)
@@ -80,9 +86,11 @@ func TestInvalidPatterns(t *testing.T) {
 
 func check(t *testing.T, patterns []string, raw string) error {
 	t.Helper()
+
 	p, err := egress.Parse(patterns)
 	require.NoError(t, err)
 	u, err := url.Parse(raw)
 	require.NoError(t, err)
+
 	return p.CheckURL(u)
 }

@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// AllowedHost says whether the Host header of a request names this server: by a loopback name or address, by the address that the
-// connection came to, or by one of names, which are host names without a port.
+// AllowedHost says whether the Host header of a request names this server: by a loopback name or address,
+// by the address that the connection came to, or by one of names, which are host names without a port.
 func AllowedHost(r *http.Request, names []string) bool {
 	host := hostname(r.Host)
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || contains(names, host) {
 		return true
 	}
+
 	ip, err := netip.ParseAddr(host)
+
 	return err == nil && (ip.IsLoopback() || ip == localAddr(r))
 }
 
@@ -23,9 +25,14 @@ func AllowedHost(r *http.Request, names []string) bool {
 func RequireHost(names []string, refuse func(w http.ResponseWriter, why string), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !AllowedHost(r, names) {
-			refuse(w, "the Host header names another server: use localhost or 127.0.0.1, or list the name in serve.hosts (ROLLOUTD_HOSTS)")
+			refuse(
+				w,
+				"the Host header names another server: use localhost or 127.0.0.1, or list the name in serve.hosts (ROLLOUTD_HOSTS)",
+			)
+
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -35,6 +42,7 @@ func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
+
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
@@ -48,5 +56,6 @@ func localAddr(r *http.Request) netip.Addr {
 	if local == nil {
 		return netip.Addr{}
 	}
+
 	return local.AddrPort().Addr().Unmap()
 }

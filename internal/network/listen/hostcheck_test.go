@@ -14,6 +14,7 @@ import (
 
 func TestAllowed(t *testing.T) {
 	t.Parallel()
+
 	for host, want := range map[string]bool{
 		"localhost": true, "LOCALHOST:8000": true, "localhost.": true, "env.localhost:8000": true,
 		"127.0.0.1": true, "127.0.0.1:8000": true, "127.1.2.3:8000": true, "[::1]:8000": true, "[::1]": true,
@@ -25,7 +26,10 @@ func TestAllowed(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Host = host
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 8000}))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{
+			IP:   net.IPv4(10, 0, 0, 5),
+			Port: 8000,
+		}))
 		require.Equal(t, want, listen.AllowedHost(r, []string{"gpu-1"}), host)
 	}
 }

@@ -8,27 +8,33 @@ import (
 	"sync"
 )
 
-// spare is how many connections over a limit are accepted at once, so that their clients get an answer. Further clients wait in the kernel's
-// queue.
+// spare is how many connections over a limit are accepted at once, so that their clients get an answer.
+// Further clients wait in the kernel's queue.
 const spare = 64
 
 // Limited is a listener that bounds the connections that are open at once.
 //
-// At the limit a new connection takes the place of the untrusted one that has been at rest the longest: clients without a token cannot keep
-// out those with one by holding connections. If none is at rest, the new connection is accepted over the limit, because a client can get
-// an error only on a connection; Over identifies it.
+// At the limit a new connection takes the place of the untrusted one that has been at rest the longest:
+// clients without a token cannot keep out those with one by holding connections. If none is at rest, the
+// new connection is accepted over the limit, because a client can get an error only on a connection; Over
+// identifies it.
 //
-// An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the same names, and its handler
-// calls Serving first: a connection whose request has not arrived completely is at rest.
+// An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the
+// same names, and its handler calls Serving first: a connection whose request has not arrived completely is
+// at rest.
 type Limited struct {
 	*net.TCPListener
-	max    int
-	slots  chan struct{} // one for each open connection
+	max int
+
+	// one for each open connection
+	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
 
-	mu   sync.Mutex
-	rest list.List // of *conn: at rest and not trusted, the longest first
+	mu sync.Mutex
+
+	// of *conn: at rest and not trusted, the longest first
+	rest list.List
 }
 
 // Limit lets at most limit connections of l be open at once.
@@ -41,19 +47,23 @@ func (l *Limited) Accept() (net.Conn, error) {
 	if len(l.slots) == cap(l.slots) {
 		l.evict()
 	}
+
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
+
 	tcp, err := l.AcceptTCP()
 	if err != nil {
 		<-l.slots
 		return nil, err
 	}
+
 	over := len(l.slots) > l.max && !l.evict()
 	c := &conn{TCPConn: tcp, over: over, from: l}
 	l.atRest(c)
+
 	return c, nil
 }
 
@@ -68,11 +78,15 @@ func (l *Limited) evict() bool {
 	l.mu.Lock()
 	first := l.rest.Front()
 	l.mu.Unlock()
+
 	if first == nil {
 		return false
 	}
+
 	c, _ := first.Value.(*conn)
-	_ = c.Close() // no request is under way on it
+	// no request is under way on it
+	_ = c.Close()
+
 	return true
 }
 
@@ -80,7 +94,9 @@ func (l *Limited) evict() bool {
 func (l *Limited) atRest(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.drop(c)
+
 	if !c.trusted && !c.gone {
 		c.place = l.rest.PushBack(c)
 	}
@@ -90,6 +106,7 @@ func (l *Limited) atRest(c *conn) {
 func (l *Limited) busy(c *conn, gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	c.gone = c.gone || gone
 	l.drop(c)
 }
@@ -112,7 +129,9 @@ type conn struct {
 
 	// Guarded by from.mu.
 	trusted, gone bool
-	place         *list.Element // in from.rest; nil: not at rest
+
+	// in from.rest; nil: not at rest
+	place *list.Element
 }
 
 func (c *conn) Close() error {
@@ -120,6 +139,7 @@ func (c *conn) Close() error {
 		c.from.busy(c, true)
 		<-c.from.slots
 	})
+
 	return c.TCPConn.Close()
 }
 
@@ -130,6 +150,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if mine, ok := c.(*conn); ok {
 		return context.WithValue(ctx, connKey{}, mine)
 	}
+
 	return ctx
 }
 
@@ -158,6 +179,7 @@ func Trust(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
+
 		c.trusted = true
 	}
 }

@@ -13,27 +13,38 @@ import (
 
 // Error means that a listener could not be opened at its address.
 type Error struct {
-	What    string // the part that listens, for messages
+	// the part that listens, for messages
+	What    string
 	Address string
-	Setting string // the flag or setting of the address
+
+	// the flag or setting of the address
+	Setting string
 	Err     error
 }
 
 func (e *Error) Error() string {
 	if errors.Is(e.Err, syscall.EADDRINUSE) {
-		return fmt.Sprintf("%s cannot listen on %s, which is in use: stop the program that listens there, or set another address with %s",
-			e.What, e.Address, e.Setting)
+		return fmt.Sprintf(
+			"%s cannot listen on %s, which is in use: stop the program that listens there, or set another address with %s",
+			e.What,
+			e.Address,
+			e.Setting,
+		)
 	}
+
 	return fmt.Sprintf("%s cannot listen on %s (set by %s): %v", e.What, e.Address, e.Setting, e.Err)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// TCP listens on address, or returns an Error. A client that is unreachable or reads nothing holds its connection for deadpath.Timeout at most.
+// TCP listens on address, or returns an Error. A client that is unreachable or reads nothing holds its
+// connection for deadpath.Timeout at most.
 func TCP(what, address, setting string) (*net.TCPListener, error) {
-	l, err := lostconn.Listener().Listen(context.Background(), "tcp", address) // listening does not block
+	// listening does not block
+	l, err := lostconn.Listener().Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, &Error{What: what, Address: address, Setting: setting, Err: err}
 	}
-	return l.(*net.TCPListener), nil // "tcp" always returns this type
+	// "tcp" always returns this type
+	return l.(*net.TCPListener), nil
 }

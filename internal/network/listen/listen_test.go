@@ -10,9 +10,12 @@ import (
 
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
+
 	l, err := listen.TCP("first", "127.0.0.1:0", "--port")
 	require.NoError(t, err)
+
 	defer l.Close()
+
 	_, err = listen.TCP("second", l.Addr().String(), "--port")
 	require.ErrorContains(t, err, "second cannot listen on "+l.Addr().String()+", which is in use")
 	require.ErrorContains(t, err, "--port")

@@ -15,6 +15,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		res.Body = &boundedBody{ReadCloser: res.Body, left: maxAnswer}
 	}
+
 	return res, err
 }
 
@@ -29,5 +30,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, fmt.Errorf("the answer is longer than %d bytes", int64(maxAnswer))
 	}
+
 	return n, err
 }

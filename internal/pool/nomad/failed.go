@@ -14,12 +14,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// failed wraps an error of Nomad in its kind, and names the setting that solves it, if any. A permanent refusal is Unauthorized or Invalid.
+// failed wraps an error of Nomad in its kind, and names the setting that solves it, if any. A permanent
+// refusal is Unauthorized or Invalid.
 func (c *Client) failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
+
 	kind := fault.Unavailable
+
 	var answer api.UnexpectedResponseError
 	if errors.As(err, &answer) && answer.HasStatusCode() {
 		code, body := answer.StatusCode(), strings.TrimSpace(answer.Body())
@@ -28,9 +31,11 @@ func (c *Client) failed(err error, format string, args ...any) error {
 	} else if handshake(err) {
 		kind = fault.Invalid
 	}
+
 	if hint := c.hint(kind, err); hint != "" {
 		err = fmt.Errorf("%w (%s)", err, hint)
 	}
+
 	return fault.Wrap(kind, err, format, args...)
 }
 
@@ -39,7 +44,8 @@ func kindOf(code int, body string) fault.Kind {
 	switch {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		return fault.Unauthorized
-	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusNotFound, unknownPlace(body):
+	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusNotFound,
+		unknownPlace(body):
 		return fault.Invalid
 	default:
 		return fault.Unavailable
@@ -54,7 +60,9 @@ func unknownPlace(body string) bool {
 // handshake says whether one side refused the other's certificate, or does not speak TLS.
 func handshake(err error) bool {
 	var server *tls.CertificateVerificationError
-	return errors.As(err, &server) || refusedByServer(err) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+
+	return errors.As(err, &server) || refusedByServer(err) ||
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
 // refusedByServer says whether the server ended the handshake with an alert. Its type is not exported.
@@ -65,9 +73,12 @@ func refusedByServer(err error) bool {
 
 // hint names the settings that cause an error.
 func (c *Client) hint(kind fault.Kind, err error) string {
-	var name x509.HostnameError
-	var authority x509.UnknownAuthorityError
-	var invalid x509.CertificateInvalidError
+	var (
+		name      x509.HostnameError
+		authority x509.UnknownAuthorityError
+		invalid   x509.CertificateInvalidError
+	)
+
 	text := err.Error()
 	switch {
 	case kind == fault.Unauthorized:
@@ -82,7 +93,8 @@ func (c *Client) hint(kind fault.Kind, err error) string {
 		return "Nomad's certificate is not valid"
 	case refusedByServer(err):
 		return "NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY must be a valid certificate of Nomad's authority"
-	case strings.Contains(text, "HTTP response to HTTPS client"), strings.Contains(text, "HTTP request to an HTTPS server"):
+	case strings.Contains(text, "HTTP response to HTTPS client"),
+		strings.Contains(text, "HTTP request to an HTTPS server"):
 		return fmt.Sprintf("nomad_address is %s", c.spec.NomadAddress)
 	default:
 		return ""
@@ -93,5 +105,6 @@ func (c *Client) namespace() string {
 	if c.spec.Namespace == "" {
 		return api.DefaultNamespace
 	}
+
 	return c.spec.Namespace
 }

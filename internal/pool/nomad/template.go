@@ -15,35 +15,46 @@ import (
 
 // Keys of meta.
 const (
-	metaOwner    = "rolloutd_owner"    // of the job
-	metaPool     = "rolloutd_pool"     // of the job
-	metaTemplate = "rolloutd_template" // of a group: the digest of its settings
+	// of the job
+	metaOwner = "rolloutd_owner"
+
+	// of the job
+	metaPool = "rolloutd_pool"
+
+	// of a group: the digest of its settings
+	metaTemplate = "rolloutd_template"
 )
 
 const (
-	killTimeout    = 30 * time.Second // for a role to stop
+	// for a role to stop
+	killTimeout    = 30 * time.Second
 	restartDelay   = 2 * time.Second
 	rescheduleMost = 5 * time.Minute
 )
 
-// ports lists the ports of a host: of the gateway, its trainer API, the host's API, its tool service, and the metrics of both roles.
+// ports lists the ports of a host: of the gateway, its trainer API, the host's API, its tool service, and
+// the metrics of both roles.
 func ports() []string { return []string{"gateway", "trainer", "api", "tools", "metricsg", "metricsw"} }
 
-// changed is the job to register: the existing or a new one, with the counts. A group with hosts is kept unchanged, so that nothing restarts;
-// a group without hosts is built from the spec.
+// changed is the job to register: the existing or a new one, with the counts. A group with hosts is kept
+// unchanged, so that nothing restarts; a group without hosts is built from the spec.
 func changed(s pool.Spec, old *api.Job, counts map[string]int) *api.Job {
 	job := old
 	if job == nil {
 		job = base(s)
 	}
+
 	job.Stop = ptr(false)
 	job.Datacenters = s.Datacenters
+
 	var all []*api.TaskGroup
+
 	for _, g := range groups(s, job, nil) {
 		n, change := counts[g.Name]
 		if !change {
 			n = g.Count
 		}
+
 		here := find(job, g.Name)
 		switch {
 		case here != nil && g.Count > 0 && n > 0:
@@ -54,28 +65,37 @@ func changed(s pool.Spec, old *api.Job, counts map[string]int) *api.Job {
 			all = append(all, here)
 		}
 	}
+
 	job.TaskGroups = all
+
 	return job
 }
 
 // base is the job without its groups.
 func base(s pool.Spec) *api.Job {
 	job := &api.Job{
-		ID: &s.JobID, Name: &s.JobID, Type: ptr(api.JobTypeService), Meta: map[string]string{metaOwner: s.Owner, metaPool: s.Name},
+		ID:     &s.JobID,
+		Name:   &s.JobID,
+		Type:   ptr(api.JobTypeService),
+		Meta:   map[string]string{metaOwner: s.Owner, metaPool: s.Name},
 		Update: noDeployments(),
 	}
 	if s.Region != "" {
 		job.Region = &s.Region
 	}
+
 	if s.Namespace != "" {
 		job.Namespace = &s.Namespace
 	}
+
 	if s.NodePool != "" {
 		job.NodePool = &s.NodePool
 	}
+
 	if s.OnePerNode {
 		job.Constraints = []*api.Constraint{{Operand: api.ConstraintDistinctHosts}}
 	}
+
 	return job
 }
 
@@ -83,25 +103,43 @@ func base(s pool.Spec) *api.Job {
 func noDeployments() *api.UpdateStrategy {
 	u := api.DefaultUpdateStrategy()
 	u.MaxParallel = ptr(0)
+
 	return u
 }
 
-// host is the group of one host: its gateway and its worker, with the allocation's shared folder as their data folder. Nomad restarts a role
-// that ends in the same allocation, so that rollouts continue.
+// host is the group of one host: its gateway and its worker, with the allocation's shared folder as their
+// data folder. Nomad restarts a role that ends in the same allocation, so that rollouts continue.
 func host(s pool.Spec, name string, count int) *api.TaskGroup {
 	var dynamic []api.Port
 	for _, label := range ports() {
 		dynamic = append(dynamic, api.Port{Label: label})
 	}
+
 	return &api.TaskGroup{
 		Name: &name, Count: &count, Meta: map[string]string{metaTemplate: templateHash(s)},
-		Update:           noDeployments(),
-		Networks:         []*api.NetworkResource{{Mode: "host", DynamicPorts: dynamic}},
-		RestartPolicy:    &api.RestartPolicy{Attempts: ptr(10), Interval: ptr(5 * time.Minute), Delay: ptr(restartDelay), Mode: ptr("delay")},
-		ReschedulePolicy: &api.ReschedulePolicy{Delay: ptr(5 * time.Second), DelayFunction: ptr("exponential"), MaxDelay: ptr(rescheduleMost), Unlimited: ptr(true)},
+		Update:   noDeployments(),
+		Networks: []*api.NetworkResource{{Mode: "host", DynamicPorts: dynamic}},
+		RestartPolicy: &api.RestartPolicy{
+			Attempts: ptr(10),
+			Interval: ptr(5 * time.Minute),
+			Delay:    ptr(restartDelay),
+			Mode:     ptr("delay"),
+		},
+		ReschedulePolicy: &api.ReschedulePolicy{
+			Delay:         ptr(5 * time.Second),
+			DelayFunction: ptr("exponential"),
+			MaxDelay:      ptr(rescheduleMost),
+			Unlimited:     ptr(true),
+		},
 		Tasks: []*api.Task{
-			role(s, "gateway", api.Resources{CPU: ptr(s.CPU / 5), MemoryMB: ptr(256)}, "metricsg", "--listen", local("gateway")),
-			role(s, "worker", api.Resources{CPU: ptr(s.CPU), MemoryMB: ptr(s.MemoryMiB)}, "metricsw", "--gateway", "http://"+local("gateway")),
+			role(s, "gateway", api.Resources{
+				CPU:      ptr(s.CPU / 5),
+				MemoryMB: ptr(256),
+			}, "metricsg", "--listen", local("gateway")),
+			role(s, "worker", api.Resources{
+				CPU:      ptr(s.CPU),
+				MemoryMB: ptr(s.MemoryMiB),
+			}, "metricsw", "--gateway", "http://"+local("gateway")),
 		},
 	}
 }
@@ -121,13 +159,21 @@ func role(s pool.Spec, name string, r api.Resources, metrics string, args ...str
 		"ROLLOUTD_METRICS_LISTEN":  local(metrics),
 	}
 	maps.Copy(env, s.Env)
+
 	return &api.Task{
 		Name: name, Driver: s.Driver, Config: config(s, append(command(s, name), args...)), Env: env, Resources: &r,
 		KillSignal: "SIGTERM", KillTimeout: ptr(killTimeout),
-		Templates: []*api.Template{{
-			EmbeddedTmpl: ptr(`{{ with nomadVar "` + s.Variable + `" }}{{ range .Tuples }}{{ .K }}={{ .V | toJSON }}` + "\n" + `{{ end }}{{ end }}`),
-			DestPath:     ptr("secrets/rolloutd.env"), Perms: ptr("0600"), Envvars: ptr(true), ChangeMode: ptr("noop"),
-		}},
+		Templates: []*api.Template{
+			{
+				EmbeddedTmpl: ptr(
+					`{{ with nomadVar "` + s.Variable + `" }}{{ range .Tuples }}{{ .K }}={{ .V | toJSON }}` + "\n" + `{{ end }}{{ end }}`,
+				),
+				DestPath:   ptr("secrets/rolloutd.env"),
+				Perms:      ptr("0600"),
+				Envvars:    ptr(true),
+				ChangeMode: ptr("noop"),
+			},
+		},
 	}
 }
 
@@ -136,6 +182,7 @@ func command(s pool.Spec, name string) []string {
 	if s.HostConfig == "" {
 		return []string{name}
 	}
+
 	return []string{name, "--config", s.HostConfig}
 }
 
@@ -144,19 +191,33 @@ func config(s pool.Spec, args []string) map[string]any {
 	if s.Driver == pool.DriverDocker {
 		c["image"], c["privileged"], c["network_mode"] = s.Image, s.Privileged, "host"
 	}
+
 	return c
 }
 
 // templateHash is the digest of the settings of a host.
 func templateHash(s pool.Spec) string {
 	part := pool.Spec{
-		Driver: s.Driver, Image: s.Image, Command: s.Command, Privileged: s.Privileged, HostConfig: s.HostConfig, Slots: s.Slots, CPU: s.CPU, MemoryMiB: s.MemoryMiB, Env: s.Env, Variable: s.Variable,
+		Driver:     s.Driver,
+		Image:      s.Image,
+		Command:    s.Command,
+		Privileged: s.Privileged,
+		HostConfig: s.HostConfig,
+		Slots:      s.Slots,
+		CPU:        s.CPU,
+		MemoryMiB:  s.MemoryMiB,
+		Env:        s.Env,
+		Variable:   s.Variable,
 	}
+
 	raw, err := json.Marshal(part)
 	if err != nil {
-		return "" // every field of a Spec has a JSON form
+		// every field of a Spec has a JSON form
+		return ""
 	}
+
 	sum := sha256.Sum256(raw)
+
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -24,17 +24,26 @@ import (
 // startTLS starts the server with a certificate of the authority. The server requires a client certificate.
 func startTLS(t *testing.T, ca *certtest.Authority, cert string) (url string) {
 	t.Helper()
+
 	pair, err := tls.LoadX509KeyPair(ca.File(cert), ca.File(cert+".key"))
 	require.NoError(t, err)
+
 	roots := x509.NewCertPool()
 	raw, err := os.ReadFile(ca.File("ca.pem"))
 	require.NoError(t, err)
 	require.True(t, roots.AppendCertsFromPEM(raw))
 	web := httptest.NewUnstartedServer(&server{t: t})
-	web.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
-	web.Config.ErrorLog = log.New(io.Discard, "", 0) // discards the errors of failed handshakes
+	web.TLS = &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		ClientCAs:    roots,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+	}
+	// discards the errors of failed handshakes
+	web.Config.ErrorLog = log.New(io.Discard, "", 0)
 	web.StartTLS()
 	t.Cleanup(web.Close)
+
 	return web.URL
 }
 
@@ -43,10 +52,12 @@ func authority(t *testing.T) *certtest.Authority {
 	t.Helper()
 	ca, err := certtest.New(t.TempDir())
 	require.NoError(t, err)
+
 	for _, name := range []string{"server", "client"} {
 		require.NoError(t, ca.Issue(name, name+".key", "server.lab.nomad"))
 		require.NoError(t, ca.IssueExpired(name+".old", name+".old.key"))
 	}
+
 	return ca
 }
 
@@ -54,6 +65,7 @@ func authority(t *testing.T) *certtest.Authority {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca, other := authority(t), authority(t)
+
 	valid, expired := startTLS(t, ca, "server"), startTLS(t, ca, "server.old")
 	for name, c := range map[string]struct {
 		url    string
@@ -74,20 +86,29 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			access := nomad.Access{Token: "a-token-of-nomad", CACert: ca.File("ca.pem"), ClientCert: ca.File("client"), ClientKey: ca.File("client.key")}
+
+			access := nomad.Access{
+				Token:      "a-token-of-nomad",
+				CACert:     ca.File("ca.pem"),
+				ClientCert: ca.File("client"),
+				ClientKey:  ca.File("client.key"),
+			}
 			c.change(&access)
 			client := dial(t, c.url, access)
+
 			err := observe(t, client)
 			if c.err == "" {
 				require.NoError(t, err)
 				return
 			}
+
 			require.ErrorContains(t, err, c.err)
 			require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 			require.NotContains(t, err.Error(), access.Token)
 			require.Error(t, client.Register(t.Context(), pool.Job{}, map[string]int{"host-0": 1}))
 		})
 	}
+
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
 	_, err := dial(t, strings.Replace(plain.URL, "http", "https", 1), nomad.Access{}).Observe(t.Context())
@@ -97,10 +118,12 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// observe returns the error of Observe. A server that refuses a certificate sends an alert and closes the connection. If the client is
-// still writing then, it sees only the closed connection, so observe tries again.
+// observe returns the error of Observe. A server that refuses a certificate sends an alert and closes the
+// connection. If the client is still writing then, it sees only the closed connection, so observe tries
+// again.
 func observe(t *testing.T, c *nomad.Client) error {
 	t.Helper()
+
 	for {
 		_, err := c.Observe(t.Context())
 		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
@@ -111,11 +134,13 @@ func observe(t *testing.T, c *nomad.Client) error {
 
 func dial(t *testing.T, url string, a nomad.Access) *nomad.Client {
 	t.Helper()
+
 	s := spec()
 	s.NomadAddress = url
 	c, err := nomad.New(s, a)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+
 	return c
 }
 

@@ -1,4 +1,5 @@
-// Package result composes the result of a rollout from the workflow's data and the blobs of its last attempt in the store. It needs no host.
+// Package result composes the result of a rollout from the workflow's data and the blobs of its last
+// attempt in the store. It needs no host.
 package result
 
 import (
@@ -16,8 +17,11 @@ import (
 )
 
 const (
-	logTail     = 2000 // characters of agent and proxy log in a Result
-	eventsTail  = 20   // events of the agent in a Result
+	// characters of agent and proxy log in a Result
+	logTail = 2000
+
+	// events of the agent in a Result
+	eventsTail  = 20
 	installTail = 2000
 )
 
@@ -25,7 +29,9 @@ const (
 type Composer struct {
 	Store  *store.Store
 	Logger *slog.Logger
-	Target rollout.Target // the last attempt
+
+	// the last attempt
+	Target rollout.Target
 	Head   Head
 }
 
@@ -39,7 +45,9 @@ func (c *Composer) Compose(ctx context.Context) (rollout.Result, error) {
 			return res, err
 		}
 	}
+
 	res.RolloutType = c.Head.Purpose.Type(res.CaptureLevel, res.Usage.Turns)
+
 	return res, nil
 }
 
@@ -54,11 +62,14 @@ func (c *Composer) addReport(ctx context.Context, res *rollout.Result) error {
 	if err := c.Store.JSON(ctx, c.key(store.Endpoint), &r); fault.Ignore(err, fault.NotFound) != nil {
 		return err
 	}
+
 	res.CaptureLevel = r.Level(trajectory.LevelOf(res.ProxyTurns))
+
 	res.LogprobsMode, res.ToolSupport, res.Findings = r.LogprobsMode, r.ToolSupport, r.Findings
 	for _, fix := range r.ParamFixes {
 		addFix(res, fix)
 	}
+
 	return nil
 }
 
@@ -67,7 +78,9 @@ func (c *Composer) addEvents(ctx context.Context, res *rollout.Result) error {
 	if err != nil {
 		return fault.Ignore(err, fault.NotFound)
 	}
+
 	res.AgentLogTail = text.Tail(text.LastLines(string(data), eventsTail), logTail)
+
 	return nil
 }
 
@@ -80,32 +93,38 @@ func (c *Composer) addGrading(ctx context.Context, res *rollout.Result) error {
 	if err != nil {
 		return fault.Ignore(err, fault.NotFound)
 	}
+
 	res.Grading = record.GradingOf(res.Outcome)
 	if res.Grading.Status != rollout.NotGraded {
 		res.Rewards = record.Rewards
 	}
+
 	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = record.Commands, record.Stdout, record.Stderr
 	if record.Script != nil {
 		res.TestExitCode = &record.Script.ExitCode
 	}
+
 	return nil
 }
 
 // addLinks adds the keys of the attempt's existing blobs, by their names without endings.
 func (c *Composer) addLinks(ctx context.Context, res *rollout.Result) error {
 	for _, name := range []string{
-		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading, store.Resources,
-		store.VerifierStdout, store.VerifierStderr, store.Network,
+		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home,
+		store.Setup, store.Grading, store.Resources, store.VerifierStdout, store.VerifierStderr, store.Network,
 	} {
 		key := c.key(name)
+
 		there, err := c.Store.Exists(ctx, key)
 		if err != nil {
 			return err
 		}
+
 		if there {
 			res.Links[linkName(name)] = key
 		}
 	}
+
 	return nil
 }
 
@@ -114,17 +133,23 @@ func linkName(name string) string {
 	for _, ending := range []string{".jsonl", ".json", ".tar", ".log"} {
 		name = strings.TrimSuffix(name, ending)
 	}
+
 	return name
 }
 
 // addCauses adds the causes of all attempts.
 func (c *Composer) addCauses(ctx context.Context, res *rollout.Result) error {
 	for _, attempt := range c.Head.Attempts {
-		causes, err := grading.ReadCauses(ctx, c.Store, rollout.Target{RolloutID: c.Target.RolloutID, Attempt: attempt.Number})
+		causes, err := grading.ReadCauses(ctx, c.Store, rollout.Target{
+			RolloutID: c.Target.RolloutID,
+			Attempt:   attempt.Number,
+		})
 		if err != nil {
 			return err
 		}
+
 		res.ResourceCauses = append(res.ResourceCauses, causes...)
 	}
+
 	return nil
 }

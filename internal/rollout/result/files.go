@@ -17,25 +17,35 @@ import (
 )
 
 const (
-	maxFiles     = 64    // texts in a Result
-	maxFileChars = 8000  // of each
-	maxExtra     = 1000  // names of further files
-	maxScanned   = 50000 // entries that are read: an agent can make millions
+	// texts in a Result
+	maxFiles = 64
+
+	// of each
+	maxFileChars = 8000
+
+	// names of further files
+	maxExtra = 1000
+
+	// entries that are read: an agent can make millions
+	maxScanned = 50000
 )
 
-// addFiles adds the text files of the workdir to the result, from the stored home. It reads only regular files of the tar: host tools never run
-// on an agent's files, and no link is followed.
+// addFiles adds the text files of the workdir to the result, from the stored home. It reads only regular
+// files of the tar: host tools never run on an agent's files, and no link is followed.
 func (c *Composer) addFiles(ctx context.Context, res *rollout.Result) error {
 	r, err := c.Store.Reader(ctx, c.key(store.Home))
 	if err != nil {
 		return fault.Ignore(err, fault.NotFound)
 	}
 	defer r.Close()
+
 	if err := filesOf(r, res.Files, &res.FilesExtra); err != nil {
 		c.Logger.WarnContext(ctx, "workspace unreadable", "error", err)
 	}
+
 	res.WorkdirFiles = res.Files
 	slices.Sort(res.FilesExtra)
+
 	return nil
 }
 
@@ -47,19 +57,23 @@ func filesOf(r io.Reader, texts map[string]string, extra *[]string) error {
 		if err == io.EOF {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		name := path.Join(rollout.Home, path.Clean("/"+h.Name))
 		if h.Typeflag != tar.TypeReg || !strings.HasPrefix(name, rollout.Workdir+"/") || isToolFile(name) {
 			continue
 		}
+
 		if text, ok := textOf(archive); ok && len(texts) < maxFiles {
 			texts[name] = text
 		} else if len(*extra) < maxExtra {
 			*extra = append(*extra, strings.ToValidUTF8(name, "?"))
 		}
 	}
+
 	return nil
 }
 
@@ -71,6 +85,7 @@ func isToolFile(name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -80,13 +95,16 @@ func textOf(r io.Reader) (string, bool) {
 	if err != nil || bytes.IndexByte(raw, 0) >= 0 {
 		return "", false
 	}
-	if len(raw) == maxFileChars*utf8.UTFMax { // the last character may have been cut
+	// the last character may have been cut
+	if len(raw) == maxFileChars*utf8.UTFMax {
 		for i := 0; i < utf8.UTFMax && !utf8.Valid(raw); i++ {
 			raw = raw[:len(raw)-1]
 		}
 	}
+
 	if !utf8.Valid(raw) {
 		return "", false
 	}
+
 	return text.Head(string(raw), maxFileChars), true
 }

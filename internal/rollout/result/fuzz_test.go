@@ -21,11 +21,13 @@ func FuzzFilesOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		texts, extra, _ := result.FilesOf(bytes.NewReader(archive))
 		require.LessOrEqual(t, len(texts), 64)
+
 		for name, text := range texts {
 			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
 			require.True(t, utf8.ValidString(text))
 			require.LessOrEqual(t, utf8.RuneCountInString(text), 8000)
 		}
+
 		for _, name := range extra {
 			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
 		}
@@ -35,13 +37,17 @@ func FuzzFilesOf(f *testing.F) {
 // tarOf packs the files below dir.
 func tarOf(files map[string]string, dir string) []byte {
 	var buf bytes.Buffer
+
 	tw := tar.NewWriter(&buf)
+
 	for name, text := range files {
 		if rel, ok := strings.CutPrefix(name, dir+"/"); ok {
 			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel, Size: int64(len(text)), Mode: 0o644})
 			_, _ = io.WriteString(tw, text)
 		}
 	}
+
 	_ = tw.Close()
+
 	return buf.Bytes()
 }

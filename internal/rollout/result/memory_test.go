@@ -14,12 +14,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout/result"
 )
 
-// Six calls with the largest request that the gateway accepts are read into a result within 256 MiB. The result is small, because clients
-// read it as a whole.
+// Six calls with the largest request that the gateway accepts are read into a result within 256 MiB. The
+// result is small, because clients read it as a whole.
 func TestLargeRequestsStayOutOfTheResult(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // collects often, so that little of the heap is garbage
+	// collects often, so that little of the heap is garbage
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+
 	const calls, size = 6, 32 << 20
+
 	peak := &heapPeak{Reader: lines(calls, size)}
+
 	var res rollout.Result
 	require.NoError(t, result.ReadTurns(peak, &res))
 	require.Len(t, res.ProxyTurns, calls)
@@ -34,10 +38,19 @@ func TestLargeRequestsStayOutOfTheResult(t *testing.T) {
 func lines(calls, size int) io.Reader {
 	var all []io.Reader
 	for n := range calls {
-		all = append(all,
-			strings.NewReader(fmt.Sprintf(`{"turn":%d,"kind":"agent","request":{"model":"m","messages":[{"role":"user","content":"`, n+1)),
-			io.LimitReader(xs{}, int64(size)), strings.NewReader(`"}]},"response":null}`+"\n"))
+		all = append(
+			all,
+			strings.NewReader(
+				fmt.Sprintf(
+					`{"turn":%d,"kind":"agent","request":{"model":"m","messages":[{"role":"user","content":"`,
+					n+1,
+				),
+			),
+			io.LimitReader(xs{}, int64(size)),
+			strings.NewReader(`"}]},"response":null}`+"\n"),
+		)
 	}
+
 	return io.MultiReader(all...)
 }
 
@@ -47,6 +60,7 @@ func (xs) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'x'
 	}
+
 	return len(p), nil
 }
 
@@ -63,11 +77,13 @@ func (h *heapPeak) Read(p []byte) (int, error) {
 		h.read = 0
 		h.most = max(h.most, heap())
 	}
+
 	return n, err
 }
 
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+
 	return m.HeapAlloc
 }

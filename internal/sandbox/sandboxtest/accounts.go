@@ -25,10 +25,13 @@ const (
 	UsersImageWorkdir = "/app"
 )
 
-// FillUsersImage fills the folder with the root file system of Harness.UsersImage. Its user app has the id that a verifier has elsewhere, and is in
-// root's group and in another. It needs root.
+// FillUsersImage fills the folder with the root file system of Harness.UsersImage. Its user app has the id
+// that a verifier has elsewhere, and is in root's group and in another. It needs root.
 func FillUsersImage(folder string) error {
-	programs := append([]string{"chown", "chroot", "mknod", "mount", "setpriv", "timeout", "umount", "unshare"}, imagetest.Programs()...)
+	programs := append([]string{
+		"chown", "chroot", "mknod", "mount", "setpriv", "timeout", "umount", "unshare",
+	}, imagetest.Programs()...)
+
 	err := errors.Join(imagetest.Fill(folder, programs), imagetest.Glibc(folder))
 	for path, text := range map[string]string{ //nolint:gosec // no account has a password
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
@@ -36,8 +39,14 @@ func FillUsersImage(folder string) error {
 		"etc/group":  "root:x:0:\nshared:x:50:app\n",
 	} {
 		full := filepath.Join(folder, path)
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o600), os.Chmod(full, 0o644))
+		err = errors.Join(
+			err,
+			os.MkdirAll(filepath.Dir(full), 0o755),
+			os.WriteFile(full, []byte(text), 0o600),
+			os.Chmod(full, 0o644),
+		)
 	}
+
 	for _, f := range []struct {
 		name     string
 		mode     os.FileMode
@@ -46,12 +55,17 @@ func FillUsersImage(folder string) error {
 		full := filepath.Join(folder, f.name)
 		err = errors.Join(err, os.Mkdir(full, 0o700), os.Chmod(full, f.mode), os.Chown(full, f.uid, f.gid))
 	}
+
 	return err
 }
 
-// RootGroups are the groups of the suite that hold for an agent that is root of its image, with Harness.Root. Accounts has the rest.
+// RootGroups are the groups of the suite that hold for an agent that is root of its image, with
+// Harness.Root. Accounts has the rest.
 func RootGroups() []string {
-	return []string{"Lifecycle", "Process", "Exec", "Kill", "Output", "Files", "Tar", "Model", "Network", "Ports", "Limits"}
+	return []string{
+		"Lifecycle", "Process", "Exec", "Kill", "Output", "Files", "Tar", "Model", "Network", "Ports",
+		"Limits",
+	}
 }
 
 // AsRoot makes every sandbox of a driver for an agent that is root of that image.
@@ -72,6 +86,7 @@ func (d AsRoot) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	if !ok {
 		return driver.NoUsage(), nil
 	}
+
 	return inspector.Inspect(ctx, id)
 }
 
@@ -91,7 +106,12 @@ func accountTests() map[string]func(*testing.T, Harness) {
 // rooted is a sandbox of the image for an agent that is root in it.
 func (h Harness) rooted(t *testing.T, purpose string) *Place {
 	t.Helper()
-	return h.account(t, purpose, rollout.Sandbox{User: rollout.UserRoot, Workdir: UsersImageWorkdir, GradePaths: []string{"/srv/data"}})
+
+	return h.account(t, purpose, rollout.Sandbox{
+		User:       rollout.UserRoot,
+		Workdir:    UsersImageWorkdir,
+		GradePaths: []string{"/srv/data"},
+	})
 }
 
 // asUser is a sandbox of the image for an agent that is the user that the image names.
@@ -102,21 +122,30 @@ func (h Harness) asUser(t *testing.T, purpose string) *Place {
 
 func (h Harness) account(t *testing.T, purpose string, s rollout.Sandbox) *Place {
 	t.Helper()
+
 	if h.UsersImage == "" {
 		t.Skip("the driver has no agents that are users of an image")
 	}
+
 	s.Image = h.UsersImage
+
 	return h.placeOf(t, purpose, s)
 }
 
 // Root of an image writes anywhere in it, gives files to other users and becomes them. The workdir is the image's.
 func rootOfAnImage(t *testing.T, h Harness) {
 	p := h.rooted(t, driver.PurposeAgent)
-	ran := p.Bash(`set -e; cd ~/workdir; id -u; cat main; echo changed > main; cat /app/main; echo new > /usr/bin/new; echo conf > /etc/new
+	ran := p.Bash(
+		`set -e; cd ~/workdir; id -u; cat main; echo changed > main; cat /app/main; echo new > /usr/bin/new; echo conf > /etc/new
 		chown 33:33 /etc/new; stat -c %u:%g:%a /etc/new /usr/bin/ls; rm /usr/bin/tee; mkdir -p /var/lib/x /tests; echo $PATH
-		setpriv --reuid=33 --regid=33 --clear-groups id -u`)
+		setpriv --reuid=33 --regid=33 --clear-groups id -u`,
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
-	require.Equal(t, "0\noriginal\nchanged\n33:33:644\n0:0:755\n/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rolloutd/bin\n33\n", ran.Stdout)
+	require.Equal(
+		t,
+		"0\noriginal\nchanged\n33:33:644\n0:0:755\n/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rolloutd/bin\n33\n",
+		ran.Stdout,
+	)
 	data, err := p.ReadFile(t.Context(), "/home/user/workdir/main", 100)
 	require.NoError(t, err)
 	require.Equal(t, "changed\n", string(data))
@@ -125,72 +154,130 @@ func rootOfAnImage(t *testing.T, h Harness) {
 // probed runs the start-up probe of the local driver in the sandbox.
 func (p *Place) probed() []isolationprobe.Finding {
 	p.t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(p.t, err)
+
 	defer l.Close()
+
 	ran := p.Bash("/opt/rolloutd/sandboxd probe " + l.Addr().String())
 	require.Zero(p.t, ran.ExitCode, ran.Stderr)
+
 	var findings []isolationprobe.Finding
 	require.NoError(p.t, json.Unmarshal([]byte(ran.Stdout), &findings))
 	require.NotEmpty(p.t, findings)
+
 	return findings
 }
 
-// Root of an image is an unprivileged user of the machine: no way out is open to it, and neither sandboxd nor the mounts of the sandbox are in its reach.
+// Root of an image is an unprivileged user of the machine: no way out is open to it, and neither sandboxd
+// nor the mounts of the sandbox are in its reach.
 func rootIsConfined(t *testing.T, h Harness) {
 	p := h.rooted(t, driver.PurposeAgent)
 	for _, f := range p.probed() {
-		require.Equal(t, f.Name != "keep capabilities", f.Refused, f.Name) // which are those below
+		// which are those below
+		require.Equal(t, f.Name != "keep capabilities", f.Refused, f.Name)
 	}
+
 	status := p.Bash("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -d '\t'").Stdout
-	for _, want := range []string{"CapInh:0000000000000000", "CapPrm:00000000000004fb", "CapBnd:00000000000004fb", "CapAmb:0000000000000000", "NoNewPrivs:1", "Seccomp:2"} {
+	for _, want := range []string{
+		"CapInh:0000000000000000", "CapPrm:00000000000004fb", "CapBnd:00000000000004fb",
+		"CapAmb:0000000000000000", "NoNewPrivs:1", "Seccomp:2",
+	} {
 		require.Contains(t, status, want)
 	}
-	require.NotRegexp(t, `(?m)^ +0 +0 `, p.Bash("cat /proc/self/uid_map /proc/self/gid_map").Stdout, "root is not the machine's")
+
+	require.NotRegexp(
+		t,
+		`(?m)^ +0 +0 `,
+		p.Bash("cat /proc/self/uid_map /proc/self/gid_map").Stdout,
+		"root is not the machine's",
+	)
+
 	for _, script := range []string{
-		"mount -t tmpfs x /srv", "mount -o remount,rw /opt/rolloutd", "umount /proc", "umount /opt/rolloutd", "unshare -U true", "unshare -m true", "unshare -p true", "chroot / true",
-		"mknod /dev/sda b 8 0", "mknod /app/mem c 1 1", "mknod /app/null c 1 3", "echo x > /opt/rolloutd/sandboxd", "rm /opt/rolloutd/sandboxd", "mv /opt/rolloutd /opt/old", "echo x > /dev/x",
-		"echo x > /proc/sys/kernel/hostname", "echo x > /proc/sys/kernel/core_pattern", "echo 1 > /proc/sys/user/max_user_namespaces", "echo b > /proc/sysrq-trigger",
-		"cat /proc/1/environ", "cat /proc/1/maps", "head -c1 /proc/1/mem", "ls /proc/1/fd/", "ls /proc/1/root/", "ls /proc/1/cwd/", "cat /proc/1/auxv", "cat /proc/1/stack",
-		"echo 1 > /proc/1/oom_score_adj", "cat /proc/kcore", "dd if=/proc/kmsg bs=1 count=1", "echo x > /proc/1/clear_refs",
-		"prlimit --pid 1 --nofile=1", "ls /sys/kernel", "ls /sys/fs/cgroup", "ls /opt/rolloutd/control/control.sock", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -E 'enclos[e]|attac[h]'",
+		"mount -t tmpfs x /srv", "mount -o remount,rw /opt/rolloutd", "umount /proc", "umount /opt/rolloutd",
+		"unshare -U true", "unshare -m true", "unshare -p true", "chroot / true", "mknod /dev/sda b 8 0",
+		"mknod /app/mem c 1 1", "mknod /app/null c 1 3", "echo x > /opt/rolloutd/sandboxd",
+		"rm /opt/rolloutd/sandboxd", "mv /opt/rolloutd /opt/old", "echo x > /dev/x",
+		"echo x > /proc/sys/kernel/hostname", "echo x > /proc/sys/kernel/core_pattern",
+		"echo 1 > /proc/sys/user/max_user_namespaces", "echo b > /proc/sysrq-trigger", "cat /proc/1/environ",
+		"cat /proc/1/maps", "head -c1 /proc/1/mem", "ls /proc/1/fd/", "ls /proc/1/root/", "ls /proc/1/cwd/",
+		"cat /proc/1/auxv", "cat /proc/1/stack", "echo 1 > /proc/1/oom_score_adj", "cat /proc/kcore",
+		"dd if=/proc/kmsg bs=1 count=1", "echo x > /proc/1/clear_refs", "prlimit --pid 1 --nofile=1",
+		"ls /sys/kernel", "ls /sys/fs/cgroup", "ls /opt/rolloutd/control/control.sock",
+		"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -E 'enclos[e]|attac[h]'",
 		"/opt/rolloutd/sandboxd attach /opt/rolloutd/control/control.sock < /dev/null",
 	} {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 	}
 	// As sandboxd's own user: it is not traced, read or ended.
-	for _, script := range []string{"cat /proc/1/environ", "cat /proc/1/mem", "ls /proc/1/fd/", "prlimit --pid 1 --nofile=1", "echo 1 > /proc/1/oom_score_adj"} {
-		require.NotZero(t, p.Bash("setpriv --reuid=65530 --regid=65530 --clear-groups bash -c '"+script+"'").ExitCode, script)
+	for _, script := range []string{
+		"cat /proc/1/environ", "cat /proc/1/mem", "ls /proc/1/fd/", "prlimit --pid 1 --nofile=1",
+		"echo 1 > /proc/1/oom_score_adj",
+	} {
+		require.NotZero(
+			t,
+			p.Bash("setpriv --reuid=65530 --regid=65530 --clear-groups bash -c '"+script+"'").ExitCode,
+			script,
+		)
 	}
-	// As root in sandboxd's group, to which /proc shows sandboxd: its files there are root's, but what is behind them stays closed.
+	// As root in sandboxd's group, to which /proc shows sandboxd: its files there are root's, but what is
+	// behind them stays closed.
 	for _, script := range []string{
 		"cat /proc/1/environ", "cat /proc/1/maps", "head -c1 /proc/1/mem", "echo x > /proc/1/mem", "ls /proc/1/root/", "ls /proc/1/cwd/", "cat /proc/1/exe", "cat /proc/1/auxv", "cat /proc/1/stack",
 		"cat /proc/1/syscall", "cat /proc/1/io", "head -c1 /proc/1/fd/*", "readlink /proc/1/fd/0", "echo 0 0 1 > /proc/1/uid_map", "echo x > /proc/1/comm", "echo 1 > /proc/1/timerslack_ns",
 	} {
-		require.NotZero(t, p.Bash("setpriv --regid=65530 --clear-groups timeout 9 bash -c '"+script+"'").ExitCode, script)
+		require.NotZero(
+			t,
+			p.Bash("setpriv --regid=65530 --clear-groups timeout 9 bash -c '"+script+"'").ExitCode,
+			script,
+		)
 	}
-	require.Equal(t, "65530\n", p.Bash("setpriv --reuid=65530 --regid=65530 --clear-groups bash -c 'id -u; kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1' 2>/dev/null").Stdout)
+
+	require.Equal(
+		t,
+		"65530\n",
+		p.Bash(
+			"setpriv --reuid=65530 --regid=65530 --clear-groups bash -c 'id -u; kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1' 2>/dev/null",
+		).Stdout,
+	)
 	p.Bash("kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; kill -9 -1")
 	require.Equal(t, "alive\n", p.Bash("echo alive").Stdout)
 }
 
-// Beside a verifier root has no capabilities, and the root file system is what the image has: graded work cannot replace a program of the verifier.
+// Beside a verifier root has no capabilities, and the root file system is what the image has: graded work
+// cannot replace a program of the verifier.
 func rootBesideVerifier(t *testing.T, h Harness) {
 	p := h.rooted(t, driver.PurposeVerifier)
 	v := p.User(wire.VerifierUser)
-	require.Zero(t, v.Bash("echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt && echo mine > /tmp/mine && cat /verifier/logs/reward.txt").ExitCode)
+	require.Zero(
+		t,
+		v.Bash(
+			"echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt && echo mine > /tmp/mine && cat /verifier/logs/reward.txt",
+		).ExitCode,
+	)
+
 	for _, script := range []string{
-		"echo x > /usr/bin/diff", "rm /usr/bin/ls", "mv /usr /usr2", "echo x > /etc/ld.so.preload", "chmod 777 /etc", "echo x > /srv/new", "rm /tests",
-		"cat /verifier/tests/answer", "ls /verifier/logs", "ls /verifier/home", "echo 1 > /verifier/logs/reward.txt", "ls /verifier/run", "mv /verifier/logs /verifier/old",
-		"rm /tmp/mine", "mv /tmp/mine /tmp/yours", "echo x > /tmp/mine", "echo x > /verifier/x", "chmod 777 /verifier/tests", "chmod 777 /tmp",
-		"chown 1001:1001 /app/main", "ps -e | grep -q sandboxd", "setpriv --reuid=1001 true", "kill -9 1",
+		"echo x > /usr/bin/diff", "rm /usr/bin/ls", "mv /usr /usr2", "echo x > /etc/ld.so.preload",
+		"chmod 777 /etc", "echo x > /srv/new", "rm /tests", "cat /verifier/tests/answer", "ls /verifier/logs",
+		"ls /verifier/home", "echo 1 > /verifier/logs/reward.txt", "ls /verifier/run",
+		"mv /verifier/logs /verifier/old", "rm /tmp/mine", "mv /tmp/mine /tmp/yours", "echo x > /tmp/mine",
+		"echo x > /verifier/x", "chmod 777 /verifier/tests", "chmod 777 /tmp", "chown 1001:1001 /app/main",
+		"ps -e | grep -q sandboxd", "setpriv --reuid=1001 true", "kill -9 1",
 	} {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 		require.NotZero(t, v.Bash("run-as-agent bash -c "+quote(script)).ExitCode, script)
 	}
-	ran := v.Bash("cd /home/user/workdir && run-as-agent bash -c 'id -u; pwd; echo built > out; echo more > /srv/data/new; grep ^Cap /proc/self/status' && cat /app/out")
+
+	ran := v.Bash(
+		"cd /home/user/workdir && run-as-agent bash -c 'id -u; pwd; echo built > out; echo more > /srv/data/new; grep ^Cap /proc/self/status' && cat /app/out",
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
-	require.Equal(t, "0\n/home/user/workdir\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nbuilt\n", ran.Stdout)
+	require.Equal(
+		t,
+		"0\n/home/user/workdir\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nbuilt\n",
+		ran.Stdout,
+	)
 	require.Contains(t, v.Bash("grep ^CapEff /proc/self/status; id -u").Stdout, "000000000000000a\n1001\n")
 }
 
@@ -199,7 +286,9 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 // What root writes no other sandbox of the image has, and it is bounded.
 func rootIsPrivate(t *testing.T, h Harness) {
 	first, second := h.rooted(t, driver.PurposeAgent), h.rooted(t, driver.PurposeAgent)
-	ran := first.Bash("set -e; rm /etc/group; echo changed > /etc/passwd; dd if=/dev/zero of=/usr/big bs=1M count=40; dd if=/dev/zero of=/srv/big bs=1M count=40")
+	ran := first.Bash(
+		"set -e; rm /etc/group; echo changed > /etc/passwd; dd if=/dev/zero of=/usr/big bs=1M count=40; dd if=/dev/zero of=/srv/big bs=1M count=40",
+	)
 	require.NotZero(t, ran.ExitCode)
 	require.Contains(t, ran.Stderr, "No space left")
 	require.Equal(t, []string{"/"}, first.usage().FullFolders)
@@ -207,21 +296,31 @@ func rootIsPrivate(t *testing.T, h Harness) {
 	require.Equal(t, "alive\n", first.Bash("echo alive").Stdout)
 }
 
-// What root changes in the folders that are graded is in its home, and another sandbox of the image becomes equal to it: what did not change
-// is not written. What it changed elsewhere stays behind.
+// What root changes in the folders that are graded is in its home, and another sandbox of the image becomes
+// equal to it: what did not change is not written. What it changed elsewhere stays behind.
 func rootIsGraded(t *testing.T, h Harness) {
 	p := h.rooted(t, driver.PurposeAgent)
-	ran := p.Bash(`set -e; cd /app; echo changed > main; rm -r lib; mkdir -m 700 new; ln -s /etc/passwd new/link; echo 1 > new/file; ln new/file new/hard
-		chown -R 33:33 new; echo x > /usr/bin/ls; echo more >> /srv/data/rows`)
+	ran := p.Bash(
+		`set -e; cd /app; echo changed > main; rm -r lib; mkdir -m 700 new; ln -s /etc/passwd new/link; echo 1 > new/file; ln new/file new/hard
+		chown -R 33:33 new; echo x > /usr/bin/ls; echo more >> /srv/data/rows`,
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.NoError(t, p.KillAll(t.Context()))
 	home, err := p.GetTar(t.Context(), wire.AgentHome)
 	require.NoError(t, err)
+
 	defer home.Close()
+
 	v := h.rooted(t, driver.PurposeVerifier)
 	require.NoError(t, v.Restore(t.Context(), wire.AgentHome, home))
-	ran = v.User(wire.VerifierUser).Bash("cd /app; cat main new/file /srv/data/rows; ls -A . new; readlink new/link; ls -di new/file new/hard | cut -d' ' -f1 | sort -u | wc -l; ls -d /usr")
-	require.Equal(t, "changed\n1\nrows\nmore\n.:\nmain\nnew\n\nnew:\nfile\nhard\nlink\n/etc/passwd\n1\n/usr\n", ran.Stdout, ran.Stderr)
+	ran = v.User(wire.VerifierUser).
+		Bash("cd /app; cat main new/file /srv/data/rows; ls -A . new; readlink new/link; ls -di new/file new/hard | cut -d' ' -f1 | sort -u | wc -l; ls -d /usr")
+	require.Equal(
+		t,
+		"changed\n1\nrows\nmore\n.:\nmain\nnew\n\nnew:\nfile\nhard\nlink\n/etc/passwd\n1\n/usr\n",
+		ran.Stdout,
+		ran.Stderr,
+	)
 }
 
 // The agent is the image's user, with the groups of that user, and may what they may. It has no capability.
@@ -236,15 +335,20 @@ func userOfAnImage(t *testing.T, h Harness) {
 	data, err := p.ReadFile(t.Context(), "/mine/x", 100)
 	require.NoError(t, err)
 	require.Equal(t, "x\n", string(data))
+
 	for _, f := range p.probed() {
 		require.True(t, f.Refused, f.Name)
 	}
+
 	for _, script := range []string{
-		"ls /closed", "echo x > /etc/new", "chown 0:0 /mine/x", "setpriv --reuid=0 --clear-groups true", "kill -9 1", "cat /proc/1/environ", "ls /proc/1/fd/",
-		"prlimit --pid 1 --nofile=1", "ls /verifier/home", "ls /verifier/run", "echo x > /verifier/run/run-as-agent.sock", "echo x > /opt/rolloutd/x",
+		"ls /closed", "echo x > /etc/new", "chown 0:0 /mine/x", "setpriv --reuid=0 --clear-groups true",
+		"kill -9 1", "cat /proc/1/environ", "ls /proc/1/fd/", "prlimit --pid 1 --nofile=1",
+		"ls /verifier/home", "ls /verifier/run", "echo x > /verifier/run/run-as-agent.sock",
+		"echo x > /opt/rolloutd/x",
 	} {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 	}
+
 	require.Equal(t, "1001\n", p.Bash("run-as-agent id -u").Stdout, "it runs the program itself")
 }
 
@@ -252,17 +356,28 @@ func userOfAnImage(t *testing.T, h Harness) {
 func userBesideVerifier(t *testing.T, h Harness) {
 	p := h.asUser(t, driver.PurposeVerifier)
 	v := p.User(wire.VerifierUser)
-	require.Zero(t, v.Bash("echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt").ExitCode)
+	require.Zero(
+		t,
+		v.Bash(
+			"echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt",
+		).ExitCode,
+	)
 	v.StartBash("judge", "sleep 1000")
 	v.Eventually(func() bool { return v.Bash("pgrep sleep").ExitCode == 0 }, "the verifier sees its process")
+
 	for _, script := range []string{
-		"cat /verifier/tests/answer", "ls /verifier/logs", "ls /verifier/home", "echo 1 > /verifier/logs/reward.txt", "ls /verifier/run",
-		"echo x > /mine/new", "echo x > /ofgroup/new", "rm /tests", "echo x > /usr/bin/diff", "ps -e | grep -q sleep", "pgrep sleep", "pgrep sandboxd",
+		"cat /verifier/tests/answer", "ls /verifier/logs", "ls /verifier/home",
+		"echo 1 > /verifier/logs/reward.txt", "ls /verifier/run", "echo x > /mine/new",
+		"echo x > /ofgroup/new", "rm /tests", "echo x > /usr/bin/diff", "ps -e | grep -q sleep", "pgrep sleep",
+		"pgrep sandboxd",
 	} {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 		require.NotZero(t, v.Bash("run-as-agent bash -c "+quote(script)).ExitCode, script)
 	}
-	ran := v.Bash("cd /home/user/workdir && run-as-agent bash -c 'id -un; id -G; pwd; umask 077; echo built > out; grep ^CapEff /proc/self/status' && cat /app/out && id -un && id -u")
+
+	ran := v.Bash(
+		"cd /home/user/workdir && run-as-agent bash -c 'id -un; id -G; pwd; umask 077; echo built > out; grep ^CapEff /proc/self/status' && cat /app/out && id -un && id -u",
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.Equal(t, "app\n0 50\n/home/user/workdir\nCapEff:\t0000000000000000\nbuilt\nverifier\n65529\n", ran.Stdout)
 }

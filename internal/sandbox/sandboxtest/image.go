@@ -17,16 +17,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// FillAppImage fills the folder with the root file system of Harness.AppImage: programs, and an application in /app with data in /srv/data.
+// FillAppImage fills the folder with the root file system of Harness.AppImage: programs, and an application
+// in /app with data in /srv/data.
 func FillAppImage(folder string) error {
 	err := errors.Join(imagetest.Fill(folder, imagetest.Programs()), imagetest.Glibc(folder))
 	for path, text := range map[string]string{
-		"app/main": "original\n", "app/lib/part": "part\n", "app/cache/old": "old\n", "srv/data/rows": "rows\n", "etc/hostname": "app\n",
+		"app/main":      "original\n",
+		"app/lib/part":  "part\n",
+		"app/cache/old": "old\n",
+		"srv/data/rows": "rows\n",
+		"etc/hostname":  "app\n",
 	} {
 		full := filepath.Join(folder, path)
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o600), os.Chmod(full, 0o644))
+		err = errors.Join(
+			err,
+			os.MkdirAll(filepath.Dir(full), 0o755),
+			os.WriteFile(full, []byte(text), 0o600),
+			os.Chmod(full, 0o644),
+		)
 	}
-	return errors.Join(err, os.Symlink("main", filepath.Join(folder, "app/same")), os.Symlink("/srv", filepath.Join(folder, "way")))
+
+	return errors.Join(
+		err,
+		os.Symlink("main", filepath.Join(folder, "app/same")),
+		os.Symlink("/srv", filepath.Join(folder, "way")),
+	)
 }
 
 // imageTests are of what a task takes from its image.
@@ -41,10 +56,16 @@ func imageTests() map[string]func(*testing.T, Harness) {
 // appPlace is a sandbox of the image that graded folders are tried in.
 func (h Harness) appPlace(t *testing.T, purpose string) *Place {
 	t.Helper()
+
 	if h.AppImage == "" {
 		t.Skip("the driver takes nothing from an image")
 	}
-	return h.placeOf(t, purpose, rollout.Sandbox{Image: h.AppImage, Workdir: "/app", GradePaths: []string{"/srv/data", "/app/cache", "/new/place"}})
+
+	return h.placeOf(t, purpose, rollout.Sandbox{
+		Image:      h.AppImage,
+		Workdir:    "/app",
+		GradePaths: []string{"/srv/data", "/app/cache", "/new/place"},
+	})
 }
 
 // placeOf is a sandbox that is asked for as a task asks for it.
@@ -52,51 +73,72 @@ func (h Harness) placeOf(t *testing.T, purpose string, s rollout.Sandbox) *Place
 	t.Helper()
 	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	id := "test-" + rand.Text()
+
 	t.Cleanup(func() { destroy(t, b, id) })
 	made, err := b.Create(t.Context(), id, s, map[string]string{driver.LabelPurpose: purpose})
 	require.NoError(t, err)
+
 	return &Place{Sandbox: made, Backend: b, t: t}
 }
 
-// The workdir and the graded folders have what the image has there, belong to the agent, and show what is written to them under each of their names.
+// The workdir and the graded folders have what the image has there, belong to the agent, and show what is
+// written to them under each of their names.
 func imageWorkdir(t *testing.T, h Harness) {
 	p := h.appPlace(t, driver.PurposeAgent)
-	ran := p.Bash(`set -e; cd ~/workdir; cat main same lib/part; readlink same; stat -c %a . main; rm main; echo changed > main; cat /app/main /app/same
+	ran := p.Bash(
+		`set -e; cd ~/workdir; cat main same lib/part; readlink same; stat -c %a . main; rm main; echo changed > main; cat /app/main /app/same
 		echo new > /app/cache/new; cat ~/workdir/cache/old ~/workdir/cache/new; echo more >> /srv/data/more; cat /srv/data/rows /srv/data/more
-		echo made > /new/place/x; pwd; cd /app; pwd -P`)
+		echo made > /new/place/x; pwd; cd /app; pwd -P`,
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
-	require.Equal(t, "original\noriginal\npart\nmain\n755\n644\nchanged\nchanged\nold\nnew\nrows\nmore\n/home/user/workdir\n/app\n", ran.Stdout)
-	for _, script := range []string{"echo x > /srv/x", "echo x > /usr/bin/x", "echo x > /etc/x", "echo x > /new/x", "mv /app /app2"} {
+	require.Equal(
+		t,
+		"original\noriginal\npart\nmain\n755\n644\nchanged\nchanged\nold\nnew\nrows\nmore\n/home/user/workdir\n/app\n",
+		ran.Stdout,
+	)
+
+	for _, script := range []string{
+		"echo x > /srv/x", "echo x > /usr/bin/x", "echo x > /etc/x", "echo x > /new/x", "mv /app /app2",
+	} {
 		require.NotZero(t, p.Bash(script).ExitCode, script)
 	}
+
 	other := h.appPlace(t, driver.PurposeAgent)
 	require.Equal(t, "original\n", other.Bash("cat /app/main; ls /new/place").Stdout, "of another sandbox")
 }
 
-// What the agent makes of its workdir and of the graded folders goes to another sandbox with its home, and nothing else does.
+// What the agent makes of its workdir and of the graded folders goes to another sandbox with its home, and
+// nothing else does.
 func imageGraded(t *testing.T, h Harness) {
 	p := h.appPlace(t, driver.PurposeAgent)
-	ran := p.Bash(`set -e; cd /app; rm main; echo changed > main; mkdir -m 700 new; ln -s /etc/passwd new/link; echo 1 > new/file; ln new/file new/hard
-		echo 2 > cache/two; rm /srv/data/rows; echo 3 > /srv/data/three; echo 4 > /new/place/four; echo x > /tmp/x; echo h > ~/h`)
+	ran := p.Bash(
+		`set -e; cd /app; rm main; echo changed > main; mkdir -m 700 new; ln -s /etc/passwd new/link; echo 1 > new/file; ln new/file new/hard
+		echo 2 > cache/two; rm /srv/data/rows; echo 3 > /srv/data/three; echo 4 > /new/place/four; echo x > /tmp/x; echo h > ~/h`,
+	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.NoError(t, p.KillAll(t.Context()))
 	home, err := p.GetTar(t.Context(), wire.AgentHome)
 	require.NoError(t, err)
+
 	defer home.Close()
+
 	v := h.appPlace(t, driver.PurposeVerifier)
 	require.NoError(t, v.Restore(t.Context(), wire.AgentHome, home))
-	ran = v.User(wire.VerifierUser).Bash(`cd /app; cat main new/file new/hard cache/old cache/two /srv/data/three /new/place/four ~user/h; readlink new/link
+	ran = v.User(wire.VerifierUser).
+		Bash(`cd /app; cat main new/file new/hard cache/old cache/two /srv/data/three /new/place/four ~user/h; readlink new/link
 		stat -c %h new/file; ls /srv/data; ls /tmp; cat /home/user/workdir/main`)
 	require.Equal(t, "changed\n1\n1\nold\n2\n3\n4\nh\n/etc/passwd\n2\nthree\nchanged\n", ran.Stdout, ran.Stderr)
 	require.NotZero(t, v.Bash("echo x > /usr/bin/x").ExitCode)
 	v.assertLinksOfWork(v.User(wire.VerifierUser))
-	ran = v.User(wire.VerifierUser).Bash("cd /home/user/workdir && run-as-agent bash -c 'echo built > out; echo built > /srv/data/out' && cat /app/out /srv/data/out")
+	ran = v.User(wire.VerifierUser).
+		Bash("cd /home/user/workdir && run-as-agent bash -c 'echo built > out; echo built > /srv/data/out' && cat /app/out /srv/data/out")
 	require.Equal(t, "built\nbuilt\n", ran.Stdout, ran.Stderr)
 }
 
 // assertLinksOfWork checks that a verifier follows no link among the work's files, and that a program of the work does.
 func (p *Place) assertLinksOfWork(verifier *Place) {
 	p.t.Helper()
+
 	if !p.separate() {
 		return
 	}
@@ -112,6 +154,7 @@ func imageRefused(t *testing.T, h Harness) {
 	if h.AppImage == "" {
 		t.Skip("the driver takes nothing from an image")
 	}
+
 	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	for want, s := range map[string]rollout.Sandbox{
 		"workdir: /way is a link in the image":               {Workdir: "/way/data"},

@@ -22,8 +22,8 @@ func killTests() map[string]func(*testing.T, Harness) {
 	}
 }
 
-// count is the number of processes, without the shell that counts, sandboxd, and what carries connections to it from outside: their parents are
-// in no process namespace that the sandbox sees.
+// count is the number of processes, without the shell that counts, sandboxd, and what carries connections
+// to it from outside: their parents are in no process namespace that the sandbox sees.
 const count = "n=0; for p in /proc/[0-9]*; do { read -r _ _ _ parent _ < $p/stat; } 2>/dev/null && [ $parent != 0 ] && n=$((n+1)); done; echo $((n-1))"
 
 // One that ignores signals, with children that do too, some in sessions of their own.
@@ -68,15 +68,20 @@ func leavesOthers(t *testing.T, h Harness) {
 // No process escapes: not by a double fork, not by a session of its own, not by a held pipe.
 func killAll(t *testing.T, h Harness) {
 	p := h.place(t)
-	p.StartBash("job", "(setsid bash -c 'trap \"\" TERM; sleep infinity' &) ; (sleep infinity &) ; echo up; sleep infinity")
+	p.StartBash(
+		"job",
+		"(setsid bash -c 'trap \"\" TERM; sleep infinity' &) ; (sleep infinity &) ; echo up; sleep infinity",
+	)
 	p.StartBash("other", "sleep infinity")
 	p.Says("job", "up\n")
 	require.NoError(t, p.KillAll(t.Context()))
+
 	for _, name := range []string{"job", "other"} {
 		st, err := p.Status(t.Context(), name)
 		require.NoError(t, err)
 		require.False(t, st.Running, name)
 	}
+
 	require.Equal(t, "0\n", p.Bash(count).Stdout)
 	require.NoError(t, p.KillAll(t.Context()))
 }
@@ -87,7 +92,8 @@ func forkBomb(t *testing.T, h Harness) {
 	p.StartBash("bomb", "bomb() { bomb | bomb & }; bomb; while :; do sleep infinity & done")
 	p.Eventually(func() bool {
 		_, err := p.Start(t.Context(), "try-"+rand.Text(), wire.Process{Argv: []string{"sleep", "infinity"}})
-		return fault.Is(err, fault.Exhausted) || fault.Is(err, fault.OutOfMemory) // at its fork, or as its first threads begin
+		// at its fork, or as its first threads begin
+		return fault.Is(err, fault.Exhausted) || fault.Is(err, fault.OutOfMemory)
 	}, "the limit is reached")
 	require.NoError(t, p.KillAll(t.Context()))
 	require.Zero(t, p.Bash("true").ExitCode)
@@ -96,8 +102,16 @@ func forkBomb(t *testing.T, h Harness) {
 // No signal from inside ends the supervisor, nor do many that arrive while it handles others.
 func supervisorLives(t *testing.T, h Harness) {
 	p := h.place(t)
-	require.Zero(t, p.Bash("for i in $(seq 100); do for s in $(seq 1 64); do kill -$s 1 2>/dev/null; done; done; true").ExitCode)
-	require.Equal(t, "0000000000000000\n", p.Bash("awk '/^SigIgn/ {print $2}' /proc/self/status").Stdout, "programs ignore nothing")
+	require.Zero(
+		t,
+		p.Bash("for i in $(seq 100); do for s in $(seq 1 64); do kill -$s 1 2>/dev/null; done; done; true").ExitCode,
+	)
+	require.Equal(
+		t,
+		"0000000000000000\n",
+		p.Bash("awk '/^SigIgn/ {print $2}' /proc/self/status").Stdout,
+		"programs ignore nothing",
+	)
 	require.Zero(t, p.Bash("for i in $(seq 200); do kill -TERM 1; kill -SEGV 1; kill -QUIT 1; done; true").ExitCode)
 	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
 }

@@ -52,21 +52,29 @@ func createAtOnce(t *testing.T, h Harness) {
 	id := "test-" + rand.Text()
 	first := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	t.Cleanup(func() { destroy(t, first, id) })
+
 	begun := make([]time.Time, 4)
+
 	var callers errgroup.Group
+
 	for i := range begun {
 		b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
+
 		callers.Go(func() error {
 			s, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
 			if err != nil {
 				return err
 			}
+
 			info, err := s.Info(t.Context())
 			begun[i] = info.StartedAt
+
 			return err
 		})
 	}
+
 	require.NoError(t, callers.Wait())
+
 	for _, b := range begun {
 		require.Equal(t, begun[0], b, "all found the same one")
 	}
@@ -153,11 +161,13 @@ func find(t *testing.T, h Harness, id string) *driver.Info {
 	t.Helper()
 	infos, err := sandbox.New(h.Open(t), sandbox.Options{}).List(t.Context())
 	require.NoError(t, err)
+
 	for _, info := range infos {
 		if info.ID == id {
 			return &info
 		}
 	}
+
 	return nil
 }
 
@@ -187,8 +197,10 @@ func leaseRenewed(t *testing.T, h Harness) {
 func cancelKeepsSandbox(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "sleep infinity")
+
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
+
 	_, err := p.Wait(ctx, "job", Patience)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
@@ -212,12 +224,16 @@ func endsWhileWaited(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "echo up; sleep infinity")
 	p.Says("job", "up\n")
+
 	waited := make(chan error, 1)
+
 	go func() {
 		_, err := p.Wait(t.Context(), "job", Patience)
 		waited <- err
 	}()
+
 	require.NoError(t, p.Backend.Destroy(t.Context(), p.ID()))
+
 	err := <-waited
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// limitTests are about what runs out in a sandbox, as its driver tells it. A driver that cannot know one thing is not tested for it.
+// limitTests are about what runs out in a sandbox, as its driver tells it. A driver that cannot know one
+// thing is not tested for it.
 func limitTests() map[string]func(*testing.T, Harness) {
 	return map[string]func(*testing.T, Harness){
 		"NothingRanOut":    nothingRanOut,
@@ -23,6 +24,7 @@ func (p *Place) usage() driver.Usage {
 	p.t.Helper()
 	u, err := p.Backend.Inspect(p.t.Context(), p.ID())
 	require.NoError(p.t, err)
+
 	return u
 }
 
@@ -40,6 +42,7 @@ func outOfMemory(t *testing.T, h Harness) {
 	if p.usage().OOMKills < 0 {
 		t.Skip("the driver does not count processes killed for memory")
 	}
+
 	require.Equal(t, "SIGKILL", p.Bash("x=x; while :; do x=$x$x; done").Signal)
 	require.Positive(t, p.usage().OOMKills)
 	require.LessOrEqual(t, p.usage().ForksRefused, 0, "none, or not counted")
@@ -50,6 +53,7 @@ func tooManyProcesses(t *testing.T, h Harness) {
 	if p.usage().ForksRefused < 0 {
 		t.Skip("the driver does not count refused processes")
 	}
+
 	p.StartBash("many", "while :; do sleep infinity & done")
 	p.Eventually(func() bool { return p.usage().ForksRefused > 0 }, "a process is refused")
 	require.NoError(t, p.KillAll(t.Context()))
@@ -60,10 +64,12 @@ func tooManyProcesses(t *testing.T, h Harness) {
 func fullFolder(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.Bash("ln -s / /home/user/tmp; head -c 1G /dev/zero > /home/user/big")
+
 	full := p.usage().FullFolders
 	if full == nil {
 		t.Skip("the driver does not know how full its folders are")
 	}
+
 	require.Equal(t, []string{wire.AgentHome}, full)
 	require.NoError(t, p.Remove(t.Context(), wire.AgentHome+"/big"))
 	require.Empty(t, p.usage().FullFolders)

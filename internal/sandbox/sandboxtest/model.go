@@ -47,15 +47,21 @@ func (p *Place) serve(h http.HandlerFunc) *gateway {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	g := &gateway{done: make(chan error, 1)}
 	served := make(chan struct{})
+
 	go func() { g.done <- p.Backend.ServeModel(ctx, p.ID(), h, func() { close(served) }) }()
+
 	select {
 	case <-served:
 	case err := <-g.done:
 		require.FailNow(p.t, "the channel is not served", "%v", err)
 	}
+
 	var once sync.Once
+
 	g.stop = func() { once.Do(func() { cancel(); require.NoError(p.t, <-g.done) }) }
+
 	p.t.Cleanup(cancel)
+
 	return g
 }
 
@@ -66,7 +72,9 @@ func modelCall(t *testing.T, h Harness) {
 	g := p.serve(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		seen <- r
+
 		bodies <- string(body)
+
 		w.Header().Set("X-Reply", "yes")
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "pong")
@@ -84,6 +92,7 @@ func modelCall(t *testing.T, h Harness) {
 	require.Contains(t, out.Stdout, "X-Reply: yes")
 	require.Contains(t, out.Stdout, "\npong")
 	g.stop()
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, p.Backend.ServeModel(ended, p.ID(), nil, nil), "an ended context is no failure")
@@ -103,7 +112,9 @@ func modelStreams(t *testing.T, h Harness) {
 			}, "the agent gets "+s)
 		}
 	})
-	out := p.Bash(agent + `call x | while read -r line; do case "$line" in *one*) : > /tmp/got-one;; *two*) : > /tmp/got-two;; esac; echo "$line"; done`)
+	out := p.Bash(
+		agent + `call x | while read -r line; do case "$line" in *one*) : > /tmp/got-one;; *two*) : > /tmp/got-two;; esac; echo "$line"; done`,
+	)
 	require.Contains(t, out.Stdout, "data: two")
 }
 
@@ -113,6 +124,7 @@ func modelHeld(t *testing.T, h Harness) {
 	p.StartBash("agent", agent+"call early")
 	_, err := p.Wait(t.Context(), "agent", 0)
 	require.NoError(t, err)
+
 	g := p.serve(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	require.Contains(t, p.End("agent").Stdout, "early")
 	g.stop()
@@ -121,16 +133,20 @@ func modelHeld(t *testing.T, h Harness) {
 // A gateway that goes away before it has answered is replaced without the agent's notice, and the call keeps its id.
 func modelSentAgain(t *testing.T, h Harness) {
 	p := h.place(t)
+
 	var ids []string
+
 	arrived := make(chan struct{})
 	first := p.serve(func(_ http.ResponseWriter, r *http.Request) {
 		ids = append(ids, r.Header.Get(wire.CallIDHeader))
+
 		close(arrived)
 		<-r.Context().Done()
 	})
 	p.StartBash("agent", agent+"call 'the whole body'")
 	<-arrived
 	first.stop()
+
 	second := p.serve(func(w http.ResponseWriter, r *http.Request) {
 		ids = append(ids, r.Header.Get(wire.CallIDHeader))
 		_, _ = io.WriteString(w, "answer to ")
@@ -153,8 +169,10 @@ func modelNewerWins(t *testing.T, h Harness) {
 	})
 	p.StartBash("agent", agent+"call x")
 	<-arrived
+
 	newer := p.serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "from the newer") })
 	require.Contains(t, p.End("agent").Stdout, "from the newer")
+
 	err := <-old.done
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	newer.stop()
@@ -173,11 +191,13 @@ func modelAgentAborts(t *testing.T, h Harness) {
 	<-arrived
 	require.NoError(t, p.Kill(t.Context(), "agent"))
 	<-cancelled
+
 	select {
 	case err := <-g.done:
 		require.Fail(t, "the channel ended with the call", "%v", err)
 	default:
 	}
+
 	g.stop()
 }
 
@@ -192,14 +212,20 @@ func modelGatewayAborts(t *testing.T, h Harness) {
 // An answer that breaks in the middle is never ended as if it were whole, nor sent again.
 func modelBreaksMidStream(t *testing.T, h Harness) {
 	p := h.place(t)
-	var calls int
-	var mu sync.Mutex
+
+	var (
+		calls int
+		mu    sync.Mutex
+	)
+
 	g := p.serve(func(w http.ResponseWriter, _ *http.Request) {
 		mu.Lock()
 		calls++
 		mu.Unlock()
+
 		_, _ = io.WriteString(w, "half of it")
 		_ = http.NewResponseController(w).Flush()
+
 		panic(http.ErrAbortHandler)
 	})
 	out := p.Bash(agent + "call x").Stdout
@@ -208,16 +234,21 @@ func modelBreaksMidStream(t *testing.T, h Harness) {
 	g.stop()
 	mu.Lock()
 	defer mu.Unlock()
+
 	require.Equal(t, 1, calls)
 }
 
 func modelTooLarge(t *testing.T, h Harness) {
 	p := h.place(t)
-	out := p.Bash(`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n' >&3
-		(head -c 80000000 /dev/zero >&3 2>/dev/null) & head -1 <&3; kill %1`)
+	out := p.Bash(
+		`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n' >&3
+		(head -c 80000000 /dev/zero >&3 2>/dev/null) & head -1 <&3; kill %1`,
+	)
 	require.Contains(t, out.Stdout, "413")
 	// One that could never be held is refused by its length, before a byte of it arrives.
-	out = p.Bash(`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000000\r\n\r\n' >&3; head -1 <&3`)
+	out = p.Bash(
+		`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000000\r\n\r\n' >&3; head -1 <&3`,
+	)
 	require.Contains(t, out.Stdout, "413")
 }
 
@@ -227,10 +258,12 @@ func modelManyAtOnce(t *testing.T, h Harness) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, "echo:"+string(body)+";")
 	})
+
 	out := p.Bash(agent + `for i in $(seq 30); do (call "n$i") > /tmp/out$i & done; wait; cat /tmp/out*`)
 	for _, n := range []string{"n1;", "n17;", "n30;"} {
 		require.Contains(t, out.Stdout, "echo:"+n)
 	}
+
 	require.Equal(t, 30, strings.Count(out.Stdout, "echo:"))
 	g.stop()
 }
@@ -238,8 +271,10 @@ func modelManyAtOnce(t *testing.T, h Harness) {
 // The model address is the only thing that answers.
 func noOtherNetwork(t *testing.T, h Harness) {
 	p := h.place(t)
-	out := p.Bash(`for a in 1.1.1.1/53 169.254.169.254/80 10.0.2.2/80 172.17.0.1/80 192.168.0.1/80; do (exec 3<>/dev/tcp/$a) 2>/dev/null && echo open $a; done
-		cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '; tail -n +2 /proc/net/route`)
+	out := p.Bash(
+		`for a in 1.1.1.1/53 169.254.169.254/80 10.0.2.2/80 172.17.0.1/80 192.168.0.1/80; do (exec 3<>/dev/tcp/$a) 2>/dev/null && echo open $a; done
+		cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '; tail -n +2 /proc/net/route`,
+	)
 	require.Equal(t, "lo\n", out.Stdout)
 }
 
@@ -248,6 +283,7 @@ func modelCannotPickCallID(t *testing.T, h Harness) {
 	ids := make(chan []string, 1)
 	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { ids <- r.Header.Values(wire.CallIDHeader) })
 	p.Bash(agent + `call x $'` + wire.CallIDHeader + `: mine\r\n'`)
+
 	got := <-ids
 	require.Len(t, got, 1)
 	require.NotEqual(t, "mine", got[0])
@@ -259,6 +295,7 @@ func modelOrigin(t *testing.T, h Harness) {
 	p := h.place(t)
 	origins := make(chan []string, 1)
 	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Values(wire.OriginHeader) })
+
 	forged := `$'X-Rolloutd-Origin: itself\r\nConnection: X-Rolloutd-Origin\r\n'`
 	for name, c := range map[string]struct {
 		script string
@@ -266,13 +303,20 @@ func modelOrigin(t *testing.T, h Harness) {
 	}{
 		"itself":   {agent + "call hi " + forged, []string{"itself"}},
 		"subshell": {agent + "(call hi " + forged + ")", []string{"subshell/child"}},
-		"session":  {agent + "export -f call; setsid -w bash -c 'call hi " + strings.ReplaceAll(forged, "'", `'"'"'`) + "'", []string{"session/child"}},
-		"orphan": {agent + "export -f call; (setsid bash -c 'while [ $PPID != 1 ] && grep -q \"^PPid:[[:space:]]*[2-9]\" /proc/$$/status; do :; done; call hi " +
-			strings.ReplaceAll(forged, "'", `'"'"'`) + "' &)", nil},
+		"session": {
+			agent + "export -f call; setsid -w bash -c 'call hi " + strings.ReplaceAll(forged, "'", `'"'"'`) + "'",
+			[]string{"session/child"},
+		},
+		"orphan": {
+			agent + "export -f call; (setsid bash -c 'while [ $PPID != 1 ] && grep -q \"^PPid:[[:space:]]*[2-9]\" /proc/$$/status; do :; done; call hi " +
+				strings.ReplaceAll(forged, "'", `'"'"'`) + "' &)",
+			nil,
+		},
 	} {
 		p.StartBash(name, c.script)
 		require.Equal(t, c.want, <-origins, name)
 	}
+
 	g.stop()
 }
 
@@ -283,6 +327,7 @@ func modelOriginAfterReply(t *testing.T, h Harness) {
 	p := h.place(t)
 	origins := make(chan string, 1)
 	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Get(wire.OriginHeader) })
+
 	const other = "cp $BASH /tmp/$name; export -f call; "
 	for name, c := range map[string]struct{ script, first, next string }{
 		"itself":  {"call hi; call hi", "", ""},
@@ -298,5 +343,6 @@ func modelOriginAfterReply(t *testing.T, h Harness) {
 		require.Equal(t, name+c.first, <-origins, name)
 		require.Equal(t, name+c.next, <-origins, name)
 	}
+
 	g.stop()
 }

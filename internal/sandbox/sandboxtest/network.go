@@ -29,16 +29,21 @@ const connect = `connect() { exec 3<>/dev/tcp/127.0.0.1/7001 && printf '%s\n' "$
 func (p *Place) online(serve func(context.Context, io.ReadWriteCloser)) (stop func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
+
 	opened, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- p.Backend.ServeNetwork(ctx, p.ID(), func() { close(opened) }, serve) }()
+
 	select {
 	case <-opened:
 	case err := <-done:
 		cancel()
 		require.NoError(p.t, err)
 	}
+
 	stop = sync.OnceFunc(func() { cancel(); require.NoError(p.t, <-done) })
+
 	p.t.Cleanup(cancel)
+
 	return stop
 }
 
@@ -47,7 +52,8 @@ func echoLine(more int) func(context.Context, io.ReadWriteCloser) {
 	return func(_ context.Context, c io.ReadWriteCloser) {
 		line, err := bufio.NewReader(c).ReadString('\n')
 		if err == nil {
-			_, _ = io.WriteString(c, "got "+line+strings.Repeat("x", more)) // the process may be gone
+			// the process may be gone
+			_, _ = io.WriteString(c, "got "+line+strings.Repeat("x", more))
 		}
 	}
 }
@@ -55,9 +61,13 @@ func echoLine(more int) func(context.Context, io.ReadWriteCloser) {
 // Bytes go both ways, on many connections at once.
 func networkConnections(t *testing.T, h Harness) {
 	p := h.place(t)
+
 	stop := p.online(echoLine(1 << 20))
 	defer stop()
-	out := p.Bash(connect + `connect hello | head -c 10; for i in 1 2 3 4 5 6 7 8; do (connect $i | wc -c) & done; wait`)
+
+	out := p.Bash(
+		connect + `connect hello | head -c 10; for i in 1 2 3 4 5 6 7 8; do (connect $i | wc -c) & done; wait`,
+	)
 	require.True(t, strings.HasPrefix(out.Stdout, "got hello\n"), out.Stdout)
 	require.Equal(t, 8, strings.Count(out.Stdout, "1048582"), out.Stdout)
 }
@@ -74,8 +84,10 @@ func networkClosedAgain(t *testing.T, h Harness) {
 	<-here
 	stop()
 	require.Contains(t, p.End("waits").Stdout, "ended: ")
+
 	stop = p.online(echoLine(0))
 	defer stop()
+
 	require.Equal(t, "got again\n", p.Bash(connect+`connect again`).Stdout)
 }
 

@@ -14,9 +14,14 @@ const ordinaryID = 65534
 
 // Ordinary lets root run this test program as an ordinary user.
 type Ordinary struct {
-	Test, Sandboxd string               // copies that the user may run
-	Dir            string               // the user's own
-	Attr           *syscall.SysProcAttr // makes a process the user's
+	// copies that the user may run
+	Test, Sandboxd string
+
+	// the user's own
+	Dir string
+
+	// makes a process the user's
+	Attr *syscall.SysProcAttr
 }
 
 // OrdinaryUser prepares the files of an ordinary user. sandboxd is the path of the binary.
@@ -30,12 +35,15 @@ func OrdinaryUser(t *testing.T, sandboxd string) Ordinary {
 	}
 	require.NoError(t, os.Mkdir(o.Dir, 0o700))
 	require.NoError(t, os.Chown(o.Dir, ordinaryID, ordinaryID))
+
 	self, err := os.Executable()
 	require.NoError(t, err)
+
 	for to, from := range map[string]string{o.Test: self, o.Sandboxd: sandboxd} {
 		content, err := os.ReadFile(from)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(to, content, 0o755))
 	}
+
 	return o
 }

@@ -29,6 +29,7 @@ func outputTests() map[string]func(*testing.T, Harness) {
 func offsets(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("out", "printf 0123456789; printf abc >&2")
+
 	ran := p.End("out")
 	for _, c := range []struct {
 		offset int64
@@ -51,6 +52,7 @@ func offsets(t *testing.T, h Harness) {
 		require.Equal(t, c.next, chunk.Next, "%+v", c)
 		require.Equal(t, c.eof, chunk.EOF, "%+v", c)
 	}
+
 	tail, err := p.Tail(t.Context(), ran.Status, "stdout", 3)
 	require.NoError(t, err)
 	require.Equal(t, "789", string(tail))
@@ -62,19 +64,24 @@ func offsets(t *testing.T, h Harness) {
 // The first and the last part of a long stream are kept, and a reader sees the gap between them.
 func gap(t *testing.T, h Harness) {
 	const size = 5_000_000
+
 	p := h.place(t)
 	p.StartBash("long", "printf FIRST; head -c 4999990 /dev/zero; printf LAST.")
 	require.EqualValues(t, size, p.End("long").StdoutSize)
 
-	var got bytes.Buffer
-	var lost, next int64
+	var (
+		got        bytes.Buffer
+		lost, next int64
+	)
 	for eof := false; !eof; {
 		chunk, err := p.Log(t.Context(), "long", "stdout", next, 300_000)
 		require.NoError(t, err)
+
 		lost += chunk.Next - int64(len(chunk.Data)) - next
 		got.Write(chunk.Data)
 		next, eof = chunk.Next, chunk.EOF
 	}
+
 	require.EqualValues(t, size, next)
 	require.EqualValues(t, size, lost+int64(got.Len()))
 	require.Positive(t, lost)
@@ -140,8 +147,12 @@ func eofOnlyAtEnd(t *testing.T, h Harness) {
 // A wait for output ends with the next output, with the process, or when its time is over.
 func waitForMore(t *testing.T, h Harness) {
 	const long = time.Minute
+
 	p := h.place(t)
-	p.StartBash("late", "echo one; until [ -e two ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done")
+	p.StartBash(
+		"late",
+		"echo one; until [ -e two ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done",
+	)
 	p.Says("late", "one\n")
 	chunk, err := p.WaitLog(t.Context(), "late", "stdout", 0, 100, long)
 	require.NoError(t, err)
@@ -152,12 +163,14 @@ func waitForMore(t *testing.T, h Harness) {
 	require.False(t, chunk.EOF)
 
 	began := time.Now()
+
 	for _, c := range []struct {
 		cause string
 		want  string
 		eof   bool
 	}{{"two", "two\n", false}, {"end", "", true}} {
 		offset := chunk.Next
+
 		var waits sync.WaitGroup
 		waits.Go(func() { chunk, err = p.WaitLog(t.Context(), "late", "stdout", offset, 100, long) })
 		require.NoError(t, p.WriteFile(t.Context(), rollout.Home+"/"+c.cause, strings.NewReader(""), 0o644))
@@ -166,5 +179,6 @@ func waitForMore(t *testing.T, h Harness) {
 		require.Equal(t, c.want, string(chunk.Data))
 		require.Equal(t, c.eof, chunk.EOF)
 	}
+
 	require.Less(t, time.Since(began), long)
 }

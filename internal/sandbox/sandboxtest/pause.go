@@ -21,7 +21,8 @@ func pauseTests() map[string]func(*testing.T, Harness) {
 	}
 }
 
-// waiter is a script that makes a model call without a child, and writes those lines of the answer that begin with "data:".
+// waiter is a script that makes a model call without a child, and writes those lines of the answer that
+// begin with "data:".
 const waiter = `exec 3<>/dev/tcp/127.0.0.1/7000; printf 'GET /%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' $name >&3
 	while read -r line <&3; do case $line in data:*) echo "$line";; esac; done`
 
@@ -32,6 +33,7 @@ func (p *Place) startWaiter(name, first string) wire.Status {
 		Argv: []string{"bash", "-c", first + "name=" + name + "; " + waiter}, PauseAfterMillis: 200,
 	})
 	require.NoError(p.t, err)
+
 	return st
 }
 
@@ -39,6 +41,7 @@ func (p *Place) paused(name string) bool {
 	p.t.Helper()
 	st, err := p.Status(p.t.Context(), name)
 	require.NoError(p.t, err)
+
 	return st.Paused
 }
 
@@ -53,7 +56,8 @@ func (p *Place) stateOf(st wire.Status) string {
 	return p.Bash(fmt.Sprintf("read -r _ _ state _ < /proc/%d/stat; echo $state", st.PID)).Stdout
 }
 
-// A process is stopped while it waits for its model, and runs whenever a piece of the answer comes. One that is not to be stopped is not.
+// A process is stopped while it waits for its model, and runs whenever a piece of the answer comes. One
+// that is not to be stopped is not.
 func pauseUntilBytesCome(t *testing.T, h Harness) {
 	p := h.place(t)
 	plain, pieces, release := make(chan struct{}), make(chan string), make(chan struct{})
@@ -61,8 +65,10 @@ func pauseUntilBytesCome(t *testing.T, h Harness) {
 		if r.URL.Path == "/plain" {
 			close(plain)
 			<-release
+
 			return
 		}
+
 		for piece := range pieces {
 			_, _ = io.WriteString(w, "data: "+piece+"\n")
 			_ = http.NewResponseController(w).Flush()
@@ -70,14 +76,19 @@ func pauseUntilBytesCome(t *testing.T, h Harness) {
 	})
 	p.StartBash("plain", "name=plain; "+waiter)
 	<-plain
+
 	agent := p.startWaiter("agent", "")
 	p.eventuallyPaused("agent")
 	require.Equal(t, "T\n", p.stateOf(agent))
 	require.False(t, p.paused("plain"))
+
 	pieces <- "one"
+
 	p.Says("agent", "data: one\n")
 	p.eventuallyPaused("agent")
+
 	pieces <- "two"
+
 	p.Says("agent", "data: one\ndata: two\n")
 	p.eventuallyPaused("agent")
 	close(pieces)
@@ -87,10 +98,12 @@ func pauseUntilBytesCome(t *testing.T, h Harness) {
 	g.stop()
 }
 
-// A stopped process runs while a request to one of its ports waits for an answer. A stream of events is none that is waited for.
+// A stopped process runs while a request to one of its ports waits for an answer. A stream of events is
+// none that is waited for.
 func pauseWhileAsked(t *testing.T, h Harness) {
 	p := h.place(t)
 	answer := make(chan struct{})
+
 	p.serve(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/question":
@@ -98,6 +111,7 @@ func pauseWhileAsked(t *testing.T, h Harness) {
 		case "/events":
 			w.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(w).Flush()
+
 			<-r.Context().Done()
 		default:
 			<-r.Context().Done()
@@ -107,13 +121,16 @@ func pauseWhileAsked(t *testing.T, h Harness) {
 	p.eventuallyPaused("agent")
 
 	asked := make(chan error, 1)
+
 	go func() {
 		res, err := p.Client(modelPort).Get("http://sandbox/question")
 		if err == nil {
 			err = res.Body.Close()
 		}
+
 		asked <- err
 	}()
+
 	p.Eventually(func() bool { return !p.paused("agent") }, "it runs")
 	require.NotEqual(t, "T\n", p.stateOf(agent))
 	close(answer)
@@ -122,7 +139,9 @@ func pauseWhileAsked(t *testing.T, h Harness) {
 
 	res, err := p.Client(modelPort).Get("http://sandbox/events")
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	p.eventuallyPaused("agent")
 }
 
@@ -132,7 +151,9 @@ func pauseNotWithAChild(t *testing.T, h Harness) {
 	p.serve(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	p.startWaiter("agent", "sleep 2 & ")
 	p.eventuallyPaused("agent")
-	out := p.Bash(`for f in /proc/[0-9]*/stat; do { read -r _ name state _ < $f; } 2>/dev/null && echo "$name$state"; done`).Stdout
+	out := p.Bash(
+		`for f in /proc/[0-9]*/stat; do { read -r _ name state _ < $f; } 2>/dev/null && echo "$name$state"; done`,
+	).Stdout
 	require.NotContains(t, strings.ReplaceAll(out, "(sleep)Z", ""), "(sleep)")
 }
 

@@ -64,16 +64,21 @@ func exitStatus(t *testing.T, h Harness) {
 
 func exactEnvironment(t *testing.T, h Harness) {
 	p := h.place(t)
+
 	path := sandbox.DefaultPath
 	if h.Root {
 		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rolloutd/bin"
 	}
+
 	for name, c := range map[string]struct {
 		env  map[string]string
 		want []string
 	}{
 		"defaults": {nil, []string{"HOME=/home/user", "PATH=" + path}},
-		"own":      {map[string]string{"PATH": "/usr/bin", "A": "b c=d"}, []string{"A=b c=d", "HOME=/home/user", "PATH=/usr/bin"}},
+		"own": {
+			map[string]string{"PATH": "/usr/bin", "A": "b c=d"},
+			[]string{"A=b c=d", "HOME=/home/user", "PATH=/usr/bin"},
+		},
 	} {
 		_, err := p.Start(t.Context(), name, wire.Process{Argv: []string{"env", "-0"}, Env: c.env, Dir: "/tmp"})
 		require.NoError(t, err)
@@ -83,8 +88,12 @@ func exactEnvironment(t *testing.T, h Harness) {
 
 func stdin(t *testing.T, h Harness) {
 	p := h.place(t)
-	input := strings.Repeat("0123456789abcdef", 20_000) // far more than a pipe holds
-	_, err := p.Start(t.Context(), "sum", wire.Process{Argv: []string{"bash", "-c", "sleep 0.05; wc -c"}, Stdin: []byte(input)})
+	// far more than a pipe holds
+	input := strings.Repeat("0123456789abcdef", 20_000)
+	_, err := p.Start(t.Context(), "sum", wire.Process{
+		Argv:  []string{"bash", "-c", "sleep 0.05; wc -c"},
+		Stdin: []byte(input),
+	})
 	require.NoError(t, err)
 	require.Equal(t, "320000", strings.TrimSpace(p.End("sum").Stdout))
 	require.Zero(t, p.Bash("! read -r line").ExitCode, "no stdin is an empty one")
@@ -92,7 +101,11 @@ func stdin(t *testing.T, h Harness) {
 
 func refused(t *testing.T, h Harness) {
 	p := h.place(t)
-	require.Zero(t, p.Bash("printf '#!/no/such/interpreter\\n' > /home/user/script && chmod +x /home/user/script").ExitCode)
+	require.Zero(
+		t,
+		p.Bash("printf '#!/no/such/interpreter\\n' > /home/user/script && chmod +x /home/user/script").ExitCode,
+	)
+
 	for name, c := range map[string]struct {
 		name string
 		spec wire.Process
@@ -110,10 +123,12 @@ func refused(t *testing.T, h Harness) {
 	} {
 		_, err := p.Start(t.Context(), c.name, c.spec)
 		require.Error(t, err, name)
+
 		if c.name != "" {
 			require.Equal(t, fault.Invalid, fault.KindOf(err), "%s: %v", name, err)
 		}
 	}
+
 	p.StartBash("a", "exit 5")
 	require.Equal(t, 5, p.End("a").ExitCode, "a refused start does not take the name")
 }
@@ -130,6 +145,7 @@ func neverStarted(t *testing.T, h Harness) {
 func waitAtMost(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("long", "sleep infinity")
+
 	for _, d := range []time.Duration{-time.Second, 0, 10 * time.Millisecond} {
 		st, err := p.Wait(t.Context(), "long", d)
 		require.NoError(t, err)
@@ -143,6 +159,7 @@ func timeout(t *testing.T, h Harness) {
 		Argv: []string{"bash", "-c", "trap '' TERM; sleep infinity & sleep infinity"}, TimeoutMillis: 100,
 	})
 	require.NoError(t, err)
+
 	st := p.End("slow")
 	require.True(t, st.TimedOut)
 	require.Equal(t, 137, st.ExitCode)
@@ -168,5 +185,8 @@ func nothingInherited(t *testing.T, h Harness) {
 func orphansReaped(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.Bash("for i in $(seq 20); do (sleep 0.01 &) ; done; sleep 0.1")
-	p.Eventually(func() bool { return p.Bash("cat /proc/[0-9]*/stat | grep -c ') Z ' ; true").Stdout == "0\n" }, "no zombies")
+	p.Eventually(
+		func() bool { return p.Bash("cat /proc/[0-9]*/stat | grep -c ') Z ' ; true").Stdout == "0\n" },
+		"no zombies",
+	)
 }

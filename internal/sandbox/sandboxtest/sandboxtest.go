@@ -1,5 +1,6 @@
-// Package sandboxtest is the suite that every sandbox driver passes: what the rest of rolloutd relies on, tried through the
-// portable sandbox. The sandboxes it makes need bash and the usual small programs, nothing else.
+// Package sandboxtest is the suite that every sandbox driver passes: what the rest of rolloutd relies on,
+// tried through the portable sandbox. The sandboxes it makes need bash and the usual small programs,
+// nothing else.
 package sandboxtest
 
 import (
@@ -21,12 +22,14 @@ import (
 type Harness struct {
 	// Open returns a driver over the same sandboxes at each call, as a worker that was started again would see them.
 	Open func(t *testing.T) driver.Driver
-	// ShowsVerifier says that the agent sees the command lines of the verifier's processes: the provider gives no /proc that hides them.
+	// ShowsVerifier says that the agent sees the command lines of the verifier's processes: the provider
+	// gives no /proc that hides them.
 	ShowsVerifier bool
-	// AppImage is an image that was filled by FillAppImage; "": the driver takes neither a workdir nor graded folders from an image.
+	// AppImage is an image that was filled by FillAppImage; "": the driver takes neither a workdir nor
+	// graded folders from an image.
 	AppImage string
-	// UsersImage is an image that was filled by FillUsersImage, with UsersImageUser and UsersImageWorkdir as its user and its workdir; "": no agent of the
-	// driver is a user of its image.
+	// UsersImage is an image that was filled by FillUsersImage, with UsersImageUser and UsersImageWorkdir
+	// as its user and its workdir; "": no agent of the driver is a user of its image.
 	UsersImage string
 	// Root says that the agents are root of an image, in which they may write anywhere.
 	Root bool
@@ -40,6 +43,7 @@ const Patience = 5 * time.Minute
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+
 	groups := []struct {
 		name  string
 		tests map[string]func(*testing.T, Harness)
@@ -64,6 +68,7 @@ func Run(t *testing.T, h Harness) {
 		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {
 			continue
 		}
+
 		for name, test := range g.tests {
 			t.Run(g.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -83,11 +88,13 @@ type Place struct {
 // New makes a sandbox that goes with the test. Zero fields of defaults are small ones, fit for a test.
 func New(t *testing.T, d driver.Driver, defaults driver.Spec) *Place {
 	t.Helper()
+
 	b := sandbox.New(d, sandbox.Options{Defaults: small(defaults)})
 	id := "test-" + rand.Text()
 	s, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { destroy(t, b, id) })
+
 	return &Place{Sandbox: s, Backend: b, t: t}
 }
 
@@ -96,6 +103,7 @@ func Attach(t *testing.T, b *sandbox.Backend, id string) *Place {
 	t.Helper()
 	s, err := b.Attach(t.Context(), id)
 	require.NoError(t, err)
+
 	return &Place{Sandbox: s, Backend: b, t: t}
 }
 
@@ -113,15 +121,19 @@ func small(d driver.Spec) driver.Spec {
 	if d.HomeMiB == 0 {
 		d.HomeMiB = 64
 	}
+
 	if d.TmpMiB == 0 {
 		d.TmpMiB = 16
 	}
+
 	if d.MemoryMiB == 0 {
 		d.MemoryMiB = 512
 	}
+
 	if d.PIDs == 0 {
 		d.PIDs = 128
 	}
+
 	return d
 }
 
@@ -129,6 +141,7 @@ func small(d driver.Spec) driver.Spec {
 func destroy(t *testing.T, b *sandbox.Backend, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
+
 	require.NoError(t, b.Destroy(ctx, id))
 }
 
@@ -141,8 +154,10 @@ type Ran struct {
 // Bash runs a script to its end.
 func (p *Place) Bash(script string) Ran {
 	p.t.Helper()
+
 	name := "bash-" + rand.Text()
 	p.StartBash(name, script)
+
 	return p.End(name)
 }
 
@@ -151,6 +166,7 @@ func (p *Place) StartBash(name, script string) wire.Status {
 	p.t.Helper()
 	st, err := p.Start(p.t.Context(), name, wire.Process{Argv: []string{"bash", "-c", script}})
 	require.NoError(p.t, err)
+
 	return st
 }
 
@@ -160,6 +176,7 @@ func (p *Place) End(name string) Ran {
 	st, err := p.Wait(p.t.Context(), name, Patience)
 	require.NoError(p.t, err)
 	require.False(p.t, st.Running, "%s runs on and on", name)
+
 	return Ran{Status: st, Stdout: p.output(st, "stdout"), Stderr: p.output(st, "stderr")}
 }
 
@@ -167,12 +184,15 @@ func (p *Place) output(st wire.Status, stream string) string {
 	p.t.Helper()
 	out, err := p.Tail(p.t.Context(), st, stream, 1<<20)
 	require.NoError(p.t, err)
+
 	return string(out)
 }
 
-// Eventually waits until cond holds. It calls cond in the test's goroutine, so that a failed requirement in cond ends the test at once.
+// Eventually waits until cond holds. It calls cond in the test's goroutine, so that a failed requirement in
+// cond ends the test at once.
 func (p *Place) Eventually(cond func() bool, what string) {
 	p.t.Helper()
+
 	for deadline := time.Now().Add(Patience); !cond(); time.Sleep(5 * time.Millisecond) {
 		require.True(p.t, time.Now().Before(deadline), what)
 	}
@@ -185,7 +205,16 @@ func (p *Place) Says(name, text string) {
 		st, err := p.Status(p.t.Context(), name)
 		require.NoError(p.t, err)
 		out := p.output(st, "stdout")
-		require.True(p.t, st.Running || out == text, "%s ended with code %d; it wrote %q instead of %q", name, st.ExitCode, out, text)
+		require.True(
+			p.t,
+			st.Running || out == text,
+			"%s ended with code %d; it wrote %q instead of %q",
+			name,
+			st.ExitCode,
+			out,
+			text,
+		)
+
 		return out == text
 	}, name+" says "+text)
 }

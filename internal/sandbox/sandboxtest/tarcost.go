@@ -21,8 +21,14 @@ func tarCostly(t *testing.T, h Harness) {
 		script string
 		want   fault.Kind
 	}{
-		"links":      {`mkdir d0; (cd d0; seq -f e%.0f 1000 | xargs touch); for i in $(seq 260); do cp -al d0 d$i; done`, fault.OutOfDisk},
-		"names":      {`n=$(printf 'd%.0s' $(seq 200)); mkdir -p $n/$n/$n/$n; cd $n/$n/$n/$n; seq -f e%.0f 90000 | xargs touch`, fault.OutOfDisk},
+		"links": {
+			`mkdir d0; (cd d0; seq -f e%.0f 1000 | xargs touch); for i in $(seq 260); do cp -al d0 d$i; done`,
+			fault.OutOfDisk,
+		},
+		"names": {
+			`n=$(printf 'd%.0s' $(seq 200)); mkdir -p $n/$n/$n/$n; cd $n/$n/$n/$n; seq -f e%.0f 90000 | xargs touch`,
+			fault.OutOfDisk,
+		},
 		"long path":  {`d=$(printf 'd%.0s' $(seq 250)); mkdir -p $d/$d/$d/$d/$d`, fault.Invalid},
 		"deep":       {`mkdir -p $(printf 'd/%.0s' $(seq 200))`, fault.Invalid},
 		"sparse":     {`truncate -s 1000M a; truncate -s 1000M b`, fault.OutOfDisk},
@@ -33,9 +39,11 @@ func tarCostly(t *testing.T, h Harness) {
 		require.Zero(t, ran.ExitCode, ran.Stderr)
 		content, err := p.GetTar(t.Context(), "/home/user/d")
 		require.Equal(t, c.want, fault.KindOf(err), "%s: %v", name, err)
+
 		if err == nil {
 			require.NoError(t, content.Close())
 		}
+
 		require.NoError(t, p.Remove(t.Context(), "/home/user/d"), name)
 	}
 }
@@ -43,8 +51,12 @@ func tarCostly(t *testing.T, h Harness) {
 // A sparse file comes back as one: the archive of a tree fits wherever the tree did.
 func tarSparseAgain(t *testing.T, h Harness) {
 	p := New(t, h.Open(t), driver.Spec{HomeMiB: 256, MemoryMiB: 1024})
-	require.Zero(t, p.Bash(`mkdir /home/user/d; cd /home/user/d; truncate -s 30M a; echo end >> a; printf x > b; truncate -s 70000 b
-		for i in $(seq 100); do printf x | dd of=c bs=1 seek=$((i * 65536 - i)) conv=notrunc status=none; done`).ExitCode)
+	require.Zero(
+		t,
+		p.Bash(`mkdir /home/user/d; cd /home/user/d; truncate -s 30M a; echo end >> a; printf x > b; truncate -s 70000 b
+		for i in $(seq 100); do printf x | dd of=c bs=1 seek=$((i * 65536 - i)) conv=notrunc status=none; done`).ExitCode,
+	)
+
 	sums := "cd /home/user/d; sha256sum a b c; [ $(du -k . | cut -f1) -lt 1000 ] && echo sparse"
 	before := p.Bash(sums).Stdout
 	content, err := p.GetTar(t.Context(), "/home/user/d")
@@ -60,6 +72,7 @@ func tarSparseAgain(t *testing.T, h Harness) {
 // The bounds hold on the way in, too.
 func putTarCostly(t *testing.T, h Harness) {
 	p := h.place(t)
+
 	deep, long := strings.Repeat("d/", 200)+"f", strings.Repeat(strings.Repeat("n", 200)+"/", 6)+"f"
 	for name, c := range map[string]struct {
 		entries []tar.Header

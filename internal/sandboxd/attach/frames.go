@@ -13,10 +13,12 @@ import (
 //
 //	attach --framed 90s PATH
 //
-// It is for providers that do not close the stdin of a process whose client has died. The process ends when no frame comes for that time.
+// It is for providers that do not close the stdin of a process whose client has died. The process ends when
+// no frame comes for that time.
 const Framed = "--framed"
 
-// EndFrame is the header of the last frame. Any other header is the length of the following data, big-endian; 0 is a keep-alive frame.
+// EndFrame is the header of the last frame. Any other header is the length of the following data,
+// big-endian; 0 is a keep-alive frame.
 const EndFrame = 1<<32 - 1
 
 // HeaderSize is the length of a frame's header, in bytes.
@@ -40,12 +42,15 @@ func unframe(to io.Writer, from *os.File, atMost time.Duration) error {
 		os.Exit(1)
 	})
 	defer timer.Stop()
+
 	var header [HeaderSize]byte
 	for {
 		if _, err := io.ReadFull(from, header[:]); err != nil {
 			return err
 		}
+
 		timer.Reset(atMost)
+
 		size := binary.BigEndian.Uint32(header[:])
 		switch {
 		case size == EndFrame:
@@ -53,6 +58,7 @@ func unframe(to io.Writer, from *os.File, atMost time.Duration) error {
 		case size > maxFrame:
 			return fmt.Errorf("a frame must have at most %d bytes, got %d", maxFrame, size)
 		}
+
 		if _, err := io.CopyN(to, from, int64(size)); err != nil {
 			return err
 		}

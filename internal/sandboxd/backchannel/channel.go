@@ -16,12 +16,17 @@ import (
 
 // Channel holds the current connection that the host side has made, if any. It is safe for concurrent use.
 type Channel struct {
-	protocol string // the Upgrade token
+	// the Upgrade token
+	protocol string
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	conn    *http.ClientConn // nil: none
-	changed chan struct{}    // closed when conn is set
+	mu sync.Mutex
+
+	// nil: none
+	conn *http.ClientConn
+
+	// closed when conn is set
+	changed chan struct{}
 }
 
 // New returns a Channel without a connection. protocol is the Upgrade token of its requests.
@@ -35,9 +40,11 @@ func (c *Channel) Get(ctx context.Context) (*http.ClientConn, error) {
 		c.mu.Lock()
 		conn, changed := c.conn, c.changed
 		c.mu.Unlock()
+
 		if conn != nil && conn.Err() == nil {
 			return conn, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -50,6 +57,7 @@ func (c *Channel) Get(ctx context.Context) (*http.ClientConn, error) {
 func (c *Channel) Broken(conn *http.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return conn != c.conn || conn.Err() != nil
 }
 
@@ -61,6 +69,7 @@ func (c *Channel) set(conn *http.ClientConn) {
 	close(c.changed)
 	c.changed = make(chan struct{})
 	c.mu.Unlock()
+
 	if old != nil {
 		_ = old.Close()
 	}
@@ -70,6 +79,7 @@ func (c *Channel) set(conn *http.ClientConn) {
 func (c *Channel) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.conn != nil {
 		_ = c.conn.Close()
 	}
@@ -81,17 +91,22 @@ func (c *Channel) Upgrade(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, fault.New(fault.Invalid, "needs the header Upgrade: %s", c.protocol))
 		return
 	}
+
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		reply.Error(w, fault.Wrap(fault.Internal, err, "take over connection"))
 		return
 	}
+
 	client, err := c.upgrade(conn, rw)
 	if err != nil {
 		c.log.Warn("channel refused", "protocol", c.protocol, "error", err)
+
 		_ = conn.Close()
+
 		return
 	}
+
 	c.set(client)
 	c.log.Info("channel open", "protocol", c.protocol)
 }
@@ -100,13 +115,18 @@ func (c *Channel) upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn
 	if rw.Reader.Buffered() > 0 {
 		return nil, fault.New(fault.Invalid, "the host side sent data before the upgrade")
 	}
-	_, err := rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + c.protocol + "\r\n\r\n")
+
+	_, err := rw.WriteString(
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + c.protocol + "\r\n\r\n",
+	)
 	if err == nil {
 		err = rw.Flush()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	t := &http.Transport{
 		Protocols:          new(http.Protocols),
 		DisableCompression: true,
@@ -114,5 +134,6 @@ func (c *Channel) upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn
 		HTTP2:              &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	t.Protocols.SetUnencryptedHTTP2(true)
+
 	return t.NewClientConn(context.Background(), "http", "gateway:80")
 }

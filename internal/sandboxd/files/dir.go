@@ -14,8 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// dir is an open directory. Paths are walked one component at a time without following links, so that no process of the sandbox can
-// redirect a path, even by swapping components during the walk. (os.Root stays inside its root, but follows links there.)
+// dir is an open directory. Paths are walked one component at a time without following links, so that no
+// process of the sandbox can redirect a path, even by swapping components during the walk. (os.Root stays
+// inside its root, but follows links there.)
 type dir struct{ fd int }
 
 func openDir(path string) (*dir, error) {
@@ -23,6 +24,7 @@ func openDir(path string) (*dir, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	return &dir{fd}, nil
 }
 
@@ -34,6 +36,7 @@ func (d *dir) sub(name string) (*dir, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open directory", Path: name, Err: err}
 	}
+
 	return &dir{fd}, nil
 }
 
@@ -44,15 +47,18 @@ func (d *dir) walk(names []string, create bool) (*dir, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		next, e := at.sub(name)
 		if create && errors.Is(e, fs.ErrNotExist) {
 			if e = unix.Mkdirat(at.fd, name, 0o755); e == nil || errors.Is(e, unix.EEXIST) {
 				next, e = at.sub(name)
 			}
 		}
+
 		at.close()
 		at, err = next, e
 	}
+
 	return at, err
 }
 
@@ -62,6 +68,7 @@ func (d *dir) open(name string, flags int, mode uint32) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
+
 	return os.NewFile(uintptr(fd), name), nil
 }
 
@@ -70,6 +77,7 @@ func (d *dir) stat(name string) (unix.Stat_t, error) {
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return st, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
+
 	return st, nil
 }
 
@@ -80,13 +88,16 @@ func (d *dir) names(atMost int) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	names, err := f.Readdirnames(atMost + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	if len(names) > atMost {
 		return names[:atMost], fault.New(fault.OutOfDisk, "a folder holds more than %d files", atMost)
 	}
+
 	return names, nil
 }
 
@@ -100,21 +111,25 @@ func chmodFD(fd int, mode uint32) error {
 // Places are the folders below which processes of the sandbox can write.
 type Places []string
 
-// split returns the folder from which a walk to path starts, opened by its plain name, and the components to walk. Outside of the
-// writable folders all links are the image's, so the plain path is safe and the walk is empty.
+// split returns the folder from which a walk to path starts, opened by its plain name, and the components
+// to walk. Outside of the writable folders all links are the image's, so the plain path is safe and the
+// walk is empty.
 func (p Places) split(path string) (base string, rest []string, err error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return "", nil, fault.Field("path", "%q must be absolute", path)
 	}
+
 	path = filepath.Clean(path)
 	for _, base := range p {
 		if path == base {
 			return base, nil, nil
 		}
+
 		if below, ok := strings.CutPrefix(path, base+"/"); ok {
 			return base, strings.Split(below, "/"), nil
 		}
 	}
+
 	return path, nil, nil
 }
 
@@ -124,6 +139,7 @@ func (p Places) dir(path string, create bool) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return walkFrom(base, rest, create)
 }
 
@@ -133,14 +149,19 @@ func (p Places) parent(path string, create bool) (*dir, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+
 	if len(rest) == 0 {
 		if base == "/" {
 			return nil, "", fault.Field("path", "%q is the root", path)
 		}
+
 		d, err := openDir(filepath.Dir(base))
+
 		return d, filepath.Base(base), err
 	}
+
 	d, err := walkFrom(base, rest[:len(rest)-1], create)
+
 	return d, rest[len(rest)-1], err
 }
 
@@ -150,5 +171,6 @@ func walkFrom(base string, rest []string, create bool) (*dir, error) {
 		return d, err
 	}
 	defer d.close()
+
 	return d.walk(rest, create)
 }

@@ -17,16 +17,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
 
-// Restore makes the folder path equal to a tar, with the bounds of Unpack. It does not rewrite equal files, and removes files that are
-// not in the tar: unchanged files of an image take no space.
+// Restore makes the folder path equal to a tar, with the bounds of Unpack. It does not rewrite equal files,
+// and removes files that are not in the tar: unchanged files of an image take no space.
 func (p Places) Restore(path string, limit int64, r io.Reader) error {
 	root, err := p.dir(path, true)
 	if err == nil {
 		defer root.close()
+
 		u := &unpacker{root: root, meter: newMeter(limit), exact: &exact{maphash.MakeSeed(), map[uint64]struct{}{}}}
 		err = u.unpack(r)
 		u.close()
 	}
+
 	return fault.Wrap(reply.Kind(err), err, "restore %q", path)
 }
 
@@ -43,6 +45,7 @@ func (e *exact) add(name string) {
 		if _, known := e.names[key]; known {
 			return
 		}
+
 		e.names[key] = struct{}{}
 	}
 }
@@ -57,15 +60,18 @@ func (e *exact) prune(d *dir, rel string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, rel)
 	}
+
 	names, err := d.names(maxEntries)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if err := e.pruneOne(d, name, path.Join(rel, name), depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -73,15 +79,18 @@ func (e *exact) pruneOne(d *dir, name, rel string, depth int) error {
 	if !e.has(rel) {
 		return removeTree(d, name)
 	}
+
 	st, err := d.stat(name)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return err
 	}
+
 	sub, err := d.sub(name)
 	if err != nil {
 		return err
 	}
 	defer sub.close()
+
 	return e.prune(sub, rel, depth+1)
 }
 
@@ -92,13 +101,16 @@ func (u *unpacker) update(d *dir, name string, h *tar.Header, data io.Reader) er
 		return u.renew(d, name, h, data)
 	}
 	defer old.Close()
+
 	st, err := old.Stat()
 	if err != nil {
 		return err
 	}
+
 	if !st.Mode().IsRegular() || st.Size() != h.Size || st.Mode().Perm() != fs.FileMode(h.Mode&0o777) {
 		return u.renew(d, name, h, data)
 	}
+
 	equal, rest, err := compare(old, data)
 	switch {
 	case err != nil:
@@ -112,7 +124,8 @@ func (u *unpacker) update(d *dir, name string, h *tar.Header, data io.Reader) er
 	}
 }
 
-// compare reads data while it equals the file, and returns the length of the equal part and the block that differs; nil: all is equal.
+// compare reads data while it equals the file, and returns the length of the equal part and the block that
+// differs; nil: all is equal.
 func compare(old io.ReaderAt, data io.Reader) (equal int64, rest []byte, err error) {
 	block, have := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
@@ -120,9 +133,11 @@ func compare(old io.ReaderAt, data io.Reader) (equal int64, rest []byte, err err
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return 0, nil, err
 		}
+
 		if m, _ := old.ReadAt(have[:n], equal); m != n || !bytes.Equal(block[:n], have[:n]) {
 			return equal, block[:n], nil
 		}
+
 		if equal += int64(n); err != nil {
 			return equal, nil, nil
 		}
@@ -132,19 +147,24 @@ func compare(old io.ReaderAt, data io.Reader) (equal int64, rest []byte, err err
 // renew writes the new file beside the old one, from which it may read, and then replaces it.
 func (u *unpacker) renew(d *dir, name string, h *tar.Header, data io.Reader) error {
 	temp := tempPrefix + rand.Text()
+
 	err := d.create(temp, uint32(h.Mode), data, copySparse)
 	if err == nil {
 		err = setTime(d, temp, h.ModTime)
 	}
+
 	if err == nil {
 		err = d.clearFolder(name)
 	}
+
 	if err == nil {
 		err = unix.Renameat(d.fd, temp, d.fd, name)
 	}
+
 	if err != nil {
 		_ = unix.Unlinkat(d.fd, temp, 0)
 	}
+
 	return err
 }
 
@@ -154,13 +174,16 @@ func (d *dir) clearFolder(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return err
 	}
+
 	return removeTree(d, name)
 }
 
-// like reports whether the folder has the mode and the time of the entry. If it belongs to another user, only that user could set them.
+// like reports whether the folder has the mode and the time of the entry. If it belongs to another user,
+// only that user could set them.
 func (d *dir) like(h *tar.Header) bool {
 	st, err := d.stat(".")
 	return err == nil && st.Mode&0o777 == uint32(h.Mode&0o777) && time.Unix(st.Mtim.Unix()).Equal(h.ModTime)
@@ -170,6 +193,7 @@ func (d *dir) like(h *tar.Header) bool {
 func (d *dir) linkedTo(name, target string) bool {
 	buf := make([]byte, len(target)+1)
 	n, err := unix.Readlinkat(d.fd, name, buf)
+
 	return err == nil && string(buf[:n]) == target
 }
 
@@ -177,5 +201,6 @@ func (d *dir) linkedTo(name, target string) bool {
 func sameFile(d *dir, name string, other *dir, otherName string) bool {
 	a, err := d.stat(name)
 	b, otherErr := other.stat(otherName)
+
 	return err == nil && otherErr == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }

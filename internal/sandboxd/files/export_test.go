@@ -23,6 +23,7 @@ func Pack(folder string, w io.Writer) error {
 		return err
 	}
 	defer s.Close()
+
 	return s.Pack(w, 1<<30)
 }
 
@@ -33,9 +34,11 @@ func Visit(folder string, most int) (visited []string, err error) {
 		return nil, err
 	}
 	defer d.close()
+
 	w := &walker{left: most, visit: func(_ *dir, _, rel string, _ *unix.Stat_t) error {
 		visited = append(visited, rel)
 		return nil
 	}}
+
 	return visited, w.tree(d, "", 0)
 }

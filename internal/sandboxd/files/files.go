@@ -17,23 +17,27 @@ import (
 // tempPrefix is the prefix of files that are being written or removed.
 const tempPrefix = ".rolloutd-"
 
-// Write writes a temporary file and renames it: a reader never sees a partial file, and links and other names of the old file are not
-// written through.
+// Write writes a temporary file and renames it: a reader never sees a partial file, and links and other
+// names of the old file are not written through.
 func (p Places) Write(path string, mode uint32, data io.Reader) error {
 	d, name, err := p.parent(path, true)
 	if err != nil {
 		return fault.Wrap(reply.Kind(err), err, "write %q", path)
 	}
 	defer d.close()
+
 	temp := tempPrefix + rand.Text()
+
 	err = d.create(temp, mode, data, copyAll)
 	if err == nil {
 		err = unix.Renameat(d.fd, temp, d.fd, name)
 	}
+
 	if err != nil {
 		_ = unix.Unlinkat(d.fd, temp, 0)
 		return fault.Wrap(reply.Kind(err), err, "write %q", path)
 	}
+
 	return nil
 }
 
@@ -43,6 +47,7 @@ func (d *dir) create(name string, mode uint32, data io.Reader, write func(*os.Fi
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(write(f, data), f.Chmod(fs.FileMode(mode&0o777)), f.Close())
 }
 
@@ -57,43 +62,54 @@ func copyAll(f *os.File, data io.Reader) error {
 // pageBytes is the smallest allocation of a file system.
 const pageBytes = 4 << 10
 
-// copySparse leaves holes for pages of zeros, so that a sparse file that was packed takes no more space when it is unpacked.
+// copySparse leaves holes for pages of zeros, so that a sparse file that was packed takes no more space
+// when it is unpacked.
 func copySparse(f *os.File, data io.Reader) error {
 	block := make([]byte, 64<<10)
+
 	var size int64
+
 	for {
 		n, err := io.ReadFull(data, block)
 		if err := writeSparse(f, block[:n], size); err != nil {
 			return err
 		}
+
 		size += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 {
 			break
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return f.Truncate(size)
 }
 
 // writeSparse writes the pages of the block that are not all zeros, adjacent ones together.
 func writeSparse(f *os.File, block []byte, at int64) error {
 	zero := make([]byte, pageBytes)
+
 	for start := 0; start < len(block); {
 		end := start
 		for end < len(block) && !bytes.HasPrefix(zero, block[end:min(end+pageBytes, len(block))]) {
 			end = min(end+pageBytes, len(block))
 		}
+
 		if end == start {
 			start += pageBytes
 			continue
 		}
+
 		if _, err := f.WriteAt(block[start:end], at+int64(start)); err != nil {
 			return err
 		}
+
 		start = end
 	}
+
 	return nil
 }
 
@@ -103,6 +119,7 @@ func (p Places) OpenRegular(path string, limit int64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	st, err := f.Stat()
 	switch {
 	case err != nil:
@@ -113,7 +130,9 @@ func (p Places) OpenRegular(path string, limit int64) (*os.File, error) {
 	default:
 		return f, nil
 	}
+
 	_ = f.Close()
+
 	return nil, err
 }
 
@@ -122,14 +141,17 @@ func (p Places) openFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(rest) == 0 {
 		return os.OpenFile(base, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	}
+
 	d, name, err := p.parent(path, false)
 	if err != nil {
 		return nil, err
 	}
 	defer d.close()
+
 	return d.open(name, unix.O_RDONLY, 0)
 }
 
@@ -140,8 +162,10 @@ func (p Places) Remove(path string) error {
 		err = removeTree(d, name)
 		d.close()
 	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
+
 	return fault.Wrap(reply.Kind(err), err, "remove %q", path)
 }

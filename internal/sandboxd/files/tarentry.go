@@ -19,16 +19,20 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
+
 	if name != "." {
 		err = unix.Mkdirat(d.fd, path.Base(name), 0o700)
 		if errors.Is(err, unix.EEXIST) {
 			err = u.makeWay(d, path.Base(name))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	u.folders = append(u.folders, &tar.Header{Name: name, Mode: h.Mode, ModTime: h.ModTime})
+
 	return nil
 }
 
@@ -38,13 +42,17 @@ func (u *unpacker) makeWay(d *dir, name string) error {
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return replace(d, name, func() error { return unix.Mkdirat(d.fd, name, 0o700) })
 	}
+
 	if err != nil {
 		return err
 	}
+
 	defer sub.close()
+
 	if st, err := sub.stat("."); u.exact != nil && err == nil && st.Mode&0o700 == 0o700 {
 		return nil
 	}
+
 	return sub.chmod(0o700)
 }
 
@@ -55,22 +63,30 @@ func (u *unpacker) finish() error {
 			return err
 		}
 	}
+
 	for _, h := range slices.Backward(u.folders) {
 		d, err := u.root.walk(components(h.Name), false)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue // a later entry has replaced it
+			// a later entry has replaced it
+			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if u.exact == nil || !d.like(h) {
-			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in an unreadable one "." cannot be opened
+			// in an unreadable one "." cannot be opened
+			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode)))
 		}
+
 		d.close()
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -78,13 +94,16 @@ func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) erro
 	if err := u.meter.content(h.Name, h.Size); err != nil {
 		return err
 	}
+
 	if u.exact != nil {
 		return u.update(d, name, h, data)
 	}
+
 	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data, copySparse) })
 	if err != nil {
 		return err
 	}
+
 	return setTime(d, name, h.ModTime)
 }
 
@@ -93,14 +112,17 @@ func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "hard link to %q", h.Linkname)
 	}
+
 	from, err := u.root.walk(components(path.Dir(target)), false)
 	if err != nil {
 		return err
 	}
 	defer from.close()
+
 	if u.exact != nil && sameFile(d, name, from, path.Base(target)) {
 		return nil
 	}
+
 	return replace(d, name, func() error { return unix.Linkat(from.fd, path.Base(target), d.fd, name, 0) })
 }
 
@@ -109,6 +131,7 @@ func replace(d *dir, name string, create func() error) error {
 	if err := unix.Unlinkat(d.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
+
 	return create()
 }
 
@@ -116,6 +139,8 @@ func setTime(d *dir, name string, t time.Time) error {
 	if t.IsZero() || t.Unix() < 0 {
 		return nil
 	}
+
 	ts := unix.NsecToTimespec(t.UnixNano())
+
 	return unix.UtimesNanoAt(d.fd, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 }

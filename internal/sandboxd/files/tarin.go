@@ -19,22 +19,31 @@ func (p Places) Unpack(path string, limit int64, r io.Reader) error {
 	root, err := p.dir(path, true)
 	if err == nil {
 		defer root.close()
+
 		u := &unpacker{root: root, meter: newMeter(limit)}
 		err = u.unpack(r)
 		u.close()
 	}
+
 	return fault.Wrap(reply.Kind(err), err, "unpack to %q", path)
 }
 
-// unpacker writes a tar below root. It never writes through a link, so links may be restored with any target: they lead a reader inside
-// the sandbox only where it could go by itself, and virtual environments have many links to /usr. Hard links must stay inside root.
+// unpacker writes a tar below root. It never writes through a link, so links may be restored with any
+// target: they lead a reader inside the sandbox only where it could go by itself, and virtual environments
+// have many links to /usr. Hard links must stay inside root.
 type unpacker struct {
-	root       *dir
-	meter      *meter
-	parent     *dir // of the last entry, since entries of one directory usually follow each other
+	root  *dir
+	meter *meter
+
+	// of the last entry, since entries of one directory usually follow each other
+	parent     *dir
 	parentName string
-	folders    []*tar.Header // their modes are set last: a read-only one must first be filled
-	exact      *exact        // nil: existing files stay
+
+	// their modes are set last: a read-only one must first be filled
+	folders []*tar.Header
+
+	// nil: existing files stay
+	exact *exact
 }
 
 func (u *unpacker) unpack(r io.Reader) error {
@@ -44,9 +53,11 @@ func (u *unpacker) unpack(r io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return u.finish()
 		}
+
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "read tar")
 		}
+
 		if err := u.entry(h, t); err != nil {
 			return fault.Wrap(reply.Kind(err), err, "entry %.100q", h.Name)
 		}
@@ -58,31 +69,39 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	if err == nil {
 		err = u.meter.entry(name)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if u.exact != nil {
 		u.exact.add(name)
 	}
+
 	if h.Typeflag == tar.TypeDir {
 		return u.folder(name, h)
 	}
+
 	if name == "." {
 		return fault.New(fault.Invalid, "has no name")
 	}
+
 	d, err := u.enter(path.Dir(name))
 	if err != nil {
 		return err
 	}
+
 	base := path.Base(name)
 	if u.exact != nil && h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
 		if h.Typeflag == tar.TypeSymlink && d.linkedTo(base, h.Linkname) {
 			return nil
 		}
+
 		if err := d.clearFolder(base); err != nil {
 			return err
 		}
 	}
+
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		return u.file(d, base, h, data)
@@ -91,11 +110,13 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		if err != nil {
 			return err
 		}
+
 		return setTime(d, base, h.ModTime)
 	case tar.TypeLink:
 		return u.hardLink(d, base, h)
 	default:
-		return nil // devices, FIFOs
+		// devices, FIFOs
+		return nil
 	}
 }
 
@@ -104,6 +125,7 @@ func inside(name string) (string, error) {
 	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") || strings.ContainsRune(name, 0) {
 		return "", fault.New(fault.Invalid, "leads out of the folder")
 	}
+
 	return path.Clean(name), nil
 }
 
@@ -112,12 +134,15 @@ func (u *unpacker) enter(name string) (*dir, error) {
 	if u.parent != nil && name == u.parentName {
 		return u.parent, nil
 	}
+
 	d, err := u.root.walk(components(name), true)
 	if err != nil {
 		return nil, err
 	}
+
 	u.close()
 	u.parent, u.parentName = d, name
+
 	return d, nil
 }
 
@@ -132,5 +157,6 @@ func components(name string) []string {
 	if name == "." {
 		return nil
 	}
+
 	return strings.Split(name, "/")
 }

@@ -15,7 +15,9 @@ import (
 type Source struct {
 	path string
 	dir  *dir
-	file string // in dir; "": all of it
+
+	// in dir; "": all of it
+	file string
 }
 
 // Open opens a directory or a regular file to be packed.
@@ -28,23 +30,27 @@ func (p Places) openSource(path string) (*Source, error) {
 	if d, err := p.dir(path, false); err == nil {
 		return &Source{path: path, dir: d}, nil
 	}
+
 	d, name, err := p.parent(path, false)
 	if err != nil {
 		return nil, err
 	}
+
 	st, err := d.stat(name)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = fault.New(fault.Invalid, "neither a directory nor a regular file")
 	}
+
 	if err != nil {
 		d.close()
 		return nil, err
 	}
+
 	return &Source{path: path, dir: d, file: name}, nil
 }
 
-// Measure returns an error if the tree exceeds a bound of a tar; limit bounds the bytes of its files. It comes before Pack: once bytes
-// have been sent, an error can only abort the stream.
+// Measure returns an error if the tree exceeds a bound of a tar; limit bounds the bytes of its files. It
+// comes before Pack: once bytes have been sent, an error can only abort the stream.
 func (s *Source) Measure(limit int64) error {
 	err := s.each(newMeter(limit).visit)
 	return fault.Wrap(reply.Kind(err), err, "tar %q", s.path)
@@ -56,6 +62,7 @@ func (s *Source) Pack(w io.Writer, limit int64) error {
 	if err := s.each(p.visit); err != nil {
 		return err
 	}
+
 	return p.w.Close()
 }
 
@@ -67,6 +74,7 @@ func (s *Source) each(v visit) error {
 	if s.file != "" {
 		return w.one(s.dir, s.file, s.file, 0)
 	}
+
 	return w.tree(s.dir, "", 0)
 }
 
@@ -80,6 +88,7 @@ func (p *packer) visit(d *dir, name, rel string, st *unix.Stat_t) error {
 	if err := p.meter.entry(rel); err != nil {
 		return err
 	}
+
 	h := &tar.Header{
 		Name: rel, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()), Format: tar.FormatPAX,
 	}
@@ -96,11 +105,14 @@ func (p *packer) visit(d *dir, name, rel string, st *unix.Stat_t) error {
 
 func (p *packer) link(d *dir, name string, h *tar.Header) error {
 	target := make([]byte, unix.PathMax)
+
 	n, err := unix.Readlinkat(d.fd, name, target)
 	if err != nil {
 		return err
 	}
+
 	h.Typeflag, h.Linkname = tar.TypeSymlink, string(target[:n])
+
 	return p.w.WriteHeader(h)
 }
 
@@ -114,20 +126,24 @@ func (p *packer) file(d *dir, name, rel string, h *tar.Header, st *unix.Stat_t) 
 	if err := unix.Fstat(int(f.Fd()), st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return err
 	}
+
 	first, err := p.meter.file(rel, st)
 	if err != nil {
 		return err
 	}
+
 	if first != "" {
 		h.Typeflag, h.Linkname = tar.TypeLink, first
 		return p.w.WriteHeader(h)
 	}
+
 	h.Typeflag, h.Size = tar.TypeReg, st.Size
 	if err := p.w.WriteHeader(h); err != nil {
 		return err
 	}
 	// The header promised this size: cut a file that has grown, fill up one that has shrunk.
 	_, err = io.CopyN(p.w, io.MultiReader(f, zeros{}), st.Size)
+
 	return err
 }
 

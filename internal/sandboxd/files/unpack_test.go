@@ -13,7 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 )
 
-// FuzzUnpack checks that no input changes anything outside of the folder or creates anything but files, folders and links.
+// FuzzUnpack checks that no input changes anything outside of the folder or creates anything but files,
+// folders and links.
 func FuzzUnpack(f *testing.F) {
 	for _, entries := range [][]tar.Header{
 		{{Name: "a/b", Typeflag: tar.TypeReg, Mode: 0o4755}, {Name: "a/c", Typeflag: tar.TypeLink, Linkname: "a/b"}},
@@ -23,28 +24,36 @@ func FuzzUnpack(f *testing.F) {
 		{{Name: "h", Typeflag: tar.TypeLink, Linkname: "../outside/file"}, {Name: "dev", Typeflag: tar.TypeBlock}},
 	} {
 		var b bytes.Buffer
+
 		w := tar.NewWriter(&b)
 		for _, h := range entries {
 			require.NoError(f, w.WriteHeader(&h))
 		}
+
 		require.NoError(f, w.Close())
 		f.Add(b.Bytes())
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		top := t.TempDir()
+
 		inside, outside := filepath.Join(top, "inside"), filepath.Join(top, "outside")
 		for _, dir := range []string{inside, outside} {
 			require.NoError(t, os.Mkdir(dir, 0o755))
 		}
+
 		require.NoError(t, os.WriteFile(filepath.Join(outside, "file"), []byte("good"), 0o600))
-		_ = files.Unpack(inside, 1<<20, bytes.NewReader(data)) // most inputs are refused
+		// most inputs are refused
+		_ = files.Unpack(inside, 1<<20, bytes.NewReader(data))
 
 		entries, err := os.ReadDir(outside)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
+
 		content, err := os.ReadFile(filepath.Join(outside, "file"))
 		require.NoError(t, err)
 		require.Equal(t, "good", string(content))
+
 		entries, err = os.ReadDir(top)
 		require.NoError(t, err)
 		require.Len(t, entries, 2)
@@ -52,7 +61,8 @@ func FuzzUnpack(f *testing.F) {
 			if err == nil {
 				require.Zero(t, e.Type()&^(fs.ModeDir|fs.ModeSymlink), e.Name())
 			}
-			return nil // the reader may not have access to some folders
+			// the reader may not have access to some folders
+			return nil
 		}))
 	})
 }

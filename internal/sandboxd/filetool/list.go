@@ -31,23 +31,29 @@ type lister struct {
 	out       strings.Builder
 	recursive bool
 	shown     int
-	more      bool // entries were omitted
+
+	// entries were omitted
+	more bool
 }
 
 func list(a listArguments) (wire.FileAnswer, error) {
 	if a.Path == "" {
 		a.Path = "."
 	}
+
 	l := &lister{recursive: a.Recursive}
 	if err := l.folder(a.Path, ""); err != nil {
 		return wire.FileAnswer{}, explain(a.Path, err)
 	}
+
 	if l.shown == 0 {
 		l.out.WriteString("(empty)\n")
 	}
+
 	if l.more {
 		fmt.Fprintf(&l.out, "[... the entries after the first %d are left out ...]\n", l.shown)
 	}
+
 	return wire.FileAnswer{Content: l.out.String(), Size: int64(l.shown)}, nil
 }
 
@@ -56,36 +62,47 @@ func (l *lister) folder(path, prefix string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if l.shown == maxShown || l.out.Len() > maxRead {
 			l.more = true
 			return nil
 		}
+
 		l.shown++
+
 		name := prefix + e.Name()
 		if !e.IsDir() {
 			l.out.WriteString(printable(name) + mark(filepath.Join(path, e.Name()), e) + "\n")
 			continue
 		}
+
 		l.out.WriteString(printable(name) + "/\n")
+
 		if l.recursive && e.Name() != ".git" {
-			_ = l.folder(filepath.Join(path, e.Name()), name+"/") // an unreadable one is shown without its entries
+			// an unreadable one is shown without its entries
+			_ = l.folder(filepath.Join(path, e.Name()), name+"/")
 		}
 	}
+
 	return nil
 }
 
 func readDir(path string) ([]fs.DirEntry, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // opening a FIFO would block
+	// opening a FIFO would block
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	entries, err := f.ReadDir(maxNames)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+
 	return entries, nil
 }
 
@@ -95,19 +112,23 @@ func mark(path string, e fs.DirEntry) string {
 		target, _ := os.Readlink(path)
 		return " -> " + printable(target)
 	}
+
 	if st, err := e.Info(); err == nil && e.Type().IsRegular() {
 		return fmt.Sprintf("  %d", st.Size())
 	}
+
 	return ""
 }
 
 // printable returns a name on one line.
 func printable(name string) string {
 	name = strings.ToValidUTF8(name, "\uFFFD")
+
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return '?'
 		}
+
 		return r
 	}, name)
 }

@@ -18,8 +18,11 @@ const maxArguments = 64 << 20
 
 // Main runs the named tool with the arguments on in, and writes its answer to out.
 func Main(name string, in io.Reader, out io.Writer) error {
-	var a wire.FileAnswer
-	var err error
+	var (
+		a   wire.FileAnswer
+		err error
+	)
+
 	switch name {
 	case "read":
 		a, err = run(in, read)
@@ -32,9 +35,11 @@ func Main(name string, in io.Reader, out io.Writer) error {
 	default:
 		return fmt.Errorf("no file tool %q", name)
 	}
+
 	if err != nil {
 		a.Error = err.Error()
 	}
+
 	return json.NewEncoder(out).Encode(a)
 }
 
@@ -43,6 +48,7 @@ func run[A any](in io.Reader, tool func(A) (wire.FileAnswer, error)) (wire.FileA
 	if err := json.NewDecoder(io.LimitReader(in, maxArguments)).Decode(&arguments); err != nil {
 		return wire.FileAnswer{}, fmt.Errorf("arguments: %w", err)
 	}
+
 	return tool(arguments)
 }
 
@@ -58,10 +64,12 @@ func openRegular(path string) (*os.File, error) {
 	if err != nil {
 		return nil, explain(path, err)
 	}
+
 	if err := regular(f, path); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -75,6 +83,7 @@ func regular(f *os.File, path string) error {
 	case !st.Mode().IsRegular():
 		return mistake("Not a file: " + path)
 	}
+
 	return nil
 }
 
@@ -86,9 +95,11 @@ func explain(path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return mistake("Permission denied: " + path)
 	}
+
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return fmt.Errorf("%s: %s", path, errno.Error())
 	}
+
 	return fmt.Errorf("%s: %w", path, err)
 }

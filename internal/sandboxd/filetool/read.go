@@ -19,9 +19,13 @@ const (
 
 // readArguments has floats, as the schema accepts 2.0 as an integer.
 type readArguments struct {
-	Path   string  `json:"path"`
-	Offset float64 `json:"offset"` // the first line, from 1; 0: from the start
-	Limit  float64 `json:"limit"`  // number of lines; 0: to the end
+	Path string `json:"path"`
+
+	// the first line, from 1; 0: from the start
+	Offset float64 `json:"offset"`
+
+	// number of lines; 0: to the end
+	Limit float64 `json:"limit"`
 }
 
 // lineNumber converts n to an int that does not overflow when two are added. maxScan bytes have no more lines.
@@ -33,33 +37,47 @@ func read(a readArguments) (wire.FileAnswer, error) {
 		return wire.FileAnswer{}, err
 	}
 	defer f.Close()
+
 	st, err := f.Stat()
 	if err != nil {
 		return wire.FileAnswer{}, explain(a.Path, err)
 	}
+
 	answer := wire.FileAnswer{Size: st.Size()}
+
 	text := bufio.NewReaderSize(io.LimitReader(f, maxScan), 64<<10)
 	if start, _ := text.Peek(8000); bytes.IndexByte(start, 0) >= 0 {
 		return answer, fmt.Errorf("%s is a binary file of %d bytes, which is not shown", a.Path, st.Size())
 	}
+
 	first := max(lineNumber(a.Offset), 1)
+
 	c, err := cut(text, first, lineNumber(a.Limit))
 	if err != nil {
 		return answer, explain(a.Path, err)
 	}
-	if c.lines < first && first > 1 { // the first line of an empty file is its end
+	// the first line of an empty file is its end
+	if c.lines < first && first > 1 {
 		return answer, fmt.Errorf("%s has %d lines, and offset is %.0f", a.Path, c.lines, a.Offset)
 	}
+
 	answer.Content = c.text()
+
 	return answer, nil
 }
 
 // piece is a range of lines of a file.
 type piece struct {
 	content bytes.Buffer
-	lines   int  // lines read, including those before the piece
-	last    int  // number of the last line in content
-	full    bool // content has reached maxRead: the rest of the piece is omitted
+
+	// lines read, including those before the piece
+	lines int
+
+	// number of the last line in content
+	last int
+
+	// content has reached maxRead: the rest of the piece is omitted
+	full bool
 }
 
 // cut reads limit lines (0: all) from line first, whole lines within maxRead bytes.
@@ -70,35 +88,44 @@ func cut(r *bufio.Reader, first, limit int) (*piece, error) {
 		if line {
 			p.lines++
 		}
+
 		if errors.Is(err, io.EOF) {
 			return p, nil
 		}
+
 		if err != nil {
 			return p, err
 		}
 	}
+
 	return p, nil
 }
 
 // line reads one line, into content if wanted and if there is room. It reports whether there was one.
 func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
 	wanted = wanted && !p.full
+
 	for {
 		part, err := r.ReadSlice('\n')
+
 		found = found || len(part) > 0
 		if wanted {
 			if room := maxRead - p.content.Len(); len(part) > room {
 				p.full, wanted = true, false
 				part = part[:room]
 			}
+
 			p.content.Write(part)
 		}
+
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
+
 		if wanted && found {
 			p.last = p.lines + 1
 		}
+
 		return found, err
 	}
 }
@@ -107,7 +134,12 @@ func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
 func (p *piece) text() string {
 	text := strings.ToValidUTF8(p.content.String(), "\uFFFD")
 	if p.full {
-		text += fmt.Sprintf("\n[... left out: the rest of line %d and the lines up to %d; read them with offset and limit ...]", p.last+1, p.lines)
+		text += fmt.Sprintf(
+			"\n[... left out: the rest of line %d and the lines up to %d; read them with offset and limit ...]",
+			p.last+1,
+			p.lines,
+		)
 	}
+
 	return text
 }

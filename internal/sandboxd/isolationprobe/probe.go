@@ -1,5 +1,5 @@
-// Package isolationprobe tries, from inside a sandbox, actions that every sandbox must refuse. It changes nothing: it opens a file for writing and
-// closes it again.
+// Package isolationprobe tries, from inside a sandbox, actions that every sandbox must refuse. It changes
+// nothing: it opens a file for writing and closes it again.
 package isolationprobe
 
 import (
@@ -25,9 +25,14 @@ type Finding struct {
 func Run(ctx context.Context, hostAddr string) []Finding {
 	attempts := []struct {
 		name string
-		try  func() error // returns nil if it was not refused
+
+		// returns nil if it was not refused
+		try func() error
 	}{
-		{"write the kernel's core_pattern", func() error { return openFile("/proc/sys/kernel/core_pattern", os.O_WRONLY) }},
+		{
+			"write the kernel's core_pattern",
+			func() error { return openFile("/proc/sys/kernel/core_pattern", os.O_WRONLY) },
+		},
 		{"read the host's shadow file", func() error { return openFile("/etc/shadow", os.O_RDONLY) }},
 		{"open a vsock", func() error { return socket(unix.AF_VSOCK, unix.SOCK_STREAM) }},
 		{"open a packet socket", func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW) }},
@@ -42,15 +47,20 @@ func Run(ctx context.Context, hostAddr string) []Finding {
 		{"trace exits", traceExits},
 		{"see the host's devices", func() error { return openFile("/sys/class", os.O_RDONLY) }},
 	}
+
 	var findings []Finding
+
 	for _, a := range attempts {
 		err := a.try()
+
 		f := Finding{Name: a.name, Refused: err != nil}
 		if err != nil {
 			f.Detail = err.Error()
 		}
+
 		findings = append(findings, f)
 	}
+
 	return findings
 }
 
@@ -59,6 +69,7 @@ func openFile(path string, flag int) error {
 	if err == nil {
 		_ = f.Close()
 	}
+
 	return err
 }
 
@@ -72,6 +83,7 @@ func socket(family, kind int) error {
 	if err == nil {
 		_ = unix.Close(fd)
 	}
+
 	return err
 }
 
@@ -80,6 +92,7 @@ func dial(ctx context.Context, network, addr string) error {
 	if err == nil {
 		_ = conn.Close()
 	}
+
 	return err
 }
 
@@ -90,19 +103,22 @@ func newUserNamespace() error {
 	if err == nil {
 		_, _ = unix.Wait4(pid, nil, 0, nil)
 	}
+
 	return err
 }
 
-// traceExits requests PTRACE_O_TRACEEXIT, with which two processes survive SIGKILL, for a process that does not exist. Without a filter
-// the kernel accepts the request before it looks for the process.
+// traceExits requests PTRACE_O_TRACEEXIT, with which two processes survive SIGKILL, for a process that does
+// not exist. Without a filter the kernel accepts the request before it looks for the process.
 func traceExits() error {
-	const highestPID = 1<<22 - 1 // above the default of pid_max
+	// above the default of pid_max
+	const highestPID = 1<<22 - 1
 	for _, request := range []uintptr{unix.PTRACE_SETOPTIONS, unix.PTRACE_SEIZE} {
 		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, highestPID, 0, unix.PTRACE_O_TRACEEXIT, 0, 0)
 		if errno == unix.ESRCH || errno == 0 {
 			return nil
 		}
 	}
+
 	return unix.EPERM
 }
 
@@ -113,6 +129,7 @@ func capabilities(status string) error {
 			return nil
 		}
 	}
+
 	return fmt.Errorf("all sets are empty")
 }
 
@@ -120,12 +137,15 @@ func capabilities(status string) error {
 func field(status, key, safe string) error {
 	data, err := os.ReadFile(status)
 	if err != nil {
-		return nil // unknown counts as not refused
+		// unknown counts as not refused
+		return nil
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(line, key); ok && strings.TrimSpace(value) == safe {
 			return fmt.Errorf("%s %s", key, safe)
 		}
 	}
+
 	return nil
 }

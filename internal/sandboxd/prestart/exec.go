@@ -17,23 +17,30 @@ func execute(c Config) error {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return fault.Field("argv", "has no program")
 	}
+
 	if !filepath.IsAbs(c.Dir) {
 		return fault.Field("dir", "%q must be an absolute path", c.Dir)
 	}
+
 	if err := os.Chdir(c.Dir); err != nil {
 		return fault.Field("dir", "%q is not a directory of the sandbox", c.Dir)
 	}
+
 	program, err := lookPath(c.Argv[0], c.Path)
 	if err != nil {
 		return err
 	}
+
 	if _, err := unix.Write(StatusFD, []byte(Ready)); err != nil {
 		return err
 	}
+
 	err = unix.Exec(program, c.Argv, c.Env)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELIBBAD) { // root of an image can remove the loader of every program
+	// root of an image can remove the loader of every program
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELIBBAD) {
 		return fault.Field("argv", "%q needs an interpreter or loader that the sandbox does not have: %v", program, err)
 	}
+
 	return err
 }
 
@@ -43,13 +50,16 @@ func lookPath(program, path string) (string, error) {
 		if !executable(program) {
 			return "", fault.Field("argv", "%q is not a program of the sandbox", program)
 		}
+
 		return program, nil
 	}
+
 	for _, folder := range filepath.SplitList(path) {
 		if file := filepath.Join(folder, program); executable(file) {
 			return file, nil
 		}
 	}
+
 	return "", fault.Field("argv", "no program %q in PATH %q", program, path)
 }
 
@@ -60,14 +70,18 @@ func executable(path string) bool {
 
 func failureOf(err error) Failure {
 	f := Failure{Message: err.Error()}
-	var known *fault.Error
-	var errno unix.Errno
+
+	var (
+		known *fault.Error
+		errno unix.Errno
+	)
 	switch {
 	case errors.As(err, &known):
 		f.Kind = known.Kind
 	case errors.As(err, &errno):
 		f.Errno = int(errno)
 	}
+
 	return f
 }
 

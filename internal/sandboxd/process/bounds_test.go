@@ -22,11 +22,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A kill stops processes until a listing shows no new ones, and only then kills them. A process that still runs could start others.
+// A kill stops processes until a listing shows no new ones, and only then kills them. A process that still
+// runs could start others.
 func TestKillStopsFirst(t *testing.T) {
 	t.Parallel()
 	first, second := sleeper(t), sleeper(t)
 	looks := 0
+
 	require.NoError(t, process.RepeatKill(func() []int {
 		switch looks++; looks {
 		case 1:
@@ -41,8 +43,10 @@ func TestKillStopsFirst(t *testing.T) {
 			return nil
 		}
 	}))
+
 	for _, cmd := range []*exec.Cmd{first, second} {
-		_ = cmd.Wait() // returns the signal as an error
+		// returns the signal as an error
+		_ = cmd.Wait()
 		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		require.Equal(t, syscall.SIGKILL, status.Signal())
 	}
@@ -51,15 +55,21 @@ func TestKillStopsFirst(t *testing.T) {
 // Endless new processes do not delay a kill, even if each listing takes long.
 func TestKillDoesNotStopForever(t *testing.T) {
 	t.Parallel()
-	const unused = 2_000_000_000 // no pid is that high
+	// no pid is that high
+	const unused = 2_000_000_000
+
 	old := sleeper(t)
 	looks := 0
+
 	require.NoError(t, process.RepeatKill(func() []int {
 		looks++
+
 		time.Sleep(process.KillTime / 50)
+
 		if killed := looks > 1 && stateOf(t, old) == "Z"; killed {
 			return nil
 		}
+
 		return []int{old.Process.Pid, unused + looks}
 	}))
 	require.Error(t, old.Wait())
@@ -69,6 +79,7 @@ func sleeper(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
 	require.NoError(t, cmd.Start())
+
 	return cmd
 }
 
@@ -78,16 +89,21 @@ func stateOf(t *testing.T, cmd *exec.Cmd) (state string) {
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 		require.NoError(t, err)
+
 		state = string(stat[bytes.LastIndexByte(stat, ')')+2])
+
 		return state == "T" || state == "Z"
 	}, 5*time.Minute, time.Millisecond)
+
 	return state
 }
 
-// A process that is killed before its program runs counts as not started: the kernel does this when it has no memory for it.
+// A process that is killed before its program runs counts as not started: the kernel does this when it has
+// no memory for it.
 func TestDeathBeforeExec(t *testing.T) {
 	t.Parallel()
-	table := process.New(process.Options{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)}) // ends without a report
+	// ends without a report
+	table := process.New(process.Options{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)})
 	_, err := table.Start("one", wire.Process{Argv: []string{"true"}, Dir: "/"})
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err), "%v", err)
 }
@@ -95,8 +111,10 @@ func TestDeathBeforeExec(t *testing.T) {
 // Names and their output are kept until they are deleted, so their number is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
+
 	table := process.New(process.Options{Program: "/no/such/program", Logger: slog.New(slog.DiscardHandler)})
 	table.Fill(process.MaxProcesses)
+
 	next := wire.Process{Argv: []string{"true"}}
 	_, err := table.Start("next", next)
 	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
@@ -115,15 +133,23 @@ func TestRunAsAgentChecksItsCaller(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
-	table := process.New(process.Options{SeparateUsers: true, Program: "/no/such/program", Logger: slog.New(slog.DiscardHandler)})
+
+	table := process.New(process.Options{
+		SeparateUsers: true,
+		Program:       "/no/such/program",
+		Logger:        slog.New(slog.DiscardHandler),
+	})
 	ctx, cancel := context.WithCancel(t.Context())
+
 	over := make(chan error, 1)
 	go func() { over <- table.ServeRunAsOn(ctx, l) }()
 
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
-	_, _, _ = conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(0, 1, 2), nil) // the server may already have closed the connection, here and below
+	// the server may already have closed the connection, here and below
+	_, _, _ = conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(0, 1, 2), nil)
 	_ = json.NewEncoder(conn).Encode(runas.Request{Argv: []string{"true"}, Dir: "/"})
+
 	var reply runas.Reply
 	require.NoError(t, json.NewDecoder(conn).Decode(&reply))
 	require.Contains(t, reply.Error, "may not start programs")
@@ -140,11 +166,15 @@ func TestStoppedProcessIsSwappedOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory.reclaim")
 	reclaim, err := os.Create(path)
 	require.NoError(t, err)
+
 	defer reclaim.Close()
+
 	cmd := sleeper(t)
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+
 	end := process.Pause(cmd.Process.Pid, reclaim)
 	defer end()
+
 	require.Equal(t, "T", stateOf(t, cmd))
 	require.Eventually(t, func() bool {
 		written, err := os.ReadFile(path)

@@ -25,9 +25,13 @@ const maxCallers = 1024
 // callers has the processes that made model calls for a named process until the first reply reached one of them. A
 // model decides on nothing before its first reply, so it started none of them.
 type callers struct {
-	mu      sync.Mutex
-	replied bool             // the first reply was passed on; first does not change any more
-	first   map[int]identity // by process id
+	mu sync.Mutex
+
+	// the first reply was passed on; first does not change any more
+	replied bool
+
+	// by process id
+	first map[int]identity
 }
 
 // program identifies an executable file.
@@ -35,19 +39,23 @@ type program struct{ device, inode uint64 }
 
 // identity identifies a process and its program. A process id may be used again, and a process may replace its program.
 type identity struct {
-	started string // in ticks since the boot
+	// in ticks since the boot
+	started string
 	program program
 }
 
 // Replied records that a model's reply is about to reach a process; origin is its name as Origin returned it.
 func (t *Table) Replied(origin string) {
 	name, _, _ := strings.Cut(origin, "/")
+
 	p, err := t.Get(name)
 	if err != nil {
 		return
 	}
+
 	p.callers.mu.Lock()
 	defer p.callers.mu.Unlock()
+
 	p.callers.replied = true
 }
 
@@ -58,6 +66,7 @@ func (c *callers) ran(is program) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -66,17 +75,21 @@ func (t *Table) suffixOf(p *Process, pid int) string {
 	c := &p.callers
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if pid == p.pid && c.replied {
 		return ""
 	}
+
 	is, err := t.identify(p, pid)
 
 	switch was, known := c.first[pid]; {
 	case !c.replied:
 		c.remember(pid, is, err)
+
 		if pid == p.pid {
 			return ""
 		}
+
 		return childSuffix
 	case err == nil && known && was == is:
 		return childSuffix
@@ -92,9 +105,11 @@ func (c *callers) remember(pid int, is identity, err error) {
 	if err != nil || len(c.first) >= maxCallers {
 		return
 	}
+
 	if c.first == nil {
 		c.first = map[int]identity{}
 	}
+
 	c.first[pid] = is
 }
 
@@ -104,7 +119,9 @@ func isChild(pid, parent int) bool {
 	if err != nil {
 		return false
 	}
+
 	e, err := parseStat(pid, stat)
+
 	return err == nil && e.ppid == parent
 }
 
@@ -116,6 +133,7 @@ func (t *Table) firstCallerLives(p *Process) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -125,6 +143,7 @@ func (t *Table) identify(p *Process, pid int) (is identity, err error) {
 	if err != nil {
 		return identity{}, err
 	}
+
 	notRun := t.Users.Run(user, func() {
 		var at unix.Stat_t
 		if err = unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &at); err == nil {
@@ -135,6 +154,7 @@ func (t *Table) identify(p *Process, pid int) (is identity, err error) {
 	if notRun != nil {
 		return identity{}, notRun
 	}
+
 	return is, err
 }
 
@@ -147,9 +167,11 @@ func startOf(pid int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("start of process %d: %w", pid, err)
 	}
+
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= startField {
 		return "", fault.New(fault.Internal, "start of process %d: its stat line has %d fields", pid, len(fields))
 	}
+
 	return string(fields[startField]), nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Exported for tests: parsers of input from inside the sandbox, and the output buffer. They need more cases than tests with real
-// processes can cover.
+// Exported for tests: parsers of input from inside the sandbox, and the output buffer. They need more cases
+// than tests with real processes can cover.
 var ParseStat = parseStat
 
 // Keep is how much of each end of a stream is kept.
@@ -26,7 +26,8 @@ func MakeEntry(pid, ppid, session int, dead bool) Entry {
 // Tree returns the processes that a kill of root kills.
 var Tree = tree
 
-// Two ways to find the client of a connection and the listeners of a port: the kernel's socket diagnosis, and /proc/net.
+// Two ways to find the client of a connection and the listeners of a port: the kernel's socket diagnosis,
+// and /proc/net.
 var (
 	Connected     = connected
 	ReadClient    = readClient
@@ -52,6 +53,7 @@ const MaxProcesses = maxProcesses
 func (t *Table) Fill(n int) {
 	ended := make(chan struct{})
 	close(ended)
+
 	for i := range n {
 		name := fmt.Sprint("p", i)
 		t.byName[name] = &Process{name: name, done: ended}
@@ -63,10 +65,16 @@ func (t *Table) ServeRunAsOn(ctx context.Context, l *net.UnixListener) error {
 	return (&runAs{table: t, slots: make(chan struct{}, 1)}).serve(ctx, l)
 }
 
-// Pause simulates a model call of a running process. The process is stopped after a millisecond, and its memory is swapped out through
-// reclaim after another one.
+// Pause simulates a model call of a running process. The process is stopped after a millisecond, and its
+// memory is swapped out through reclaim after another one.
 func Pause(pid int, reclaim *os.File) (end func()) {
-	w := &pauser{process: &Process{pid: pid, done: make(chan struct{})}, after: time.Millisecond, reclaim: reclaim, reclaimAfter: time.Millisecond}
+	w := &pauser{
+		process:      &Process{pid: pid, done: make(chan struct{})},
+		after:        time.Millisecond,
+		reclaim:      reclaim,
+		reclaimAfter: time.Millisecond,
+	}
 	w.change(1, 0)
+
 	return func() { w.change(-1, 0) }
 }

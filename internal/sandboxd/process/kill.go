@@ -13,8 +13,8 @@ import (
 // KillTime bounds a kill; only a process in uninterruptible sleep survives SIGKILL that long.
 const KillTime = 10 * time.Second
 
-// stopRounds bounds how often processes are listed and stopped before they are killed: a tracer may resume a stopped process, which then
-// forks without end.
+// stopRounds bounds how often processes are listed and stopped before they are killed: a tracer may resume
+// a stopped process, which then forks without end.
 const stopRounds = 100
 
 // stopTime bounds these rounds, which are slow on a slow machine: SIGKILL must be sent well within KillTime.
@@ -23,8 +23,8 @@ const stopTime = time.Second
 // tracerTime is the time for a tracer to reap a killed process before the tracer is killed too.
 const tracerTime = time.Second
 
-// Kill ends p, its session and its descendants, and waits for their end. It does not find a descendant that has left the session and lost
-// its parents; killAll does.
+// Kill ends p, its session and its descendants, and waits for their end. It does not find a descendant that
+// has left the session and lost its parents; killAll does.
 func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
 
 // killTree kills the session and the descendants of the process pid, which lives while alive returns true.
@@ -32,40 +32,47 @@ func killTree(pid int, alive func() bool) error {
 	if err := repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) }); err != nil {
 		return err
 	}
+
 	return releaseTraced(func(all []procEntry) []int { return deadOf(all, pid, alive()) })
 }
 
-// releaseTraced waits until no tracer holds one of the dead processes that targets selects. The kernel reports a traced process's end to
-// its tracer before its parent, so a tracer that does not wait keeps the parent waiting. A debugger waits at once; any other tracer is
-// killed, which releases its tracees.
+// releaseTraced waits until no tracer holds one of the dead processes that targets selects. The kernel
+// reports a traced process's end to its tracer before its parent, so a tracer that does not wait keeps the
+// parent waiting. A debugger waits at once; any other tracer is killed, which releases its tracees.
 func releaseTraced(targets func([]procEntry) []int) error {
 	patience := time.Now().Add(tracerTime)
+
 	for {
 		all, err := procTable()
 		if err != nil {
 			return err
 		}
+
 		held := false
+
 		for _, pid := range targets(all) {
 			for _, tracer := range tracersOf(pid) {
 				held = true
+
 				if time.Now().After(patience) {
 					_ = unix.Kill(tracer, unix.SIGKILL)
 				}
 			}
 		}
+
 		switch {
 		case !held:
 			return nil
 		case time.Now().After(patience.Add(KillTime)):
 			return fault.New(fault.Timeout, "a tracer outlived SIGKILL for %s", KillTime)
 		}
+
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// SignalAll sends SIGKILL to every other process of the sandbox, except the spared one; in one call if no process came from outside, so
-// that no fork escapes it.
+// SignalAll sends SIGKILL to every other process of the sandbox, except the spared one; in one call if no
+// process came from outside, so that no fork escapes it.
 func (t *Table) SignalAll() {
 	if os.Getpid() != 1 {
 		return
@@ -86,51 +93,65 @@ func (t *Table) SignalAll() {
 func (t *Table) KillAll() error {
 	t.starting.Lock()
 	defer t.starting.Unlock()
+
 	t.closed = true
 	self := os.Getpid()
+
 	err := repeatKill(func(all []procEntry) []int {
 		t.SignalAll()
+
 		if self == 1 {
-			return t.others(all) // to wait for
+			// to wait for
+			return t.others(all)
 		}
+
 		return t.withoutSpared(tree(all, self, true))
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, p := range t.all() {
 		<-p.done
 	}
+
 	return nil
 }
 
-// repeatKill kills the processes that targets selects until there are none. Since they may fork while they are listed, they are first
-// stopped until a list shows no new ones, at most stopRounds times and for stopTime: a stopped process cannot fork, and still counts against
-// the process limit.
+// repeatKill kills the processes that targets selects until there are none. Since they may fork while they
+// are listed, they are first stopped until a list shows no new ones, at most stopRounds times and for
+// stopTime: a stopped process cannot fork, and still counts against the process limit.
 func repeatKill(targets func([]procEntry) []int) error {
 	deadline := time.Now().Add(KillTime)
 	stopped, rounds, stopUntil := map[int]bool{}, 0, time.Now().Add(stopTime)
+
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		all, err := procTable()
 		if err != nil {
 			return err
 		}
+
 		pids := targets(all)
 		if len(pids) == 0 {
 			return nil
 		}
+
 		if time.Now().After(deadline) {
 			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), KillTime)
 		}
+
 		if stop(pids, stopped) > 0 && rounds < stopRounds && time.Now().Before(stopUntil) {
 			rounds++
 			continue
 		}
+
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
+
 		clear(stopped)
 		time.Sleep(pause)
+
 		rounds, stopUntil = 0, time.Now().Add(stopTime)
 	}
 }
@@ -144,17 +165,20 @@ func stop(pids []int, stopped map[int]bool) (fresh int) {
 			fresh++
 		}
 	}
+
 	return fresh
 }
 
 // others returns the processes of the sandbox except the first one and the spared one.
 func (t *Table) others(all []procEntry) []int {
 	var pids []int
+
 	for _, e := range all {
 		if e.pid != 1 && !e.fromOutside() {
 			pids = append(pids, e.pid)
 		}
 	}
+
 	return t.withoutSpared(pids)
 }
 
@@ -162,8 +186,9 @@ func (t *Table) withoutSpared(pids []int) []int {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == t.spared })
 }
 
-// tree returns the living members of root's session and their descendants, and root itself unless it is this process. If root is dead
-// (alive is false), a living process of its number and that session are others.
+// tree returns the living members of root's session and their descendants, and root itself unless it is
+// this process. If root is dead (alive is false), a living process of its number and that session are
+// others.
 func tree(all []procEntry, root int, alive bool) []int {
 	return members(all, root, alive, false)
 }
@@ -176,25 +201,32 @@ func deadOf(all []procEntry, root int, alive bool) []int {
 func members(all []procEntry, root int, alive, dead bool) []int {
 	self := os.Getpid()
 	member := map[int]bool{}
+
 	for _, e := range all {
 		if e.pid == root && !alive {
 			return nil
 		}
+
 		member[e.pid] = e.pid == root || e.session == root && root != self
 	}
+
 	for grown := true; grown; {
 		grown = false
+
 		for _, e := range all {
 			if !member[e.pid] && member[e.ppid] {
 				member[e.pid], grown = true, true
 			}
 		}
 	}
+
 	var pids []int
+
 	for _, e := range all {
 		if member[e.pid] && e.dead == dead && e.pid != self {
 			pids = append(pids, e.pid)
 		}
 	}
+
 	return pids
 }

@@ -12,9 +12,12 @@ import (
 
 func TestTreeOfProcesses(t *testing.T) {
 	t.Parallel()
+
 	e := process.MakeEntry
 	self := os.Getpid()
-	const root = 2_000_000_000 // no pid is that high
+	// no pid is that high
+	const root = 2_000_000_000
+
 	all := []process.Entry{
 		e(self, 0, self, false),
 		e(root, self, root, false),
@@ -57,6 +60,7 @@ func FuzzParseStat(f *testing.F) {
 // A process may have any name.
 func TestParseStat(t *testing.T) {
 	t.Parallel()
+
 	got, err := process.ParseStat(7, []byte("7 (a) S 1 2 3 (\n) Z 12 8 9 0"))
 	require.NoError(t, err)
 	require.Equal(t, process.MakeEntry(7, 12, 9, true), got)

@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxDescriptors bounds the descriptors inspected for one lookup. A process with more is not found, which affects only itself.
+// maxDescriptors bounds the descriptors inspected for one lookup. A process with more is not found, which
+// affects only itself.
 const maxDescriptors = 20_000
 
 // Origin returns the name of the process that holds the client's end of a connection, as wire.OriginHeader has it; "":
@@ -21,19 +22,23 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 	if err != nil || inode == 0 {
 		return ""
 	}
-	t.starting.Lock() // a process may call before its start is recorded
+	// a process may call before its start is recorded
+	t.starting.Lock()
 	running := t.running()
 	t.starting.Unlock()
+
 	budget := maxDescriptors
 	for _, p := range running {
 		if t.holds(p, p.pid, inode, &budget) {
 			return p.name + t.suffixOf(p, p.pid)
 		}
 	}
+
 	all, err := procTable()
 	if err != nil {
 		return ""
 	}
+
 	for _, p := range running {
 		for _, pid := range tree(all, p.pid, true) {
 			if pid != p.pid && t.holds(p, pid, inode, &budget) {
@@ -41,6 +46,7 @@ func (t *Table) Origin(client, server netip.AddrPort) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -50,42 +56,55 @@ func (t *Table) Owned(port uint16, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if !p.Running() {
 		return fault.New(fault.AgentFailed, "process %q has ended", name)
 	}
+
 	inodes, err := listeners(port)
 	if err != nil {
 		return err
 	}
+
 	if len(inodes) == 0 {
 		return fault.New(fault.Unavailable, "no process listens on port %d", port)
 	}
+
 	for _, inode := range inodes {
 		budget := maxDescriptors
 		if !t.holds(p, p.pid, inode, &budget) {
-			return fault.New(fault.AgentFailed, "process %q does not listen on port %d: another process does", name, port)
+			return fault.New(
+				fault.AgentFailed,
+				"process %q does not listen on port %d: another process does",
+				name,
+				port,
+			)
 		}
 	}
+
 	return nil
 }
 
 func (t *Table) running() []*Process {
 	var list []*Process
+
 	for _, p := range t.all() {
 		if p.Running() {
 			list = append(list, p)
 		}
 	}
+
 	return list
 }
 
-// holds reports whether the process pid, of the user of p, has the socket open. It looks with that user's rights: a process that hides
-// its descriptors from its own user holds nothing.
+// holds reports whether the process pid, of the user of p, has the socket open. It looks with that user's
+// rights: a process that hides its descriptors from its own user holds nothing.
 func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found bool) {
 	user, err := t.Users.Find(p.user)
 	if err != nil {
 		return false
 	}
+
 	at := holding{pid, inode}
 	_ = t.Users.Run(user, func() {
 		var descriptor string
@@ -93,6 +112,7 @@ func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found boo
 			t.seen.put(at, descriptor)
 		}
 	})
+
 	return found
 }
 
@@ -102,8 +122,8 @@ type holding struct {
 	inode uint64
 }
 
-// descriptors caches the descriptors of found sockets. A process keeps most of its sockets at the same descriptor, so one readlink
-// replaces one for each of its descriptors.
+// descriptors caches the descriptors of found sockets. A process keeps most of its sockets at the same
+// descriptor, so one readlink replaces one for each of its descriptors.
 type descriptors struct {
 	mu sync.Mutex
 	at map[holding]string
@@ -115,15 +135,18 @@ const maxSeen = 256
 func (d *descriptors) of(h holding) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	return d.at[h]
 }
 
 func (d *descriptors) put(h holding, descriptor string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if len(d.at) >= maxSeen {
 		clear(d.at)
 	}
+
 	d.at[h] = descriptor
 }
 
@@ -135,11 +158,13 @@ func findSocket(h holding, first string, budget *int) (descriptor string, found 
 			return first, true
 		}
 	}
+
 	dir, err := os.Open(folder)
 	if err != nil {
 		return "", false
 	}
 	defer dir.Close()
+
 	for *budget > 0 {
 		names, err := dir.Readdirnames(256)
 		for _, name := range names {
@@ -148,9 +173,11 @@ func findSocket(h holding, first string, budget *int) (descriptor string, found 
 				return name, true
 			}
 		}
+
 		if *budget -= len(names); err != nil {
 			return "", false
 		}
 	}
+
 	return "", false
 }

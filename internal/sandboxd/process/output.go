@@ -8,16 +8,21 @@ import (
 // maxKeep is the largest size of each kept end of a stream, in bytes.
 const maxKeep = 1 << 20
 
-// Output keeps the first and the last bytes of a stream. A write never blocks or fails, so a flood of output neither stops its process
-// nor fills memory.
+// Output keeps the first and the last bytes of a stream. A write never blocks or fails, so a flood of
+// output neither stops its process nor fills memory.
 type Output struct {
-	keep   int // bytes of each end; 0: maxKeep
-	mu     sync.Mutex
-	head   []byte
-	tail   []byte // a ring once it is full: the byte at offset o, o ≥ bound, is at (o-bound) % bound
+	// bytes of each end; 0: maxKeep
+	keep int
+	mu   sync.Mutex
+	head []byte
+
+	// a ring once it is full: the byte at offset o, o ≥ bound, is at (o-bound) % bound
+	tail   []byte
 	size   int64
 	frozen bool
-	grown  chan struct{} // closed by the next write; nil: no caller waits
+
+	// closed by the next write; nil: no caller waits
+	grown chan struct{}
 }
 
 // NewOutput returns an Output that keeps that many bytes of each end; 0: 1 MiB.
@@ -28,6 +33,7 @@ func (o *Output) bound() int {
 	if o.keep <= 0 || o.keep > maxKeep {
 		return maxKeep
 	}
+
 	return o.keep
 }
 
@@ -35,29 +41,35 @@ func (o *Output) bound() int {
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	n, keep := len(p), o.bound()
 	if o.frozen {
 		return n, nil
 	}
+
 	if o.grown != nil && n > 0 {
 		close(o.grown)
 		o.grown = nil
 	}
+
 	if free := keep - len(o.head); free > 0 {
 		k := min(free, len(p))
 		o.head = append(o.head, p[:k]...)
 		o.size += int64(k)
 		p = p[k:]
 	}
+
 	if skip := len(p) - keep; skip > 0 && len(o.tail) == keep {
 		o.size += int64(skip)
 		p = p[skip:]
 	}
+
 	for len(p) > 0 {
 		k := o.writeTail(p)
 		o.size += int64(k)
 		p = p[k:]
 	}
+
 	return n, nil
 }
 
@@ -67,8 +79,10 @@ func (o *Output) writeTail(p []byte) int {
 	if free := keep - len(o.tail); free > 0 {
 		k := min(free, len(p))
 		o.tail = append(o.tail, p[:k]...)
+
 		return k
 	}
+
 	return copy(o.tail[(o.size-int64(keep))%int64(keep):], p)
 }
 
@@ -76,6 +90,7 @@ func (o *Output) writeTail(p []byte) int {
 func (o *Output) freeze() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.frozen = true
 }
 
@@ -83,9 +98,11 @@ func (o *Output) freeze() {
 func (o *Output) Grown() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.grown == nil {
 		o.grown = make(chan struct{})
 	}
+
 	return o.grown
 }
 
@@ -93,30 +110,37 @@ func (o *Output) Grown() <-chan struct{} {
 func (o *Output) Length() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.size
 }
 
-// Read returns at most limit bytes from offset, and the next offset. If the bytes at offset are no longer kept, it starts at the first
-// that are.
+// Read returns at most limit bytes from offset, and the next offset. If the bytes at offset are no longer
+// kept, it starts at the first that are.
 func (o *Output) Read(offset int64, limit int) (data []byte, next int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if offset >= int64(len(o.head)) {
 		offset = max(offset, o.size-int64(len(o.tail)))
 	}
+
 	if offset >= o.size {
 		return nil, o.size
 	}
+
 	for limit > 0 && offset < o.size {
 		piece := o.piece(offset)
 		piece = piece[:min(len(piece), limit)]
 		data = append(data, piece...)
 		offset += int64(len(piece))
+
 		limit -= len(piece)
 		if offset == int64(len(o.head)) && o.size-int64(len(o.tail)) > offset {
-			break // a gap, which the next read's offsets show
+			// a gap, which the next read's offsets show
+			break
 		}
 	}
+
 	return data, offset
 }
 
@@ -125,8 +149,10 @@ func (o *Output) piece(offset int64) []byte {
 	if offset < int64(len(o.head)) {
 		return o.head[offset:]
 	}
+
 	keep := int64(o.bound())
 	start := (offset - keep) % keep
+
 	return o.tail[start:min(int64(len(o.tail)), start+o.size-offset)]
 }
 
@@ -134,11 +160,13 @@ func (o *Output) piece(offset int64) []byte {
 func (o *Output) Ends() (head, tail []byte, omitted int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	head = bytes.Clone(o.head)
 	for at := o.size - int64(len(o.tail)); at < o.size && len(o.tail) > 0; {
 		piece := o.piece(at)
 		tail = append(tail, piece...)
 		at += int64(len(piece))
 	}
+
 	return head, tail, o.size - int64(len(head)+len(tail))
 }

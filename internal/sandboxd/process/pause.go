@@ -10,37 +10,54 @@ import (
 )
 
 const (
-	// reclaimAfter is the time for which a process must have been stopped before its memory is swapped out: swapping out and in takes
-	// about half a second of CPU time.
+	// reclaimAfter is the time for which a process must have been stopped before its memory is swapped out:
+	// swapping out and in takes about half a second of CPU time.
 	reclaimAfter = 30 * time.Second
 	// reclaimBytes is more than the memory of any machine.
 	reclaimBytes = "1099511627776"
 )
 
-// pauser stops a process with SIGSTOP while it waits for its model, and resumes it as soon as it has something to do. A waiting process
-// uses CPU time for its timers, and its memory does not stay swapped out.
+// pauser stops a process with SIGSTOP while it waits for its model, and resumes it as soon as it has
+// something to do. A waiting process uses CPU time for its timers, and its memory does not stay swapped
+// out.
 //
 // It does not stop a process with children: a tool or server of its own may be running, and would wait for it.
 type pauser struct {
 	process *Process
-	after   time.Duration // least time of waiting before a stop
 
-	reclaim      *os.File      // see Options.Reclaim
-	reclaimAfter time.Duration // since the stop
+	// least time of waiting before a stop
+	after time.Duration
 
-	mu      sync.Mutex
-	calls   int       // open model calls
-	busy    int       // requests that it has to answer, and pieces of answers on their way to it
-	since   time.Time // time of the latest change of calls or busy
-	armed   bool      // check is scheduled
+	// see Options.Reclaim
+	reclaim *os.File
+
+	// since the stop
+	reclaimAfter time.Duration
+
+	mu sync.Mutex
+
+	// open model calls
+	calls int
+
+	// requests that it has to answer, and pieces of answers on their way to it
+	busy int
+
+	// time of the latest change of calls or busy
+	since time.Time
+
+	// check is scheduled
+	armed   bool
 	stopped bool
-	closed  bool // the process must not be stopped any more
+
+	// the process must not be stopped any more
+	closed bool
 }
 
 // change adds to the numbers of open calls and of pending work. When it returns, the process runs.
 func (w *pauser) change(calls, busy int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.calls, w.busy, w.since = w.calls+calls, w.busy+busy, time.Now()
 	w.resume()
 	w.arm(w.after)
@@ -51,6 +68,7 @@ func (w *pauser) resume() {
 	if w.stopped && w.process.lives() {
 		_ = unix.Kill(w.process.pid, unix.SIGCONT)
 	}
+
 	w.stopped = false
 }
 
@@ -71,10 +89,12 @@ func (w *pauser) arm(in time.Duration) {
 func (w *pauser) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.armed = false
 	if !w.waits() {
 		return
 	}
+
 	if left := w.after - time.Since(w.since); left > 0 {
 		w.arm(left)
 		return
@@ -86,8 +106,10 @@ func (w *pauser) check() {
 			w.reclaimLater()
 			return
 		}
+
 		w.resume()
 	}
+
 	w.arm(w.after)
 }
 
@@ -96,10 +118,12 @@ func (w *pauser) reclaimLater() {
 	if w.reclaim == nil {
 		return
 	}
+
 	since := w.since
 	time.AfterFunc(w.reclaimAfter, func() {
 		if w.stoppedSince(since) {
-			_, _ = w.reclaim.WriteString(reclaimBytes) // not all memory can be swapped out
+			// not all memory can be swapped out
+			_, _ = w.reclaim.WriteString(reclaimBytes)
 		}
 	})
 }
@@ -108,6 +132,7 @@ func (w *pauser) reclaimLater() {
 func (w *pauser) stoppedSince(then time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.stopped && w.since.Equal(then)
 }
 
@@ -117,6 +142,7 @@ func (w *pauser) look() (alone, asleep bool) {
 	if err != nil || len(tree(all, w.process.pid, w.process.lives())) != 1 {
 		return false, false
 	}
+
 	return true, slices.ContainsFunc(all, func(e procEntry) bool { return e.pid == w.process.pid && e.asleep })
 }
 
@@ -124,6 +150,7 @@ func (w *pauser) look() (alone, asleep bool) {
 func (w *pauser) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.closed = true
 	w.resume()
 }
@@ -131,17 +158,20 @@ func (w *pauser) close() {
 func (w *pauser) isStopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.stopped
 }
 
-// Calls registers a model call of the named process. Call carry(true) before a piece of the answer is passed to the process, carry(false)
-// after it, and end after the last piece, all from one goroutine.
+// Calls registers a model call of the named process. Call carry(true) before a piece of the answer is
+// passed to the process, carry(false) after it, and end after the last piece, all from one goroutine.
 func (t *Table) Calls(name string) (carry func(bool), end func()) {
 	w := t.pauserOf(name)
 	if w == nil {
 		return func(bool) {}, func() {}
 	}
+
 	w.change(1, 0)
+
 	carrying := false
 	carry = func(begins bool) {
 		switch {
@@ -150,8 +180,10 @@ func (t *Table) Calls(name string) (carry func(bool), end func()) {
 		case !begins && carrying:
 			w.change(0, -1)
 		}
+
 		carrying = begins
 	}
+
 	return carry, func() { carry(false); w.change(-1, 0) }
 }
 
@@ -163,9 +195,11 @@ func (t *Table) Ask(name string) (answered func()) {
 	} else if name == "" {
 		asked = t.pausers()
 	}
+
 	for _, w := range asked {
 		w.change(0, 1)
 	}
+
 	return sync.OnceFunc(func() {
 		for _, w := range asked {
 			w.change(0, -1)
@@ -177,18 +211,22 @@ func (t *Table) Ask(name string) (answered func()) {
 func (t *Table) pauserOf(name string) *pauser {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if p, ok := t.byName[name]; ok {
 		return p.pauser
 	}
+
 	return nil
 }
 
 func (t *Table) pausers() []*pauser {
 	var list []*pauser
+
 	for _, p := range t.running() {
 		if p.pauser != nil {
 			list = append(list, p.pauser)
 		}
 	}
+
 	return list
 }

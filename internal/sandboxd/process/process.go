@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// drainTime is for how long the output of an ended process is still read. Remaining children may hold the pipes open without end.
+// drainTime is for how long the output of an ended process is still read. Remaining children may hold the
+// pipes open without end.
 const drainTime = 200 * time.Millisecond
 
 // Process is one named process, running or ended.
@@ -22,8 +23,12 @@ type Process struct {
 	started time.Time
 	stdout  Output
 	stderr  Output
-	done    chan struct{} // closed when the process has exited and its output is final
-	pauser  *pauser       // nil: the process is never stopped
+
+	// closed when the process has exited and its output is final
+	done chan struct{}
+
+	// nil: the process is never stopped
+	pauser  *pauser
 	callers callers
 
 	mu       sync.Mutex
@@ -44,25 +49,30 @@ func (p *Process) Stream(name string) *Output {
 	}
 }
 
-// collect reads both pipes (nil for a terminal) until shortly after the process's end, then makes the output final. It keeps reading the
-// pipes, so that a remaining child is not killed by SIGPIPE.
+// collect reads both pipes (nil for a terminal) until shortly after the process's end, then makes the
+// output final. It keeps reading the pipes, so that a remaining child is not killed by SIGPIPE.
 func (p *Process) collect(stdout, stderr *os.File, exited <-chan unix.WaitStatus) {
 	var copies sync.WaitGroup
 	if stdout != nil {
 		copies.Go(func() { pump(&p.stdout, stdout) })
 		copies.Go(func() { pump(&p.stderr, stderr) })
 	}
+
 	drained := make(chan struct{})
+
 	go func() { copies.Wait(); close(drained) }()
 
 	exit := <-exited
+
 	p.mu.Lock()
 	p.ended, p.exit = time.Now(), exit
 	p.mu.Unlock()
+
 	select {
 	case <-drained:
 	case <-time.After(drainTime):
 	}
+
 	p.stdout.freeze()
 	p.stderr.freeze()
 	close(p.done)
@@ -93,6 +103,7 @@ func (p *Process) Running() bool {
 func (p *Process) lives() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.ended.IsZero()
 }
 
@@ -105,16 +116,20 @@ func (p *Process) Status() wire.Status {
 	s.Paused = s.Running && p.pauser != nil && p.pauser.isStopped()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	s.TimedOut = p.timedOut
 	if s.Running {
 		return s
 	}
+
 	s.EndedAt, s.Ran = p.ended, p.ended.Sub(p.started)
+
 	s.ExitCode = p.exit.ExitStatus()
 	if p.exit.Signaled() {
 		s.ExitCode = 128 + int(p.exit.Signal())
 		s.Signal = unix.SignalName(p.exit.Signal())
 	}
+
 	return s
 }
 
@@ -124,7 +139,9 @@ func (p *Process) expire(kill func(*Process) error) {
 	p.timedOut = p.ended.IsZero()
 	over := !p.timedOut
 	p.mu.Unlock()
+
 	if !over {
-		_ = kill(p) // the status shows that it still runs
+		// the status shows that it still runs
+		_ = kill(p)
 	}
 }

@@ -12,13 +12,17 @@ import (
 // procEntry is one process of the sandbox as shown by /proc.
 type procEntry struct {
 	pid, ppid, session int
-	dead               bool // every thread has exited and it is not reaped yet; from a stat line alone: its first thread has exited
-	asleep             bool // its first thread is in interruptible sleep
+
+	// every thread has exited and it is not reaped yet; from a stat line alone: its first thread has exited
+	dead bool
+
+	// its first thread is in interruptible sleep
+	asleep bool
 }
 
-// fromOutside reports whether the process was started in the sandbox from outside, for instance by an exec of a container engine: it
-// carries a control connection. Its parent is outside of this process namespace. A process of the sandbox cannot achieve that, since the
-// first process inherits all orphans.
+// fromOutside reports whether the process was started in the sandbox from outside, for instance by an exec
+// of a container engine: it carries a control connection. Its parent is outside of this process namespace.
+// A process of the sandbox cannot achieve that, since the first process inherits all orphans.
 func (e procEntry) fromOutside() bool { return e.pid != 1 && e.ppid == 0 }
 
 // procTable lists the visible processes. It skips one that ends meanwhile.
@@ -28,58 +32,79 @@ func procTable() ([]procEntry, error) {
 		return nil, err
 	}
 	defer dir.Close()
+
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
+
 	var list []procEntry
+
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
+
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
 			continue
 		}
+
 		if e, err := parseStat(pid, stat); err == nil {
 			e.dead = e.dead && !threadsLive(pid)
 			list = append(list, e)
 		}
 	}
+
 	return list, nil
 }
 
-// parseStat reads a /proc/<pid>/stat line: pid (comm) state ppid pgrp session …. comm may contain blanks and parentheses, so the fields
-// are counted from its last one.
+// parseStat reads a /proc/<pid>/stat line: pid (comm) state ppid pgrp session …. comm may contain blanks
+// and parentheses, so the fields are counted from its last one.
 func parseStat(pid int, stat []byte) (procEntry, error) {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
 		return procEntry{}, fmt.Errorf("stat of process %d: no command", pid)
 	}
+
 	fields := bytes.Fields(stat[end+1:])
 	if len(fields) < 4 {
 		return procEntry{}, fmt.Errorf("stat of process %d: %d fields", pid, len(fields))
 	}
+
 	ppid, err1 := strconv.Atoi(string(fields[1]))
+
 	session, err2 := strconv.Atoi(string(fields[3]))
 	if err1 != nil || err2 != nil {
 		return procEntry{}, fmt.Errorf("stat of process %d: not numbers", pid)
 	}
+
 	state := fields[0][0]
-	return procEntry{pid: pid, ppid: ppid, session: session, dead: state == 'Z' || state == 'X', asleep: state == 'S'}, nil
+
+	return procEntry{
+		pid:     pid,
+		ppid:    ppid,
+		session: session,
+		dead:    state == 'Z' || state == 'X',
+		asleep:  state == 'S',
+	}, nil
 }
 
-// threadsLive reports whether a thread of the process lives: the process's own line shows only the first thread, which may have exited
-// before the others.
+// threadsLive reports whether a thread of the process lives: the process's own line shows only the first
+// thread, which may have exited before the others.
 func threadsLive(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // no thread is left: nothing matches
+	// no thread is left: nothing matches
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+
 	return slices.ContainsFunc(files, func(file string) bool {
 		stat, err := os.ReadFile(file)
 		if err != nil {
 			return false
 		}
+
 		thread, err := parseStat(pid, stat)
+
 		return err == nil && !thread.dead
 	})
 }
@@ -87,12 +112,15 @@ func threadsLive(pid int) bool {
 // tracersOf returns the threads that trace a thread of the process.
 func tracersOf(pid int) []int {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+
 	var tracers []int
+
 	for _, file := range files {
 		status, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
+
 		for line := range bytes.Lines(status) {
 			value, ok := bytes.CutPrefix(line, []byte("TracerPid:"))
 			if tracer, err := strconv.Atoi(string(bytes.TrimSpace(value))); ok && err == nil && tracer != 0 {
@@ -100,5 +128,6 @@ func tracersOf(pid int) []int {
 			}
 		}
 	}
+
 	return tracers
 }

@@ -24,15 +24,20 @@ func pids(cgroup *os.File, name string, otherwise int) int {
 	if err != nil {
 		return otherwise
 	}
+
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
+
 	data, err := io.ReadAll(io.LimitReader(f, 32))
 	if err != nil {
 		return otherwise
 	}
+
 	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil { // "max"
+	// "max"
+	if err != nil {
 		return otherwise
 	}
+
 	return n
 }

@@ -17,8 +17,11 @@ import (
 )
 
 const (
-	maxRunAs        = 64      // programs at a time
-	maxRunAsRequest = 4 << 20 // bytes
+	// programs at a time
+	maxRunAs = 64
+
+	// bytes
+	maxRunAsRequest = 4 << 20
 )
 
 // runAs starts programs as the agent's user for processes of the verifier's user; see package runas.
@@ -26,14 +29,17 @@ type runAs struct {
 	table *Table
 	slots chan struct{}
 
-	running int // programs that have not ended; guarded by table.starting
+	// programs that have not ended; guarded by table.starting
+	running int
 }
 
-// ServeRunAs serves run-as-agent on the socket l until ctx ends, and closes l. The programs run in the namespaces of this process.
+// ServeRunAs serves run-as-agent on the socket l until ctx ends, and closes l. The programs run in the
+// namespaces of this process.
 func (t *Table) ServeRunAs(ctx context.Context, l *net.UnixListener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 
 	a := &runAs{table: t, slots: make(chan struct{}, maxRunAs)}
+
 	return a.serve(ctx, l)
 }
 
@@ -43,12 +49,14 @@ func ListenRunAs() (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket of %s: %w", runas.Name, err)
 	}
-	l.SetUnlinkOnClose(false) // another process may serve a copy of it
+	// another process may serve a copy of it
+	l.SetUnlinkOnClose(false)
 
 	if err := os.Chmod(runas.Socket, 0o666); err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("socket of %s: %w", runas.Name, err)
 	}
+
 	return l, nil
 }
 
@@ -56,47 +64,58 @@ func ListenRunAs() (*net.UnixListener, error) {
 func (a *runAs) serve(ctx context.Context, l *net.UnixListener) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	for {
 		conn, err := l.AcceptUnix()
 		if err != nil {
 			return err
 		}
+
 		select {
 		case a.slots <- struct{}{}:
 		default:
 			answerRunAs(conn, runas.Reply{Error: "too many programs run already"})
 			continue
 		}
+
 		calls.Go(func() {
 			defer func() { <-a.slots }()
+
 			answerRunAs(conn, a.run(ctx, conn))
 		})
 	}
 }
 
 func answerRunAs(conn *net.UnixConn, r runas.Reply) {
-	_ = json.NewEncoder(conn).Encode(r) // the helper may be gone
+	// the helper may be gone
+	_ = json.NewEncoder(conn).Encode(r)
 	_ = conn.Close()
 }
 
 func (a *runAs) run(ctx context.Context, conn *net.UnixConn) runas.Reply {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+
 	files, err := receiveStreams(conn, a.table.Users.agent.VerifierID())
 	defer closeAll(files...)
+
 	var req runas.Request
 	if err == nil {
 		err = json.NewDecoder(io.LimitReader(conn, maxRunAsRequest)).Decode(&req)
 	}
+
 	if err != nil {
 		return runas.Reply{Error: err.Error()}
 	}
+
 	pid, exited, err := a.start(req, files)
 	if err != nil {
 		return runas.Reply{Error: err.Error()}
 	}
+
 	return a.wait(conn, pid, exited)
 }
 
@@ -105,20 +124,25 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	if err != nil {
 		return 0, nil, err
 	}
+
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
+
 	env, path := a.table.env.ForAgent(req.Env, req.Path)
+
 	pid, exited, err := a.table.launcher.launch(prestart.Config{
 		Argv: req.Argv, Env: env, Path: path, Dir: req.Dir, User: user,
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
 	if err == nil {
 		a.running++
 	}
+
 	return pid, exited, err
 }
 
-// end kills what a program that has ended left running, so that it cannot trace or stop the next one. In namespaces of its own this is
-// every process once no program runs; elsewhere, or beside other programs, it is the program's session and its descendants.
+// end kills what a program that has ended left running, so that it cannot trace or stop the next one. In
+// namespaces of its own this is every process once no program runs; elsewhere, or beside other programs, it
+// is the program's session and its descendants.
 func (a *runAs) end(pid int) {
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
@@ -129,18 +153,23 @@ func (a *runAs) end(pid int) {
 			a.table.SignalAll()
 			return a.table.others(all)
 		})
+
 		return
 	}
+
 	_ = killTree(pid, func() bool { return false })
 }
 
 // wait returns at the program's end. If the helper ends first, it kills the program's session.
 func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus) runas.Reply {
 	gone := make(chan struct{})
-	go func() { // ends with the connection, which the caller closes
+	// ends with the connection, which the caller closes
+	go func() {
 		defer close(gone)
+
 		_, _ = io.Copy(io.Discard, conn)
 	}()
+
 	var status unix.WaitStatus
 	select {
 	case status = <-exited:
@@ -148,11 +177,13 @@ func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus)
 		_ = killTree(pid, func() bool { return len(exited) == 0 })
 		status = <-exited
 	}
+
 	a.end(pid)
 
 	if status.Signaled() {
 		return runas.Reply{ExitCode: 128 + int(status.Signal())}
 	}
+
 	return runas.Reply{ExitCode: status.ExitStatus()}
 }
 
@@ -161,29 +192,37 @@ func receiveStreams(conn *net.UnixConn, verifier int) ([]*os.File, error) {
 	if err := checkPeer(conn, verifier); err != nil {
 		return nil, err
 	}
+
 	one, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
+
 	_, n, flags, _, err := conn.ReadMsgUnix(one, rights)
 	if err != nil {
 		return nil, err
 	}
+
 	messages, err := unix.ParseSocketControlMessage(rights[:n])
 	if err != nil {
 		return nil, err
 	}
+
 	var files []*os.File
+
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
 			return files, err
 		}
+
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
 			files = append(files, os.NewFile(uintptr(fd), "stream"))
 		}
 	}
+
 	if len(files) != 3 || flags&unix.MSG_CTRUNC != 0 {
 		return files, fault.New(fault.Invalid, "a start must have three streams, got %d", len(files))
 	}
+
 	return files, nil
 }
 
@@ -192,18 +231,25 @@ func checkPeer(conn *net.UnixConn, verifier int) error {
 	if err != nil {
 		return err
 	}
-	var peer *unix.Ucred
-	var credErr error
+
+	var (
+		peer    *unix.Ucred
+		credErr error
+	)
+
 	if err := raw.Control(func(fd uintptr) {
 		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
 		return err
 	}
+
 	if credErr != nil {
 		return credErr
 	}
+
 	if int(peer.Uid) != verifier {
 		return fault.New(fault.Unauthorized, "user %d may not start programs", peer.Uid)
 	}
+
 	return nil
 }

@@ -23,7 +23,8 @@ var diagTimeout = unix.Timeval{Sec: 10}
 
 // socketID is the kernel's struct inet_diag_sockid; ports and addresses are in network byte order.
 type socketID struct {
-	Ports     [4]byte // local, remote
+	// local, remote
+	Ports     [4]byte
 	Local     [16]byte
 	Remote    [16]byte
 	Interface uint32
@@ -45,20 +46,24 @@ type diagAnswer struct {
 	Inode                             uint32
 }
 
-// connected queries the kernel for the inode of the socket that has connected from client to server, both IPv4; 0: none.
+// connected queries the kernel for the inode of the socket that has connected from client to server, both
+// IPv4; 0: none.
 func connected(client, server netip.AddrPort) (uint64, error) {
 	q := diagRequest{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP, States: ^uint32(0)}
-	q.ID.Cookie = [2]uint32{^uint32(0), ^uint32(0)} // any
+	// any
+	q.ID.Cookie = [2]uint32{^uint32(0), ^uint32(0)}
 	binary.BigEndian.PutUint16(q.ID.Ports[:], client.Port())
 	binary.BigEndian.PutUint16(q.ID.Ports[2:], server.Port())
 	local, remote := client.Addr().Unmap().As4(), server.Addr().Unmap().As4()
 	copy(q.ID.Local[:], local[:])
 	copy(q.ID.Remote[:], remote[:])
+
 	d, err := openDiagnosis()
 	if err != nil {
 		return 0, err
 	}
 	defer d.close()
+
 	answers, err := d.ask(q, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -68,6 +73,7 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 	case answers[0].State == stateListen || answers[0].State == stateTimeWait: // the lookup falls back to listeners
 		return 0, nil
 	}
+
 	return uint64(answers[0].Inode), nil
 }
 
@@ -78,19 +84,23 @@ func listening(port uint16) (inodes []uint64, err error) {
 		return nil, err
 	}
 	defer d.close()
+
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		q := diagRequest{Family: family, Protocol: unix.IPPROTO_TCP, States: 1 << stateListen}
 		binary.BigEndian.PutUint16(q.ID.Ports[:], port)
+
 		answers, err := d.ask(q, unix.NLM_F_DUMP)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, a := range answers {
 			if binary.BigEndian.Uint16(a.ID.Ports[:]) == port {
 				inodes = append(inodes, uint64(a.Inode))
 			}
 		}
 	}
+
 	return inodes, nil
 }
 
@@ -105,11 +115,13 @@ func openDiagnosis() (*diagnosis, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	d := &diagnosis{fd: fd, buf: make([]byte, 32<<10)} // the kernel's messages are smaller
+	// the kernel's messages are smaller
+	d := &diagnosis{fd: fd, buf: make([]byte, 32<<10)}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout); err != nil {
 		d.close()
 		return nil, os.NewSyscallError("setsockopt", err)
 	}
+
 	return d, nil
 }
 
@@ -118,13 +130,17 @@ func (d *diagnosis) close() { _ = unix.Close(d.fd) }
 // ask sends one query and reads the whole answer.
 func (d *diagnosis) ask(q diagRequest, flags uint16) ([]diagAnswer, error) {
 	var msg bytes.Buffer
+
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags}
 	head.Len = uint32(binary.Size(head) + binary.Size(q))
-	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer in memory accepts every write
+	// a buffer in memory accepts every write
+	_ = binary.Write(&msg, binary.NativeEndian, head)
+
 	_ = binary.Write(&msg, binary.NativeEndian, q)
 	if err := unix.Sendto(d.fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, os.NewSyscallError("sendto", err)
 	}
+
 	return d.answers(flags&unix.NLM_F_DUMP != 0)
 }
 
@@ -135,10 +151,12 @@ func (d *diagnosis) answers(list bool) (answers []diagAnswer, err error) {
 		if err != nil {
 			return nil, os.NewSyscallError("recvfrom", err)
 		}
+
 		messages, err := syscall.ParseNetlinkMessage(d.buf[:n])
 		if err != nil {
 			return nil, fmt.Errorf("socket diagnosis: %w", err)
 		}
+
 		for _, m := range messages {
 			switch m.Header.Type {
 			case unix.NLMSG_DONE:
@@ -146,12 +164,15 @@ func (d *diagnosis) answers(list bool) (answers []diagAnswer, err error) {
 			case unix.NLMSG_ERROR:
 				return nil, fmt.Errorf("socket diagnosis: %w", errnoOf(m.Data))
 			}
+
 			var a diagAnswer
 			if err := binary.Read(bytes.NewReader(m.Data), binary.NativeEndian, &a); err != nil {
 				return nil, fmt.Errorf("socket diagnosis: %w", err)
 			}
+
 			answers = append(answers, a)
 		}
+
 		if !list {
 			return answers, nil
 		}
@@ -162,5 +183,6 @@ func errnoOf(data []byte) error {
 	if len(data) < 4 {
 		return unix.EBADMSG
 	}
+
 	return unix.Errno(-int32(binary.NativeEndian.Uint32(data)))
 }

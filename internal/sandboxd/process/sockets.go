@@ -15,9 +15,12 @@ import (
 
 // socketEntry is one line of /proc/net/tcp or tcp6.
 type socketEntry struct {
-	local, remote string // address:port, in the kernel's hexadecimal form
+	// address:port, in the kernel's hexadecimal form
+	local, remote string
 	listening     bool
-	inode         uint64 // 0: none holds it
+
+	// 0: none holds it
+	inode uint64
 }
 
 // eachSocket calls f for the TCP sockets of the sandbox until f returns false, the listening ones of each file first.
@@ -27,10 +30,12 @@ func eachSocket(f func(socketEntry) bool) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+
 		if !more {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -40,11 +45,13 @@ func eachSocketOf(path string, f func(socketEntry) bool) (more bool, err error) 
 		return true, err
 	}
 	defer file.Close()
+
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if e, ok := parseSocket(lines.Text()); ok && !f(e) {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -54,7 +61,9 @@ func parseSocket(line string) (socketEntry, bool) {
 	if len(fields) < 10 {
 		return socketEntry{}, false
 	}
+
 	inode, err := strconv.ParseUint(fields[9], 10, 64)
+
 	return socketEntry{local: fields[1], remote: fields[2], listening: fields[3] == "0A", inode: inode}, err == nil
 }
 
@@ -62,12 +71,14 @@ func parseSocket(line string) (socketEntry, bool) {
 func hexAddr(a netip.AddrPort) [2]string {
 	ip := a.Addr().Unmap().As4()
 	plain := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(ip[:]), a.Port())
+
 	return [2]string{plain, mappedPrefix() + plain}
 }
 
 func mappedPrefix() string {
 	var word [4]byte
 	binary.NativeEndian.PutUint32(word[:], binary.BigEndian.Uint32([]byte{0, 0, 0xff, 0xff}))
+
 	return strings.Repeat("0", 16) + strings.ToUpper(hex.EncodeToString(word[:]))
 }
 
@@ -76,9 +87,11 @@ func clientInode(client, server netip.AddrPort) (uint64, error) {
 	if !client.Addr().Unmap().Is4() || !server.Addr().Unmap().Is4() {
 		return 0, nil
 	}
+
 	if inode, err := connected(client, server); err == nil {
 		return inode, nil
 	}
+
 	return readClient(client, server)
 }
 
@@ -87,11 +100,12 @@ func listeners(port uint16) ([]uint64, error) {
 	if inodes, err := listening(port); err == nil {
 		return inodes, nil
 	}
+
 	return readListeners(port)
 }
 
-// readClient is connected for kernels without socket diagnosis. It takes a millisecond or more, since the kernel walks through all
-// sockets of the machine.
+// readClient is connected for kernels without socket diagnosis. It takes a millisecond or more, since the
+// kernel walks through all sockets of the machine.
 func readClient(client, server netip.AddrPort) (inode uint64, err error) {
 	local, remote := hexAddr(client), hexAddr(server)
 	err = eachSocket(func(e socketEntry) bool {
@@ -101,8 +115,10 @@ func readClient(client, server netip.AddrPort) (inode uint64, err error) {
 				return false
 			}
 		}
+
 		return true
 	})
+
 	return inode, err
 }
 
@@ -113,7 +129,9 @@ func readListeners(port uint16) (inodes []uint64, err error) {
 		if e.listening && strings.HasSuffix(e.local, suffix) {
 			inodes = append(inodes, e.inode)
 		}
+
 		return true
 	})
+
 	return inodes, err
 }

@@ -13,16 +13,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// spawn starts the program with its own session, exactly the given environment, and only its three streams as open files: pipes, or tty
-// if that is not nil.
+// spawn starts the program with its own session, exactly the given environment, and only its three streams
+// as open files: pipes, or tty if that is not nil.
 func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return nil, fault.Field("argv", "has no program")
 	}
+
 	user, err := t.Users.Find(spec.User)
 	if err != nil {
 		return nil, err
 	}
+
 	files := &streams{stdin: tty, childStdout: tty, childStderr: tty}
 	if tty == nil {
 		if files, err = openStreams(spec.Stdin); err != nil {
@@ -30,21 +32,27 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		}
 		defer files.closeChild()
 	}
+
 	env, noExec := t.environment(spec), []string(nil)
 	path := env["PATH"]
+
 	if spec.User == wire.VerifierUser {
 		noExec = t.noExec
 	}
+
 	if spec.Dispatch {
 		if env, err = t.dispatching(env); err != nil {
 			return nil, err
 		}
 	}
+
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
+
 	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
 	if after := time.Duration(spec.PauseAfterMillis) * time.Millisecond; after > 0 {
 		p.pauser = &pauser{process: p, after: after, reclaim: t.reclaim, reclaimAfter: reclaimAfter}
 	}
+
 	pid, exited, err := t.launcher.launch(prestart.Config{
 		Argv: spec.Argv, Env: environ(env), Path: path, Dir: spec.Dir, User: user, Terminal: tty != nil, NoExec: noExec,
 	}, files.child())
@@ -52,8 +60,10 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		files.closeOwn()
 		return nil, err
 	}
+
 	p.pid = pid
 	go p.collect(files.stdout, files.stderr, exited)
+
 	return p, nil
 }
 
@@ -63,31 +73,39 @@ func (t *Table) environment(spec wire.Process) map[string]string {
 	if spec.User == wire.VerifierUser {
 		base = t.env.Verifier
 	}
+
 	if len(base) == 0 {
 		return spec.Env
 	}
+
 	env := maps.Clone(base)
 	maps.Copy(env, spec.Env)
+
 	if base["PATH"] != "" && spec.Env["PATH"] != "" {
 		env["PATH"] = strings.Replace(spec.Env["PATH"], wire.SystemPath, base["PATH"], 1)
 	}
+
 	return env
 }
 
 // dispatching adds to a verifier's environment what decides where the programs that it starts run; see package runas.
 func (t *Table) dispatching(env map[string]string) (map[string]string, error) {
 	var err error
+
 	t.shims.Do(func() { err = runas.MakeShims(env["PATH"]) })
+
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "make the verifier's programs")
 	}
 
 	env = maps.Clone(env)
 	env["PATH"] = runas.Shims + ":" + env["PATH"]
+
 	env["PYTHONPATH"] = strings.Trim(runas.PythonHooks+":"+env["PYTHONPATH"], ":")
 	if len(t.noExec) > 0 {
 		env[runas.WorkFolders] = strings.Join(t.noExec, ":")
 	}
+
 	return env, nil
 }
 
@@ -96,6 +114,8 @@ func environ(env map[string]string) []string {
 	for k, v := range env {
 		list = append(list, k+"="+v)
 	}
+
 	slices.Sort(list)
+
 	return list
 }

@@ -8,26 +8,34 @@ import (
 
 // streams are the two ends of a process's stdin, stdout and stderr.
 type streams struct {
-	stdin                    *os.File // the child's
-	stdout, stderr           *os.File // ours
+	// the child's
+	stdin *os.File
+
+	// ours
+	stdout, stderr           *os.File
 	childStdout, childStderr *os.File
 }
 
 func openStreams(stdin []byte) (*streams, error) {
 	s := &streams{}
+
 	var err error
 	if s.stdin, err = input(stdin); err != nil {
 		return nil, err
 	}
+
 	if s.stdout, s.childStdout, err = os.Pipe(); err != nil {
 		s.closeChild()
 		return nil, err
 	}
+
 	if s.stderr, s.childStderr, err = os.Pipe(); err != nil {
 		s.closeChild()
 		s.closeOwn()
+
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -36,18 +44,22 @@ func input(data []byte) (*os.File, error) {
 	if len(data) == 0 {
 		return os.Open(os.DevNull)
 	}
+
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
+
 	f := os.NewFile(uintptr(fd), "stdin")
 	if _, err = f.Write(data); err == nil {
 		_, err = f.Seek(0, 0)
 	}
+
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 

@@ -17,42 +17,73 @@ import (
 // maxProcesses bounds the number of names; each may hold up to 4 MiB of output.
 const maxProcesses = 1024
 
-// Table holds the named processes. A name is reused only after its process was deleted, so a client that lost an answer can ask again.
+// Table holds the named processes. A name is reused only after its process was deleted, so a client that
+// lost an answer can ask again.
 type Table struct {
-	launcher     *launcher
-	Users        Users
-	reclaim      *os.File // nil: none
-	env          wire.BaseEnv
-	spared       int      // a process that KillAll keeps; 0: none
-	noExec       []string // folders below which the verifier's processes execute nothing
-	ownNamespace bool     // all other processes of this process namespace are the table's
+	launcher *launcher
+	Users    Users
+
+	// nil: none
+	reclaim *os.File
+	env     wire.BaseEnv
+
+	// a process that KillAll keeps; 0: none
+	spared int
+
+	// folders below which the verifier's processes execute nothing
+	noExec []string
+
+	// all other processes of this process namespace are the table's
+	ownNamespace bool
 	shims        sync.Once
 	log          *slog.Logger
 	seen         descriptors
 
 	// starting is held while a process starts and while all are killed, so that none starts meanwhile.
 	starting sync.Mutex
-	closed   bool // tool calls start no further process; guarded by starting
-	mu       sync.Mutex
-	byName   map[string]*Process
+
+	// tool calls start no further process; guarded by starting
+	closed bool
+	mu     sync.Mutex
+	byName map[string]*Process
 }
 
 // Options configures a Table; only Program is required.
 type Options struct {
-	SeparateUsers bool         // see Users
-	Agent         Agent        // the agent's user, if users are separate
-	Env           wire.BaseEnv // base environment of processes
-	Program       string       // the sandboxd binary, which starts processes
-	Cgroups       []*os.File   // files by which every process enters its cgroups
-	Cgroup        *os.File     // version 2 folder into which processes are forked instead, unless it is full; nil: none
-	Reclaim       *os.File     // file that swaps out their memory while one is stopped; nil: none
-	NoExec        []string     // folders below which the kernel lets the verifier's processes execute nothing
-	Spared        int          // a process that KillAll keeps: the first one of the work's processes; 0: none
-	OwnNamespace  bool         // all other processes of this process namespace are the table's
-	Logger        *slog.Logger
+	// see Users
+	SeparateUsers bool
+
+	// the agent's user, if users are separate
+	Agent Agent
+
+	// base environment of processes
+	Env wire.BaseEnv
+
+	// the sandboxd binary, which starts processes
+	Program string
+
+	// files by which every process enters its cgroups
+	Cgroups []*os.File
+
+	// version 2 folder into which processes are forked instead, unless it is full; nil: none
+	Cgroup *os.File
+
+	// file that swaps out their memory while one is stopped; nil: none
+	Reclaim *os.File
+
+	// folders below which the kernel lets the verifier's processes execute nothing
+	NoExec []string
+
+	// a process that KillAll keeps: the first one of the work's processes; 0: none
+	Spared int
+
+	// all other processes of this process namespace are the table's
+	OwnNamespace bool
+	Logger       *slog.Logger
 }
 
-// New returns a Table. It becomes the reaper of this process's children: Run must be running before the first process starts.
+// New returns a Table. It becomes the reaper of this process's children: Run must be running before the
+// first process starts.
 func New(o Options) *Table {
 	return &Table{
 		launcher:     &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
@@ -72,17 +103,21 @@ func New(o Options) *Table {
 func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
 	t.starting.Lock()
 	defer t.starting.Unlock()
+
 	return t.start(name, spec, nil)
 }
 
-// StartCall is Start for a process of a policy's tool call. If tty is not nil, it is the process's streams and controlling terminal; then
-// no output is kept and spec.Stdin is ignored. After KillAll the error is a fault.Aborted: no late call may change what is graded.
+// StartCall is Start for a process of a policy's tool call. If tty is not nil, it is the process's streams
+// and controlling terminal; then no output is kept and spec.Stdin is ignored. After KillAll the error is a
+// fault.Aborted: no late call may change what is graded.
 func (t *Table) StartCall(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	t.starting.Lock()
 	defer t.starting.Unlock()
+
 	if t.closed {
 		return nil, fault.New(fault.Aborted, "the sandbox accepts no more tool calls: all its processes were ended")
 	}
+
 	return t.start(name, spec, tty)
 }
 
@@ -91,24 +126,31 @@ func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, e
 	if !wire.Name(name, 64) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
 	}
+
 	if p, err := t.Get(name); err == nil {
 		return p, nil
 	}
+
 	if len(t.all()) >= maxProcesses {
 		return nil, fault.New(fault.Exhausted, "%d processes were started already", maxProcesses)
 	}
+
 	p, err := t.spawn(name, spec, tty)
 	if err != nil {
 		return nil, fault.Wrap(reply.Kind(err), err, "start %q", name)
 	}
+
 	t.mu.Lock()
 	t.byName[name] = p
 	t.mu.Unlock()
 	t.log.Info("process started", "name", name, "pid", p.pid)
+
 	if d := time.Duration(spec.TimeoutMillis) * time.Millisecond; d > 0 {
 		timer := time.AfterFunc(d, func() { p.expire(t.Kill) })
+
 		go func() { <-p.done; timer.Stop() }()
 	}
+
 	return p, nil
 }
 
@@ -116,9 +158,11 @@ func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, e
 func (t *Table) Get(name string) (*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if p, ok := t.byName[name]; ok {
 		return p, nil
 	}
+
 	return nil, fault.New(fault.NotFound, "no process %q was started", name)
 }
 
@@ -126,6 +170,7 @@ func (t *Table) Get(name string) (*Process, error) {
 func (t *Table) Delete(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if p, ok := t.byName[name]; ok && !p.Running() {
 		delete(t.byName, name)
 	}
@@ -134,6 +179,7 @@ func (t *Table) Delete(name string) {
 func (t *Table) all() []*Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return slices.Collect(maps.Values(t.byName))
 }
 
@@ -143,5 +189,6 @@ func (t *Table) Run(ctx context.Context) error {
 	for _, w := range t.pausers() {
 		w.close()
 	}
+
 	return err
 }

@@ -9,8 +9,13 @@ import (
 func Feed(secret string, pieces ...string) (text string, found []string) {
 	m := newMarks(secret)
 	for _, piece := range pieces {
-		m.feed([]byte(piece), func(b []byte) { text += string(b) }, func(kind byte, value string) { found = append(found, string(kind)+value) })
+		m.feed(
+			[]byte(piece),
+			func(b []byte) { text += string(b) },
+			func(kind byte, value string) { found = append(found, string(kind)+value) },
+		)
 	}
+
 	return text + string(m.pending), found
 }
 
@@ -41,7 +46,9 @@ func Show(cols, rows int, pieces ...string) (string, bool) {
 	for _, piece := range pieces {
 		s.write(piece)
 	}
+
 	s.resize(cols, rows)
+
 	return s.text(cols, rows)
 }
 
@@ -51,17 +58,20 @@ type Screen struct {
 	Replies replies
 }
 
-// NewScreen makes a Screen that keeps at most keep bytes of unread text. With 0 it passes all text to the emulator at once.
+// NewScreen makes a Screen that keeps at most keep bytes of unread text. With 0 it passes all text to the
+// emulator at once.
 func NewScreen(cols, rows, keep int) *Screen {
 	s := &Screen{}
 	s.screen = newScreen(cols, rows, &s.Replies)
 	s.keep = keep
+
 	return s
 }
 
 // Print prints text.
 func (s *Screen) Print(text string) {
 	s.write(text)
+
 	if s.keep == 0 {
 		s.show()
 	}

@@ -12,8 +12,10 @@ import (
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
+
 	whole := "a\x1b]133;S;C\ab\x1b]133;S;D;12\ac\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 60) + "\a\x1b"
 	text := "abc\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 60) + "\a\x1b"
+
 	for i := range len(whole) {
 		for j := i; j < len(whole); j += 7 {
 			got, found := pty.Feed("S", whole[:i], whole[i:j], whole[j:])
@@ -33,6 +35,7 @@ func FuzzMarks(f *testing.F) {
 		cutText, cutFound := pty.Feed("S", data[:at], data[at:])
 		require.Equal(t, text, cutText)
 		require.Equal(t, found, cutFound)
+
 		if !strings.Contains(data, "\x1b]133;S;") {
 			require.Equal(t, data, text)
 		}
@@ -51,6 +54,7 @@ func TestKeys(t *testing.T) {
 
 func TestRecording(t *testing.T) {
 	t.Parallel()
+
 	r := pty.NewRecording()
 	r.Output("<a>\x1b")
 	text, offset := r.Next(1, false)
@@ -60,9 +64,11 @@ func TestRecording(t *testing.T) {
 	require.True(t, strings.HasSuffix(text, "\"o\",\"<a>\\u001b\"]\n"), text)
 	text, _ = r.Next(1000, false)
 	require.Empty(t, text)
+
 	for range 300 {
 		r.Output(strings.Repeat("x", 10_000))
 	}
+
 	text, offset = r.Next(10*pty.MaxRecording, true)
 	require.LessOrEqual(t, len(text), pty.MaxRecording)
 	require.True(t, strings.HasPrefix(text, "["), text[:10])
@@ -72,15 +78,18 @@ func TestRecording(t *testing.T) {
 // A program cannot keep the emulator busy with a huge number in an escape sequence.
 func TestNumbersOfSequencesAreBounded(t *testing.T) {
 	t.Parallel()
+
 	text, ok := pty.Show(80, 24, "one\x1b[92233720368547", "75807Itwo 123456\x1b[-5J\x1b[2;3Hx\x1b[1A")
 	require.True(t, ok)
 	require.Equal(t, "one", text[:3])
 	require.Contains(t, text, "\nwox123456")
 }
 
-// A screen that skips text which has scrolled off shows the same and replies the same as a screen that reads everything.
+// A screen that skips text which has scrolled off shows the same and replies the same as a screen that
+// reads everything.
 func TestScreenThatSkipsText(t *testing.T) {
 	t.Parallel()
+
 	lines := func(n int, line string) string { return strings.Repeat(line, n) }
 	for name, pieces := range map[string][]string{
 		"lines":            {lines(500, "one\r\n"), "two\r\nthree"},
@@ -104,6 +113,7 @@ func TestScreenThatSkipsText(t *testing.T) {
 			some.Print(piece)
 			require.LessOrEqual(t, some.Waiting(), 200, name)
 		}
+
 		want, wantOK := all.Text(20, 10)
 		text, ok := some.Text(20, 10)
 		require.Equal(t, want, text, name)
@@ -118,20 +128,24 @@ func FuzzScreenThatSkipsText(f *testing.F) {
 	f.Add("\x1b]0;t\r\n\x1b\\a\x1b(0q\x1b\r\n[1;1H", 200, 7, 64)
 	f.Fuzz(func(t *testing.T, text string, times, cut, keep int) {
 		text = strings.ToValidUTF8(text[:min(len(text), 2000)], "?")
+
 		all, some := pty.NewScreen(20, 10, 0), pty.NewScreen(20, 10, min(max(keep, 1), 500))
 		for range min(max(times, 1), 100) {
 			at := min(max(cut, 0), len(text))
 			for !utf8.RuneStart(append([]byte(text), 'a')[at]) {
 				at--
 			}
+
 			for _, piece := range []string{text[:at], text[at:]} {
 				all.Print(piece)
 				some.Print(piece)
 			}
 		}
+
 		want, wantOK := all.Text(20, 10)
 		got, ok := some.Text(20, 10)
-		if wantOK && ok { // the emulator may fail on text that is left out
+		// the emulator may fail on text that is left out
+		if wantOK && ok {
 			require.Equal(t, want, got)
 			require.Equal(t, string(all.Replies), string(some.Replies))
 		}

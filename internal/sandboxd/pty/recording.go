@@ -14,13 +14,18 @@ const maxRecording = 1 << 20
 type recording struct {
 	began time.Time
 	lines bytes.Buffer
-	start int64 // offset of the first byte of lines
-	read  int64 // offset up to which PTYStream has returned lines
+
+	// offset of the first byte of lines
+	start int64
+
+	// offset up to which PTYStream has returned lines
+	read int64
 }
 
 func newRecording(cols, rows int, now time.Time) *recording {
 	r := &recording{began: now}
 	r.line(map[string]any{"version": 2, "width": cols, "height": rows, "timestamp": now.Unix()})
+
 	return r
 }
 
@@ -35,7 +40,9 @@ func (r *recording) event(kind, data string) {
 func (r *recording) line(v any) {
 	encoder := json.NewEncoder(&r.lines)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(v) // plain values, to memory
+	// plain values, to memory
+	_ = encoder.Encode(v)
+
 	if over := r.lines.Len() - maxRecording; over > 0 {
 		drop := r.lines.Bytes()[over:]
 		n := over + bytes.IndexByte(drop, '\n') + 1
@@ -49,15 +56,20 @@ func (r *recording) next(limit int, reset bool) ([]byte, int64) {
 	if reset {
 		r.read = 0
 	}
+
 	r.read = max(r.read, r.start)
+
 	rest := r.lines.Bytes()[r.read-r.start:]
 	if len(rest) > limit {
 		end := bytes.LastIndexByte(rest[:limit], '\n')
 		if end < 0 {
 			end = bytes.IndexByte(rest, '\n')
 		}
+
 		rest = rest[:end+1]
 	}
+
 	r.read += int64(len(rest))
+
 	return bytes.Clone(rest), r.read
 }

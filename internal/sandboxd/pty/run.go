@@ -17,26 +17,33 @@ const keepOutput = 32 << 10
 
 // Time limits of the shell itself.
 const (
-	promptTime    = 20 * time.Second // to show its first prompt
-	interruptTime = 2 * time.Second  // to show a prompt after an interrupt
+	// to show its first prompt
+	promptTime = 20 * time.Second
+
+	// to show a prompt after an interrupt
+	interruptTime = 2 * time.Second
 )
 
 // wait waits until done returns true; false: the time is over, the shell has ended, or ctx has. mu is held.
 func (s *session) wait(ctx context.Context, atMost time.Duration, done func() bool) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
+
 	for {
 		s.mu.Lock()
 		ok, changed := done(), s.changed
 		s.mu.Unlock()
+
 		if ok {
 			return true
 		}
+
 		select {
 		case <-changed:
 		case <-s.process.Done():
 			s.mu.Lock()
 			defer s.mu.Unlock()
+
 			return done()
 		case <-timer.C:
 			return false
@@ -54,18 +61,24 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 	case <-ctx.Done():
 		return wire.PTYAnswer{Error: "the call was deleted"}
 	}
+
 	if !s.wait(ctx, promptTime, func() bool { return s.idle }) {
 		return wire.PTYAnswer{Error: "a program is running in the shell: end it, or stop the shell", Ended: s.ended()}
 	}
+
 	s.mu.Lock()
 	s.idle, s.wanted, s.current, s.output = false, true, nil, nil
 	prompts, unread := s.prompts, s.unread
 	s.mu.Unlock()
+
 	deadline := time.Now().Add(atMost)
+
 	var answer wire.PTYAnswer
 	// As pasted text: the shell takes all lines as one input, and no character as a key.
 	err := s.write("\x1b[200~"+command+"\x1b[201~\r", atMost)
-	ended := err == nil && s.wait(ctx, time.Until(deadline), func() bool { return s.prompts > prompts || s.unread > unread })
+
+	ended := err == nil &&
+		s.wait(ctx, time.Until(deadline), func() bool { return s.prompts > prompts || s.unread > unread })
 	switch {
 	case s.ended():
 		answer.Ended, answer.ExitCode = true, s.process.Status().ExitCode
@@ -75,18 +88,23 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 		answer.Ended = !s.interrupt(ctx, table, prompts)
 	case s.count(&s.unread) > unread:
 		s.interrupt(ctx, table, prompts)
+
 		answer.Error, answer.ExitCode = "the command is not complete: a quote, a bracket or a heredoc is not closed", 2
+
 		return answer
 	default:
 		answer.ExitCode = s.count(&s.exitCode)
 	}
+
 	answer.Output = s.take()
+
 	return answer
 }
 
 func (s *session) count(n *int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return *n
 }
 
@@ -94,29 +112,38 @@ func (s *session) count(n *int) int {
 func (s *session) take() wire.Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	output := s.output
+
 	s.current, s.output, s.wanted = nil, nil, false
 	if output == nil {
-		return wire.Output{} // an empty line or a comment: nothing ran
+		// an empty line or a comment: nothing ran
+		return wire.Output{}
 	}
+
 	head, tail, omitted := output.Ends()
+
 	return wire.Output{Head: head, Tail: tail, Omitted: omitted}
 }
 
-// interrupt returns the shell to its prompt: by C-c, then by killing the program in the foreground. If both fail, it kills the shell and
-// returns false.
+// interrupt returns the shell to its prompt: by C-c, then by killing the program in the foreground. If both
+// fail, it kills the shell and returns false.
 func (s *session) interrupt(ctx context.Context, table *process.Table, prompts int) bool {
 	back := func() bool { return s.prompts > prompts }
 	if s.write("\x03", writeTime) == nil && s.wait(ctx, interruptTime, back) {
 		return true
 	}
+
 	if group := s.foreground(); group > 1 && group != s.process.Status().PID {
 		_ = unix.Kill(-group, unix.SIGKILL)
+
 		if s.wait(ctx, interruptTime, back) {
 			return true
 		}
 	}
+
 	_ = table.Kill(s.process)
+
 	return false
 }
 
@@ -128,6 +155,7 @@ func (s *session) foreground() (group int) {
 	}); err != nil {
 		return 0
 	}
+
 	return group
 }
 
@@ -138,5 +166,6 @@ func checkCommand(command string) error {
 	if strings.ContainsAny(command, forbidden) || strings.Contains(command, "\x1b[201~") {
 		return fmt.Errorf("the command contains control characters: use the tool tmux to type keys")
 	}
+
 	return nil
 }

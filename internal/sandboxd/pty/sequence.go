@@ -12,25 +12,44 @@ const escape = 0x1b
 
 // States of a sequence.
 const (
-	ground      = iota // none
-	inEscape           // after an escape
-	inControl          // after ESC [
-	inCharset          // one character follows: ESC ( and ESC #
-	inString           // a string, such as a title: ends with BEL or ESC \
-	inStringEnd        // after the escape in a string
+	// none
+	ground = iota
+
+	// after an escape
+	inEscape
+
+	// after ESC [
+	inControl
+
+	// one character follows: ESC ( and ESC #
+	inCharset
+
+	// a string, such as a title: ends with BEL or ESC \
+	inString
+
+	// after the escape in a string
+	inStringEnd
 )
 
 // sequence parses control sequences exactly as the emulator does, so that both agree on what is text.
 type sequence struct {
-	state  int
-	length int  // characters of a control sequence after ESC [
-	digits int  // of its current number
-	local  bool // it changes only the cursor's line, and does not move the cursor
-	final  byte // the last character of the last control sequence, 0 of another one
+	state int
+
+	// characters of a control sequence after ESC [
+	length int
+
+	// of its current number
+	digits int
+
+	// it changes only the cursor's line, and does not move the cursor
+	local bool
+
+	// the last character of the last control sequence, 0 of another one
+	final byte
 }
 
-// read processes a character, and reports whether to pass it to the emulator: digits of numbers that are too large, and signs, are not
-// passed.
+// read processes a character, and reports whether to pass it to the emulator: digits of numbers that are
+// too large, and signs, are not passed.
 func (s *sequence) read(r rune) bool {
 	switch {
 	case s.state == inString:
@@ -38,7 +57,8 @@ func (s *sequence) read(r rune) bool {
 	case r == escape:
 		*s = sequence{state: inEscape, local: s.state == ground}
 	case strings.ContainsRune("\x00\x05\a\b\t\n\v\f\r\x0e\x0f\x11\x13\x18\x1a\x7f", r):
-		s.local = false // the emulator obeys these inside a sequence
+		// the emulator obeys these inside a sequence
+		s.local = false
 		if r == 0x18 || r == 0x1a {
 			s.length = 0
 		}
@@ -49,6 +69,7 @@ func (s *sequence) read(r rune) bool {
 	default: // the end of inCharset and inStringEnd
 		s.state, s.local = ground, false
 	}
+
 	return true
 }
 
@@ -75,6 +96,7 @@ func (s *sequence) begin(r rune) {
 	default:
 		s.state = ground
 	}
+
 	s.local = false
 }
 
@@ -90,12 +112,17 @@ func (s *sequence) control(r rune) bool {
 	default:
 		s.digits = 0
 	}
+
 	s.length++
-	if last := byte(r); last >= 0x40 && last <= 0x7e || s.length >= maxControl { // the emulator also looks at one byte only
+	// the emulator also looks at one byte only
+	if last := byte(r); last >= 0x40 && last <= 0x7e || s.length >= maxControl {
 		s.state, s.final = ground, last
 		s.local = s.local && (last == 'm' || last == 'K')
+
 		return true
 	}
+
 	s.local = s.local && strings.ContainsRune("0123456789;", r)
+
 	return true
 }

@@ -25,27 +25,53 @@ const writeTime = 2 * time.Second
 type session struct {
 	process *process.Process
 	master  *os.File
-	turn    chan struct{} // held by the running command
-	closed  chan struct{} // closed when all output has been read
 
-	mu        sync.Mutex
-	changed   chan struct{} // closed at the next change of what follows
-	screen    *screen
-	replies   replies // not sent yet
-	rest      []byte
-	marks     *marks
-	all       *process.Output // the whole output
-	current   *process.Output // output of the running command; nil: none runs
-	output    *process.Output // output of the latest PTYRun's command; nil: none
-	wanted    bool            // keep the output of the next command
+	// held by the running command
+	turn chan struct{}
+
+	// closed when all output has been read
+	closed chan struct{}
+
+	mu sync.Mutex
+
+	// closed at the next change of what follows
+	changed chan struct{}
+	screen  *screen
+
+	// not sent yet
+	replies replies
+	rest    []byte
+	marks   *marks
+
+	// the whole output
+	all *process.Output
+
+	// output of the running command; nil: none runs
+	current *process.Output
+
+	// output of the latest PTYRun's command; nil: none
+	output *process.Output
+
+	// keep the output of the next command
+	wanted    bool
 	recording *recording
-	prompts   int    // number of shown prompts
-	prompt    string // number of the latest prompt; "": a command has ended since
-	unread    int    // number of prompts for the rest of a command
-	idle      bool   // the shell is at its prompt
-	exitCode  int    // of the last command
-	cols      int
-	rows      int
+
+	// number of shown prompts
+	prompts int
+
+	// number of the latest prompt; "": a command has ended since
+	prompt string
+
+	// number of prompts for the rest of a command
+	unread int
+
+	// the shell is at its prompt
+	idle bool
+
+	// of the last command
+	exitCode int
+	cols     int
+	rows     int
 }
 
 // open starts a shell on a new terminal.
@@ -54,7 +80,9 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 	if err != nil {
 		return nil, err
 	}
+
 	var tty *os.File
+
 	s := &session{
 		turn: make(chan struct{}, 1), closed: make(chan struct{}), changed: make(chan struct{}), cols: cols, rows: rows,
 		all: process.NewOutput(200_000), recording: newRecording(cols, rows, time.Now()),
@@ -63,39 +91,49 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 	if runErr := table.Users.Run(user, func() { s.master, tty, err = openTerminal() }); runErr != nil || err != nil {
 		return nil, errors.Join(runErr, err)
 	}
+
 	defer tty.Close()
+
 	secret := rand.Text()
 	s.marks = newMarks(secret)
 	s.screen = newScreen(cols, rows, &s.replies)
 	shell.Env = maps.Clone(shell.Env)
 	maps.Copy(shell.Env, environment(secret))
+
 	shell.Env["TERM"] = "xterm-256color"
 	if err = s.setSize(); err == nil {
 		s.process, err = table.StartCall(name, shell, tty)
 	}
+
 	if err != nil {
 		_ = s.master.Close()
 		return nil, err
 	}
-	go s.read() // ends with the terminal
+	// ends with the terminal
+	go s.read()
+
 	return s, nil
 }
 
-// openTerminal opens both ends of a terminal. Our end does not block, so that a program that does not read cannot hold a write for good.
+// openTerminal opens both ends of a terminal. Our end does not block, so that a program that does not read
+// cannot hold a write for good.
 func openTerminal() (master, tty *os.File, err error) {
 	blocking, tty, err := creack.Open()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer blocking.Close()
+
 	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
 	}
+
 	if err != nil {
 		_ = tty.Close()
 		return nil, nil, err
 	}
+
 	return os.NewFile(uintptr(fd), "terminal"), tty, nil
 }
 
@@ -105,10 +143,13 @@ func (s *session) control(f func(fd int) error) error {
 	if err != nil {
 		return err
 	}
+
 	var failed error
+
 	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
 		return err
 	}
+
 	return failed
 }
 
@@ -129,10 +170,12 @@ func (r *replies) Write(p []byte) (int, error) {
 	if len(*r) < maxReplies {
 		*r = append(*r, p...)
 	}
+
 	return len(p), nil
 }
 
-// reply sends the replies. It drops them if the program does not read them. mu is not held, so that such a program blocks nothing else.
+// reply sends the replies. It drops them if the program does not read them. mu is not held, so that such a
+// program blocks nothing else.
 func (s *session) reply(text replies) {
 	if len(text) > 0 {
 		_ = s.write(string(text), 100*time.Millisecond)
@@ -143,8 +186,10 @@ func (s *session) reply(text replies) {
 func (s *session) read() {
 	go func() {
 		<-s.process.Done()
-		_ = s.master.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // background processes may continue to print
+		// background processes may continue to print
+		_ = s.master.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	}()
+
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := s.master.Read(buffer)
@@ -154,10 +199,12 @@ func (s *session) read() {
 		s.replies = nil
 		s.mu.Unlock()
 		s.reply(unsent)
+
 		if err != nil {
 			break
 		}
 	}
+
 	close(s.closed)
 	<-s.process.Done()
 	s.mu.Lock()
@@ -178,20 +225,25 @@ func (s *session) print(text []byte) {
 	if len(text) == 0 {
 		return
 	}
+
 	_, _ = s.all.Write(text)
 	if s.current != nil {
 		_, _ = s.current.Write(text)
 	}
+
 	text = append(s.rest, text...)
+
 	end := len(text)
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if at := len(text) - n; utf8.RuneStart(text[at]) {
 			if !utf8.FullRune(text[at:]) {
 				end = at
 			}
+
 			break
 		}
 	}
+
 	whole := strings.ToValidUTF8(string(text[:end]), "\uFFFD")
 	s.rest = append([]byte(nil), text[end:]...)
 	s.recording.output(whole)
@@ -201,6 +253,7 @@ func (s *session) print(text []byte) {
 // mark processes a mark of the shell. Only marks end a wait; text does not.
 func (s *session) mark(kind byte, value string) {
 	defer s.change()
+
 	switch kind {
 	case markRun:
 		if s.wanted && s.current == nil {
@@ -213,8 +266,10 @@ func (s *session) mark(kind byte, value string) {
 	case markReady:
 		exitCode, prompt, _ := strings.Cut(value, ";")
 		if prompt == s.prompt {
-			return // redrawn
+			// redrawn
+			return
 		}
+
 		s.end(exitCode)
 		s.prompts++
 		s.prompt, s.idle = prompt, true
@@ -223,11 +278,13 @@ func (s *session) mark(kind byte, value string) {
 	}
 }
 
-// end processes the end of a command. Each end has two marks, and a command may have removed the exit code from one of them.
+// end processes the end of a command. Each end has two marks, and a command may have removed the exit code
+// from one of them.
 func (s *session) end(exitCode string) {
 	if n, err := strconv.Atoi(exitCode); err == nil {
 		s.exitCode = n
 	}
+
 	s.current, s.wanted = nil, false
 }
 
@@ -235,6 +292,7 @@ func (s *session) end(exitCode string) {
 func (s *session) write(text string, atMost time.Duration) error {
 	_ = s.master.SetWriteDeadline(time.Now().Add(atMost))
 	_, err := s.master.WriteString(text)
+
 	return err
 }
 

@@ -20,8 +20,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == prestart.Command {
 		_ = prestart.Run()
+
 		os.Exit(1)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -33,19 +35,23 @@ type shell struct {
 	calls    int
 }
 
-// newShell starts a process table with a shell that has these variables. Only one may exist at a time, because the table reaps all
-// children.
+// newShell starts a process table with a shell that has these variables. Only one may exist at a time,
+// because the table reaps all children.
 func newShell(tb testing.TB, env map[string]string) *shell {
 	tb.Helper()
+
 	self, err := os.Executable()
 	require.NoError(tb, err)
+
 	table := process.New(process.Options{Program: self, Logger: slog.New(slog.DiscardHandler)})
 	go func() { _ = table.Run(tb.Context()) }()
+
 	env["PATH"] = os.Getenv("PATH")
 	s := &shell{tb: tb, sessions: pty.New(table), shell: wire.Process{
 		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: tb.TempDir(), Env: env,
 	}}
 	tb.Cleanup(func() { require.NoError(tb, s.sessions.Delete("main")) })
+
 	return s
 }
 
@@ -56,6 +62,7 @@ func (s *shell) call(c wire.PTYCall) wire.PTYAnswer {
 	a, err := s.sessions.Call(s.tb.Context(), "main", strconv.Itoa(s.calls), c, 5*time.Minute)
 	require.NoError(s.tb, err)
 	require.False(s.tb, a.Running || a.TimedOut, a.Error)
+
 	return a
 }
 
@@ -64,15 +71,17 @@ func (s *shell) run(command string) string {
 	s.tb.Helper()
 	a := s.call(wire.PTYCall{Action: wire.PTYRun, Command: command})
 	require.Zero(s.tb, a.ExitCode, a.Error)
+
 	return string(a.Output.Head)
 }
 
-// In a locale without multibyte characters readline draws the prompt again while a command is typed. The command has not ended then,
-// even if commands have removed the end mark from the prompt.
+// In a locale without multibyte characters readline draws the prompt again while a command is typed. The
+// command has not ended then, even if commands have removed the end mark from the prompt.
 func TestPromptDrawnAgain(t *testing.T) {
 	s := newShell(t, map[string]string{"LC_ALL": "C"})
 	for _, before := range []string{"", "set -u", "PROMPT_COMMAND=:", "unset _prompts"} {
 		s.run(before)
+
 		for range 3 {
 			output := s.run(`echo "$(echo two)" | cat; sleep 0.05; echo three`)
 			require.Equal(t, "two\r\nthree\r\n", strings.TrimSuffix(output, "\x1b[?2004h"), before)
@@ -101,6 +110,7 @@ func BenchmarkLongOutput(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := newShell(b, map[string]string{"LC_ALL": "C.UTF-8"})
 			b.SetBytes(100_000_000)
+
 			for b.Loop() {
 				s.run(command)
 			}

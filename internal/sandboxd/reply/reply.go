@@ -16,7 +16,8 @@ import (
 // JSON answers with v.
 func JSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 // Result answers 204, or with err.
@@ -25,12 +26,14 @@ func Result(w http.ResponseWriter, err error) {
 		Error(w, err)
 		return
 	}
+
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // Error answers with the kind and the text of err.
 func Error(w http.ResponseWriter, err error) {
 	kind := Kind(err)
+
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(fault.EdgeOf(kind).HTTPStatus)
@@ -39,8 +42,10 @@ func Error(w http.ResponseWriter, err error) {
 
 // Kind returns the kind of an error that may come from the operating system.
 func Kind(err error) fault.Kind {
-	var known *fault.Error
-	var errno unix.Errno
+	var (
+		known *fault.Error
+		errno unix.Errno
+	)
 	switch {
 	case errors.As(err, &known):
 		return known.Kind

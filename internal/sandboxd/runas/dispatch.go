@@ -18,19 +18,22 @@ import (
 // WorkFolders is the variable with the folders that the graded work may write, separated by colons.
 const WorkFolders = "ROLLOUTD_WORK_FOLDERS"
 
-// InlineCode is the variable that says where an interpreter runs code from its command line or its standard input: InlineByVerifier, or
-// else with the work. A test script writes its reward from such code; in a verify command such code imports the work.
+// InlineCode is the variable that says where an interpreter runs code from its command line or its standard
+// input: InlineByVerifier, or else with the work. A test script writes its reward from such code; in a
+// verify command such code imports the work.
 const (
 	InlineCode       = "ROLLOUTD_INLINE_CODE"
 	InlineByVerifier = "verifier"
 )
 
-// Dispatch runs a program where it belongs: beside the verifier, or with the work. It returns only if that fails, or when a program of
-// the work has ended, with its exit status. argv[0] is a shim, or RunHere before the program.
+// Dispatch runs a program where it belongs: beside the verifier, or with the work. It returns only if that
+// fails, or when a program of the work has ended, with its exit status. argv[0] is a shim, or RunHere
+// before the program.
 func Dispatch(argv []string) int {
 	if filepath.Base(argv[0]) == RunHere {
 		argv = argv[1:]
 	}
+
 	if len(argv) == 0 {
 		fmt.Fprintln(os.Stderr, RunHere+": names no program; usage: run-here PROGRAM [ARGUMENT...]")
 		return notStarted
@@ -38,10 +41,12 @@ func Dispatch(argv []string) int {
 
 	argv = slices.Clone(argv)
 	argv[0] = strings.TrimPrefix(argv[0], Shims+"/")
+
 	here := surroundingsOf(os.Getenv)
 	if here.belongsToWork(argv) {
 		return Main(here.forWork(argv))
 	}
+
 	return execute(here.prepare(argv, os.Environ()))
 }
 
@@ -53,9 +58,11 @@ func execute(argv, env []string) int {
 	}
 
 	fmt.Fprintf(os.Stderr, "%s: %v\n", argv[0], err)
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFound
 	}
+
 	return notStarted
 }
 
@@ -67,34 +74,50 @@ func lookPath(name string) (string, error) {
 
 	for folder := range strings.SplitSeq(cmp.Or(os.Getenv("PATH"), wire.SystemPath), ":") {
 		path := filepath.Join(folder, name)
+
 		st, err := os.Stat(path)
 		if folder != Shims && err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil {
 			return path, nil
 		}
 	}
+
 	return "", fs.ErrNotExist
 }
 
 // surroundings are what a decision depends on, beside the program and its arguments.
 type surroundings struct {
-	dir         string   // current folder, without links
-	work        []string // folders that the work may write
-	ownInline   bool     // inline code is the verifier's
-	stdin       string   // path of the file that is the standard input; "": not a file
+	// current folder, without links
+	dir string
+
+	// folders that the work may write
+	work []string
+
+	// inline code is the verifier's
+	ownInline bool
+
+	// path of the file that is the standard input; "": not a file
+	stdin       string
 	verifierUID int
 }
 
 func surroundingsOf(getenv func(string) string) surroundings {
-	dir, err := unix.Getwd() // not os.Getwd, which trusts PWD
+	// not os.Getwd, which trusts PWD
+	dir, err := unix.Getwd()
 	if err != nil {
 		dir = wire.AgentWorkdir
 	}
+
 	stdin, err := os.Readlink("/proc/self/fd/0")
 	if err != nil || !filepath.IsAbs(stdin) {
 		stdin = ""
 	}
+
 	return surroundings{
-		dir: dir, work: workFolders(getenv), ownInline: getenv(InlineCode) == InlineByVerifier, stdin: stdin, verifierUID: os.Getuid(),
+		dir:         dir,
+		work:        workFolders(getenv),
+		ownInline:   getenv(InlineCode) == InlineByVerifier,
+		stdin:       stdin,
+		verifierUID: os.Getuid(),
 	}
 }
 
@@ -102,14 +125,16 @@ func workFolders(getenv func(string) string) []string {
 	if list := getenv(WorkFolders); list != "" {
 		return strings.Split(list, ":")
 	}
+
 	return append([]string{wire.AgentHome}, temporaryFolders...)
 }
 
 // temporaryFolders are writable for everybody, who can remove only files of their own.
 var temporaryFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// belongsToWork reports whether the program runs with the work. It is decided so that an unknown program does. The kernel keeps the
-// verifier's processes from executing files of the work's folders and from following links there, so a wrong decision ends in an error.
+// belongsToWork reports whether the program runs with the work. It is decided so that an unknown program
+// does. The kernel keeps the verifier's processes from executing files of the work's folders and from
+// following links there, so a wrong decision ends in an error.
 func (s surroundings) belongsToWork(argv []string) bool {
 	program, args := argv[0], argv[1:]
 	name := filepath.Base(program)
@@ -138,6 +163,7 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	case ofWork:
 		return true
 	}
+
 	switch {
 	case isInline(name, args):
 		return !s.ownInline || s.isOfWork(args)
@@ -146,7 +172,8 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	}
 
 	// A file of the work that does not exist yet may be made before the program opens it.
-	return s.placeOf(s.dir) != ofVerifier || slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofWork })
+	return s.placeOf(s.dir) != ofVerifier ||
+		slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofWork })
 }
 
 // forWork replaces paths through links of the verifier's home, such as ~/workdir, which the work cannot open.
@@ -155,25 +182,31 @@ func (s surroundings) forWork(argv []string) []string {
 		if !within(arg, filepath.Dir(wire.VerifierHome)) {
 			continue
 		}
+
 		if at := s.resolve(arg); s.inWork(at) {
 			argv[i] = at
 		}
 	}
+
 	return argv
 }
 
-// isOfWork reports whether inline code in a test script belongs to the work: a file of the work that is the standard input, or code on the
-// command line that names nothing of the verifier's. Such code usually imports the work.
+// isOfWork reports whether inline code in a test script belongs to the work: a file of the work that is the
+// standard input, or code on the command line that names nothing of the verifier's. Such code usually
+// imports the work.
 func (s surroundings) isOfWork(args []string) bool {
 	if len(args) == 0 || slices.Contains(args, "-") {
 		return s.stdin != "" && s.placeOf(s.stdin) == ofWork
 	}
+
 	return !MentionsVerifier(strings.Join(args, " "))
 }
 
 // MentionsVerifier reports whether a text names a folder of the verifier's.
 func MentionsVerifier(text string) bool {
-	return slices.ContainsFunc([]string{"/verifier", "/tests", "TESTS_DIR", "VERIFIER_DIR"}, func(name string) bool { return strings.Contains(text, name) })
+	return slices.ContainsFunc([]string{
+		"/verifier", "/tests", "TESTS_DIR", "VERIFIER_DIR",
+	}, func(name string) bool { return strings.Contains(text, name) })
 }
 
 // place is where a path leads.
@@ -185,25 +218,31 @@ const (
 	ofVerifier
 )
 
-// placeOfFirst is the place of the first argument that is no option and names an existing file of the work, or a path of the verifier's.
-// After an option -m, which names a module that is then given the arguments, one of the verifier's counts wherever it stands.
+// placeOfFirst is the place of the first argument that is no option and names an existing file of the work,
+// or a path of the verifier's. After an option -m, which names a module that is then given the arguments,
+// one of the verifier's counts wherever it stands.
 func (s surroundings) placeOfFirst(args []string) place {
 	first := elsewhere
+
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "-") {
 			continue
 		}
+
 		at := s.placeOf(arg)
 		if at == ofWork && !exists(s.resolve(arg)) {
 			continue
 		}
+
 		if first == elsewhere {
 			first = at
 		}
+
 		if at == ofVerifier && slices.Contains(args[:i], "-m") {
 			return ofVerifier
 		}
 	}
+
 	return first
 }
 
@@ -226,13 +265,15 @@ func (s surroundings) placeOf(path string) place {
 	}
 }
 
-// isOwnTemporary reports whether a path is a file that the verifier made in a temporary folder, where no other user can replace it.
+// isOwnTemporary reports whether a path is a file that the verifier made in a temporary folder, where no
+// other user can replace it.
 func (s surroundings) isOwnTemporary(at string) bool {
 	if !slices.Contains(temporaryFolders, filepath.Dir(at)) {
 		return false
 	}
 
 	var st unix.Stat_t
+
 	return unix.Lstat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == s.verifierUID
 }
 
@@ -245,16 +286,19 @@ func within(at, folder string) bool { return at == folder || strings.HasPrefix(a
 // maxLinks is the kernel's bound of links in a path.
 const maxLinks = 40
 
-// resolve returns the path without links, as the kernel resolves it for the verifier: in the work's folders it follows none.
+// resolve returns the path without links, as the kernel resolves it for the verifier: in the work's folders
+// it follows none.
 func (s surroundings) resolve(path string) string {
 	if !filepath.IsAbs(path) {
 		path = s.dir + "/" + path
 	}
 
 	at, links := "/", 0
+
 	for parts := strings.Split(path, "/"); len(parts) > 0; {
 		part := parts[0]
 		parts = parts[1:]
+
 		switch part {
 		case "", ".":
 			continue
@@ -264,17 +308,22 @@ func (s surroundings) resolve(path string) string {
 		}
 
 		next := filepath.Join(at, part)
+
 		target, err := os.Readlink(next)
 		if err != nil || s.inWork(next) || links == maxLinks {
 			at = next
 			continue
 		}
+
 		links++
+
 		if filepath.IsAbs(target) {
 			at = "/"
 		}
+
 		parts = append(strings.Split(target, "/"), parts...)
 	}
+
 	return at
 }
 
@@ -298,16 +347,19 @@ func (s surroundings) prepare(argv, env []string) ([]string, []string) {
 	}
 }
 
-// forPython keeps the current folder and modules beside the work out of Python's search path. A script still finds modules beside it.
+// forPython keeps the current folder and modules beside the work out of Python's search path. A script
+// still finds modules beside it.
 func (s surroundings) forPython(args, env []string) []string {
 	env = append(without(env, "PYTHONSAFEPATH", "PYTHONPATH"), "PYTHONSAFEPATH=1")
 	search := os.Getenv("PYTHONPATH")
+
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "-") && s.placeOf(arg) == ofVerifier && !s.inWork(s.resolve(arg)) {
 			search = strings.Trim(filepath.Dir(s.resolve(arg))+":"+search, ":")
 			break
 		}
 	}
+
 	return append(env, "PYTHONPATH="+search)
 }
 
@@ -316,6 +368,7 @@ func insertAt(argv []string, i int) []string {
 	if i < 0 {
 		return argv
 	}
+
 	return slices.Insert(argv, i, Shims+"/"+RunHere)
 }
 
@@ -325,12 +378,15 @@ func (s surroundings) firstProgram(argv []string) int {
 		if !strings.Contains(arg, "/") || arg == argv[0] {
 			return false
 		}
+
 		st, err := os.Stat(s.resolve(arg))
+
 		return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 	})
 }
 
-// commandOfEnv returns the index of the program that env starts; -1: none. env may clear PATH, so this program is always dispatched.
+// commandOfEnv returns the index of the program that env starts; -1: none. env may clear PATH, so this
+// program is always dispatched.
 func commandOfEnv(argv []string) int {
 	for i := 1; i < len(argv); i++ {
 		switch arg := argv[i]; {
@@ -342,5 +398,6 @@ func commandOfEnv(argv []string) int {
 			return i
 		}
 	}
+
 	return -1
 }

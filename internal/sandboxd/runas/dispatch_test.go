@@ -11,14 +11,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 )
 
-// What runs with the work is decided by what a program and its arguments name, at the moment at which the program starts.
+// What runs with the work is decided by what a program and its arguments name, at the moment at which the
+// program starts.
 func TestDispatch(t *testing.T) {
 	t.Parallel()
+
 	work := t.TempDir()
 	for _, name := range []string{"x.py", "prog", "out.txt", "run.sh", "main.c", "sub/Makefile", "compose.yml"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(work, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(work, name), []byte("#!/bin/sh\n"), 0o755))
 	}
+
 	require.NoError(t, os.Symlink("/verifier/tests/check.py", filepath.Join(work, "link.py")))
 
 	for command, want := range map[string]string{
@@ -40,7 +43,8 @@ func TestDispatch(t *testing.T) {
 		"cp out.txt /verifier/logs": "verifier verifier", "mkdir -p /verifier/logs/x": "verifier verifier",
 		"python3 -W ignore /verifier/tests/check.py": "verifier verifier",
 
-		// Code of the author's: a command imports the work by it, a script decides by it if it names anything of the verifier's.
+		// Code of the author's: a command imports the work by it, a script decides by it if it names
+		// anything of the verifier's.
 		"python3 -c open('/verifier/logs/x')": "work verifier", "python3": "work verifier", "python3 -": "work verifier",
 		"bash -lc $TESTS_DIR/x": "work verifier", "node -e VERIFIER_DIR": "work verifier", "python3.11 -Ic open('/tests/x')": "work verifier",
 		"python3 -c code": "work work", "perl -ne code": "work work",
@@ -48,15 +52,21 @@ func TestDispatch(t *testing.T) {
 	} {
 		argv := strings.Fields(strings.ReplaceAll(command, "WORK", work))
 		got := []string{"verifier", "verifier"}
+
 		for i, own := range []bool{false, true} {
 			if runas.BelongsToWork(argv, work, []string{work}, own) {
 				got[i] = "work"
 			}
 		}
+
 		require.Equal(t, want, strings.Join(got, " "), "%s: in a command, in a script", command)
 	}
 
-	require.True(t, runas.BelongsToWork([]string{"python3", work + "/later.py"}, "/verifier/tests", []string{work}, true))
+	require.True(
+		t,
+		runas.BelongsToWork([]string{"python3", work + "/later.py"}, "/verifier/tests", []string{work}, true),
+	)
+
 	for dir, want := range map[string]bool{"/verifier/tests": false, "/": true, filepath.Join(work, "sub"): true} {
 		require.Equal(t, want, runas.BelongsToWork([]string{"make"}, dir, []string{work}, true), dir)
 	}
@@ -94,6 +104,7 @@ func FuzzDispatch(f *testing.F) {
 		if len(argv) == 0 || !filepath.IsAbs(dir) {
 			return
 		}
+
 		argv[0] = "/home/user/" + strings.ReplaceAll(argv[0], "..", "")
 		require.True(t, runas.BelongsToWork(argv, dir, []string{"/home/user"}, true))
 	})

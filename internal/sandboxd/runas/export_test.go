@@ -1,6 +1,7 @@
 package runas
 
-// BelongsToWork exports the decision for a current folder and folders of the work. ownInline: the text is the author's script.
+// BelongsToWork exports the decision for a current folder and folders of the work. ownInline: the text is
+// the author's script.
 func BelongsToWork(argv []string, dir string, work []string, ownInline bool) bool {
 	return surroundings{dir: dir, work: work, ownInline: ownInline, verifierUID: -1}.belongsToWork(argv)
 }

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// tools only read and compare what they are given. They run beside the verifier. Every program that is in none of these lists runs with
-// the work.
+// tools only read and compare what they are given. They run beside the verifier. Every program that is in
+// none of these lists runs with the work.
 var tools = []string{
-	"[", "awk", "b2sum", "base32", "base64", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date", "diff", "dirname",
-	"echo", "egrep", "expand", "expr", "false", "fgrep", "file", "fmt", "fold", "gawk", "grep", "head", "hexdump",
-	"join", "jq", "kill", "ls", "mawk", "md5sum", "mktemp", "nl", "numfmt", "od", "paste",
-	"printf", "readlink", "realpath", "rev", "sed", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum",
-	"shuf", "sleep", "sort", "stat", "strings", "sum", "tac", "tail", "test", "tr", "true", "uname", "uniq", "wc",
-	"xxd", "yes",
+	"[", "awk", "b2sum", "base32", "base64", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date",
+	"diff", "dirname", "echo", "egrep", "expand", "expr", "false", "fgrep", "file", "fmt", "fold", "gawk",
+	"grep", "head", "hexdump", "join", "jq", "kill", "ls", "mawk", "md5sum", "mktemp", "nl", "numfmt", "od",
+	"paste", "printf", "readlink", "realpath", "rev", "sed", "seq", "sha1sum", "sha224sum", "sha256sum",
+	"sha384sum", "sha512sum", "shuf", "sleep", "sort", "stat", "strings", "sum", "tac", "tail", "test", "tr",
+	"true", "uname", "uniq", "wc", "xxd", "yes",
 }
 
 // IsTool reports whether a program of that name runs beside the verifier whatever its arguments are.
@@ -22,23 +22,41 @@ func IsTool(name string) bool {
 }
 
 // wrappers start another program, which is dispatched in turn.
-var wrappers = []string{"chrt", "env", "find", "flock", "ionice", "nice", "nohup", "setsid", "stdbuf", "taskset", "time", "timeout", "xargs"}
-
-// fileTools copy and change files. They run beside the verifier only if one of its own paths is among their arguments: what they make
-// elsewhere must belong to the agent's user, whose programs use it.
-var fileTools = []string{
-	"chgrp", "chmod", "chown", "cp", "dd", "gunzip", "gzip", "install", "ln", "mkdir", "mv", "rm", "rmdir", "rsync", "tar", "tee", "touch",
-	"truncate", "unzip", "zip",
+var wrappers = []string{
+	"chrt", "env", "find", "flock", "ionice", "nice", "nohup", "setsid", "stdbuf", "taskset", "time",
+	"timeout", "xargs",
 }
 
-// ownPrograms run beside the verifier if its author writes programs out (a test script, or a command with run-as-agent) and gives them no
-// file of the work: they add packages for checks, or tell about their own process.
-var ownPrograms = []string{"apt", "apt-get", "curl", "groups", "id", "pip", "pip3", "pipx", "printenv", "pwd", "uv", "uvx", "wget", "whoami"}
+// fileTools copy and change files. They run beside the verifier only if one of its own paths is among their
+// arguments: what they make elsewhere must belong to the agent's user, whose programs use it.
+var fileTools = []string{
+	"chgrp", "chmod", "chown", "cp", "dd", "gunzip", "gzip", "install", "ln", "mkdir", "mv", "rm", "rmdir",
+	"rsync", "tar", "tee", "touch", "truncate", "unzip", "zip",
+}
+
+// ownPrograms run beside the verifier if its author writes programs out (a test script, or a command with
+// run-as-agent) and gives them no file of the work: they add packages for checks, or tell about their own
+// process.
+var ownPrograms = []string{
+	"apt", "apt-get", "curl", "groups", "id", "pip", "pip3", "pipx", "printenv", "pwd", "uv", "uvx", "wget",
+	"whoami",
+}
 
 // interpreters run code from their command line after one of these options, or from their standard input.
 var interpreters = map[string]string{
-	"bash": "c", "bun": "e", "dash": "c", "ksh": "c", "lua": "e", "node": "ep", "nodejs": "ep", "perl": "eE", "php": "r", "python": "c",
-	"ruby": "e", "sh": "c", "zsh": "c",
+	"bash":   "c",
+	"bun":    "e",
+	"dash":   "c",
+	"ksh":    "c",
+	"lua":    "e",
+	"node":   "ep",
+	"nodejs": "ep",
+	"perl":   "eE",
+	"php":    "r",
+	"python": "c",
+	"ruby":   "e",
+	"sh":     "c",
+	"zsh":    "c",
 }
 
 // isInline reports whether an interpreter runs code from its command line or its standard input.
@@ -58,8 +76,10 @@ func isInline(name string, args []string) bool {
 				return true
 			}
 		default:
-			return false // a file, or the value of an option
+			// a file, or the value of an option
+			return false
 		}
 	}
+
 	return true
 }

@@ -1,11 +1,13 @@
-// Package runas is the program run-as-agent, by which a process of the verifier's user starts another program as the agent's user, in the
-// place of the work.
+// Package runas is the program run-as-agent, by which a process of the verifier's user starts another
+// program as the agent's user, in the place of the work.
 //
-// No process in a sandbox can change its user, so the helper asks a sandboxd to start the program, over a socket that only the verifier's
-// user can reach. It passes its three streams, and waits for the program's end. The program runs in a session of its own, which is killed
-// if the helper dies first. What the program leaves running is killed when it ends.
+// No process in a sandbox can change its user, so the helper asks a sandboxd to start the program, over a
+// socket that only the verifier's user can reach. It passes its three streams, and waits for the program's
+// end. The program runs in a session of its own, which is killed if the helper dies first. What the program
+// leaves running is killed when it ends.
 //
-// Under other names (see Shims) the program decides by itself whether a program is the verifier's or the work's; see Dispatch.
+// Under other names (see Shims) the program decides by itself whether a program is the verifier's or the
+// work's; see Dispatch.
 package runas
 
 import (
@@ -40,8 +42,11 @@ type Request struct {
 
 // Reply is sent when the program has ended, or could not be started.
 type Reply struct {
-	ExitCode int    `json:"exit_code"`       // 128+signal if a signal killed it
-	Error    string `json:"error,omitempty"` // why it was not started
+	// 128+signal if a signal killed it
+	ExitCode int `json:"exit_code"`
+
+	// why it was not started
+	Error string `json:"error,omitempty"`
 }
 
 // Exit statuses of a program that could not be started or was not found, as in env and timeout.
@@ -50,13 +55,14 @@ const (
 	notFound   = 127
 )
 
-// Main runs argv as the agent's user, with the agent's home, in the current directory if the agent's user may write there, else in the
-// workdir. It returns the program's exit status.
+// Main runs argv as the agent's user, with the agent's home, in the current directory if the agent's user
+// may write there, else in the workdir. It returns the program's exit status.
 func Main(argv []string) int {
 	status, err := run(argv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, Name+":", err)
 	}
+
 	return status
 }
 
@@ -64,46 +70,63 @@ func run(argv []string) (int, error) {
 	if len(argv) == 0 {
 		return notStarted, errors.New("names no program; usage: run-as-agent PROGRAM [ARGUMENT...]")
 	}
-	r := Request{Argv: argv, Env: environ(os.Environ()), Path: cmp.Or(withoutShims(os.Getenv("PATH")), wire.SystemPath), Dir: directory()}
+
+	r := Request{
+		Argv: argv,
+		Env:  environ(os.Environ()),
+		Path: cmp.Or(withoutShims(os.Getenv("PATH")), wire.SystemPath),
+		Dir:  directory(),
+	}
+
 	verifier, err := isVerifier()
 	if err != nil {
 		return notStarted, err
 	}
+
 	if !verifier {
 		return become(r)
 	}
+
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: Socket, Net: "unix"})
 	if err != nil {
 		return notStarted, err
 	}
 	defer conn.Close()
+
 	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(0, 1, 2), nil); err != nil {
 		return notStarted, err
 	}
+
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return notStarted, err
 	}
+
 	var reply Reply
 	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
 		return notStarted, fmt.Errorf("sandboxd: %w", err)
 	}
+
 	if reply.Error != "" {
 		return notStarted, errors.New(reply.Error)
 	}
+
 	return reply.ExitCode, nil
 }
 
-// isVerifier reports whether this process has a separate verifier's user: the folder of the socket then belongs to sandboxd, and to the
-// verifier's group.
+// isVerifier reports whether this process has a separate verifier's user: the folder of the socket then
+// belongs to sandboxd, and to the verifier's group.
 func isVerifier() (bool, error) {
 	var st unix.Stat_t
+
 	err := unix.Stat(wire.VerifierRun, &st)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", wire.VerifierRun, err)
 	}
+
 	return int(st.Gid) == os.Getgid() && int(st.Uid) != os.Getuid(), nil
 }
 
@@ -113,15 +136,19 @@ func become(r Request) (int, error) {
 	if err == nil {
 		err = os.Chdir(r.Dir)
 	}
+
 	if err == nil {
 		err = unix.Exec(program, r.Argv, r.Env)
 	}
+
 	return notStarted, err
 }
 
-// environ returns the caller's environment with the agent's home, and without variables that name the verifier's folders.
+// environ returns the caller's environment with the agent's home, and without variables that name the
+// verifier's folders.
 func environ(env []string) []string {
 	own := []string{"HOME=" + wire.AgentHome, "USER=user", "LOGNAME=user"}
+
 	for _, e := range without(env, "PYTHONSAFEPATH", WorkFolders, InlineCode) {
 		name, value, _ := strings.Cut(e, "=")
 		switch {
@@ -133,6 +160,7 @@ func environ(env []string) []string {
 			own = append(own, e)
 		}
 	}
+
 	return own
 }
 
@@ -148,9 +176,11 @@ func withoutShims(path string) string { return strings.TrimPrefix(path, Shims+":
 
 // directory returns the current folder if it is one of the work's, else the workdir.
 func directory() string {
-	dir, err := unix.Getwd() // not os.Getwd, which trusts PWD, where links may stand
+	// not os.Getwd, which trusts PWD, where links may stand
+	dir, err := unix.Getwd()
 	if err != nil || !(surroundings{work: workFolders(os.Getenv)}).inWork(dir) {
 		return wire.AgentWorkdir
 	}
+
 	return dir
 }

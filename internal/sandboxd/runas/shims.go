@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// Shims is the first folder in the PATH of the verifier's processes. It has a link to this program for every other program of their PATH,
-// except those that stay with the verifier anyway. So every program that a shell, a wrapper such as timeout, or a check starts by its
-// name is dispatched.
+// Shims is the first folder in the PATH of the verifier's processes. It has a link to this program for
+// every other program of their PATH, except those that stay with the verifier anyway. So every program that
+// a shell, a wrapper such as timeout, or a check starts by its name is dispatched.
 const Shims = "/verifier/bin"
 
-// PythonHooks is a folder in the search path of the verifier's Python, whose module starts programs that a check names by a path.
+// PythonHooks is a folder in the search path of the verifier's Python, whose module starts programs that a
+// check names by a path.
 const PythonHooks = Shims + "/.python"
 
 //go:embed sitecustomize.py
@@ -32,21 +33,27 @@ func MakeShims(path string) error {
 		return err
 	}
 
-	names := map[string]bool{RunHere: true, Name: true} // an image may have a run-as-agent of its own
+	// an image may have a run-as-agent of its own
+	names := map[string]bool{RunHere: true, Name: true}
+
 	for folder := range strings.SplitSeq(path, ":") {
-		entries, _ := os.ReadDir(folder) // a PATH may name folders that do not exist
+		// a PATH may name folders that do not exist
+		entries, _ := os.ReadDir(folder)
 		for _, e := range entries {
 			names[e.Name()] = true
 		}
 	}
+
 	for name := range names {
 		if IsTool(name) {
 			continue
 		}
+
 		if err := os.Symlink(Program, filepath.Join(Shims, name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
+
 	return makePythonHook()
 }
 
@@ -54,6 +61,7 @@ func makePythonHook() error {
 	if err := os.Mkdir(PythonHooks, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(PythonHooks, "sitecustomize.py"), pythonHook, 0o644)
 }
 

@@ -1,4 +1,5 @@
-// Package view changes which files the processes of a sandbox see, and how: in a place of the graded work, and beside the verifier.
+// Package view changes which files the processes of a sandbox see, and how: in a place of the graded work,
+// and beside the verifier.
 package view
 
 import (
@@ -24,14 +25,22 @@ func Separate() error {
 	}
 
 	verifier := filepath.Dir(wire.VerifierHome)
-	if err := unix.Mount("rolloutd", verifier, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=0755"); err != nil {
+	if err := unix.Mount(
+		"rolloutd",
+		verifier,
+		"tmpfs",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"size=64k,mode=0755",
+	); err != nil {
 		return fmt.Errorf("%s: %w", verifier, err)
 	}
+
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			return err
 		}
 	}
+
 	if err := remount(verifier, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
 		return err
 	}
@@ -40,6 +49,7 @@ func Separate() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, hidden); err != nil {
 		return fmt.Errorf("/proc: %w", err)
 	}
+
 	return ProtectProc("/proc")
 }
 
@@ -47,24 +57,30 @@ func Separate() error {
 func ProtectProc(proc string) error {
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
 		at := filepath.Join(proc, name)
+
 		err := unix.Mount(at, at, "", unix.MS_BIND|unix.MS_REC, "")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err == nil {
 			err = remount(at, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s read-only: %w", at, err)
 		}
 	}
+
 	return nil
 }
 
 // Mount is a mount point of a folder that the agent's user may write.
 type Mount struct {
-	Path  string
-	flags uintptr // its options
+	Path string
+
+	// its options
+	flags uintptr
 }
 
 // Paths returns the mount points.
@@ -73,6 +89,7 @@ func Paths(all []Mount) []string {
 	for i, m := range all {
 		list[i] = m.Path
 	}
+
 	return list
 }
 
@@ -86,10 +103,12 @@ func Shared() ([]Mount, error) {
 
 	// Of several mounts at one point the last one is seen.
 	visible := map[string]Mount{}
+
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		m, writable := parse(lines.Text())
 		delete(visible, m.Path)
+
 		if writable && !isOwn(m.Path) {
 			visible[m.Path] = m
 		}
@@ -97,26 +116,31 @@ func Shared() ([]Mount, error) {
 
 	all := slices.Collect(maps.Values(visible))
 	slices.SortFunc(all, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
+
 	return all, lines.Err()
 }
 
-// isOwn reports whether a writable mount is none of the agent's folders. The root of a machine is writable, but not for the agent.
+// isOwn reports whether a writable mount is none of the agent's folders. The root of a machine is writable,
+// but not for the agent.
 func isOwn(path string) bool {
 	if path == "/" {
 		return true
 	}
+
 	for _, own := range []string{"/verifier", "/proc", "/sys", "/opt/rolloutd", "/dev"} {
 		if (path == own || strings.HasPrefix(path, own+"/")) && path != "/dev/shm" {
 			return true
 		}
 	}
+
 	return false
 }
 
-// parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5). For a read-only mount it
-// returns only the point, and false.
+// parse parses a line of mountinfo: id parent major:minor root point options …; see proc_pid_mountinfo(5).
+// For a read-only mount it returns only the point, and false.
 func parse(line string) (Mount, bool) {
 	const pointField, optionsField = 4, 5
+
 	fields := strings.Fields(line)
 	if len(fields) <= optionsField {
 		return Mount{}, false
@@ -124,29 +148,36 @@ func parse(line string) (Mount, bool) {
 
 	m := Mount{Path: unescape.Replace(fields[pointField])}
 	known := map[string]uintptr{
-		"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME,
+		"nosuid":      unix.MS_NOSUID,
+		"noexec":      unix.MS_NOEXEC,
+		"noatime":     unix.MS_NOATIME,
+		"nodiratime":  unix.MS_NODIRATIME,
 		"nosymfollow": unix.MS_NOSYMFOLLOW,
 	}
+
 	for option := range strings.SplitSeq(fields[optionsField], ",") {
 		if option == "ro" {
 			return Mount{Path: m.Path}, false
 		}
+
 		m.flags |= known[option]
 	}
+
 	return m, true
 }
 
 // unescape undoes the kernel's escapes of white space in a path.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// Close makes the kernel follow no link and open no device in the shared folders for this process's mount namespace. noExec also
-// forbids to execute files there, for a kernel without Landlock.
+// Close makes the kernel follow no link and open no device in the shared folders for this process's mount
+// namespace. noExec also forbids to execute files there, for a kernel without Landlock.
 func Close(shared []Mount, noExec bool) error {
 	for _, m := range shared {
 		flags := m.flags | unix.MS_NOSYMFOLLOW | unix.MS_NODEV | unix.MS_NOSUID
 		if noExec {
 			flags |= unix.MS_NOEXEC
 		}
+
 		if err := remount(m.Path, flags); err != nil {
 			return err
 		}
@@ -157,11 +188,13 @@ func Close(shared []Mount, noExec bool) error {
 	if err != nil {
 		return err
 	}
+
 	for _, m := range closed {
 		if m.flags&unix.MS_NOSYMFOLLOW == 0 {
 			return fmt.Errorf("%s: the kernel still follows links there; a verifier's sandbox needs Linux 5.10", m.Path)
 		}
 	}
+
 	return nil
 }
 
@@ -169,5 +202,6 @@ func remount(path string, flags uintptr) error {
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
 		return fmt.Errorf("mount options of %s: %w", path, err)
 	}
+
 	return nil
 }

@@ -22,8 +22,8 @@ type Output struct {
 // Len is the number of bytes kept.
 func (o Output) Len() int { return len(o.Head) + len(o.Tail) }
 
-// Self is the path of sandboxd's program for its processes. FileTool is its argument for a file tool: the next argument names the tool,
-// stdin has its arguments as a JSON object, and stdout gets a FileAnswer.
+// Self is the path of sandboxd's program for its processes. FileTool is its argument for a file tool: the
+// next argument names the tool, stdin has its arguments as a JSON object, and stdout gets a FileAnswer.
 const (
 	Self     = "/proc/self/exe"
 	FileTool = "file"
@@ -40,12 +40,23 @@ type FileAnswer struct {
 
 // Actions of a PTYCall.
 const (
-	PTYStart   = "start"   // starts the shell, or sets the size of its screen if it runs
-	PTYRun     = "run"     // runs Command in the shell and waits for its end
-	PTYKeys    = "keys"    // types Keys
-	PTYCapture = "capture" // returns the screen
-	PTYStream  = "stream"  // returns new lines of the recording
-	PTYStop    = "stop"    // ends the shell and its descendants
+	// starts the shell, or sets the size of its screen if it runs
+	PTYStart = "start"
+
+	// runs Command in the shell and waits for its end
+	PTYRun = "run"
+
+	// types Keys
+	PTYKeys = "keys"
+
+	// returns the screen
+	PTYCapture = "capture"
+
+	// returns new lines of the recording
+	PTYStream = "stream"
+
+	// ends the shell and its descendants
+	PTYStop = "stop"
 )
 
 // PTYCall is a call to a shell on a pseudo terminal. The first call that needs the shell starts it.
@@ -59,8 +70,8 @@ type PTYCall struct {
 	// Command is the command of PTYRun, for at most TimeoutMillis. It is killed then; the shell stays.
 	Command       string `json:"command,omitempty"`
 	TimeoutMillis int64  `json:"timeout_ms,omitempty"`
-	// Keys are typed by PTYKeys: tmux's names of keys (Enter, C-c, Up), or text. The answer comes after MinWaitMillis and, with Block,
-	// when the shell is at its prompt again, at most after TimeoutMillis.
+	// Keys are typed by PTYKeys: tmux's names of keys (Enter, C-c, Up), or text. The answer comes after
+	// MinWaitMillis and, with Block, when the shell is at its prompt again, at most after TimeoutMillis.
 	Keys          []string `json:"keys,omitempty"`
 	Block         bool     `json:"block,omitempty"`
 	MinWaitMillis int64    `json:"min_wait_ms,omitempty"`
@@ -73,14 +84,19 @@ type PTYCall struct {
 
 // PTYAnswer is the answer to a PTYCall.
 type PTYAnswer struct {
-	Running bool `json:"running,omitempty"` // the call has not ended within the wait of the request
+	// the call has not ended within the wait of the request
+	Running bool `json:"running,omitempty"`
 	// Error describes what was wrong with the call, such as an incomplete command.
 	Error string `json:"error,omitempty"`
 	// Output is the output of PTYRun's command, with its control sequences.
-	Output   Output `json:"output,omitzero"`
-	ExitCode int    `json:"exit_code"` // of the command, or of the shell if it Ended
-	TimedOut bool   `json:"timed_out,omitempty"`
-	Ended    bool   `json:"ended,omitempty"` // the shell has ended; the next call starts another
+	Output Output `json:"output,omitzero"`
+
+	// of the command, or of the shell if it Ended
+	ExitCode int  `json:"exit_code"`
+	TimedOut bool `json:"timed_out,omitempty"`
+
+	// the shell has ended; the next call starts another
+	Ended bool `json:"ended,omitempty"`
 	// Text is the screen, or the lines of the recording as asciicast v2, up to Offset bytes from its start.
 	Text   []byte `json:"text,omitempty"`
 	Offset int64  `json:"offset,omitempty"`

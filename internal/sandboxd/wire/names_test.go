@@ -11,9 +11,11 @@ import (
 
 func TestName(t *testing.T) {
 	t.Parallel()
+
 	for _, ok := range []string{"a", "Z9", "0._-", strings.Repeat("a", 64)} {
 		require.True(t, wire.Name(ok, 64), ok)
 	}
+
 	for _, bad := range []string{"", ".", "..", "-a", "_a", "a/b", "a b", "a\n", "é", "a\x00", strings.Repeat("a", 65)} {
 		require.False(t, wire.Name(bad, 64), bad)
 	}

@@ -1,5 +1,5 @@
-// Package wire is what a sandbox's client and its sandboxd say to each other: HTTP/1.1 over a connection that only the host
-// side can open.
+// Package wire is what a sandbox's client and its sandboxd say to each other: HTTP/1.1 over a connection
+// that only the host side can open.
 //
 //	GET    /v1/info
 //	POST   /v1/lease                    Lease            → 204
@@ -26,7 +26,8 @@
 //	POST   /v1/network (Upgrade: rolloutd-network)       → 101, then the same: each request carries one connection that a process
 //	                                                       made to NetworkAddr
 //
-// A file is read and written with the rights of the user that the request names (see VerifierUser), and belongs to that user.
+// A file is read and written with the rights of the user that the request names (see VerifierUser), and
+// belongs to that user.
 //
 // An error is JSON Error with the HTTP status of its kind.
 package wire
@@ -43,17 +44,19 @@ const ModelAddr = "127.0.0.1:7000"
 // NetworkAddr is the address of the HTTP proxy of a rollout that may use the network.
 const NetworkAddr = "127.0.0.1:7001"
 
-// NetworkUpgrade is the Upgrade token of the network channel. Each request on it carries one connection of a process, in both directions.
+// NetworkUpgrade is the Upgrade token of the network channel. Each request on it carries one connection of
+// a process, in both directions.
 const NetworkUpgrade = "rolloutd-network"
 
 // ModelUpgrade is the Upgrade token of the model channel.
 const ModelUpgrade = "rolloutd-model"
 
-// CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent again because the gateway went
-// away before answering.
+// CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent
+// again because the gateway went away before answering.
 const CallIDHeader = "X-Rolloutd-Call"
 
-// OriginHeader names the process that made a call of the model channel. The caller's own header of this name is removed.
+// OriginHeader names the process that made a call of the model channel. The caller's own header of this
+// name is removed.
 //
 //   - "<name>": the named process itself holds the connection.
 //   - "<name>/child": a descendant holds it, and no reply has reached the named process or a descendant yet; or the
@@ -66,8 +69,9 @@ const CallIDHeader = "X-Rolloutd-Call"
 // Gateways of earlier versions read the last path element only: each of these is a child to them.
 const OriginHeader = "X-Rolloutd-Origin"
 
-// PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. The request is refused with the kind
-// AgentFailed if that process has ended, or if another process listens there before or after the exchange.
+// PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. The request
+// is refused with the kind AgentFailed if that process has ended, or if another process listens there
+// before or after the exchange.
 const PortProcessHeader = "X-Rolloutd-Port-Process"
 
 // LogNextHeader and LogEOFHeader describe a piece of a log; see the table above.
@@ -81,13 +85,15 @@ const PortErrorHeader = "X-Rolloutd-Port-Error"
 
 // VerifierUser is the name of the user that grades. The empty name is the agent's user.
 //
-// If Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the other's processes and private
-// files, except that the verifier's processes read and write the agent's files whatever their modes. The agent's user does not see the
-// verifier's command lines either. If it is false, both names mean the same user id.
+// If Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the
+// other's processes and private files, except that the verifier's processes read and write the agent's
+// files whatever their modes. The agent's user does not see the verifier's command lines either. If it is
+// false, both names mean the same user id.
 const VerifierUser = "verifier"
 
-// User and group ids inside a sandbox with separate users. sandboxd itself is 0, or SupervisorID if the agent is a user of the image. The
-// verifier is ImageVerifierID if that user is not plain root: images often give their own user the id 1001.
+// User and group ids inside a sandbox with separate users. sandboxd itself is 0, or SupervisorID if the
+// agent is a user of the image. The verifier is ImageVerifierID if that user is not plain root: images
+// often give their own user the id 1001.
 const (
 	AgentID         = 1000
 	VerifierID      = 1001
@@ -104,31 +110,38 @@ type BaseEnv struct {
 	Verifier map[string]string `json:"verifier,omitempty"`
 }
 
-// ForAgent returns the environment and the PATH for a program of the verifier's that runs as the agent: it adds variables that the
-// verifier's base lacks.
+// ForAgent returns the environment and the PATH for a program of the verifier's that runs as the agent: it
+// adds variables that the verifier's base lacks.
 func (b BaseEnv) ForAgent(env []string, path string) ([]string, string) {
 	if len(b.Agent) == 0 {
 		return env, path
 	}
+
 	all := map[string]string{}
+
 	for name, value := range b.Agent {
 		if _, both := b.Verifier[name]; !both {
 			all[name] = value
 		}
 	}
+
 	for _, line := range env {
 		name, value, _ := strings.Cut(line, "=")
 		all[name] = value
 	}
+
 	if own := b.Verifier["PATH"]; own != "" {
 		path = strings.Replace(path, own, b.Agent["PATH"], 1)
 		all["PATH"] = path
 	}
+
 	lines := make([]string, 0, len(all))
 	for name, value := range all {
 		lines = append(lines, name+"="+value)
 	}
+
 	slices.Sort(lines)
+
 	return lines, path
 }
 
@@ -136,13 +149,16 @@ func (b BaseEnv) ForAgent(env []string, path string) ([]string, string) {
 const (
 	AgentHome    = "/home/user"
 	AgentWorkdir = AgentHome + "/workdir"
-	AgentGraded  = AgentHome + "/.graded" // graded folders 0, 1 and so on of the image
+
+	// graded folders 0, 1 and so on of the image
+	AgentGraded = AgentHome + "/.graded"
 )
 
 // Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user
 // and have mode 0700.
 const (
-	VerifierHome  = "/verifier/home" // HOME of its processes
+	// HOME of its processes
+	VerifierHome  = "/verifier/home"
 	VerifierTests = "/verifier/tests"
 	VerifierLogs  = "/verifier/logs"
 	// VerifierRun holds the socket of run-as-agent; it belongs to sandboxd, and the verifier can enter it.
@@ -163,13 +179,14 @@ type Lease struct {
 	TTLMillis int64 `json:"ttl_ms"`
 }
 
-// Process is a named process to start once. It gets a session of its own, exactly the environment Env, and Stdin. The first and the last
-// KeepBytes of each output stream are kept in the sandbox.
+// Process is a named process to start once. It gets a session of its own, exactly the environment Env, and
+// Stdin. The first and the last KeepBytes of each output stream are kept in the sandbox.
 type Process struct {
 	Argv []string `json:"argv"`
 	// User is the process's user: "" is the agent's, VerifierUser the verifier's.
 	User string `json:"user,omitempty"`
-	// Dispatch: programs that a verifier's process starts run beside it or with the work, by what they are; see package runas.
+	// Dispatch: programs that a verifier's process starts run beside it or with the work, by what they are;
+	// see package runas.
 	Dispatch bool              `json:"dispatch,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	Dir      string            `json:"dir,omitempty"`
@@ -178,33 +195,40 @@ type Process struct {
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
 	// KeepBytes is the size of each kept end of each stream; 0: 1 MiB, the maximum.
 	KeepBytes int `json:"keep_bytes,omitempty"`
-	// PauseAfterMillis stops the process with SIGSTOP while it waits for its model: it has an open model call, for that time it got
-	// neither a byte of an answer nor a request to /v1/ports, it sleeps, and it has no children. It is resumed before it gets either. 0:
-	// never.
+	// PauseAfterMillis stops the process with SIGSTOP while it waits for its model: it has an open model
+	// call, for that time it got neither a byte of an answer nor a request to /v1/ports, it sleeps, and it
+	// has no children. It is resumed before it gets either. 0: never.
 	PauseAfterMillis int64 `json:"pause_after_ms,omitempty"`
 }
 
 // Status is the status of a named process.
 type Status struct {
-	Name      string    `json:"name"`
-	Running   bool      `json:"running"`
-	Paused    bool      `json:"paused,omitempty"` // stopped while it waits; see Process.PauseAfterMillis
-	PID       int       `json:"pid"`
-	ExitCode  int       `json:"exit_code"` // 128+signal if a signal killed it; meaningless while Running
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
+
+	// stopped while it waits; see Process.PauseAfterMillis
+	Paused bool `json:"paused,omitempty"`
+	PID    int  `json:"pid"`
+
+	// 128+signal if a signal killed it; meaningless while Running
+	ExitCode  int       `json:"exit_code"`
 	Signal    string    `json:"signal,omitempty"`
 	TimedOut  bool      `json:"timed_out,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// Age is the time since the start; Ran is the run time, zero while Running. Unlike the timestamps, both are right when the clock is
-	// set.
-	Age        time.Duration `json:"age_ns"`
-	Ran        time.Duration `json:"ran_ns,omitempty"`
-	StdoutSize int64         `json:"stdout_size"` // bytes written so far
-	StderrSize int64         `json:"stderr_size"`
+	// Age is the time since the start; Ran is the run time, zero while Running. Unlike the timestamps, both
+	// are right when the clock is set.
+	Age time.Duration `json:"age_ns"`
+	Ran time.Duration `json:"ran_ns,omitempty"`
+
+	// bytes written so far
+	StdoutSize int64 `json:"stdout_size"`
+	StderrSize int64 `json:"stderr_size"`
 }
 
 // Error is the body of every error.
 type Error struct {
-	Kind    string `json:"kind"` // a fault.Kind
+	// a fault.Kind
+	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }

@@ -1,4 +1,5 @@
-// Package azuretest runs Azurite for tests: Microsoft's emulator of Azure Blob Storage, which checks signatures. It needs node and npm.
+// Package azuretest runs Azurite for tests: Microsoft's emulator of Azure Blob Storage, which checks
+// signatures. It needs node and npm.
 package azuretest
 
 import (
@@ -38,7 +39,19 @@ type Server struct{ *emulator.Proxy }
 func Start(t testing.TB) *Server {
 	t.Helper()
 	program := install(t)
-	cmd := exec.Command("node", program, "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", t.TempDir(), "--silent", "--disableTelemetry")
+	cmd := exec.Command(
+		"node",
+		program,
+		"--blobHost",
+		"127.0.0.1",
+		"--blobPort",
+		"0",
+		"--location",
+		t.TempDir(),
+		"--silent",
+		"--disableTelemetry",
+	)
+
 	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+Account+":"+Key(""))
 	server := emulator.Start(t, cmd)
 	s := &Server{Proxy: emulator.NewProxy(t)}
@@ -47,14 +60,17 @@ func Start(t testing.TB) *Server {
 		if at != nil {
 			s.To("tcp", at[1])
 		}
+
 		return at != nil
 	})
 	s.makeContainer(t)
+
 	return s
 }
 
 func (s *Server) makeContainer(t testing.TB) {
 	t.Helper()
+
 	key, err := azblob.NewSharedKeyCredential(Account, Key(""))
 	require.NoError(t, err)
 	c, err := azblob.NewClientWithSharedKeyCredential("http://"+s.Address()+"/"+Account, key, nil)
@@ -77,9 +93,22 @@ func Env() []string {
 func install(t testing.TB) string {
 	t.Helper()
 	dir := emulator.Once(t, "azurite-"+version, func(dir string) error {
-		cmd := exec.CommandContext(t.Context(), "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "azurite@"+version)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"npm",
+			"install",
+			"--prefix",
+			dir,
+			"--no-audit",
+			"--no-fund",
+			"--ignore-scripts",
+			"--silent",
+			"azurite@"+version,
+		)
 		cmd.Dir = dir
+
 		return emulator.Run(cmd)
 	})
+
 	return filepath.Join(dir, "node_modules", "azurite", "dist", "src", "blob", "main.js")
 }

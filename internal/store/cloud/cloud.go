@@ -1,5 +1,5 @@
-// Package cloud compiles the drivers of buckets into a program that imports it: store.Open then takes the URLs s3://, gs:// and azblob://.
-// The tests of other packages do not link them.
+// Package cloud compiles the drivers of buckets into a program that imports it: store.Open then takes the
+// URLs s3://, gs:// and azblob://. The tests of other packages do not link them.
 package cloud
 
 import (

@@ -1,4 +1,5 @@
-// Package emulator runs servers of buckets for tests, behind listeners that can fail as a network does. It is a fixture: only tests import it.
+// Package emulator runs servers of buckets for tests, behind listeners that can fail as a network does. It
+// is a fixture: only tests import it.
 package emulator
 
 import (
@@ -26,18 +27,24 @@ type Process struct {
 // Start starts a program. What it printed is shown when the test fails.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
+
 	p := &Process{ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
-	go func() { _ = cmd.Wait(); close(p.ended) }() // it ends by SIGKILL
+	// it ends by SIGKILL
+	go func() { _ = cmd.Wait(); close(p.ended) }()
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
+
 		<-p.ended
+
 		if t.Failed() {
 			t.Logf("%s:\n%s", cmd.Path, p.Output())
 		}
 	})
+
 	return p
 }
 
@@ -50,11 +57,14 @@ func (p *Process) Answers(t testing.TB, url string) {
 	p.Until(t, func(ctx context.Context) bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 		require.NoError(t, err)
+
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return false
 		}
+
 		_ = res.Body.Close()
+
 		return true
 	})
 }
@@ -62,8 +72,10 @@ func (p *Process) Answers(t testing.TB, url string) {
 // Until waits until the program is ready, and fails the test when it ends before.
 func (p *Process) Until(t testing.TB, ready func(context.Context) bool) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	for !ready(ctx) {
 		select {
 		case <-p.ended:
@@ -84,11 +96,13 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.Write(p)
 }
 
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.String()
 }

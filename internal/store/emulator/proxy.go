@@ -9,39 +9,54 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy is a listener that passes connections on to a server. It can fail as a network does; it is safe for concurrent use.
+// Proxy is a listener that passes connections on to a server. It can fail as a network does; it is safe for
+// concurrent use.
 type Proxy struct {
 	l net.Listener
 
-	mu    sync.Mutex
-	dial  func() (net.Conn, error) // nil: there is no server yet
+	mu sync.Mutex
+
+	// nil: there is no server yet
+	dial  func() (net.Conn, error)
 	state state
-	drops int // connections that end at once, whatever the state
-	lost  int // connections that ended in the state lost
-	open  map[net.Conn]struct{}
-	all   sync.WaitGroup
+
+	// connections that end at once, whatever the state
+	drops int
+
+	// connections that ended in the state lost
+	lost int
+	open map[net.Conn]struct{}
+	all  sync.WaitGroup
 }
 
 type state int
 
 const (
 	serving state = iota
-	lost          // connections end at once
-	silent        // connections are accepted and nothing is read
+
+	// connections end at once
+	lost
+
+	// connections are accepted and nothing is read
+	silent
 )
 
 // NewProxy listens. Its connections end at once until there is a server behind it; the address does not change.
 func NewProxy(t testing.TB) *Proxy {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	f := &Proxy{l: l, open: map[net.Conn]struct{}{}}
 	f.all.Go(f.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
+
 		f.Lose()
 		f.all.Wait()
 	})
+
 	return f
 }
 
@@ -49,6 +64,7 @@ func NewProxy(t testing.TB) *Proxy {
 func (f *Proxy) To(network, address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.dial = func() (net.Conn, error) { return net.Dial(network, address) }
 }
 
@@ -62,6 +78,7 @@ func (f *Proxy) Lose() { f.become(lost) }
 func (f *Proxy) Refused() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.lost
 }
 
@@ -82,6 +99,7 @@ func (f *Proxy) Drop(n int) {
 func (f *Proxy) become(s state) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.state = s
 	for c := range f.open {
 		_ = c.Close()
@@ -94,6 +112,7 @@ func (f *Proxy) accept() {
 		if err != nil {
 			return
 		}
+
 		f.all.Go(func() { f.pass(c) })
 	}
 }
@@ -101,28 +120,37 @@ func (f *Proxy) accept() {
 // pass copies both ways until one side ends.
 func (f *Proxy) pass(c net.Conn) {
 	defer c.Close()
+
 	s, dial := f.keep(c)
 	defer f.drop(c)
+
 	if s == lost || dial == nil {
 		return
 	}
+
 	if s == silent {
 		_, _ = io.Copy(io.Discard, c)
 		return
 	}
+
 	up, err := dial()
 	if err != nil {
 		return
 	}
 	defer up.Close()
+
 	back := make(chan struct{})
-	go func() { // ends when either connection is closed
+	// ends when either connection is closed
+	go func() {
 		defer close(back)
+
 		_, _ = io.Copy(c, up)
 		_ = c.Close()
 	}()
+
 	_, _ = io.Copy(up, c)
 	_ = up.Close()
+
 	<-back
 }
 
@@ -130,19 +158,23 @@ func (f *Proxy) pass(c net.Conn) {
 func (f *Proxy) keep(c net.Conn) (s state, dial func() (net.Conn, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.open[c] = struct{}{}
 	if f.drops > 0 {
 		f.drops--
 		return lost, f.dial
 	}
+
 	if f.state == lost {
 		f.lost++
 	}
+
 	return f.state, f.dial
 }
 
 func (f *Proxy) drop(c net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	delete(f.open, c)
 }

@@ -1,4 +1,5 @@
-// Package gcstest runs a server with the API of Google Cloud Storage for tests: fake-gcs-server, which checks no credentials.
+// Package gcstest runs a server with the API of Google Cloud Storage for tests: fake-gcs-server, which
+// checks no credentials.
 package gcstest
 
 import (
@@ -25,7 +26,8 @@ type Server struct{ *emulator.Proxy }
 func Start(t testing.TB) *Server {
 	t.Helper()
 	program := install(t)
-	short, err := os.MkdirTemp("", "gcs-") // the path of a socket is at most 107 bytes long
+	// the path of a socket is at most 107 bytes long
+	short, err := os.MkdirTemp("", "gcs-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	s := &Server{Proxy: emulator.NewProxy(t)}
@@ -33,6 +35,7 @@ func Start(t testing.TB) *Server {
 	server := emulator.Start(t, exec.Command(program, "-socket", socket, "-address", s.Address(), "-bucket", Bucket))
 	s.To("unix", socket)
 	server.Answers(t, "http://"+s.Address())
+
 	return s
 }
 
@@ -42,20 +45,37 @@ func (s *Server) Env() []string { return []string{"STORAGE_EMULATOR_HOST=" + s.A
 // install builds the server once for this user.
 func install(t testing.TB) string {
 	t.Helper()
+
 	_, here, _, ok := runtime.Caller(0)
 	require.True(t, ok)
+
 	source := filepath.Join(filepath.Dir(here), "server")
 	sum := sha256.New()
+
 	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(source, name))
 		require.NoError(t, err)
+
 		_, _ = sum.Write(text)
 	}
+
 	dir := emulator.Once(t, fmt.Sprintf("gcs-%x", sum.Sum(nil)[:8]), func(dir string) error {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "server"), ".")
+		cmd := exec.CommandContext(
+			t.Context(),
+			"go",
+			"build",
+			"-ldflags",
+			"-s -w",
+			"-o",
+			filepath.Join(dir, "server"),
+			".",
+		)
 		cmd.Dir = source
+
 		cmd.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
+
 		return emulator.Run(cmd)
 	})
+
 	return filepath.Join(dir, "server")
 }

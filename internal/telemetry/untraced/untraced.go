@@ -14,7 +14,10 @@ var read = attribute.Bool("rolloutd.read", true)
 
 // Context is ctx with a parent that is not sampled, so that no span is recorded below it.
 func Context(ctx context.Context) context.Context {
-	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1},
+		SpanID:  trace.SpanID{1},
+	}))
 }
 
 // Mark excludes the span of ctx, if any, from export, and returns Context(ctx).
@@ -35,5 +38,6 @@ func (f filter) OnEnd(s sdktrace.ReadOnlySpan) {
 			return
 		}
 	}
+
 	f.SpanProcessor.OnEnd(s)
 }

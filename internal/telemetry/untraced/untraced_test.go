@@ -13,8 +13,10 @@ import (
 // A read has no spans, even if it is marked as a read after its first span has begun. Other requests keep theirs.
 func TestReadsHaveNoSpans(t *testing.T) {
 	t.Parallel()
+
 	spans := tracetest.NewSpanRecorder()
-	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(untraced.Filter(spans)), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample()))).Tracer("test")
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(untraced.Filter(spans)), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample()))).
+		Tracer("test")
 
 	_, below := tracer.Start(untraced.Context(t.Context()), "below a read")
 	below.End()
@@ -33,5 +35,6 @@ func TestReadsHaveNoSpans(t *testing.T) {
 	for _, s := range spans.Ended() {
 		names = append(names, s.Name())
 	}
+
 	require.Equal(t, []string{"below a write", "write"}, names)
 }

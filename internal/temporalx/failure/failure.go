@@ -15,17 +15,19 @@ import (
 // restartDelay is the delay before an activity runs again after its worker stopped.
 const restartDelay = 200 * time.Millisecond
 
-// ToTemporal converts err to the error that an activity returns: an application error whose type is err's kind and whose kind decides on
-// retries. Temporal's own errors and cancellation pass unchanged.
+// ToTemporal converts err to the error that an activity returns: an application error whose type is err's
+// kind and whose kind decides on retries. Temporal's own errors and cancellation pass unchanged.
 func ToTemporal(err error) error { return toTemporal(err, false) }
 
 // Final converts like ToTemporal, but Temporal does not retry the error, whatever its kind.
 func Final(err error) error { return toTemporal(err, true) }
 
 func toTemporal(err error, final bool) error {
-	var app *temporal.ApplicationError
-	var cancelled *temporal.CanceledError
-	var timeout *temporal.TimeoutError
+	var (
+		app       *temporal.ApplicationError
+		cancelled *temporal.CanceledError
+		timeout   *temporal.TimeoutError
+	)
 	switch {
 	case err == nil, errors.As(err, &app), errors.As(err, &cancelled), errors.As(err, &timeout):
 		return err
@@ -33,21 +35,28 @@ func toTemporal(err error, final bool) error {
 		// The SDK reports a cancellation only for this error itself, not for one that wraps it.
 		return context.Canceled
 	}
+
 	kind := fault.KindOf(err)
 	options := temporal.ApplicationErrorOptions{NonRetryable: final || !fault.EdgeOf(kind).Retryable}
+
 	var f *fault.Error
 	if errors.As(err, &f) && f.Field != "" {
 		options.Details = []any{f.Field}
 	}
+
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(kind), options)
 }
 
-// Later returns the error of an activity that has not failed but runs again after the delay, on any worker of its queue; err is the
-// reason. The error is benign: it raises no alarm.
+// Later returns the error of an activity that has not failed but runs again after the delay, on any worker
+// of its queue; err is the reason. The error is benign: it raises no alarm.
 func Later(err error, delay time.Duration) error {
-	return temporal.NewApplicationErrorWithOptions(err.Error(), string(fault.KindOf(err)), temporal.ApplicationErrorOptions{
-		NextRetryDelay: delay, Category: temporal.ApplicationErrorCategoryBenign,
-	})
+	return temporal.NewApplicationErrorWithOptions(
+		err.Error(),
+		string(fault.KindOf(err)),
+		temporal.ApplicationErrorOptions{
+			NextRetryDelay: delay, Category: temporal.ApplicationErrorCategoryBenign,
+		},
+	)
 }
 
 // Restarting returns the error of an activity whose worker stops or was killed. Temporal retries it at once.
@@ -55,13 +64,15 @@ func Restarting() error {
 	return Later(fault.New(fault.Unavailable, "the worker stopped"), restartDelay)
 }
 
-// FromTemporal converts an error from Temporal to a fault. The innermost application error decides: it has the last attempt's reason, in
-// contrast to a timeout that ended the retries.
+// FromTemporal converts an error from Temporal to a fault. The innermost application error decides: it has
+// the last attempt's reason, in contrast to a timeout that ended the retries.
 func FromTemporal(err error) error {
-	var app *temporal.ApplicationError
-	var timeout *temporal.TimeoutError
-	var cancelled *temporal.CanceledError
-	var terminated *temporal.TerminatedError
+	var (
+		app        *temporal.ApplicationError
+		timeout    *temporal.TimeoutError
+		cancelled  *temporal.CanceledError
+		terminated *temporal.TerminatedError
+	)
 	switch {
 	case err == nil:
 		return nil
@@ -74,18 +85,23 @@ func FromTemporal(err error) error {
 	case errors.As(err, &terminated):
 		return fault.Wrap(fault.Aborted, err, "terminated")
 	}
+
 	return fault.Wrap(fault.KindOf(err), err, "")
 }
 
 func fromApplication(app *temporal.ApplicationError) error {
 	f := &fault.Error{Kind: fault.Kind(app.Type()), Msg: app.Message()}
 	if !f.Kind.Known() {
-		f.Kind = fault.Internal // a panic, or an error of another program
+		// a panic, or an error of another program
+		f.Kind = fault.Internal
 		return f
 	}
+
 	if app.HasDetails() {
-		_ = app.Details(&f.Field) // the message names the field as well
+		// the message names the field as well
+		_ = app.Details(&f.Field)
 	}
+
 	return f
 }
 

@@ -18,6 +18,7 @@ import (
 // Kind, message and field survive the conversion, and Temporal retries as the table says.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
+
 	for _, err := range []error{
 		fault.New(fault.SandboxLost, "sandbox %q is gone", "r.1"),
 		fault.Wrap(fault.Unavailable, errors.New("connection refused"), "gateway"),
@@ -25,6 +26,7 @@ func TestRoundTrip(t *testing.T) {
 		fmt.Errorf("step: %w", fault.New(fault.UpstreamRefused, "no such model")),
 	} {
 		sent := failure.ToTemporal(err)
+
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, sent, &app)
 		require.Equal(t, !fault.EdgeOf(fault.KindOf(err)).Retryable, app.NonRetryable())
@@ -32,6 +34,7 @@ func TestRoundTrip(t *testing.T) {
 		back := failure.FromTemporal(fmt.Errorf("activity: %w", sent))
 		require.Equal(t, fault.KindOf(err), fault.KindOf(back))
 		require.Equal(t, err.Error(), back.Error())
+
 		var in, out *fault.Error
 		require.ErrorAs(t, err, &in)
 		require.ErrorAs(t, back, &out)
@@ -42,6 +45,7 @@ func TestRoundTrip(t *testing.T) {
 // Final keeps the kind but is not retried. Later is retried, whatever the kind.
 func TestFinalAndLater(t *testing.T) {
 	t.Parallel()
+
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, failure.Final(fault.New(fault.Unavailable, "connection refused")), &app)
 	require.True(t, app.NonRetryable())
@@ -59,6 +63,7 @@ func TestFinalAndLater(t *testing.T) {
 
 func TestFromTemporal(t *testing.T) {
 	t.Parallel()
+
 	lost := temporal.NewApplicationError("gone", string(fault.SandboxLost))
 	for name, c := range map[string]struct {
 		err  error
@@ -79,6 +84,7 @@ func TestFromTemporal(t *testing.T) {
 			require.Equal(t, c.want, fault.KindOf(failure.FromTemporal(c.err)))
 		})
 	}
+
 	require.NoError(t, failure.FromTemporal(nil))
 }
 
@@ -86,6 +92,7 @@ func TestFromTemporal(t *testing.T) {
 func TestCancellationPasses(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, context.Canceled, failure.ToTemporal(fault.Wrap(fault.Unavailable, context.Canceled, "wait")))
+
 	cancelled := temporal.NewCanceledError()
 	require.Equal(t, cancelled, failure.ToTemporal(cancelled))
 	require.NoError(t, failure.ToTemporal(nil))

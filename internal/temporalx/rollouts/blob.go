@@ -10,26 +10,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// blobs are the readable objects of an attempt, by the names that the edge uses. The output of an agent has one of two keys. An agent on the
-// host has no process with output, so its events are its log.
+// blobs are the readable objects of an attempt, by the names that the edge uses. The output of an agent has
+// one of two keys. An agent on the host has no process with output, so its events are its log.
 var blobs = map[string][]string{
-	"trace": {store.Trace}, "steps": {store.Steps}, "agent": {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
-	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr}, "network": {store.Network},
+	"trace":           {store.Trace},
+	"steps":           {store.Steps},
+	"agent":           {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
+	"verifier.stdout": {store.VerifierStdout},
+	"verifier.stderr": {store.VerifierStderr},
+	"network":         {store.Network},
 }
 
-// Open reads the result, or the trace or a log of the newest attempt that has one; fault.NotFound when there is none. The caller closes it.
+// Open reads the result, or the trace or a log of the newest attempt that has one; fault.NotFound when
+// there is none. The caller closes it.
 func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	if name == "result" {
 		return c.openResult(ctx, id)
 	}
+
 	keys, ok := blobs[name]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "a rollout has no %q", name)
 	}
+
 	s, err := c.State(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	for n := s.Attempt; n > 0; n-- {
 		for _, key := range keys {
 			r, err := c.store.Reader(ctx, store.AttemptKey(id, n, key))
@@ -38,26 +46,33 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 			}
 		}
 	}
+
 	return nil, fault.New(fault.NotFound, "rollout %q has no %s", id, name)
 }
 
-// openResult reads the stored result. A workflow that was terminated or failed has stored none; its substitute is encoded here.
+// openResult reads the stored result. A workflow that was terminated or failed has stored none; its
+// substitute is encoded here.
 func (c *Client) openResult(ctx context.Context, id string) (io.ReadCloser, error) {
 	stored, err := c.store.Reader(ctx, store.ResultKey(id))
 	if !fault.Is(err, fault.NotFound) {
 		return stored, err
 	}
+
 	s, err := c.State(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	if !s.Done() {
 		return nil, fault.New(fault.NotFound, "rollout %q has no result yet", id)
 	}
+
 	res, err := c.Wait(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	data, err := json.Marshal(res)
+
 	return io.NopCloser(bytes.NewReader(data)), fault.Wrap(fault.Internal, err, "encode the result of %q", id)
 }

@@ -23,29 +23,50 @@ import (
 
 // Temporal is the part of the Temporal client that is used; client.Client implements it.
 type Temporal interface {
-	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	ExecuteWorkflow(
+		ctx context.Context,
+		options client.StartWorkflowOptions,
+		workflow any,
+		args ...any,
+	) (client.WorkflowRun, error)
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
 	QueryWorkflow(ctx context.Context, workflowID, runID, queryType string, args ...any) (converter.EncodedValue, error)
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
-	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
-	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
+	DescribeWorkflowExecution(
+		ctx context.Context,
+		workflowID, runID string,
+	) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	GetWorkflowHistory(
+		ctx context.Context,
+		workflowID, runID string,
+		isLongPoll bool,
+		filter enumspb.HistoryEventFilterType,
+	) client.HistoryEventIterator
 	UpdateWorkflow(ctx context.Context, options client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error)
 	GetWorkflowUpdateHandle(options client.GetWorkflowUpdateHandleOptions) client.WorkflowUpdateHandle
-	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	ListWorkflow(
+		ctx context.Context,
+		request *workflowservice.ListWorkflowExecutionsRequest,
+	) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
 // startBound bounds the start of a workflow.
 const startBound = time.Minute
 
-// Client starts, queries, aborts and waits for rollouts. It is safe for concurrent use and keeps no state between calls.
+// Client starts, queries, aborts and waits for rollouts. It is safe for concurrent use and keeps no state
+// between calls.
 type Client struct {
-	temporal                              Temporal
-	queue                                 string // of the workflows that it starts
-	store                                 *store.Store
-	payloads                              converter.DataConverter
-	failures                              *temporal.DefaultFailureConverter
-	hosts                                 Hosts
-	starts, looks, polls, results, owners singleflight.Group // by rollout
+	temporal Temporal
+
+	// of the workflows that it starts
+	queue    string
+	store    *store.Store
+	payloads converter.DataConverter
+	failures *temporal.DefaultFailureConverter
+	hosts    Hosts
+
+	// by rollout
+	starts, looks, polls, results, owners singleflight.Group
 }
 
 // New makes a Client that starts workflows on a task queue. payloads must be the data converter that the workers use.
@@ -56,9 +77,9 @@ func New(t Temporal, queue string, st *store.Store, payloads converter.DataConve
 	}
 }
 
-// Start starts the rollout, or finds the one with that id, running or ended; the specification of an existing one is not compared.
-// Above the store's high-water mark no rollout starts (fault.Exhausted). The edge has validated the specification, and the workflow
-// does so again.
+// Start starts the rollout, or finds the one with that id, running or ended; the specification of an
+// existing one is not compared. Above the store's high-water mark no rollout starts (fault.Exhausted). The
+// edge has validated the specification, and the workflow does so again.
 func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	return shared(ctx, &c.starts, spec.ID, startBound, func(ctx context.Context) (rollout.State, error) {
 		return c.start(ctx, spec)
@@ -66,32 +87,43 @@ func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 }
 
 func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with callers that wait for the
-	// result, since the result may be stored a moment later.
+	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with
+	// callers that wait for the result, since the result may be stored a moment later.
 	res, err := c.fetch(ctx, spec.ID)
 	if err == nil {
 		return stateOf(res), nil
 	}
+
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
 	}
+
 	spec, err = c.byReference(ctx, spec)
-	if err != nil { // of an existing rollout the uploads may be gone
+	// of an existing rollout the uploads may be gone
+	if err != nil {
 		if s, missing := c.existing(ctx, spec.ID); missing == nil {
 			return s, nil
 		}
+
 		return rollout.State{}, err
 	}
+
 	if full := c.store.Full(ctx); full != nil {
 		s, err := c.existing(ctx, spec.ID)
 		if fault.Is(err, fault.NotFound) {
 			return s, full
 		}
+
 		return s, err
 	}
+
 	started, err := c.startOnce(ctx, launch{
-		id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec),
-		labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), priority: PriorityOf(spec.Owner, ""), input: spec,
+		id:       rollout.WorkflowID(spec.ID),
+		name:     rollout.WorkflowName,
+		summary:  summary(spec),
+		labels:   temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...),
+		priority: PriorityOf(spec.Owner, ""),
+		input:    spec,
 	})
 	switch {
 	case err != nil:
@@ -99,35 +131,48 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	case !started:
 		return c.existing(ctx, spec.ID)
 	}
+
 	return rollout.State{
-		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
+		ID:        spec.ID,
+		TaskID:    spec.Task.ID,
+		GroupID:   spec.GroupID,
+		Owner:     spec.Owner,
+		Phase:     rollout.PhaseQueued,
+		StartedAt: time.Now(),
 	}, nil
 }
 
-// byReference moves the task's files to the store: they may be larger than a workflow's input, and every attempt would carry them.
+// byReference moves the task's files to the store: they may be larger than a workflow's input, and every
+// attempt would carry them.
 func (c *Client) byReference(ctx context.Context, spec rollout.Spec) (rollout.Spec, error) {
 	files, tests, err := c.store.PutTaskFiles(ctx, spec.Owner, spec.Task)
 	if err != nil {
 		return spec, err
 	}
+
 	_, spec.Task.Verifier = spec.Task.Split()
 	if files != nil {
 		spec.Task.FilesRef = files
 	}
+
 	if tests != nil {
 		spec.Task.Verifier.FilesRef = tests
 	}
+
 	spec.Task.Files, spec.Task.Uploads = nil, nil
+
 	return spec, nil
 }
 
 // summary is the line that Temporal's list shows.
 func summary(s rollout.Spec) string {
 	const most = 80
+
 	text := []rune(s.Task.Instruction)
 	if len(text) > most {
 		text = append(text[:most], '…')
 	}
+
 	return fmt.Sprintf("%s on %s: %s", s.Agent, s.Model.Name, string(text))
 }
 
@@ -137,29 +182,34 @@ func (c *Client) Abort(ctx context.Context, id, reason string) (bool, error) {
 	if err == nil && !sent {
 		_, err = c.State(ctx, id)
 	}
+
 	return sent, err
 }
 
-// Messages returns the current transcript of a working agent, else the one that was stored for the newest attempt that has one. The error is
-// a fault.NotFound if there is none yet.
+// Messages returns the current transcript of a working agent, else the one that was stored for the newest
+// attempt that has one. The error is a fault.NotFound if there is none yet.
 func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
 	s, err := c.State(ctx, id)
 	if err != nil {
 		return rollout.Transcript{}, err
 	}
+
 	if s.Phase == rollout.PhaseAgent && s.Host != "" {
 		now, err := c.hosts.Transcript(ctx, s.Host, rollout.Target{RolloutID: id, Attempt: s.Attempt})
 		if err == nil && len(now.Messages) > 0 {
 			return now, nil
 		}
 	}
+
 	for n := s.Attempt; n > 0; n-- {
 		var t rollout.Transcript
+
 		err := c.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), maxTranscript, &t)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return t, err
 		}
 	}
+
 	return rollout.Transcript{}, fault.New(fault.NotFound, "rollout %q has no transcript yet", id)
 }
 
@@ -168,11 +218,16 @@ func classify(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	var notFound *serviceerror.NotFound
-	var denied *serviceerror.PermissionDenied
-	var invalid *serviceerror.InvalidArgument
-	var exhausted *serviceerror.ResourceExhausted
+
+	var (
+		notFound  *serviceerror.NotFound
+		denied    *serviceerror.PermissionDenied
+		invalid   *serviceerror.InvalidArgument
+		exhausted *serviceerror.ResourceExhausted
+	)
+
 	kind := fault.Unavailable
+
 	switch {
 	case errors.As(err, &notFound):
 		kind = fault.NotFound
@@ -185,8 +240,10 @@ func classify(err error, format string, args ...any) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		kind = fault.Timeout
 	default:
-		err = fmt.Errorf("Temporal: %w", err) // a message such as "context deadline exceeded" does not name the service
+		// a message such as "context deadline exceeded" does not name the service
+		err = fmt.Errorf("Temporal: %w", err)
 	}
+
 	return fault.Wrap(kind, err, format, args...)
 }
 

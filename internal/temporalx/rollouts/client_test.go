@@ -40,12 +40,17 @@ func TestStart(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rollout.PhaseQueued, s.Phase)
 	require.Equal(t, "t", s.TaskID)
+
 	o := f.options[0]
 	require.Equal(t, "rollout-r1", o.ID)
 	require.Equal(t, rollout.TaskQueue, o.TaskQueue)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, o.WorkflowIDReusePolicy)
 	require.Equal(t, "opencode on m: write hello.py", o.StaticSummary)
-	require.Equal(t, map[string]any{searchattr.NamePhase: "queued", searchattr.NameModel: "m", searchattr.NameTask: "t"}, named(o.TypedSearchAttributes))
+	require.Equal(t, map[string]any{
+		searchattr.NamePhase: "queued",
+		searchattr.NameModel: "m",
+		searchattr.NameTask:  "t",
+	}, named(o.TypedSearchAttributes))
 	require.Equal(t, rollout.DefaultLimits(), f.workflows["rollout-r1"].spec.Limits)
 }
 
@@ -55,6 +60,7 @@ func named(attributes sdktemporal.SearchAttributes) map[string]any {
 	for key, value := range attributes.GetUntypedValues() {
 		out[key.GetName()] = value
 	}
+
 	return out
 }
 
@@ -67,8 +73,10 @@ func TestOwner(t *testing.T) {
 	s, err := rc.Start(t.Context(), asked)
 	require.NoError(t, err)
 	require.Equal(t, "alice", s.Owner)
+
 	other := spec("r1")
 	other.Owner = "bob"
+
 	for _, ask := range []func() (rollout.State, error){
 		func() (rollout.State, error) { return rc.Start(t.Context(), other) },
 		func() (rollout.State, error) { return rc.State(t.Context(), "r1") },
@@ -77,6 +85,7 @@ func TestOwner(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "alice", s.Owner)
 	}
+
 	owner, err := rc.Owner(t.Context(), "r1")
 	require.NoError(t, err)
 	require.Equal(t, "alice", owner)
@@ -88,6 +97,7 @@ func TestOwner(t *testing.T) {
 	_, err = st.PutBytes(t.Context(), store.ResultKey("r1"), data)
 	require.NoError(t, err)
 	delete(f.workflows, "rollout-r1")
+
 	owner, err = rc.Owner(t.Context(), "r1")
 	require.NoError(t, err)
 	require.Equal(t, "alice", owner)
@@ -98,8 +108,8 @@ func TestOwner(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
-// A state needs only the head of a result. If an old result has no head, its large fields are skipped. The whole result is returned
-// unchanged.
+// A state needs only the head of a result. If an old result has no head, its large fields are skipped. The
+// whole result is returned unchanged.
 func TestHeadOfAResult(t *testing.T) {
 	t.Parallel()
 	rc, _, st := newClient(t)
@@ -121,7 +131,9 @@ func TestHeadOfAResult(t *testing.T) {
 
 	r, err := rc.Open(t.Context(), "r1", "result")
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	var read rollout.Result
 	require.NoError(t, json.NewDecoder(r).Decode(&read))
 	require.Equal(t, whole.Files, read.Files)
@@ -136,6 +148,7 @@ func TestStartIsIdempotent(t *testing.T) {
 	rc, f, st := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
+
 	other := spec("r1")
 	other.Task.Instruction = "something else"
 
@@ -144,11 +157,14 @@ func TestStartIsIdempotent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rollout.PhaseAgent, s.Phase, "the state of the one that runs")
 	require.Equal(t, "t", s.TaskID)
+
 	f.queryErr = nil
 
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
-	delete(f.workflows, "rollout-r1") // its retention period has ended
+	// its retention period has ended
+	delete(f.workflows, "rollout-r1")
+
 	s, err = rc.Start(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, s.Outcome)
@@ -157,6 +173,7 @@ func TestStartIsIdempotent(t *testing.T) {
 
 func TestErrorsOfTemporal(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		err  error
 		want fault.Kind
@@ -175,7 +192,8 @@ func TestErrorsOfTemporal(t *testing.T) {
 		require.Equal(t, c.want, fault.KindOf(err))
 		_, err = rc.Abort(t.Context(), "r1", "")
 		require.Equal(t, c.want, fault.KindOf(err))
-		synctest.Test(t, func(t *testing.T) { // Wait retries, so the test needs fake time
+		// Wait retries, so the test needs fake time
+		synctest.Test(t, func(t *testing.T) {
 			rc, f, _ := newClient(t)
 			f.down = c.err
 			_, err := rc.Wait(t.Context(), "r1")
@@ -192,9 +210,11 @@ func TestWaitSurvivesARestartOfTemporal(t *testing.T) {
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
+
 		f.end("r1", completed, nil)
 		f.setDown(serviceerror.NewUnavailable("starting"))
 		time.AfterFunc(time.Minute, func() { f.setDown(nil) })
+
 		got, err := rc.Wait(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -221,6 +241,7 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.NoError(t, err)
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
+
 	s, err := rc.State(t.Context(), "r1")
 	require.NoError(t, err)
 	require.True(t, s.Done())
@@ -232,15 +253,19 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// If no worker answers in time, a rollout has the state of Temporal's list and no error. A rollout that is not queued reports that it
-// waits for a worker.
+// If no worker answers in time, a rollout has the state of Temporal's list and no error. A rollout that is
+// not queued reports that it waits for a worker.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
+
 	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
-		for phase, waiting := range map[rollout.Phase]string{rollout.PhaseQueued: "", rollout.PhaseAgent: "no worker answers; the rollout continues when one does"} {
+		for phase, waiting := range map[rollout.Phase]string{
+			rollout.PhaseQueued: "",
+			rollout.PhaseAgent:  "no worker answers; the rollout continues when one does",
+		} {
 			f.workflows[rollout.WorkflowID("r1")].state.Phase = phase
 			s, err := rc.State(t.Context(), "r1")
 			require.NoError(t, err)
@@ -252,45 +277,75 @@ func TestStateWithoutAWorker(t *testing.T) {
 	}
 }
 
-// A queued rollout reports why it waits for its model endpoint, whether it holds a slot or waits for a retry. It reports nothing when it
-// waits for a host or has stopped waiting. For an activity that is retried, it reports the last failure.
+// A queued rollout reports why it waits for its model endpoint, whether it holds a slot or waits for a
+// retry. It reports nothing when it waits for a host or has stopped waiting. For an activity that is
+// retried, it reports the last failure.
 func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
+
 	details := func(w rollout.Waiting) *commonpb.Payloads {
 		p, err := converter.GetDefaultDataConverter().ToPayloads(w)
 		require.NoError(t, err)
+
 		return p
 	}
-	encoded := sdktemporal.NewDefaultFailureConverter(sdktemporal.DefaultFailureConverterOptions{EncodeCommonAttributes: true})
+	encoded := sdktemporal.NewDefaultFailureConverter(
+		sdktemporal.DefaultFailureConverterOptions{EncodeCommonAttributes: true},
+	)
 	retried := func(name string, state enumspb.PendingActivityState) *workflowpb.PendingActivityInfo {
 		last := encoded.ErrorToFailure(failure.ToTemporal(fault.New(fault.Unavailable, "gateway: connection refused")))
-		step := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: name}, State: state, LastFailure: last}
+
+		step := &workflowpb.PendingActivityInfo{
+			ActivityType: &commonpb.ActivityType{Name: name},
+			State:        state,
+			LastFailure:  last,
+		}
 		if state == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			step.NextAttemptScheduleTime = timestamppb.Now()
 		}
+
 		return step
 	}
 	paused := details(rollout.Waiting{Why: "it is paused", Returns: 2})
+
 	const started, scheduled = enumspb.PENDING_ACTIVITY_STATE_STARTED, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 	for name, c := range map[string]struct {
 		step  *workflowpb.PendingActivityInfo
 		phase rollout.Phase
 		want  string
 	}{
-		"holds a slot":     {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseQueued, "it is paused"},
-		"comes back later": {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused, NextAttemptScheduleTime: timestamppb.Now()}, rollout.PhaseQueued, "it is paused"},
-		"wants a host":     {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused}, rollout.PhaseQueued, ""},
-		"waits no longer":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: details(rollout.Waiting{Returns: 2})}, rollout.PhaseQueued, ""},
-		"never waited":     {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
-		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
-		"has no gateway":   {retried("CreateSandbox", scheduled), rollout.PhaseQueued, "CreateSandbox is retried: gateway: connection refused"},
-		"has no route":     {retried("StartProxy", scheduled), rollout.PhaseProxy, "StartProxy is retried: gateway: connection refused"},
-		"is tried again":   {retried("CreateSandbox", started), rollout.PhaseQueued, ""},
+		"holds a slot": {&workflowpb.PendingActivityInfo{
+			State:            started,
+			HeartbeatDetails: paused,
+		}, rollout.PhaseQueued, "it is paused"},
+		"comes back later": {&workflowpb.PendingActivityInfo{
+			State:                   scheduled,
+			HeartbeatDetails:        paused,
+			NextAttemptScheduleTime: timestamppb.Now(),
+		}, rollout.PhaseQueued, "it is paused"},
+		"wants a host": {&workflowpb.PendingActivityInfo{
+			State:            scheduled,
+			HeartbeatDetails: paused,
+		}, rollout.PhaseQueued, ""},
+		"waits no longer": {&workflowpb.PendingActivityInfo{
+			State:            started,
+			HeartbeatDetails: details(rollout.Waiting{Returns: 2}),
+		}, rollout.PhaseQueued, ""},
+		"never waited": {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
+		"is long past it": {&workflowpb.PendingActivityInfo{
+			State:            started,
+			HeartbeatDetails: paused,
+		}, rollout.PhaseAgent, ""},
+		"has no gateway": {retried("CreateSandbox", scheduled), rollout.PhaseQueued, "CreateSandbox is retried: gateway: connection refused"},
+		"has no route":   {retried("StartProxy", scheduled), rollout.PhaseProxy, "StartProxy is retried: gateway: connection refused"},
+		"is tried again": {retried("CreateSandbox", started), rollout.PhaseQueued, ""},
 	} {
-		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{c.step}, c.phase, 0
+		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{
+			c.step,
+		}, c.phase, 0
 		s, err := rc.State(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, c.want, s.Waiting, name)
@@ -310,6 +365,7 @@ func TestAbort(t *testing.T) {
 
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
+
 	aborted, err = rc.Abort(t.Context(), "r1", "enough")
 	require.NoError(t, err)
 	require.False(t, aborted)
@@ -323,11 +379,17 @@ func TestMessages(t *testing.T) {
 	require.NoError(t, err)
 	_, err = rc.Messages(t.Context(), "r1")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
+
 	for n, session := range []string{1: "first", 2: "second"} {
 		if n == 0 {
 			continue
 		}
-		_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", n, store.Transcript), []byte(`{"serve_session_id":"`+session+`","messages":[]}`))
+
+		_, err = st.PutBytes(
+			t.Context(),
+			store.AttemptKey("r1", n, store.Transcript),
+			[]byte(`{"serve_session_id":"`+session+`","messages":[]}`),
+		)
 		require.NoError(t, err)
 		got, err := rc.Messages(t.Context(), "r1")
 		require.NoError(t, err)
@@ -341,21 +403,26 @@ func TestWait(t *testing.T) {
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	want := finish(t, st, "r1")
+
 	go f.end("r1", completed, nil)
+
 	looks := f.looks
 	got, err := rc.Wait(t.Context(), "r1")
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.Equal(t, looks, f.looks, "the poll says how it ended")
 	delete(f.workflows, "rollout-r1")
+
 	got, err = rc.Wait(t.Context(), "r1")
 	require.NoError(t, err, "after Temporal's retention")
 	require.Equal(t, want, got)
 }
 
-// A workflow that was terminated or failed has no result. A caller that waits gets an outcome with the reason and without a reward.
+// A workflow that was terminated or failed has no result. A caller that waits gets an outcome with the
+// reason and without a reward.
 func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		status enumspb.WorkflowExecutionStatus
 		err    error
@@ -392,7 +459,9 @@ func TestWaitWhenThePollMissesTheEnd(t *testing.T) {
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
+
 		time.AfterFunc(79*time.Second, func() { f.end("r1", completed, nil) })
+
 		begun := time.Now()
 		got, err := rc.Wait(t.Context(), "r1")
 		require.NoError(t, err)
@@ -401,7 +470,8 @@ func TestWaitWhenThePollMissesTheEnd(t *testing.T) {
 	})
 }
 
-// Concurrent waits for one rollout share one poll, and all get the result; a wait that is canceled does not affect the others.
+// Concurrent waits for one rollout share one poll, and all get the result; a wait that is canceled does not
+// affect the others.
 func TestConcurrentWaitsShareOnePoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -409,22 +479,30 @@ func TestConcurrentWaitsShareOnePoll(t *testing.T) {
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		go func() { _, _ = rc.Wait(ctx, "r1") }()
+
 		synctest.Wait()
+
 		results := make(chan rollout.Result, 100)
 		for range cap(results) {
 			go func() {
 				got, err := rc.Wait(t.Context(), "r1")
 				assert.NoError(t, err)
+
 				results <- got
 			}()
 		}
+
 		time.AfterFunc(5*time.Second, func() { f.end("r1", completed, nil) })
+
 		for range cap(results) {
 			require.Equal(t, want, <-results)
 		}
+
 		require.LessOrEqual(t, f.polls, 6, "one a second")
 	})
 }
@@ -435,8 +513,10 @@ func TestConcurrentWaitsShareOneResult(t *testing.T) {
 	rc, f, st := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
+
 	large := rollout.NewResult("r1")
-	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}} // large, so that other waits begin while it is read
+	// large, so that other waits begin while it is read
+	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}}
 	data, err := json.Marshal(large)
 	require.NoError(t, err)
 	_, err = st.PutBytes(t.Context(), store.ResultKey("r1"), data)
@@ -447,14 +527,18 @@ func TestConcurrentWaitsShareOneResult(t *testing.T) {
 		go func() {
 			got, err := rc.Wait(t.Context(), "r1")
 			assert.NoError(t, err)
+
 			results <- &got.SetupResults[0]
 		}()
 	}
+
 	f.end("r1", completed, nil)
+
 	distinct := map[*rollout.CommandResult]bool{}
 	for range cap(results) {
 		distinct[<-results] = true
 	}
+
 	require.Less(t, len(distinct), cap(results)/5)
 }
 
@@ -464,11 +548,14 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		rc, _, _ := newClient(t)
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
+
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
+
 		_, err = rc.Wait(ctx, "r1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(10 * time.Second) // the poll that the wait started ends by itself
+		// the poll that the wait started ends by itself
+		time.Sleep(10 * time.Second)
 	})
 }
 
@@ -481,6 +568,7 @@ func TestStartWithAFullStore(t *testing.T) {
 	full, err := store.Open(t.Context(), t.TempDir(), store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = full.Close() })
+
 	rc = rollouts.New(f, rollout.TaskQueue, full, converter.GetDefaultDataConverter(), &hosts{})
 
 	_, err = rc.Start(t.Context(), spec("late"))
@@ -491,7 +579,8 @@ func TestStartWithAFullStore(t *testing.T) {
 	require.Equal(t, "early", s.ID)
 }
 
-// The files of a task are passed through the store. Files that a client uploads below the tests folder belong to the verifier.
+// The files of a task are passed through the store. Files that a client uploads below the tests folder
+// belong to the verifier.
 func TestStartStoresTheFiles(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -499,6 +588,7 @@ func TestStartStoresTheFiles(t *testing.T) {
 	in.Task.Files = map[string]string{"big.txt": strings.Repeat("x", 3<<20), rollout.TestsDir + "/t.py": "assert 1"}
 	_, err := rc.Start(t.Context(), in)
 	require.NoError(t, err)
+
 	got := f.workflows["rollout-r1"].spec.Task
 	require.Empty(t, got.Files)
 	require.Equal(t, map[string]string{rollout.TestsDir + "/t.py": "assert 1"}, got.Verifier.Files)
@@ -507,6 +597,8 @@ func TestStartStoresTheFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, there)
 	require.NoError(t, f.workflows["rollout-r1"].spec.Validate(), "the workflow takes it")
+
 	got.FilesRef.Key = "rollouts/other/attempts/1/home.tar"
+
 	require.ErrorContains(t, f.workflows["rollout-r1"].spec.Validate(), "files_ref")
 }

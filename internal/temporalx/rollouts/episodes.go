@@ -27,15 +27,18 @@ const (
 	maxPlaces = 10_000
 )
 
-// Episodes calls the tool service of the host that has a rollout's sandbox. It repeats a request to a host that does not answer, whose worker
-// may be restarting, until the rollout or the caller's context has ended. It is safe for concurrent use.
+// Episodes calls the tool service of the host that has a rollout's sandbox. It repeats a request to a host
+// that does not answer, whose worker may be restarting, until the rollout or the caller's context has
+// ended. It is safe for concurrent use.
 type Episodes struct {
 	client *Client
 	token  string
 	http   *http.Client
 
-	mu     sync.Mutex
-	places map[string]servicePlace // by rollout
+	mu sync.Mutex
+
+	// by rollout
+	places map[string]servicePlace
 }
 
 // servicePlace is where a sandbox takes calls.
@@ -49,14 +52,22 @@ func NewEpisodes(c *Client, token string) *Episodes {
 	return &Episodes{
 		client: c, token: token, places: map[string]servicePlace{},
 		http: &http.Client{Transport: &http.Transport{
-			DialContext: lostconn.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
+			DialContext:         lostconn.Dialer(dialTimeout).DialContext,
+			MaxIdleConnsPerHost: 256,
+			IdleConnTimeout:     time.Minute,
 		}},
 	}
 }
 
-// Ready waits until the episode takes calls, and returns its status. An episode that takes no more calls is a fault.Conflict.
+// Ready waits until the episode takes calls, and returns its status. An episode that takes no more calls is
+// a fault.Conflict.
 func (e *Episodes) Ready(ctx context.Context, id string) (episode.Status, error) {
-	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Status(ctx, p.sandbox, openWait) })
+	return at(
+		ctx,
+		e,
+		id,
+		func(p servicePlace) (episode.Status, error) { return p.service.Status(ctx, p.sandbox, openWait) },
+	)
 }
 
 // Call makes a call in the episode; it runs once by its ID.
@@ -66,21 +77,38 @@ func (e *Episodes) Call(ctx context.Context, id string, c episode.Call) (episode
 
 // Submit ends the episode on its client's behalf.
 func (e *Episodes) Submit(ctx context.Context, id string, c episode.Call) error {
-	_, err := at(ctx, e, id, func(p servicePlace) (struct{}, error) { return struct{}{}, p.service.Submit(ctx, p.sandbox, c) })
+	_, err := at(
+		ctx,
+		e,
+		id,
+		func(p servicePlace) (struct{}, error) { return struct{}{}, p.service.Submit(ctx, p.sandbox, c) },
+	)
+
 	return err
 }
 
 // Join makes client the only client whose calls are taken.
 func (e *Episodes) Join(ctx context.Context, id, client string) (episode.Status, error) {
-	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Join(ctx, p.sandbox, client) })
+	return at(
+		ctx,
+		e,
+		id,
+		func(p servicePlace) (episode.Status, error) { return p.service.Join(ctx, p.sandbox, client) },
+	)
 }
 
 // List lists a folder of the episode's sandbox.
-func (e *Episodes) List(ctx context.Context, id, path string, recursive bool, limit int) (entries []episode.Entry, more bool, err error) {
+func (e *Episodes) List(
+	ctx context.Context,
+	id, path string,
+	recursive bool,
+	limit int,
+) (entries []episode.Entry, more bool, err error) {
 	_, err = at(ctx, e, id, func(p servicePlace) (_ struct{}, err error) {
 		entries, more, err = p.service.List(ctx, p.sandbox, path, recursive, limit)
 		return struct{}{}, err
 	})
+
 	return entries, more, err
 }
 
@@ -97,10 +125,12 @@ func at[T any](ctx context.Context, e *Episodes, id string, call func(servicePla
 			if answer, err = call(p); !fault.Is(err, fault.Unavailable) {
 				return answer, err
 			}
+
 			e.forget(id)
 		} else if !fault.Is(err, fault.Unavailable) {
 			return answer, err
 		}
+
 		_ = clock.Sleep(ctx, wait)
 		if ctx.Err() != nil {
 			return answer, fault.Wrap(fault.Timeout, context.Cause(ctx), "the episode's host does not answer (%v)", err)
@@ -108,32 +138,38 @@ func at[T any](ctx context.Context, e *Episodes, id string, call func(servicePla
 	}
 }
 
-// place finds the host of a rollout. The error is a fault.Unavailable while there is none, and a fault.Conflict when the rollout takes no more
-// calls.
+// place finds the host of a rollout. The error is a fault.Unavailable while there is none, and a
+// fault.Conflict when the rollout takes no more calls.
 func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
 	if p, known := e.known(id); known {
 		return p, nil
 	}
+
 	s, err := e.client.State(ctx, id)
 	if err != nil {
 		return servicePlace{}, err
 	}
+
 	if err := takesCalls(s); err != nil {
 		return servicePlace{}, err
 	}
+
 	made := rollout.Created{Host: s.Host, SandboxID: s.SandboxID}
 	if made.Host == "" || made.SandboxID == "" {
 		if made, err = e.awaitSandbox(ctx, id, s.Attempt); err != nil {
 			return servicePlace{}, err
 		}
 	}
+
 	return e.remember(ctx, id, made)
 }
 
 func (e *Episodes) known(id string) (servicePlace, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	p, known := e.places[id]
+
 	return p, known
 }
 
@@ -143,46 +179,65 @@ func (e *Episodes) remember(ctx context.Context, id string, made rollout.Created
 	if err != nil {
 		return servicePlace{}, fault.Wrap(fault.Unavailable, err, "host %s of rollout %q", made.Host, id)
 	}
+
 	p := servicePlace{service: episode.NewClient(h.ToolsURL, e.token, e.http), sandbox: made.SandboxID}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if len(e.places) >= maxPlaces {
 		clear(e.places)
 	}
+
 	e.places[id] = p
+
 	return p, nil
 }
 
 func (e *Episodes) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	delete(e.places, id)
 }
 
-// awaitSandbox waits until the sandbox of an attempt exists, for openWait at most; after that the error is a fault.Unavailable. It follows the
-// workflow's history. A query would be answered by the worker that has to continue the rollout, and delay it.
+// awaitSandbox waits until the sandbox of an attempt exists, for openWait at most; after that the error is
+// a fault.Unavailable. It follows the workflow's history. A query would be answered by the worker that has
+// to continue the rollout, and delay it.
 func (e *Episodes) awaitSandbox(ctx context.Context, id string, attempt int) (made rollout.Created, err error) {
-	reading, cancel := context.WithCancel(context.WithoutCancel(ctx)) // no deadline; see untilClosed
+	// no deadline; see untilClosed
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	defer time.AfterFunc(openWait, cancel).Stop()
-	var scheduled int64 // the event that schedules CreateSandbox of the attempt
-	all := e.client.temporal.GetWorkflowHistory(reading, rollout.WorkflowID(id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	// the event that schedules CreateSandbox of the attempt
+	var scheduled int64
+
+	all := e.client.temporal.GetWorkflowHistory(
+		reading,
+		rollout.WorkflowID(id),
+		"",
+		true,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
+	)
 	for left := max(attempt, 1); all.HasNext(); {
 		event, err := all.Next()
 		if err != nil {
 			return made, classify(err, "read the events of rollout %q", id)
 		}
+
 		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == rollout.ActivityCreate {
 			if left--; left == 0 {
 				scheduled = event.GetEventId()
 			}
 		}
-		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.GetScheduledEventId() == scheduled {
+
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil &&
+			done.GetScheduledEventId() == scheduled {
 			err := e.client.payloads.FromPayloads(done.GetResult(), &made)
 			return made, fault.Wrap(fault.Internal, err, "place of rollout %q", id)
 		}
 	}
+
 	return made, fault.New(fault.Unavailable, "rollout %q has no sandbox yet", id)
 }
 
@@ -196,8 +251,10 @@ func takesCalls(s rollout.State) error {
 		if s.Error != "" {
 			why += ": " + s.Error
 		}
+
 		return fault.New(fault.Conflict, "the episode has ended: %s", why)
 	}
+
 	return nil
 }
 

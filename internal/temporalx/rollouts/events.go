@@ -22,7 +22,8 @@ type Hosts interface {
 }
 
 const (
-	// checkInterval bounds the wait for a change of a rollout without a host: the reason for which it waits is not in its history.
+	// checkInterval bounds the wait for a change of a rollout without a host: the reason for which it waits
+	// is not in its history.
 	checkInterval = 5 * time.Second
 	// hostPause is the time between two requests to a host that does not answer.
 	hostPause = time.Second
@@ -30,8 +31,8 @@ const (
 	maxEventLine = 1 << 20
 )
 
-// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil after the last event, or the error of
-// emit or of ctx. Events of an attempt whose host was lost are its phases.
+// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil after
+// the last event, or the error of emit or of ctx. Events of an attempt whose host was lost are its phases.
 func (c *Client) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
 	f := follower{client: c, id: id, after: after, emit: emit}
 	for {
@@ -39,15 +40,18 @@ func (c *Client) Events(ctx context.Context, id string, after int64, emit func([
 		if err != nil && (f.state.ID == "" || fault.Is(err, fault.NotFound)) {
 			return err
 		}
+
 		if err == nil {
 			f.state = state
 			if err := f.catchUp(ctx); err != nil {
 				return err
 			}
+
 			if f.state.Done() {
 				return f.done(ctx)
 			}
 		}
+
 		if err := f.wait(ctx); err != nil {
 			return err
 		}
@@ -56,26 +60,37 @@ func (c *Client) Events(ctx context.Context, id string, after int64, emit func([
 
 // follower emits the events of one rollout.
 type follower struct {
-	client    *Client
-	id        string
-	after     int64
-	emit      func([]rollout.Event) error
-	state     rollout.State
-	running   bool               // whether the workflow ran when the state was read
-	length    int64              // of the workflow's history before the state was read
-	waiting   string             // the reason that was sent last
-	sentPhase rollout.PhaseEvent // the phase that present has sent last
+	client *Client
+	id     string
+	after  int64
+	emit   func([]rollout.Event) error
+	state  rollout.State
+
+	// whether the workflow ran when the state was read
+	running bool
+
+	// of the workflow's history before the state was read
+	length int64
+
+	// the reason that was sent last
+	waiting string
+
+	// the phase that present has sent last
+	sentPhase rollout.PhaseEvent
 }
 
-// look reads the state of the rollout. It reads the length of the history first, so that a change in between ends the next wait.
+// look reads the state of the rollout. It reads the length of the history first, so that a change in
+// between ends the next wait.
 func (f *follower) look(ctx context.Context) (rollout.State, error) {
 	d, err := f.client.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(f.id), "")
 	if err == nil {
 		f.length = d.GetWorkflowExecutionInfo().GetHistoryLength()
 	}
+
 	f.running = d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	s, err := f.client.state(ctx, f.id, d, err)
 	s.Owner = cmp.Or(ownerIn(d), s.Owner)
+
 	return s, err
 }
 
@@ -84,10 +99,13 @@ func (f *follower) send(events []rollout.Event) error {
 	for len(events) > 0 && events[0].ID <= f.after {
 		events = events[1:]
 	}
+
 	if len(events) == 0 {
 		return nil
 	}
+
 	f.after = events[len(events)-1].ID
+
 	return f.emit(events)
 }
 
@@ -99,6 +117,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case found:
 		case n == f.state.Attempt && !f.state.Done() && f.state.Host != "":
@@ -108,17 +127,21 @@ func (f *follower) catchUp(ctx context.Context) error {
 		default:
 			err = f.phases(n)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // live follows the attempt on its host. The events of a host that does not answer are sent when it answers again.
 func (f *follower) live(ctx context.Context, n int) error {
 	t := rollout.Target{RolloutID: f.id, Attempt: n}
+
 	var refused error
+
 	err := f.client.hosts.Events(ctx, f.state.Host, t, f.after, func(events []rollout.Event) error {
 		refused = f.send(events)
 		return refused
@@ -136,33 +159,48 @@ func (f *follower) live(ctx context.Context, n int) error {
 		if err != nil || found {
 			return err
 		}
+
 		return f.present(n)
 	}
+
 	return err
 }
 
-// present emits the phase of an attempt whose host does not answer. The event has no id, since the host assigns the ids of the attempt.
+// present emits the phase of an attempt whose host does not answer. The event has no id, since the host
+// assigns the ids of the attempt.
 func (f *follower) present(n int) error {
 	last := len(f.state.Phases) - 1
 	if last < 0 || f.state.Phases[last].Attempt != n {
 		return nil
 	}
+
 	now := rollout.PhaseEvent{Phase: f.state.Phases[last].Phase, Attempt: n, Start: f.state.Phases[last].Start}
 	if now == f.sentPhase {
 		return nil
 	}
+
 	f.sentPhase = now
+
 	return f.emit([]rollout.Event{event(0, rollout.EventPhase, now)})
 }
 
 // phases sends the phases of an attempt that has no host, or whose log is lost.
 func (f *follower) phases(n int) error {
 	var events []rollout.Event
+
 	for _, p := range f.state.Phases {
 		if p.Attempt == n {
-			events = append(events, event(rollout.EventID(n, int64(len(events)+1)), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}))
+			events = append(
+				events,
+				event(rollout.EventID(n, int64(len(events)+1)), rollout.EventPhase, rollout.PhaseEvent{
+					Phase:   p.Phase,
+					Attempt: p.Attempt,
+					Start:   p.Start,
+				}),
+			)
 		}
 	}
+
 	return f.send(events)
 }
 
@@ -171,13 +209,16 @@ func (f *follower) queued(n int) error {
 	if err := f.phases(n); err != nil || f.state.Waiting == f.waiting {
 		return err
 	}
+
 	f.waiting = f.state.Waiting
 	now := rollout.WaitingEvent{Stamp: rollout.Stamp{Attempt: n, At: time.Now()}, Waiting: f.waiting}
+
 	return f.emit([]rollout.Event{event(0, rollout.EventWaiting, now)})
 }
 
-// done sends the last event. The state of a workflow that is about to close has more than its result does: the event is made of the result,
-// so that it is the same for later readers. A reader whose id is behind the log gets it, too.
+// done sends the last event. The state of a workflow that is about to close has more than its result does:
+// the event is made of the result, so that it is the same for later readers. A reader whose id is behind
+// the log gets it, too.
 func (f *follower) done(ctx context.Context) error {
 	if f.running {
 		switch archived, err := f.client.archived(ctx, f.id); {
@@ -187,10 +228,12 @@ func (f *follower) done(ctx context.Context) error {
 			return err
 		}
 	}
+
 	last := event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)
 	if f.after == last.ID {
 		return nil
 	}
+
 	return f.emit([]rollout.Event{last})
 }
 
@@ -201,17 +244,21 @@ func (f *follower) stored(ctx context.Context, n int) (bool, error) {
 		return false, fault.Ignore(err, fault.NotFound)
 	}
 	defer blob.Close()
+
 	lines := bufio.NewScanner(blob)
 	lines.Buffer(nil, maxEventLine)
+
 	for lines.Scan() {
 		var e rollout.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return true, fault.Wrap(fault.Internal, err, "events of attempt %d of rollout %q", n, f.id)
 		}
+
 		if err := f.send([]rollout.Event{e}); err != nil {
 			return true, err
 		}
 	}
+
 	return true, fault.Wrap(fault.Unavailable, lines.Err(), "events of attempt %d of rollout %q", n, f.id)
 }
 
@@ -219,20 +266,31 @@ func (f *follower) stored(ctx context.Context, n int) (bool, error) {
 func (f *follower) wait(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, checkInterval)
 	defer cancel()
-	all := f.client.temporal.GetWorkflowHistory(waiting, rollout.WorkflowID(f.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+
+	all := f.client.temporal.GetWorkflowHistory(
+		waiting,
+		rollout.WorkflowID(f.id),
+		"",
+		true,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
+	)
 	for n := int64(0); n <= f.length && all.HasNext(); n++ {
 		if _, err := all.Next(); err != nil {
-			_ = clock.Sleep(waiting, hostPause) // Temporal does not answer
+			// Temporal does not answer
+			_ = clock.Sleep(waiting, hostPause)
 			break
 		}
 	}
+
 	return ctx.Err()
 }
 
 func event(id int64, kind rollout.EventKind, data any) rollout.Event {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		raw = []byte("null") // data is made of plain values
+		// data is made of plain values
+		raw = []byte("null")
 	}
+
 	return rollout.Event{ID: id, Kind: kind, Data: raw}
 }

@@ -33,8 +33,12 @@ type workflow struct {
 	status enumspb.WorkflowExecutionStatus
 	state  rollout.State
 	failed error
-	closed chan struct{}       // closed when the workflow closes
-	group  *rollout.GroupState // of the workflow of a group
+
+	// closed when the workflow closes
+	closed chan struct{}
+
+	// of the workflow of a group
+	group *rollout.GroupState
 }
 
 // temporal is a fake server with only the calls that Client makes.
@@ -43,36 +47,57 @@ type temporal struct {
 	workflows map[string]*workflow
 	options   []client.StartWorkflowOptions
 	aborts    []rollout.Abort
-	updates   map[string]bool // ids of updates; a known one does not reach its workflow
-	scores    []rollout.Score // that reached a workflow
-	queryErr  error
-	down      error
-	polls     int
-	looks     int  // descriptions of a workflow
-	lossy     bool // long polls never see a workflow's end
-	pending   []*workflowpb.PendingActivityInfo
-	hosts     hosts
-	length    int                       // number of events of every history
-	events    []*historypb.HistoryEvent // the first events of every history; nil: events without content
-	change    chan struct{}             // closed at the next change of a state; nil: no change yet
-	listed    []*workflowservice.ListWorkflowExecutionsRequest
-	list      *workflowservice.ListWorkflowExecutionsResponse
+
+	// ids of updates; a known one does not reach its workflow
+	updates map[string]bool
+
+	// that reached a workflow
+	scores   []rollout.Score
+	queryErr error
+	down     error
+	polls    int
+
+	// descriptions of a workflow
+	looks int
+
+	// long polls never see a workflow's end
+	lossy   bool
+	pending []*workflowpb.PendingActivityInfo
+	hosts   hosts
+
+	// number of events of every history
+	length int
+
+	// the first events of every history; nil: events without content
+	events []*historypb.HistoryEvent
+
+	// closed at the next change of a state; nil: no change yet
+	change chan struct{}
+	listed []*workflowservice.ListWorkflowExecutionsRequest
+	list   *workflowservice.ListWorkflowExecutionsResponse
 }
 
 func (f *temporal) GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions) client.WorkflowUpdateHandle {
 	panic("not used")
 }
 
-func (f *temporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+func (f *temporal) UpdateWorkflow(
+	_ context.Context,
+	o client.UpdateWorkflowOptions,
+) (client.WorkflowUpdateHandle, error) {
 	if _, err := f.find(o.WorkflowID); err != nil {
 		return nil, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if !f.updates[o.UpdateID] {
 		f.scores = append(f.scores, o.Args[0].(rollout.Score))
 	}
+
 	f.updates[o.UpdateID] = true
+
 	return accepted{}, nil
 }
 
@@ -81,20 +106,31 @@ type accepted struct{ client.WorkflowUpdateHandle }
 
 func (accepted) Get(context.Context, any) error { return nil }
 
-func (f *temporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (f *temporal) ListWorkflow(
+	_ context.Context,
+	r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.listed = append(f.listed, r)
 	return f.list, f.down
 }
 
-func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+func (f *temporal) ExecuteWorkflow(
+	_ context.Context,
+	o client.StartWorkflowOptions,
+	_ any,
+	args ...any,
+) (client.WorkflowRun, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.down != nil {
 		return nil, f.down
 	}
+
 	if _, ok := f.workflows[o.ID]; ok {
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("already", "", "run")
 	}
+
 	f.options = append(f.options, o)
 	spec := args[0].(rollout.Spec)
 	f.workflows[o.ID] = &workflow{
@@ -102,41 +138,57 @@ func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 		owner: o.TypedSearchAttributes,
 		state: rollout.State{ID: spec.ID, Phase: rollout.PhaseAgent, Attempt: 2},
 	}
+
 	return nil, nil
 }
 
 func (f *temporal) setDown(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.down = err
 }
 
 func (f *temporal) find(id string) (*workflow, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.down != nil {
 		return nil, f.down
 	}
+
 	if w, ok := f.workflows[id]; ok {
 		return w, nil
 	}
+
 	return nil, serviceerror.NewNotFound("no such workflow")
 }
 
-func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *temporal) DescribeWorkflowExecution(
+	_ context.Context,
+	id, _ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	w, err := f.find(id)
 	if err != nil {
 		return nil, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.looks++
 	owner, _ := w.owner.GetKeyword(searchattr.Typed().Owner)
+
 	return &workflowservice.DescribeWorkflowExecutionResponse{
 		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
-			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: w.status, HistoryLength: int64(f.length), StartTime: timestamppb.New(time.Unix(1, 0)),
+			Execution:     &commonpb.WorkflowExecution{WorkflowId: id},
+			Status:        w.status,
+			HistoryLength: int64(f.length),
+			StartTime:     timestamppb.New(time.Unix(1, 0)),
 			SearchAttributes: attributes(map[string]any{
-				searchattr.NameTask: w.spec.Task.ID, searchattr.NamePhase: string(w.state.Phase), searchattr.NameOwner: owner,
+				searchattr.NameTask:  w.spec.Task.ID,
+				searchattr.NamePhase: string(w.state.Phase),
+				searchattr.NameOwner: owner,
 			}),
 		},
 		PendingActivities: f.pending,
@@ -145,13 +197,17 @@ func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*
 
 func attributes(all map[string]any) *commonpb.SearchAttributes {
 	out := map[string]*commonpb.Payload{}
+
 	for name, value := range all {
 		p, err := converter.GetDefaultDataConverter().ToPayload(value)
 		if err != nil {
-			panic(err) // text and numbers always encode
+			// text and numbers always encode
+			panic(err)
 		}
+
 		out[name] = p
 	}
+
 	return &commonpb.SearchAttributes{IndexedFields: out}
 }
 
@@ -165,9 +221,11 @@ func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...
 	case query != rollout.QueryState:
 		return nil, errors.New("unknown query")
 	}
+
 	if w.group != nil {
 		return encoded{*w.group}, nil
 	}
+
 	return encoded{w.state}, nil
 }
 
@@ -179,6 +237,7 @@ func (e encoded) Get(to any) error {
 	if err != nil {
 		return err
 	}
+
 	return json.Unmarshal(data, to)
 }
 
@@ -187,26 +246,33 @@ func (f *temporal) SignalWorkflow(_ context.Context, id, _, _ string, arg any) e
 	if err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if w.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return serviceerror.NewNotFound("workflow execution already completed")
 	}
+
 	f.aborts = append(f.aborts, arg.(rollout.Abort))
+
 	return nil
 }
 
 func (f *temporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowRun {
 	w, err := f.find(id)
 	f.mu.Lock()
-	f.looks++ // the SDK describes a workflow whose run is not given
+	// the SDK describes a workflow whose run is not given
+	f.looks++
 	f.mu.Unlock()
+
 	return &poll{fake: f, workflow: w, err: err}
 }
 
 // poll waits for the end of a workflow. It is its result, and the history of its end.
 type poll struct {
-	ctx      context.Context // of the history
+	// of the history
+	ctx      context.Context
 	fake     *temporal
 	workflow *workflow
 	err      error
@@ -219,16 +285,20 @@ func (p *poll) Get(ctx context.Context, _ any) error {
 	if p.err != nil {
 		return p.err
 	}
+
 	p.fake.mu.Lock()
+
 	p.fake.polls++
 	if _, bounded := ctx.Deadline(); bounded && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		panic("the server answers a poll at once in the last second of its deadline")
 	}
+
 	closed := p.workflow.closed
 	if p.fake.lossy && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		closed = nil
 	}
 	p.fake.mu.Unlock()
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -257,6 +327,7 @@ func (p *poll) Next() (*historypb.HistoryEvent, error) {
 func (f *temporal) end(id string, status enumspb.WorkflowExecutionStatus, failed error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	w := f.workflows[rollout.WorkflowID(id)]
 	w.status, w.failed = status, failed
 	close(w.closed)
@@ -267,30 +338,44 @@ func newClient(t *testing.T) (*rollouts.Client, *temporal, *store.Store) {
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
+
 	f := &temporal{workflows: map[string]*workflow{}, updates: map[string]bool{}}
+
 	return rollouts.New(f, rollout.TaskQueue, st, converter.GetDefaultDataConverter(), &f.hosts), f, st
 }
 
 func spec(id string) rollout.Spec {
 	return rollout.Spec{
-		ID: id, Task: rollout.Task{ID: "t", Instruction: "write hello.py"}, Agent: rollout.AgentOpencode,
-		Mode: rollout.TransparentProxy, Model: rollout.Model{BaseURL: "http://x/v1", Name: "m"}, Limits: rollout.DefaultLimits(),
+		ID:     id,
+		Task:   rollout.Task{ID: "t", Instruction: "write hello.py"},
+		Agent:  rollout.AgentOpencode,
+		Mode:   rollout.TransparentProxy,
+		Model:  rollout.Model{BaseURL: "http://x/v1", Name: "m"},
+		Limits: rollout.DefaultLimits(),
 	}
 }
 
 // finish stores a result as CollectArtifacts does.
 func finish(t *testing.T, st *store.Store, id string) rollout.Result {
 	t.Helper()
+
 	reward := 0.5
 	res := rollout.NewResult(id)
 	res.TaskID, res.Outcome, res.Reward, res.SessionID = "t", rollout.Completed, &reward, "ses"
 	res.Attempts = []rollout.Attempt{
 		{Number: 1, Outcome: rollout.InfraFailed, StartedAt: time.Unix(10, 0).UTC(), EndedAt: time.Unix(20, 0).UTC()},
-		{Number: 2, Outcome: rollout.Completed, Turns: 4, StartedAt: time.Unix(30, 0).UTC(), EndedAt: time.Unix(40, 0).UTC()},
+		{
+			Number:    2,
+			Outcome:   rollout.Completed,
+			Turns:     4,
+			StartedAt: time.Unix(30, 0).UTC(),
+			EndedAt:   time.Unix(40, 0).UTC(),
+		},
 	}
 	data, err := json.Marshal(res)
 	require.NoError(t, err)
 	_, err = st.PutBytes(t.Context(), store.ResultKey(id), data)
 	require.NoError(t, err)
+
 	return res
 }

@@ -21,14 +21,23 @@ import (
 // fewer rollouts than the limit; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
-	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, inList(w)) })
+
+	next, err := c.list(
+		ctx,
+		rollout.WorkflowName,
+		"",
+		f,
+		func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, inList(w)) },
+	)
 	if err != nil {
 		return rollout.Page{}, err
 	}
+
 	page.Next = next
 	if f.Detail {
 		c.describe(ctx, page.Rollouts)
 	}
+
 	return page, nil
 }
 
@@ -39,8 +48,10 @@ const maxQueries = 8
 func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 	var group errgroup.Group
 	group.SetLimit(maxQueries)
+
 	for i := range all {
 		s := &all[i]
+
 		group.Go(func() error {
 			now, err := c.State(ctx, s.ID)
 			if err != nil {
@@ -48,41 +59,68 @@ func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 			}
 
 			s.Attempt, s.Waiting = &now.Attempt, now.Waiting
-			if s.AsOf = now.AsOf; s.AsOf == nil { // without a worker the turns are not known
+			// without a worker the turns are not known
+			if s.AsOf = now.AsOf; s.AsOf == nil {
 				s.Turns = &now.Turns
 			}
+
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	// none fails
+	_ = group.Wait()
 }
 
 // carries says whether the rollout has exactly these labels; the query may match more rollouts.
 func carries(s rollout.State, labels []label) bool {
-	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOwner: s.Owner, searchattr.NameOutcome: string(s.Outcome)}
+	has := map[string]string{
+		searchattr.NameTask:    s.TaskID,
+		searchattr.NameGroup:   s.GroupID,
+		searchattr.NameOwner:   s.Owner,
+		searchattr.NameOutcome: string(s.Outcome),
+	}
+
 	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })
 }
 
 // inList is a rollout as a list has it.
 func inList(w *workflowpb.WorkflowExecutionInfo) rollout.Listed {
 	s := listed(w)
+
 	l := rollout.Listed{
-		ID: s.ID, TaskID: s.TaskID, GroupID: s.GroupID, Owner: s.Owner, Phase: s.Phase, SandboxID: s.SandboxID, Outcome: s.Outcome, Reward: s.Reward,
-		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+		ID:         s.ID,
+		TaskID:     s.TaskID,
+		GroupID:    s.GroupID,
+		Owner:      s.Owner,
+		Phase:      s.Phase,
+		SandboxID:  s.SandboxID,
+		Outcome:    s.Outcome,
+		Reward:     s.Reward,
+		StartedAt:  s.StartedAt,
+		FinishedAt: s.FinishedAt,
 	}
 	if s.Attempt > 0 {
 		l.Attempt = &s.Attempt
 	}
+
 	if !l.Done() {
 		return l
 	}
+
 	n := numbersOf(w)
 	if n.Attempts != nil {
 		l.Attempt, l.Turns = n.Attempts, n.Turns
 	}
+
 	if n.Calls != nil && n.Prompt != nil && n.Completion != nil {
-		l.Usage = &rollout.Usage{Turns: *n.Calls, PromptTokens: *n.Prompt, CachedPromptTokens: n.CachedPrompt, CompletionTokens: *n.Completion}
+		l.Usage = &rollout.Usage{
+			Turns:              *n.Calls,
+			PromptTokens:       *n.Prompt,
+			CachedPromptTokens: n.CachedPrompt,
+			CompletionTokens:   *n.Completion,
+		}
 	}
+
 	return l
 }
 
@@ -93,38 +131,50 @@ func numbersOf(w *workflowpb.WorkflowExecutionInfo) searchattr.Numbers {
 func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
 	fields := w.GetSearchAttributes().GetIndexedFields()
 	s := rollout.State{
-		ID:     strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.WorkflowID("")),
-		TaskID: keyword(fields[searchattr.NameTask]), GroupID: keyword(fields[searchattr.NameGroup]),
+		ID:        strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.WorkflowID("")),
+		TaskID:    keyword(fields[searchattr.NameTask]),
+		GroupID:   keyword(fields[searchattr.NameGroup]),
 		Owner:     keyword(fields[searchattr.NameOwner]),
-		SandboxID: keyword(fields[searchattr.NameSandbox]), Outcome: rollout.Outcome(keyword(fields[searchattr.NameOutcome])),
-		Phase: rollout.Phase(keyword(fields[searchattr.NamePhase])), StartedAt: w.GetStartTime().AsTime(),
+		SandboxID: keyword(fields[searchattr.NameSandbox]),
+		Outcome:   rollout.Outcome(keyword(fields[searchattr.NameOutcome])),
+		Phase:     rollout.Phase(keyword(fields[searchattr.NamePhase])),
+		StartedAt: w.GetStartTime().AsTime(),
 	}
 	s.Attempt = attemptOf(s)
+
 	var reward float64
-	if p := fields[searchattr.NameReward]; p != nil && converter.GetDefaultDataConverter().FromPayload(p, &reward) == nil {
+	if p := fields[searchattr.NameReward]; p != nil &&
+		converter.GetDefaultDataConverter().FromPayload(p, &reward) == nil {
 		s.Reward = &reward
 	}
+
 	if w.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		if s.Phase == "" {
 			s.Phase = rollout.PhaseQueued
 		}
+
 		return s
 	}
+
 	at := w.GetCloseTime().AsTime()
 	s.Phase, s.FinishedAt = rollout.PhaseDone, &at
-	if s.Outcome == "" { // it was terminated, or failed
+	// it was terminated, or failed
+	if s.Outcome == "" {
 		s.Outcome = rollout.InfraFailed
 	}
+
 	return s
 }
 
 // attemptOf is the attempt that the sandbox belongs to; 0 where no attempt has had one.
 func attemptOf(s rollout.State) int {
 	number, ok := strings.CutPrefix(s.SandboxID, s.ID+".")
+
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil {
 		return 0
 	}
+
 	return n
 }
 
@@ -134,5 +184,6 @@ func keyword(p *common.Payload) string {
 	if p == nil || converter.GetDefaultDataConverter().FromPayload(p, &text) != nil {
 		return ""
 	}
+
 	return text
 }

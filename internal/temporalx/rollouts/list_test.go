@@ -26,29 +26,57 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	at := time.Unix(100, 0).UTC()
-	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte{0, 255}, Executions: []*workflowpb.WorkflowExecutionInfo{
-		{
-			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
-			StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
-			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox", "RolloutSandbox": "a.2",
-				"RolloutNumbers": `{"attempts":3,"turns":4,"calls":6,"prompt_tokens":70,"completion_tokens":8}`}),
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{
+		NextPageToken: []byte{0, 255},
+		Executions: []*workflowpb.WorkflowExecutionInfo{
+			{
+				Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
+				StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
+				SearchAttributes: attributes(map[string]any{
+					"RolloutTask":    "t",
+					"RolloutOutcome": "completed",
+					"RolloutReward":  0.5,
+					"RolloutPhase":   "closing_sandbox",
+					"RolloutSandbox": "a.2",
+					"RolloutNumbers": `{"attempts":3,"turns":4,"calls":6,"prompt_tokens":70,"completion_tokens":8}`,
+				}),
+			},
+			{
+				Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"},
+				Status:    terminated,
+				StartTime: timestamppb.New(at),
+				CloseTime: timestamppb.New(at),
+			},
 		},
-		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
-	}}
+	}
 	page, err := rc.List(t.Context(), rollout.Filter{Status: "done", Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND ExecutionStatus != 'Running'`, f.listed[0].GetQuery())
+
 	later, reward := at.Add(time.Minute), 0.5
 	attempts, turns := 3, 4
 	require.Equal(t, rollout.Listed{
-		ID: "a", TaskID: "t", SandboxID: "a.2", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
-		Attempt: &attempts, Turns: &turns, Usage: &rollout.Usage{Turns: 6, PromptTokens: 70, CompletionTokens: 8},
+		ID:         "a",
+		TaskID:     "t",
+		SandboxID:  "a.2",
+		Phase:      rollout.PhaseDone,
+		Outcome:    rollout.Completed,
+		Reward:     &reward,
+		StartedAt:  at,
+		FinishedAt: &later,
+		Attempt:    &attempts,
+		Turns:      &turns,
+		Usage:      &rollout.Usage{Turns: 6, PromptTokens: 70, CompletionTokens: 8},
 	}, page.Rollouts[0])
 	require.Equal(t, rollout.InfraFailed, page.Rollouts[1].Outcome, "it was terminated")
 	unknown, err := json.Marshal(page.Rollouts[1])
 	require.NoError(t, err)
-	require.JSONEq(t, `{"rollout_id":"b","task_id":"","phase":"done","outcome":"infra_failed","reward":null,"started_at":"1970-01-01T00:01:40Z","finished_at":"1970-01-01T00:01:40Z"}`,
-		string(unknown), "numbers that are not known are absent")
+	require.JSONEq(
+		t,
+		`{"rollout_id":"b","task_id":"","phase":"done","outcome":"infra_failed","reward":null,"started_at":"1970-01-01T00:01:40Z","finished_at":"1970-01-01T00:01:40Z"}`,
+		string(unknown),
+		"numbers that are not known are absent",
+	)
 
 	_, err = rc.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
@@ -56,12 +84,17 @@ func TestList(t *testing.T) {
 
 	page, err = rc.List(t.Context(), rollout.Filter{Outcome: rollout.InfraFailed, Limit: 2})
 	require.NoError(t, err)
-	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND (RolloutOutcome = 'infra_failed' OR (RolloutOutcome IS NULL AND ExecutionStatus != 'Running'))`, f.listed[2].GetQuery())
+	require.Equal(
+		t,
+		`WorkflowType = 'RolloutWorkflow' AND (RolloutOutcome = 'infra_failed' OR (RolloutOutcome IS NULL AND ExecutionStatus != 'Running'))`,
+		f.listed[2].GetQuery(),
+	)
 	require.Len(t, page.Rollouts, 1, "it is found by what it is listed as")
 	require.Equal(t, "b", page.Rollouts[0].ID)
 }
 
-// With Detail each rollout is queried for the fields that a list does not have. A rollout that cannot be queried stays as listed.
+// With Detail each rollout is queried for the fields that a list does not have. A rollout that cannot be
+// queried stays as listed.
 func TestListWithDetail(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -69,18 +102,35 @@ func TestListWithDetail(t *testing.T) {
 	require.NoError(t, err)
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
+
 	at := timestamppb.New(time.Unix(100, 0))
 	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
-		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-r1"}, Status: completed, StartTime: at, CloseTime: at},
-		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-none"}, Status: completed, StartTime: at, CloseTime: at},
+		{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-r1"},
+			Status:    completed,
+			StartTime: at,
+			CloseTime: at,
+		},
+		{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-none"},
+			Status:    completed,
+			StartTime: at,
+			CloseTime: at,
+		},
 	}}
+
 	for _, detail := range []bool{false, true} {
 		page, err := rc.List(t.Context(), rollout.Filter{Limit: 2, Detail: detail})
 		require.NoError(t, err)
 		require.Len(t, page.Rollouts, 2)
-		require.Equal(t, detail, page.Rollouts[0].Attempt != nil && *page.Rollouts[0].Attempt == 2 && *page.Rollouts[0].Turns == 4)
+		require.Equal(
+			t,
+			detail,
+			page.Rollouts[0].Attempt != nil && *page.Rollouts[0].Attempt == 2 && *page.Rollouts[0].Turns == 4,
+		)
 		require.Nil(t, page.Rollouts[1].Attempt)
 	}
+
 	_, err = rc.List(t.Context(), rollout.Filter{Limit: rollout.MaxDetail + 1, Detail: true})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
@@ -92,20 +142,42 @@ func TestListsOfGroupsAndProducers(t *testing.T) {
 	at := timestamppb.New(time.Unix(100, 0))
 	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
 		{
-			Execution: &commonpb.WorkflowExecution{WorkflowId: "group-a"}, Status: completed, StartTime: at, CloseTime: at,
-			SearchAttributes: attributes(map[string]any{"RolloutOutcome": "complete", "RolloutReward": 0.5, "RolloutNumbers": `{"size":4,"replaced":0}`}),
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "group-a"},
+			Status:    completed,
+			StartTime: at,
+			CloseTime: at,
+			SearchAttributes: attributes(map[string]any{
+				"RolloutOutcome": "complete",
+				"RolloutReward":  0.5,
+				"RolloutNumbers": `{"size":4,"replaced":0}`,
+			}),
 		},
-		{Execution: &commonpb.WorkflowExecution{WorkflowId: "group-b"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, StartTime: at, SearchAttributes: attributes(map[string]any{"RolloutNumbers": "?"})},
+		{
+			Execution:        &commonpb.WorkflowExecution{WorkflowId: "group-b"},
+			Status:           enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			StartTime:        at,
+			SearchAttributes: attributes(map[string]any{"RolloutNumbers": "?"}),
+		},
 	}}
 	groups, err := rc.Groups(t.Context(), rollout.Filter{Limit: 2})
 	require.NoError(t, err)
+
 	const when = `"started_at":"1970-01-01T00:01:40Z"`
+
 	raw, err := json.Marshal(groups.Groups)
 	require.NoError(t, err)
-	require.JSONEq(t, `[{"group_id":"a","task_id":"","size":4,"replaced":0,"mean_reward":0.5,"outcome":"complete","finished_at":"1970-01-01T00:01:40Z",`+when+`},
-		{"group_id":"b","task_id":"",`+when+`}]`, string(raw))
+	require.JSONEq(
+		t,
+		`[{"group_id":"a","task_id":"","size":4,"replaced":0,"mean_reward":0.5,"outcome":"complete","finished_at":"1970-01-01T00:01:40Z",`+when+`},
+		{"group_id":"b","task_id":"",`+when+`}]`,
+		string(raw),
+	)
 
-	f.list.Executions = []*workflowpb.WorkflowExecutionInfo{{Execution: &commonpb.WorkflowExecution{WorkflowId: "producer-p"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, StartTime: at}}
+	f.list.Executions = []*workflowpb.WorkflowExecutionInfo{{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: "producer-p"},
+		Status:    enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		StartTime: at,
+	}}
 	producers, err := rc.Producers(t.Context(), rollout.Filter{Limit: 2})
 	require.NoError(t, err)
 	raw, err = json.Marshal(producers.Producers)
@@ -120,6 +192,7 @@ func TestListRefuses(t *testing.T) {
 	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte(`{"CloseTime":"x"}`)}
 	page, err := rc.List(t.Context(), rollout.Filter{Limit: 2})
 	require.NoError(t, err)
+
 	for _, tc := range []struct {
 		filter rollout.Filter
 		want   string
@@ -137,15 +210,19 @@ func TestListRefuses(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), tc.filter)
 		require.ErrorContains(t, err, tc.want)
 	}
+
 	require.Len(t, f.listed, 1)
+
 	for _, o := range rollout.Outcomes() {
 		require.NoError(t, rollout.Filter{Outcome: o}.Validate())
 	}
 }
 
-// A filter that not every visibility store of Temporal supports is queried by its prefix, and the list filters the rest.
+// A filter that not every visibility store of Temporal supports is queried by its prefix, and the list
+// filters the rest.
 func TestListByLabels(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("x", 300)
 	for id, term := range map[string]string{
 		"django__django-1%": `RolloutTask = 'django__django-1%'`,
@@ -160,16 +237,32 @@ func TestListByLabels(t *testing.T) {
 	} {
 		rc, f, _ := newClient(t)
 		f.list = &workflowservice.ListWorkflowExecutionsResponse{}
+
 		label := searchattr.Keyword(id)
 		for i, task := range []string{label + "?", label, "it", "a", ""} {
 			f.list.Executions = append(f.list.Executions, &workflowpb.WorkflowExecutionInfo{
-				Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.WorkflowID(strconv.Itoa(i))}, Status: completed,
-				SearchAttributes: attributes(map[string]any{"RolloutTask": task, "RolloutGroup": "g", "RolloutOutcome": "completed"}),
+				Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.WorkflowID(strconv.Itoa(i))},
+				Status:    completed,
+				SearchAttributes: attributes(map[string]any{
+					"RolloutTask":    task,
+					"RolloutGroup":   "g",
+					"RolloutOutcome": "completed",
+				}),
 			})
 		}
-		page, err := rc.List(t.Context(), rollout.Filter{TaskID: id, GroupID: "g", Outcome: rollout.Completed, Limit: 9})
+
+		page, err := rc.List(t.Context(), rollout.Filter{
+			TaskID:  id,
+			GroupID: "g",
+			Outcome: rollout.Completed,
+			Limit:   9,
+		})
 		require.NoError(t, err)
-		require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND `+term+` AND RolloutGroup = 'g' AND RolloutOutcome = 'completed'`, f.listed[0].GetQuery())
+		require.Equal(
+			t,
+			`WorkflowType = 'RolloutWorkflow' AND `+term+` AND RolloutGroup = 'g' AND RolloutOutcome = 'completed'`,
+			f.listed[0].GetQuery(),
+		)
 		require.Len(t, page.Rollouts, 1, id)
 		require.Equal(t, "1", page.Rollouts[0].ID)
 	}
@@ -183,17 +276,21 @@ func TestOpen(t *testing.T) {
 	require.NoError(t, err)
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
+
 	_, err = rc.Open(t.Context(), "r1", "trace")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 	_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Trace), []byte("{}\n"))
 	require.NoError(t, err)
 	r, err := rc.Open(t.Context(), "r1", "trace")
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.Equal(t, "{}\n", string(data))
-	for _, name := range []string{store.AgentEvents, store.AgentOutput} { // an agent on the host has events only
+	// an agent on the host has events only
+	for _, name := range []string{store.AgentEvents, store.AgentOutput} {
 		_, err := st.PutBytes(t.Context(), store.AttemptKey("r1", 1, name), []byte(name))
 		require.NoError(t, err)
 		r, err := rc.Open(t.Context(), "r1", "agent")
@@ -202,6 +299,7 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, errors.Join(err, r.Close()))
 		require.Equal(t, name, string(data))
 	}
+
 	_, err = rc.Open(t.Context(), "r1", "../../key")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }

@@ -17,13 +17,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// StoreTasks stores the tasks of a set, with their files in separate objects, and returns the reference. Equal sets have one reference.
+// StoreTasks stores the tasks of a set, with their files in separate objects, and returns the reference.
+// Equal sets have one reference.
 func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	return c.store.PutTasks(ctx, func(yield func(rollout.Spec, error) bool) {
 		for spec, err := range tasks {
 			if err == nil {
 				spec, err = c.byReference(ctx, spec)
 			}
+
 			if !yield(spec, err) || err != nil {
 				return
 			}
@@ -36,12 +38,15 @@ func (c *Client) StartProducer(ctx context.Context, p producer.Spec) (producer.S
 	if s, err := producers().stored(ctx, c, p.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
 	}
+
 	if full := c.store.Full(ctx); full != nil {
 		if s, err := c.Producer(ctx, p.ID); !fault.Is(err, fault.NotFound) {
 			return s, err
 		}
+
 		return producer.State{}, full
 	}
+
 	started, err := c.startOnce(ctx, launch{
 		id: producer.WorkflowID(p.ID), name: producer.WorkflowName,
 		summary: fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
@@ -53,13 +58,18 @@ func (c *Client) StartProducer(ctx context.Context, p producer.Spec) (producer.S
 	case !started:
 		return c.Producer(ctx, p.ID)
 	}
+
 	return p.Begin(time.Now()), nil
 }
 
 // producers describes the workflows of producers.
 func producers() resource[producer.Spec, producer.State] {
 	return resource[producer.Spec, producer.State]{
-		name: "producer", workflowID: producer.WorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
+		name:       "producer",
+		workflowID: producer.WorkflowID,
+		key:        store.ProducerKey,
+		most:       16 << 20,
+		listed:     listedProducer,
 		fail: func(s *producer.State, reason string) {
 			s.Phase, s.Outcome, s.Error = producer.Done, producer.Failed, reason
 		},
@@ -88,36 +98,58 @@ func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, er
 	return producers().signal(ctx, c, id, rollout.SignalAbort, rollout.Abort{Reason: reason})
 }
 
-// Producers lists producers that Temporal still has: running ones first, then the others, latest end first. The list has no groups and no
-// counts.
+// Producers lists producers that Temporal still has: running ones first, then the others, latest end first.
+// The list has no groups and no counts.
 func (c *Client) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
 	page := producer.Page{Producers: []producer.Listed{}}
 	// A run that was continued is an earlier run of a producer that is listed.
-	next, err := c.list(ctx, producer.WorkflowName, " AND ExecutionStatus != 'ContinuedAsNew'", f, func(w *workflowpb.WorkflowExecutionInfo) {
-		s := listedProducer(w)
-		page.Producers = append(page.Producers, producer.Listed{
-			ID: s.ID, Owner: s.Owner, Name: s.Name, Phase: s.Phase, Outcome: s.Outcome, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
-		})
-	})
+	next, err := c.list(
+		ctx,
+		producer.WorkflowName,
+		" AND ExecutionStatus != 'ContinuedAsNew'",
+		f,
+		func(w *workflowpb.WorkflowExecutionInfo) {
+			s := listedProducer(w)
+			page.Producers = append(page.Producers, producer.Listed{
+				ID:         s.ID,
+				Owner:      s.Owner,
+				Name:       s.Name,
+				Phase:      s.Phase,
+				Outcome:    s.Outcome,
+				StartedAt:  s.StartedAt,
+				FinishedAt: s.FinishedAt,
+			})
+		},
+	)
 	if err != nil {
 		return producer.Page{}, err
 	}
+
 	page.Next = next
+
 	return page, nil
 }
 
 func listedProducer(w *workflowpb.WorkflowExecutionInfo) producer.State {
 	s := listed(w)
 	fields := w.GetSearchAttributes().GetIndexedFields()
+
 	p := producer.State{
-		ID: strings.TrimPrefix(w.GetExecution().GetWorkflowId(), producer.WorkflowID("")), Name: s.TaskID, Owner: s.Owner,
-		Phase:   producer.Phase(cmp.Or(keyword(fields[searchattr.NamePhase]), string(producer.Running))),
-		Running: []producer.RunningGroup{}, Outbox: []producer.Finished{}, Again: []producer.Cursor{}, Evaluated: []producer.Evaluation{},
-		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+		ID:         strings.TrimPrefix(w.GetExecution().GetWorkflowId(), producer.WorkflowID("")),
+		Name:       s.TaskID,
+		Owner:      s.Owner,
+		Phase:      producer.Phase(cmp.Or(keyword(fields[searchattr.NamePhase]), string(producer.Running))),
+		Running:    []producer.RunningGroup{},
+		Outbox:     []producer.Finished{},
+		Again:      []producer.Cursor{},
+		Evaluated:  []producer.Evaluation{},
+		StartedAt:  s.StartedAt,
+		FinishedAt: s.FinishedAt,
 	}
 	if s.Done() {
 		p.Phase = producer.Done
 		p.Outcome = producer.Outcome(cmp.Or(keyword(fields[searchattr.NameOutcome]), string(producer.Failed)))
 	}
+
 	return p
 }

@@ -12,40 +12,50 @@ type label struct{ name, want string }
 
 func labelsOf(f rollout.Filter) []label {
 	var labels []label
+
 	for _, l := range []label{
-		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOwner, f.Owner}, {searchattr.NameOutcome, string(f.Outcome)},
+		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOwner, f.Owner},
+		{searchattr.NameOutcome, string(f.Outcome)},
 	} {
 		if l.want != "" {
 			labels = append(labels, label{l.name, searchattr.Keyword(l.want)})
 		}
 	}
+
 	return labels
 }
 
 func queryOf(workflow, status string, labels []label) string {
 	terms := []string{"WorkflowType = '" + workflow + "'"}
+
 	switch status {
 	case rollout.StatusRunning:
 		terms = append(terms, "ExecutionStatus = 'Running'")
 	case rollout.StatusDone:
 		terms = append(terms, "ExecutionStatus != 'Running'")
 	}
+
 	for _, l := range labels {
 		terms = append(terms, l.term())
 	}
+
 	return strings.Join(terms, " AND ")
 }
 
-// term selects the label, or a prefix of it before characters that a query cannot have: Temporal's SQL stores (server v1.32.1)
-// compare quotes, backslashes and control characters in the escaped form of MySQL, and that of PostgreSQL reads a ? as a parameter.
+// term selects the label, or a prefix of it before characters that a query cannot have: Temporal's SQL
+// stores (server v1.32.1) compare quotes, backslashes and control characters in the escaped form of MySQL,
+// and that of PostgreSQL reads a ? as a parameter.
 func (l label) term() string {
 	if l.name == searchattr.NameOutcome && l.want == string(rollout.InfraFailed) {
-		return "(" + l.name + " = '" + l.want + "' OR (" + l.name + " IS NULL AND ExecutionStatus != 'Running'))" // as listed has it
+		// as listed has it
+		return "(" + l.name + " = '" + l.want + "' OR (" + l.name + " IS NULL AND ExecutionStatus != 'Running'))"
 	}
+
 	plain := l.want
 	if i := strings.IndexFunc(plain, unqueryable); i >= 0 {
 		plain = plain[:i]
 	}
+
 	switch plain {
 	case l.want:
 		return l.name + " = '" + plain + "'"

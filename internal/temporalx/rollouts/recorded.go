@@ -26,10 +26,12 @@ func (c *Client) eachEvent(ctx context.Context, workflowID string, visit func(*h
 		if err != nil {
 			return classify(err, "read the history of %s", workflowID)
 		}
+
 		if !visit(event) {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -39,34 +41,47 @@ func (c *Client) notBegun(ctx context.Context, workflowID string) (input *common
 		if started := e.GetWorkflowExecutionStartedEventAttributes(); started != nil {
 			input = started.GetInput()
 		}
+
 		begun = e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+
 		return !begun
 	})
+
 	return input, begun, err
 }
 
-// recorded is the last known state of a running rollout for which no worker answers: what its history has. It has no phases but the present
-// one, and AsOf unless the rollout waits for its first worker.
-func (c *Client) recorded(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.State, error) {
+// recorded is the last known state of a running rollout for which no worker answers: what its history has.
+// It has no phases but the present one, and AsOf unless the rollout waits for its first worker.
+func (c *Client) recorded(
+	ctx context.Context,
+	id string,
+	info *workflowpb.WorkflowExecutionInfo,
+) (rollout.State, error) {
 	h := recording{client: c, state: listed(info)}
 	h.state.Attempt, h.state.SandboxID = 0, ""
 
 	if err := c.eachEvent(ctx, rollout.WorkflowID(id), h.apply); err != nil {
 		return rollout.State{}, err
 	}
+
 	if h.begun {
 		h.state.AsOf = &h.last
 	}
+
 	return h.state, nil
 }
 
 // recording makes the state of a rollout from its events.
 type recording struct {
-	client        *Client
-	state         rollout.State
-	begun         bool
-	last          time.Time // of the last event
-	create, agent int64     // the events that schedule the activities of the present attempt
+	client *Client
+	state  rollout.State
+	begun  bool
+
+	// of the last event
+	last time.Time
+
+	// the events that schedule the activities of the present attempt
+	create, agent int64
 }
 
 // apply adds an event. Payloads that do not decode are left out, since operators send signals by hand.
@@ -77,15 +92,19 @@ func (h *recording) apply(e *historypb.HistoryEvent) bool {
 	if scheduled := e.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
 		h.scheduled(scheduled.GetActivityType().GetName(), e.GetEventId())
 	}
+
 	if done := e.GetActivityTaskCompletedEventAttributes(); done != nil {
 		h.completed(done.GetScheduledEventId(), done.GetResult())
 	}
 
 	var p rollout.Progress
+
 	signal := e.GetWorkflowExecutionSignaledEventAttributes()
-	if signal.GetSignalName() == rollout.SignalTurns && h.decode(signal.GetInput(), &p) && p.Attempt == h.state.Attempt {
+	if signal.GetSignalName() == rollout.SignalTurns && h.decode(signal.GetInput(), &p) &&
+		p.Attempt == h.state.Attempt {
 		h.state.Turns, h.state.SessionID = p.Turns, p.SessionID
 	}
+
 	return true
 }
 
@@ -108,7 +127,8 @@ func (h *recording) completed(scheduled int64, result *commonpb.Payloads) {
 		h.state.Host, h.state.SandboxID = made.Host, made.SandboxID
 	}
 
-	var end rollout.Progress // the result has these fields of it
+	// the result has these fields of it
+	var end rollout.Progress
 	if scheduled == h.agent && h.decode(result, &end) {
 		h.state.Turns, h.state.SessionID = end.Turns, end.SessionID
 	}

@@ -27,18 +27,22 @@ func (s *script) add(e *historypb.HistoryEvent) int64 {
 	id := int64(len(s.events) + 1)
 	e.EventId, e.EventTime = id, timestamppb.New(time.Unix(1000+id, 0))
 	s.events = append(s.events, e)
+
 	return id
 }
 
 func (s *script) payloads(v any) *commonpb.Payloads {
 	p, err := converter.GetDefaultDataConverter().ToPayloads(v)
 	require.NoError(s.t, err)
+
 	return p
 }
 
 func (s *script) started(input any) {
 	s.add(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: s.payloads(input)},
+		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+			Input: s.payloads(input),
+		},
 	}})
 }
 
@@ -48,13 +52,20 @@ func (s *script) begun() {
 
 func (s *script) activity(name string, result any) {
 	id := s.add(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
-		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityType: &commonpb.ActivityType{Name: name}},
+		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+			ActivityType: &commonpb.ActivityType{Name: name},
+		},
 	}})
+
 	if result == nil {
 		return
 	}
+
 	s.add(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-		ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: id, Result: s.payloads(result)},
+		ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+			ScheduledEventId: id,
+			Result:           s.payloads(result),
+		},
 	}})
 }
 
@@ -66,12 +77,14 @@ func (s *script) progress(p any) {
 	}})
 }
 
-// If no worker answers for a rollout, its state is what its history has of the present attempt, and says how old that is.
+// If no worker answers for a rollout, its state is what its history has of the present attempt, and says
+// how old that is.
 func TestRecordedState(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
+
 	f.queryErr = serviceerror.NewDeadlineExceeded("no answer")
 
 	h := script{t: t}
@@ -82,7 +95,8 @@ func TestRecordedState(t *testing.T) {
 	h.progress(rollout.Progress{Attempt: 1, Turns: 3})
 	h.activity(rollout.ActivityCreate, rollout.Created{Host: "h2", SandboxID: "r1.2"})
 	h.activity(rollout.ActivityAgent, nil)
-	h.progress(rollout.Progress{Attempt: 1, Turns: 9}) // late, of the attempt before
+	// late, of the attempt before
+	h.progress(rollout.Progress{Attempt: 1, Turns: 9})
 	h.progress("sent by hand")
 	h.progress(rollout.Progress{Attempt: 2, Turns: 7, SessionID: "s2"})
 	f.events, f.length = h.events, len(h.events)
@@ -109,8 +123,8 @@ func TestRecordedState(t *testing.T) {
 	require.Equal(t, "s1", s.SessionID)
 }
 
-// If no worker answers for a group or a producer that has begun, its state is unknown, and not that of a new one. One that waits for its first
-// worker has the state with which it begins.
+// If no worker answers for a group or a producer that has begun, its state is unknown, and not that of a
+// new one. One that waits for its first worker has the state with which it begins.
 func TestStateWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)

@@ -12,39 +12,59 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// resource is a kind of workflow beside rollouts, with an input I, whose last state S is in the store: groups, producers.
+// resource is a kind of workflow beside rollouts, with an input I, whose last state S is in the store:
+// groups, producers.
 type resource[I, S any] struct {
-	name       string // in messages
+	// in messages
+	name       string
 	workflowID func(id string) string
-	key        func(id string) string // of its state in the store
-	most       int64                  // bytes of its state
-	listed     func(*workflowpb.WorkflowExecutionInfo) S
-	first      func(I, time.Time) S      // the state with which a workflow begins that is started at a time
-	fail       func(s *S, reason string) // marks a resource whose workflow ended without a state
-	owner      func(S) string
+
+	// of its state in the store
+	key func(id string) string
+
+	// bytes of its state
+	most   int64
+	listed func(*workflowpb.WorkflowExecutionInfo) S
+
+	// the state with which a workflow begins that is started at a time
+	first func(I, time.Time) S
+
+	// marks a resource whose workflow ended without a state
+	fail  func(s *S, reason string)
+	owner func(S) string
 }
 
 // state returns the state of a resource; fault.NotFound when none has that id.
 func (r resource[I, S]) state(ctx context.Context, c *Client, id string) (none S, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, r.workflowID(id), "")
+
 	var notFound *serviceerror.NotFound
+
 	info := d.GetWorkflowExecutionInfo()
 	switch status := info.GetStatus(); {
 	case errors.As(err, &notFound), err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return r.stored(ctx, c, id)
 	case err != nil:
 		return none, classify(err, "look at %s %q", r.name, id)
-	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return r.running(ctx, c, id, info)
 	}
+
 	s := r.listed(info)
 	r.fail(&s, "the workflow ended as "+info.GetStatus().String())
+
 	return s, nil
 }
 
-// running returns the state of a running resource; fault.Unavailable if it has begun and no worker answers. For one that waits for its first
-// worker it returns the state with which it will begin.
-func (r resource[I, S]) running(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (none S, err error) {
+// running returns the state of a running resource; fault.Unavailable if it has begun and no worker answers.
+// For one that waits for its first worker it returns the state with which it will begin.
+func (r resource[I, S]) running(
+	ctx context.Context,
+	c *Client,
+	id string,
+	info *workflowpb.WorkflowExecutionInfo,
+) (none S, err error) {
 	s, answered, err := query[S](ctx, c, r.workflowID(id))
 	if err != nil || answered {
 		return s, err
@@ -55,12 +75,19 @@ func (r resource[I, S]) running(ctx context.Context, c *Client, id string, info 
 	case err != nil:
 		return none, err
 	case begun:
-		return none, fault.New(fault.Unavailable, "no worker answers for %s %q: its state is not known until one does", r.name, id)
+		return none, fault.New(
+			fault.Unavailable,
+			"no worker answers for %s %q: its state is not known until one does",
+			r.name,
+			id,
+		)
 	}
+
 	var in I
 	if err := c.payloads.FromPayloads(input, &in); err != nil {
 		return none, fault.Wrap(fault.Internal, err, "input of %s %q", r.name, id)
 	}
+
 	return r.first(in, info.GetStartTime().AsTime()), nil
 }
 
@@ -70,6 +97,7 @@ func (r resource[I, S]) stored(ctx context.Context, c *Client, id string) (s S, 
 	if fault.Is(err, fault.NotFound) {
 		return s, fault.New(fault.NotFound, "no %s %q", r.name, id)
 	}
+
 	return s, err
 }
 
@@ -87,5 +115,6 @@ func (r resource[I, S]) signal(ctx context.Context, c *Client, id, name string, 
 	if err == nil && !sent {
 		_, err = r.state(ctx, c, id)
 	}
+
 	return sent, err
 }

@@ -24,23 +24,33 @@ func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	s, err := c.state(ctx, id, d, err)
 	s.Owner = cmp.Or(ownerIn(d), s.Owner)
+
 	return s, err
 }
 
-// Owner is the name of the token that submitted the rollout, "" on a server without tokens; fault.NotFound when there is no rollout with
-// that id.
+// Owner is the name of the token that submitted the rollout, "" on a server without tokens; fault.NotFound
+// when there is no rollout with that id.
 func (c *Client) Owner(ctx context.Context, id string) (string, error) {
-	d, err := shared(ctx, &c.owners, id, lookTime, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-		return c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
-	})
+	d, err := shared(
+		ctx,
+		&c.owners,
+		id,
+		lookTime,
+		func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+			return c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+		},
+	)
+
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
 		s, err := c.archived(ctx, id)
 		if fault.Is(err, fault.NotFound) {
 			s, err = c.announced(ctx, id, err)
 		}
+
 		return s.Owner, err
 	}
+
 	return ownerIn(d), classify(err, "look at rollout %q", id)
 }
 
@@ -49,8 +59,14 @@ func ownerIn(d *workflowservice.DescribeWorkflowExecutionResponse) string {
 }
 
 // state returns the state of a rollout, given Temporal's description of it.
-func (c *Client) state(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse, err error) (rollout.State, error) {
+func (c *Client) state(
+	ctx context.Context,
+	id string,
+	d *workflowservice.DescribeWorkflowExecutionResponse,
+	err error,
+) (rollout.State, error) {
 	var notFound *serviceerror.NotFound
+
 	info := d.GetWorkflowExecutionInfo()
 	switch status := info.GetStatus(); {
 	case errors.As(err, &notFound):
@@ -58,6 +74,7 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 		if fault.Is(err, fault.NotFound) {
 			return c.announced(ctx, id, err)
 		}
+
 		return s, err
 	case err != nil:
 		return rollout.State{}, classify(err, "look at rollout %q", id)
@@ -66,62 +83,80 @@ func (c *Client) state(ctx context.Context, id string, d *workflowservice.Descri
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return c.archived(ctx, id)
 	}
+
 	res := c.unfinished(ctx, id, info.GetStatus())
 	s, closed := stateOf(res), info.GetCloseTime().AsTime()
 	s.StartedAt, s.FinishedAt = info.GetStartTime().AsTime(), &closed
+
 	return s, nil
 }
 
-// existing returns the state of a rollout that exists already when it is to be started, from Temporal's description alone. Hundreds of clients
-// may repeat their starts at once, and queries would load the one worker that can answer them.
+// existing returns the state of a rollout that exists already when it is to be started, from Temporal's
+// description alone. Hundreds of clients may repeat their starts at once, and queries would load the one
+// worker that can answer them.
 func (c *Client) existing(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	if err != nil {
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	}
+
 	info := d.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return c.State(ctx, id)
 	}
+
 	return listed(info), nil
 }
 
 // running returns the state of a running rollout; d is Temporal's description of it.
-func (c *Client) running(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
+func (c *Client) running(
+	ctx context.Context,
+	id string,
+	d *workflowservice.DescribeWorkflowExecutionResponse,
+) (rollout.State, error) {
 	s, answered, err := query[rollout.State](ctx, c, rollout.WorkflowID(id))
 	if err != nil {
 		return s, err
 	}
+
 	if !answered {
 		if s, err = c.recorded(ctx, id, d.GetWorkflowExecutionInfo()); err != nil {
 			return s, err
 		}
+
 		if s.Phase != rollout.PhaseQueued {
 			s.Waiting = "no worker answers; the rollout continues when one does"
 		}
 	}
+
 	if s.Phase == rollout.PhaseQueued {
 		s.Waiting = c.waiting(d.GetPendingActivities())
 	}
+
 	if s.Waiting == "" {
 		s.Waiting = c.retried(d.GetPendingActivities())
 	}
+
 	return s, nil
 }
 
 // maxWaiting bounds the reason of a retry, in characters.
 const maxWaiting = 1000
 
-// retried is the last failure of an activity that waits for its retry; "" when there is none. The last failure of a running activity is
-// outdated.
+// retried is the last failure of an activity that waits for its retry; "" when there is none. The last
+// failure of a running activity is outdated.
 func (c *Client) retried(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
-		if step.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || step.GetNextAttemptScheduleTime() == nil || step.GetLastFailure() == nil {
+		if step.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || step.GetNextAttemptScheduleTime() == nil ||
+			step.GetLastFailure() == nil {
 			continue
 		}
+
 		why := failure.FromTemporal(c.failures.FailureToError(step.GetLastFailure()))
+
 		return text.HeadUTF8(fmt.Sprintf("%s is retried: %v", step.GetActivityType().GetName(), why), maxWaiting)
 	}
+
 	return ""
 }
 
@@ -133,11 +168,13 @@ func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 		if scheduled && step.GetNextAttemptScheduleTime() == nil {
 			continue
 		}
+
 		var last rollout.Waiting
 		if c.payloads.FromPayloads(step.GetHeartbeatDetails(), &last) == nil && last.Why != "" {
 			return last.Why
 		}
 	}
+
 	return ""
 }
 
@@ -148,15 +185,26 @@ func (c *Client) announced(ctx context.Context, id string, missing error) (rollo
 	if !ok {
 		return rollout.State{}, missing
 	}
+
 	g, err := c.Group(ctx, groupID)
 	if fault.Is(err, fault.NotFound) {
 		return rollout.State{}, missing
 	}
+
 	member := slices.ContainsFunc(g.Members, func(m rollout.Member) bool { return m.RolloutID == id })
-	if err != nil || g.Done() || !member && len(g.Members) > 0 { // without members the group waits for its first worker
+	// without members the group waits for its first worker
+	if err != nil || g.Done() || !member && len(g.Members) > 0 {
 		return rollout.State{}, cmp.Or(err, missing)
 	}
-	return rollout.State{ID: id, TaskID: g.TaskID, GroupID: g.ID, Owner: g.Owner, Phase: rollout.PhaseQueued, StartedAt: g.StartedAt}, nil
+
+	return rollout.State{
+		ID:        id,
+		TaskID:    g.TaskID,
+		GroupID:   g.ID,
+		Owner:     g.Owner,
+		Phase:     rollout.PhaseQueued,
+		StartedAt: g.StartedAt,
+	}, nil
 }
 
 // archived is the state of a rollout that has ended, from its result.
@@ -165,25 +213,38 @@ func (c *Client) archived(ctx context.Context, id string) (rollout.State, error)
 	if fault.Is(err, fault.NotFound) {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
 	}
+
 	if err != nil {
 		return rollout.State{}, err
 	}
+
 	return stateOf(res), nil
 }
 
 // stateOf is the state of a rollout with that result.
 func stateOf(res rollout.Result) rollout.State {
 	s := rollout.State{
-		ID: res.ID, TaskID: res.TaskID, GroupID: res.GroupID, Owner: res.Owner, Phase: rollout.PhaseDone, Attempt: len(res.Attempts),
-		SandboxID: res.SandboxID, SessionID: res.SessionID, Outcome: res.Outcome, Reward: res.Reward, Phases: res.Phases,
+		ID:        res.ID,
+		TaskID:    res.TaskID,
+		GroupID:   res.GroupID,
+		Owner:     res.Owner,
+		Phase:     rollout.PhaseDone,
+		Attempt:   len(res.Attempts),
+		SandboxID: res.SandboxID,
+		SessionID: res.SessionID,
+		Outcome:   res.Outcome,
+		Reward:    res.Reward,
+		Phases:    res.Phases,
 	}
 	if res.Error != nil {
 		s.Error = *res.Error
 	}
+
 	if n := len(res.Attempts); n > 0 {
 		end := res.Attempts[n-1].EndedAt
 		s.StartedAt, s.FinishedAt = res.Attempts[0].StartedAt, &end
 		s.Turns = res.Attempts[n-1].Turns
 	}
+
 	return s
 }

@@ -33,22 +33,26 @@ const (
 	maxTranscript = 64 << 20
 )
 
-// pollTime is how long one long poll may take, given the time waited so far. A busy server can lose the event that ends a poll, so the answer
-// can be late by as much; a new poll costs two requests.
+// pollTime is how long one long poll may take, given the time waited so far. A busy server can lose the
+// event that ends a poll, so the answer can be late by as much; a new poll costs two requests.
 func pollTime(waited time.Duration) time.Duration { return min(max(waited/8, shortPoll), longPoll) }
 
-// Wait returns the head of the rollout's result when it has ended, or ctx's error. Callers share the result and must not change it. A workflow
-// that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole result.
+// Wait returns the head of the rollout's result when it has ended, or ctx's error. Callers share the result
+// and must not change it. A workflow that was terminated or failed leaves no result; its rollout is
+// reported as infra_failed. Open reads the whole result.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for begun := time.Now(); ; {
 		polled := time.Now()
+
 		completed, _ := shared(ctx, &c.polls, id, pollTime(time.Since(begun)), func(ctx context.Context) (bool, error) {
 			return c.untilClosed(ctx, rollout.WorkflowID(id)) == nil, nil
 		})
 		if completed {
 			return c.result(ctx, id)
 		}
+
 		status, err := c.look(ctx, id)
+
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
@@ -62,17 +66,25 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return c.unfinished(ctx, id, status), nil
 		}
-		_ = clock.Sleep(ctx, shortPoll-time.Since(polled)) // a failed poll is not repeated at once
+		// a failed poll is not repeated at once
+		_ = clock.Sleep(ctx, shortPoll-time.Since(polled))
 	}
 }
 
-// look returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts continue afterwards.
+// look returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts
+// continue afterwards.
 func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
-		status, err := shared(ctx, &c.looks, id, lookTime, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
-			d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
-			return d.GetWorkflowExecutionInfo().GetStatus(), err
-		})
+		status, err := shared(
+			ctx,
+			&c.looks,
+			id,
+			lookTime,
+			func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
+				d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+				return d.GetWorkflowExecutionInfo().GetStatus(), err
+			},
+		)
 		if err == nil || ctx.Err() != nil || !transient(err) || time.Since(begun) > outage {
 			return status, err
 		}
@@ -81,22 +93,28 @@ func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecution
 
 // transient says whether an error of Temporal is caused by its state rather than by the request.
 func transient(err error) bool {
-	var down *serviceerror.Unavailable
-	var late *serviceerror.DeadlineExceeded
+	var (
+		down *serviceerror.Unavailable
+		late *serviceerror.DeadlineExceeded
+	)
+
 	return errors.As(err, &down) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// untilClosed waits until a workflow is closed, or ctx ends. It returns nil only if the workflow has completed. Its requests have no deadline:
-// Temporal's server answers a long poll at once in the last second of its deadline, and the SDK would poll without a pause.
+// untilClosed waits until a workflow is closed, or ctx ends. It returns nil only if the workflow has
+// completed. Its requests have no deadline: Temporal's server answers a long poll at once in the last
+// second of its deadline, and the SDK would poll without a pause.
 func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	// GetWorkflow would first describe the workflow.
-	end, err := c.temporal.GetWorkflowHistory(polling, workflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+	end, err := c.temporal.GetWorkflowHistory(polling, workflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).
+		Next()
 	if err == nil && end.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED {
 		err = fault.New(fault.Conflict, "workflow %q ended with %s", workflowID, end.GetEventType())
 	}
+
 	return err
 }
 
@@ -106,21 +124,30 @@ func (c *Client) past(ctx context.Context, id string) (rollout.Result, error) {
 	if fault.Is(err, fault.NotFound) {
 		return res, fault.New(fault.NotFound, "no rollout %q", id)
 	}
+
 	return res, err
 }
 
 // result fetches the result once for all concurrent callers: a decoded result is many times its size in JSON.
 func (c *Client) result(ctx context.Context, id string) (rollout.Result, error) {
-	return shared(ctx, &c.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) })
+	return shared(
+		ctx,
+		&c.results,
+		id,
+		resultBound,
+		func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) },
+	)
 }
 
 // fetch reads the head of a result, or takes it from the whole result if there is no head.
 func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	var res rollout.Result
+
 	err := c.readJSON(ctx, store.HeadKey(id), maxHead, &res)
 	if !fault.Is(err, fault.NotFound) {
 		return res, err
 	}
+
 	old := struct {
 		*rollout.Result
 		// These shadow the fields that the head leaves out, so that they are skipped and not decoded.
@@ -129,6 +156,7 @@ func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 		Files        skipped `json:"files"`
 	}{Result: &res}
 	err = c.readJSON(ctx, store.ResultKey(id), maxResult, &old)
+
 	return res.Head(), err
 }
 
@@ -143,8 +171,10 @@ func (c *Client) unfinished(ctx context.Context, id string, status enumspb.Workf
 	if err := c.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil); err != nil && ctx.Err() == nil {
 		text += ": " + reasonOf(err)
 	}
+
 	res := rollout.NewResult(id)
 	res.Outcome, res.Error = rollout.InfraFailed, &text
+
 	return res
 }
 
@@ -153,5 +183,6 @@ func (c *Client) readJSON(ctx context.Context, key string, most int64, v any) er
 	if err != nil {
 		return err
 	}
+
 	return fault.Wrap(fault.Internal, json.Unmarshal(data, v), "decode %q", key)
 }

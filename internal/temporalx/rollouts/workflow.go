@@ -30,53 +30,65 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: l.id, TaskQueue: c.queue,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		// Not USE_EXISTING: an error distinguishes an existing workflow, which must be queried, from a new one, whose state is known.
+		// Not USE_EXISTING: an error distinguishes an existing workflow, which must be queried, from a new
+		// one, whose state is known.
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            l.summary,
 		TypedSearchAttributes:                    l.labels,
 		Priority:                                 l.priority,
-		EnableEagerStart:                         true, // a worker in this process gets the first task with the response
+		// a worker in this process gets the first task with the response
+		EnableEagerStart: true,
 	}, l.name, l.input)
+
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &already) {
 		return false, nil
 	}
+
 	return err == nil, classify(err, "start %s", l.id)
 }
 
-// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot answer; Temporal's description of
-// it is enough.
+// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot
+// answer; Temporal's description of it is enough.
 const queryTimeout = 10 * time.Second
 
 // query returns the state of a running workflow; false: no worker answers, since the workflow waits for its first one.
 func query[T any](ctx context.Context, c *Client, workflowID string) (state T, answered bool, err error) {
 	querying, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+
 	value, err := c.temporal.QueryWorkflow(querying, workflowID, "", rollout.QueryState)
 	if err == nil {
 		err = value.Get(&state)
 	}
+
 	if err != nil && ctx.Err() == nil && unanswered(querying, err) {
 		return state, false, nil
 	}
+
 	return state, err == nil, classify(err, "query %s", workflowID)
 }
 
 // unanswered says whether no worker answered the query.
 func unanswered(querying context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
-	var late *serviceerror.DeadlineExceeded // the server may time out before us
+	// the server may time out before us
+	var late *serviceerror.DeadlineExceeded
+
 	return querying.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
-// owner is the name of the token that submitted the workflow; stored returns it for a workflow that Temporal does not have.
+// owner is the name of the token that submitted the workflow; stored returns it for a workflow that
+// Temporal does not have.
 func (c *Client) owner(ctx context.Context, workflowID string, stored func() (string, error)) (string, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
 		return stored()
 	}
+
 	return ownerIn(d), classify(err, "look at %s", workflowID)
 }
 
@@ -85,6 +97,7 @@ func ofOwner(name string) temporal.SearchAttributes {
 	if name == "" {
 		return temporal.SearchAttributes{}
 	}
+
 	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(name)))
 }
 
@@ -92,32 +105,44 @@ func ofOwner(name string) temporal.SearchAttributes {
 func (c *Client) signal(ctx context.Context, workflowID, name string, arg any) (bool, error) {
 	err := classify(c.temporal.SignalWorkflow(ctx, workflowID, "", name, arg), "signal %s", workflowID)
 	if fault.Is(err, fault.NotFound) {
-		return false, nil // Temporal returns the same error for a closed workflow and for none
+		// Temporal returns the same error for a closed workflow and for none
+		return false, nil
 	}
+
 	return err == nil, err
 }
 
-// list calls each for the workflows of a page that have the filter's labels, and returns the cursor of the next page. more is a further term
-// of the query; "": none.
-func (c *Client) list(ctx context.Context, name, more string, f rollout.Filter, each func(*workflowpb.WorkflowExecutionInfo)) (next string, err error) {
+// list calls each for the workflows of a page that have the filter's labels, and returns the cursor of the
+// next page. more is a further term of the query; "": none.
+func (c *Client) list(
+	ctx context.Context,
+	name, more string,
+	f rollout.Filter,
+	each func(*workflowpb.WorkflowExecutionInfo),
+) (next string, err error) {
 	if err := f.Validate(); err != nil {
 		return "", err
 	}
+
 	token, err := tokenOf(f.Cursor)
 	if err != nil {
 		return "", err
 	}
+
 	labels := labelsOf(f)
+
 	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(name, f.Status, labels) + more,
 	})
 	if err != nil {
 		return "", classify(err, "list %s", name)
 	}
+
 	for _, w := range got.GetExecutions() {
 		if carries(listed(w), labels) {
 			each(w)
 		}
 	}
+
 	return cursorOf(got.GetNextPageToken()), nil
 }

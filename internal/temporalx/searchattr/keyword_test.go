@@ -11,6 +11,7 @@ import (
 
 func TestKeywordFitsEveryStore(t *testing.T) {
 	t.Parallel()
+
 	for given, want := range map[string]string{
 		"":                              "",
 		"django__django-1":              "django__django-1",

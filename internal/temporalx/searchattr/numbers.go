@@ -6,9 +6,13 @@ import "encoding/json"
 // columns for attributes. A nil number is not known.
 type Numbers struct {
 	// Of a rollout that has ended.
-	Attempts     *int   `json:"attempts,omitempty"`
-	Turns        *int   `json:"turns,omitempty"` // of the last attempt
-	Calls        *int   `json:"calls,omitempty"` // the turns of Usage
+	Attempts *int `json:"attempts,omitempty"`
+
+	// of the last attempt
+	Turns *int `json:"turns,omitempty"`
+
+	// the turns of Usage
+	Calls        *int   `json:"calls,omitempty"`
 	Prompt       *int64 `json:"prompt_tokens,omitempty"`
 	CachedPrompt int64  `json:"cached_prompt_tokens,omitempty"`
 	Completion   *int64 `json:"completion_tokens,omitempty"`
@@ -22,8 +26,10 @@ type Numbers struct {
 func (n Numbers) Text() string {
 	text, err := json.Marshal(n)
 	if err != nil {
-		panic(err) // numbers always encode
+		// numbers always encode
+		panic(err)
 	}
+
 	return string(text)
 }
 
@@ -32,5 +38,6 @@ func NumbersOf(text string) (n Numbers) {
 	if json.Unmarshal([]byte(text), &n) != nil {
 		return Numbers{}
 	}
+
 	return n
 }

@@ -1,5 +1,6 @@
-// Package searchattr names the search attributes by which Temporal's list of workflows is filtered and sorted. It does no I/O,
-// so workflow code may use it. The values are not encrypted: nothing private belongs here.
+// Package searchattr names the search attributes by which Temporal's list of workflows is filtered and
+// sorted. It does no I/O, so workflow code may use it. The values are not encrypted: nothing private
+// belongs here.
 package searchattr
 
 import (
@@ -11,15 +12,21 @@ import (
 
 // Names, as operators write them in queries: RolloutOutcome = "completed" AND RolloutReward > 0.5.
 const (
-	NameTask    = "RolloutTask"
-	NameGroup   = "RolloutGroup"
-	NameOwner   = "RolloutOwner" // name of the token that asked for the rollout
+	NameTask  = "RolloutTask"
+	NameGroup = "RolloutGroup"
+
+	// name of the token that asked for the rollout
+	NameOwner   = "RolloutOwner"
 	NameModel   = "RolloutModel"
 	NameOutcome = "RolloutOutcome"
 	NamePhase   = "RolloutPhase"
-	NameSandbox = "RolloutSandbox" // the agent's sandbox of the current attempt
+
+	// the agent's sandbox of the current attempt
+	NameSandbox = "RolloutSandbox"
 	NameReward  = "RolloutReward"
-	NameNumbers = "RolloutNumbers" // Numbers as JSON
+
+	// Numbers as JSON
+	NameNumbers = "RolloutNumbers"
 )
 
 // Keys holds the typed keys.
@@ -43,26 +50,40 @@ func Typed() Keys {
 	}
 }
 
-// AtStart are the attributes with which a rollout is started. A later upsert costs an event in the history and another write to visibility.
+// AtStart are the attributes with which a rollout is started. A later upsert costs an event in the history
+// and another write to visibility.
 func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
-	updates := []temporal.SearchAttributeUpdate{k.Phase.ValueSet(string(rollout.PhaseQueued)), k.Model.ValueSet(Keyword(s.Model.Name))}
+	updates := []temporal.SearchAttributeUpdate{
+		k.Phase.ValueSet(string(rollout.PhaseQueued)), k.Model.ValueSet(Keyword(s.Model.Name)),
+	}
 	if s.Task.ID != "" {
 		updates = append(updates, k.Task.ValueSet(Keyword(s.Task.ID)))
 	}
+
 	if s.GroupID != "" {
 		updates = append(updates, k.Group.ValueSet(Keyword(s.GroupID)))
 	}
+
 	if s.Owner != "" {
 		updates = append(updates, k.Owner.ValueSet(Keyword(s.Owner)))
 	}
+
 	return updates
 }
 
 // Types maps each name to its type. A namespace must have the attributes before the first rollout starts.
 func Types() map[string]enumspb.IndexedValueType {
 	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+
 	return map[string]enumspb.IndexedValueType{
-		NameTask: keyword, NameGroup: keyword, NameOwner: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword, NameNumbers: keyword,
-		NameReward: enumspb.INDEXED_VALUE_TYPE_DOUBLE,
+		NameTask:    keyword,
+		NameGroup:   keyword,
+		NameOwner:   keyword,
+		NameModel:   keyword,
+		NameOutcome: keyword,
+		NamePhase:   keyword,
+		NameSandbox: keyword,
+		NameNumbers: keyword,
+		NameReward:  enumspb.INDEXED_VALUE_TYPE_DOUBLE,
 	}
 }

@@ -29,15 +29,20 @@ func New(dir string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	a := &Authority{Dir: dir, template: template("authority of "+filepath.Base(dir), time.Now().Add(24*time.Hour))}
 	a.template.IsCA = true
 	a.template.KeyUsage |= x509.KeyUsageCertSign
+
 	var err error
+
 	a.key, err = a.sign(a.template, "ca.pem", "ca-key.pem")
+
 	return a, err
 }
 
-// Issue writes a certificate for 127.0.0.1 and the names, and its key, to files of the authority's folder. Servers and clients can use it for a day.
+// Issue writes a certificate for 127.0.0.1 and the names, and its key, to files of the authority's folder.
+// Servers and clients can use it for a day.
 func (a *Authority) Issue(cert, key string, names ...string) error {
 	return a.issue(cert, key, time.Now().Add(24*time.Hour), names)
 }
@@ -54,14 +59,19 @@ func (a *Authority) issue(cert, key string, end time.Time, names []string) error
 	t := template(cert, end)
 	t.IPAddresses, t.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, names
 	_, err := a.sign(t, cert, key)
+
 	return err
 }
 
 func template(name string, end time.Time) *x509.Certificate {
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             end.Add(-48 * time.Hour),
+		NotAfter:              end,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }
 
@@ -71,18 +81,22 @@ func (a *Authority) sign(t *x509.Certificate, certFile, keyFile string) (*ecdsa.
 	if err != nil {
 		return nil, err
 	}
+
 	signer := a.key
 	if t == a.template {
 		signer = key
 	}
+
 	cert, err := x509.CreateCertificate(rand.Reader, t, a.template, &key.PublicKey, signer)
 	if err != nil {
 		return nil, err
 	}
+
 	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
+
 	return key, errors.Join(a.write(certFile, "CERTIFICATE", cert), a.write(keyFile, "EC PRIVATE KEY", private))
 }
 

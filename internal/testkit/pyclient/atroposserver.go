@@ -15,8 +15,10 @@ import (
 
 // AtroposServer is a running trainer API.
 type AtroposServer struct {
-	URL  string
-	Pid  int // of the process
+	URL string
+
+	// of the process
+	Pid  int
 	stop func()
 }
 
@@ -33,14 +35,27 @@ func StartAtroposAt(t *testing.T, address string) *AtroposServer {
 	t.Helper()
 	python := Interpreter(t, Atropos())
 	host, port, _ := strings.Cut(address, ":")
-	cmd := exec.CommandContext(t.Context(), python.Path(), "-m", "uvicorn", "atroposlib.api.server:app", "--host", host, "--port", port)
+	cmd := exec.CommandContext(
+		t.Context(),
+		python.Path(),
+		"-m",
+		"uvicorn",
+		"atroposlib.api.server:app",
+		"--host",
+		host,
+		"--port",
+		port,
+	)
 	out, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+
 	ended := make(chan struct{})
 	found := make(chan string, 1)
+
 	go func() {
 		defer close(ended)
+
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			if url := listening.FindString(lines.Text()); url != "" {
@@ -48,11 +63,15 @@ func StartAtroposAt(t *testing.T, address string) *AtroposServer {
 				break
 			}
 		}
-		_, _ = io.Copy(io.Discard, out) // until the process ends
-		_ = cmd.Wait()                  // it is killed
+		// until the process ends
+		_, _ = io.Copy(io.Discard, out)
+		// it is killed
+		_ = cmd.Wait()
 	}()
-	s := &AtroposServer{Pid: cmd.Process.Pid, stop: func() { _ = cmd.Process.Kill(); <-ended }} // an error says that it has ended
+	// an error says that it has ended
+	s := &AtroposServer{Pid: cmd.Process.Pid, stop: func() { _ = cmd.Process.Kill(); <-ended }}
 	t.Cleanup(s.stop)
+
 	select {
 	case s.URL = <-found:
 	case <-ended:
@@ -60,6 +79,7 @@ func StartAtroposAt(t *testing.T, address string) *AtroposServer {
 	case <-time.After(bound):
 		t.Fatal("Atropos' trainer API does not listen")
 	}
+
 	return s
 }
 
@@ -71,16 +91,22 @@ func DoRequest(t *testing.T, method, url, body string, header ...string) (status
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
+
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
+
 	return resp.StatusCode, string(text)
 }

@@ -22,17 +22,20 @@ var forkScript string
 
 // forks is a process that has imported modules and runs scripts in forks of itself.
 type forks struct {
-	errors bytes.Buffer // of the process; read after its end
+	// of the process; read after its end
+	errors bytes.Buffer
 	ended  chan struct{}
 
 	mu    sync.Mutex
 	input io.Writer
 	next  int
-	codes map[int]chan int // by id of the request
+
+	// by id of the request
+	codes map[int]chan int
 }
 
-// Preloaded returns the interpreter with the modules imported once, which takes seconds: its scripts run in forks of one process, which ends
-// with the test.
+// Preloaded returns the interpreter with the modules imported once, which takes seconds: its scripts run in
+// forks of one process, which ends with the test.
 func (p Python) Preloaded(t *testing.T, modules ...string) Python {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "fork.py")
@@ -46,18 +49,27 @@ func (p Python) Preloaded(t *testing.T, modules ...string) Python {
 	require.NoError(t, err)
 	output, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+
 	f.input = input
+
 	require.NoError(t, cmd.Start())
+
 	go func() {
 		defer close(f.ended)
+
 		f.listen(output)
-		_ = cmd.Wait() // it ends by SIGKILL
+		// it ends by SIGKILL
+		_ = cmd.Wait()
 	}()
+
 	t.Cleanup(func() {
 		_ = input.Close()
+
 		<-f.ended
 	})
+
 	p.forks = f
+
 	return p
 }
 
@@ -68,6 +80,7 @@ func (f *forks) listen(output io.Reader) {
 		if json.Unmarshal(lines.Bytes(), &done) != nil {
 			continue
 		}
+
 		f.mu.Lock()
 		f.codes[done.ID] <- done.Code
 		f.mu.Unlock()
@@ -79,15 +92,20 @@ func (f *forks) run(t *testing.T, argv []string) (string, error) {
 	t.Helper()
 	output := filepath.Join(t.TempDir(), "output")
 	require.NoError(t, os.WriteFile(output, nil, 0o600))
+
 	code := make(chan int, 1)
+
 	f.mu.Lock()
 	f.next++
 	f.codes[f.next] = code
 	err := json.NewEncoder(f.input).Encode(map[string]any{"id": f.next, "argv": argv, "output": output})
 	f.mu.Unlock()
+
 	if err != nil {
-		code = nil // the process takes no more scripts
+		// the process takes no more scripts
+		code = nil
 	}
+
 	select {
 	case n := <-code:
 		if n != 0 {
@@ -96,6 +114,8 @@ func (f *forks) run(t *testing.T, argv []string) (string, error) {
 	case <-f.ended:
 		err = errors.New("the process of the forks ended: " + f.errors.String())
 	}
+
 	text, readErr := os.ReadFile(output)
+
 	return string(text), errors.Join(err, readErr)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// Checks the Python package: its own tests, the types of its code and tests, and that the wheel can be imported with only its dependency
-// installed.
+// Checks the Python package: its own tests, the types of its code and tests, and that the wheel can be
+// imported with only its dependency installed.
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Packaging()).WithPackage(t)
@@ -44,9 +44,14 @@ func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as deploy/suite.sh trl does")
 	}
+
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t)
-	out := run(t, pyclient.PackageDir(t), python.Command(t, "-m", "pytest", "-p", "no:cacheprovider", filepath.Join("tests", "test_grpo.py")))
+	out := run(
+		t,
+		pyclient.PackageDir(t),
+		python.Command(t, "-m", "pytest", "-p", "no:cacheprovider", filepath.Join("tests", "test_grpo.py")),
+	)
 	require.Contains(t, out, "1 passed")
 }
 
@@ -55,30 +60,54 @@ func buildWheel(t *testing.T, python pyclient.Python, dir string) string {
 	t.Helper()
 	source, out := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(source, os.DirFS(dir)))
-	run(t, source, python.Command(t, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", out, "."))
+	run(
+		t,
+		source,
+		python.Command(
+			t,
+			"-m",
+			"pip",
+			"wheel",
+			"--quiet",
+			"--no-deps",
+			"--no-build-isolation",
+			"--wheel-dir",
+			out,
+			".",
+		),
+	)
 	wheels, err := filepath.Glob(filepath.Join(out, "*.whl"))
 	require.NoError(t, err)
 	require.Len(t, wheels, 1)
+
 	return wheels[0]
 }
 
 func filesOf(t *testing.T, wheel string) []string {
 	t.Helper()
+
 	r, err := zip.OpenReader(wheel)
 	require.NoError(t, err)
+
 	defer r.Close()
+
 	var names []string
 	for _, f := range r.File {
 		names = append(names, f.Name)
 	}
+
 	return names
 }
 
 func run(t *testing.T, dir string, cmd *exec.Cmd) string {
 	t.Helper()
+
 	cmd.Dir = dir
+
 	var out bytes.Buffer
+
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoErrorf(t, cmd.Run(), "%s:\n%s", cmd, &out)
+
 	return out.String()
 }

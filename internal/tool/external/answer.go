@@ -10,10 +10,17 @@ import (
 )
 
 const (
-	maxAnswer   = 8 << 20  // bytes of one answer
-	keepBytes   = 25_000   // bytes kept of each end of a text
-	maxMessage  = 4_000    // bytes of an error message
-	maxMetadata = 64 << 10 // bytes; larger metadata are dropped
+	// bytes of one answer
+	maxAnswer = 8 << 20
+
+	// bytes kept of each end of a text
+	keepBytes = 25_000
+
+	// bytes of an error message
+	maxMessage = 4_000
+
+	// bytes; larger metadata are dropped
+	maxMetadata = 64 << 10
 )
 
 // answerLimits bound the JSON of one answer.
@@ -32,7 +39,9 @@ func bounded(text string, keep int) string {
 	if len(text) <= 2*keep {
 		return text
 	}
+
 	head, tail := strings.ToValidUTF8(text[:keep], ""), strings.ToValidUTF8(text[len(text)-keep:], "")
+
 	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
 }
 
@@ -44,8 +53,10 @@ func result(success bool, output, message string, metadata json.RawMessage) tool
 			r.Message = "the tool failed without a reason"
 		}
 	}
+
 	if m := strings.TrimSpace(string(metadata)); strings.HasPrefix(m, "{") && len(m) <= maxMetadata && m != "{}" {
 		r.Data = json.RawMessage(strings.ToValidUTF8(m, "\uFFFD"))
 	}
+
 	return r
 }

@@ -34,33 +34,46 @@ const (
 func (s *mcpServer) open(ctx context.Context) (*mcp.ClientSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.closed {
 		return nil, fault.New(fault.Unavailable, "the server is being stopped")
 	}
+
 	if s.session != nil {
 		return s.session, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "rolloutd", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+
+	client := mcp.NewClient(&mcp.Implementation{
+		Name:    "rolloutd",
+		Version: "1",
+	}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+
 	session, err := client.Connect(ctx, s.connect(), nil)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "open an MCP session")
 	}
+
 	s.session = session
+
 	return session, nil
 }
 
 // drop ends a session that failed, if it is still the current one.
 func (s *mcpServer) drop(broken *mcp.ClientSession) {
 	s.mu.Lock()
+
 	current := s.session == broken
 	if current {
 		s.session = nil
 	}
 	s.mu.Unlock()
+
 	if current {
-		_ = broken.Close() // it is broken
+		// it is broken
+		_ = broken.Close()
 	}
 }
 
@@ -69,9 +82,11 @@ func (s *mcpServer) close() error {
 	session := s.session
 	s.session, s.closed = nil, true
 	s.mu.Unlock()
+
 	if session == nil {
 		return nil
 	}
+
 	return session.Close()
 }
 
@@ -80,21 +95,27 @@ func (s *mcpServer) list(ctx context.Context) ([]tool.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []tool.Definition
+
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			s.drop(session)
 			return nil, fault.Wrap(fault.Unavailable, err, "tools/list")
 		}
+
 		schema, err := json.Marshal(t.InputSchema)
 		if err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "tools/list: schema of %.100q", t.Name)
 		}
+
 		list = append(list, tool.Definition{Name: t.Name, Description: t.Description, Parameters: schema})
 		if len(list) > 4*maxTools {
-			break // the server's list is endless
+			// the server's list is endless
+			break
 		}
 	}
+
 	return list, nil
 }
 
@@ -103,10 +124,19 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, err
 	}
-	params := &mcp.CallToolParams{Name: r.name, Arguments: r.arguments, Meta: mcp.Meta{idempotencyMeta: r.key(), scopeMeta: r.scope}}
+
+	params := &mcp.CallToolParams{
+		Name:      r.name,
+		Arguments: r.arguments,
+		Meta:      mcp.Meta{idempotencyMeta: r.key(), scopeMeta: r.scope},
+	}
 	res, err := session.CallTool(ctx, params)
-	var refused *jsonrpc.Error
-	var large *jsoninput.Error
+
+	var (
+		refused *jsonrpc.Error
+		large   *jsoninput.Error
+	)
+
 	switch {
 	case err == nil:
 		return mcpResult(res), nil
@@ -115,10 +145,13 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	case ctx.Err() != nil: // the call is canceled, the session stays
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 	}
+
 	s.drop(session)
+
 	if errors.As(err, &large) {
 		return tooLarge(large), nil
 	}
+
 	return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 }
 
@@ -128,15 +161,18 @@ func mcpResult(res *mcp.CallToolResult) tool.Result {
 	for _, c := range res.Content {
 		parts = append(parts, contentText(c))
 	}
+
 	if len(parts) == 0 && res.StructuredContent != nil {
 		if raw, err := json.Marshal(res.StructuredContent); err == nil {
 			parts = append(parts, string(raw))
 		}
 	}
+
 	output := strings.Join(parts, "\n")
 	if res.IsError {
 		return result(false, "", output, nil)
 	}
+
 	return result(true, output, "", nil)
 }
 
@@ -154,9 +190,11 @@ func contentText(c mcp.Content) string {
 		if c.Resource != nil && c.Resource.Text != "" {
 			return c.Resource.Text
 		}
+
 		if c.Resource != nil {
 			return fmt.Sprintf("[resource %s of %d bytes, which is not shown]", c.Resource.URI, len(c.Resource.Blob))
 		}
 	}
+
 	return "[content of an unknown type, which is not shown]"
 }

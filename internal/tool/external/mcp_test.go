@@ -21,8 +21,10 @@ import (
 // mcpScript returns a server that uses the official SDK for Python.
 func mcpScript(t *testing.T) (python, script string) {
 	t.Helper()
+
 	script, err := filepath.Abs("testdata/server.py")
 	require.NoError(t, err)
+
 	return pyclient.Interpreter(t, pyclient.Newest()).Path(), script
 }
 
@@ -30,6 +32,7 @@ func mcpScript(t *testing.T) (python, script string) {
 func options() external.Options {
 	o := withoutRetries()
 	o.Prefix = "py_"
+
 	return o
 }
 
@@ -37,7 +40,9 @@ func command(t *testing.T, o external.Options, args ...string) *external.Server 
 	t.Helper()
 	python, script := mcpScript(t)
 	s := external.Command(o, append([]string{python, script}, args...), []string{"PATH=/usr/bin:/bin", "TOKEN=secret"})
+
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
 	return s
 }
 
@@ -62,14 +67,18 @@ func TestMCPOverHTTP(t *testing.T) {
 	file, err := l.(*net.TCPListener).File()
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
+
 	cmd := exec.Command(python, script, "http") //nolint:noctx // ended below
 	cmd.ExtraFiles = []*os.File{file}
 	require.NoError(t, cmd.Start())
 	require.NoError(t, file.Close())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+
 	o := options()
-	o.Patience = 5 * time.Minute // the server needs time to start
+	// the server needs time to start
+	o.Patience = 5 * time.Minute
 	s := external.MCP(o, "http://"+l.Addr().String()+"/mcp", "secret")
+
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	requireWorkingServer(t, s)
 
@@ -81,11 +90,14 @@ func requireWorkingServer(t *testing.T, s *external.Server) {
 	t.Helper()
 	list, err := s.List(t.Context())
 	require.NoError(t, err)
+
 	var names []string
 	for _, d := range list {
 		names = append(names, d.Name)
 	}
+
 	require.Equal(t, "py_add py_fail py_picture py_key py_environment py_quit py_big", strings.Join(names, " "))
+
 	for _, c := range []struct {
 		name, arguments, content, message string
 	}{
@@ -96,7 +108,11 @@ func requireWorkingServer(t *testing.T, s *external.Server) {
 		{"py_key", `{}`, "r1.1/1", ""},
 		{"py_nothing", `{}`, "", "nothing"},
 	} {
-		r, err := s.Call(t.Context(), tool.Env{CallScope: "r1.1"}, tool.Call{ID: "1", Name: c.name, Arguments: json.RawMessage(c.arguments)})
+		r, err := s.Call(t.Context(), tool.Env{CallScope: "r1.1"}, tool.Call{
+			ID:        "1",
+			Name:      c.name,
+			Arguments: json.RawMessage(c.arguments),
+		})
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.message != "", r.Error, "%s: %+v", c.name, r)
 		require.Equal(t, c.content, r.Content, c.name)
@@ -110,7 +126,11 @@ func TestMCPAnswerTooLarge(t *testing.T) {
 	s := command(t, options(), "stdio")
 	r, err := s.Call(t.Context(), tool.Env{}, tool.Call{ID: "1", Name: "py_big"})
 	require.True(t, err != nil || r.Error, "%.100s", r.Content)
-	r, err = s.Call(t.Context(), tool.Env{}, tool.Call{ID: "2", Name: "py_add", Arguments: json.RawMessage(`{"a":1,"b":1}`)})
+	r, err = s.Call(t.Context(), tool.Env{}, tool.Call{
+		ID:        "2",
+		Name:      "py_add",
+		Arguments: json.RawMessage(`{"a":1,"b":1}`),
+	})
 	require.NoError(t, err, "the next call has a new session")
 	require.Equal(t, "2", r.Content)
 }
@@ -118,6 +138,7 @@ func TestMCPAnswerTooLarge(t *testing.T) {
 // A program that is not an MCP server, or that does not exist, makes the server unavailable.
 func TestMCPCommandIsNoServer(t *testing.T) {
 	t.Parallel()
+
 	for _, argv := range [][]string{{"/bin/echo", "<html>"}, {"/nonexistent/program"}, {"/bin/true"}} {
 		s := external.Command(withoutRetries(), argv, nil)
 		_, err := s.List(t.Context())

@@ -18,11 +18,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// Command returns the Source of an MCP server that is a process of this host and uses stdin and stdout. argv is its command line, env its
-// whole environment. It is started on first use, restarted after it has ended, and stopped by Close.
+// Command returns the Source of an MCP server that is a process of this host and uses stdin and stdout.
+// argv is its command line, env its whole environment. It is started on first use, restarted after it has
+// ended, and stopped by Close.
 func Command(o Options, argv, env []string) *Server {
 	s := newServer(o, nil)
 	s.remote = &mcpServer{connect: func() mcp.Transport { return &commandTransport{argv: argv, env: env, log: s.log} }}
+
 	return s
 }
 
@@ -34,23 +36,30 @@ type commandTransport struct {
 
 // Connect implements mcp.Transport.
 func (t *commandTransport) Connect(ctx context.Context) (mcp.Connection, error) {
-	cmd := exec.Command(t.argv[0], t.argv[1:]...) //nolint:noctx // the operator's command line; the process outlives the call that starts it
+	cmd := exec.Command(
+		t.argv[0],
+		t.argv[1:]...) //nolint:noctx // the operator's command line; the process outlives the call that starts it
 	cmd.Env = t.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = &logWriter{log: t.log}
 	cmd.WaitDelay = stopTime
+
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	p := &serverProcess{cmd: cmd, stdin: stdin}
+
 	return (&mcp.IOTransport{Reader: newLineLimit(stdout), Writer: p, MaxLineLength: maxAnswer}).Connect(ctx)
 }
 
@@ -70,29 +79,39 @@ const stopTime = 5 * time.Second
 func (p *serverProcess) Close() (err error) {
 	p.once.Do(func() {
 		err = p.stdin.Close()
+
 		kill := time.AfterFunc(stopTime, p.killGroup)
 		defer kill.Stop()
+
 		if wait := p.cmd.Wait(); wait != nil {
 			var exit *exec.ExitError
-			if !errors.As(wait, &exit) { // its exit status does not matter
+			// its exit status does not matter
+			if !errors.As(wait, &exit) {
 				err = errors.Join(err, wait)
 			}
 		}
-		p.killGroup() // its remaining processes
+		// its remaining processes
+		p.killGroup()
 	})
+
 	return err
 }
 
 func (p *serverProcess) killGroup() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
+	// it may be gone
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
 // lineLimit bounds the JSON of each line.
 type lineLimit struct {
 	io.Closer
-	in    *bufio.Reader
-	chunk bytes.Reader      // the unread part of the line
-	line  *jsoninput.Reader // over chunk; nil: at the start of a line
+	in *bufio.Reader
+
+	// the unread part of the line
+	chunk bytes.Reader
+
+	// over chunk; nil: at the start of a line
+	line *jsoninput.Reader
 }
 
 func newLineLimit(r io.ReadCloser) *lineLimit {
@@ -104,20 +123,25 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+
 	if l.chunk.Len() == 0 {
 		chunk, err := l.in.ReadSlice('\n')
 		if len(chunk) == 0 {
 			return 0, err
 		}
+
 		l.chunk.Reset(chunk)
 	}
+
 	if l.line == nil {
 		l.line = jsoninput.NewReader(&l.chunk, answerLimits())
 	}
+
 	n, err := l.line.Read(p)
 	if n > 0 && p[n-1] == '\n' {
 		l.line = nil
 	}
+
 	return n, err
 }
 

@@ -15,6 +15,7 @@ func MCP(o Options, url, token string) *Server {
 		Transport:     &mcpTransport{next: newTransport(), token: token},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+
 	return newServer(o, &mcpServer{connect: func() mcp.Transport {
 		return &mcp.StreamableClientTransport{
 			Endpoint: url, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxAnswer,
@@ -34,13 +35,16 @@ func (t *mcpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
+
 	res, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
+
 	res.Body = struct {
 		io.Reader
 		io.Closer
 	}{jsoninput.NewReader(res.Body, answerLimits()), res.Body}
+
 	return res, nil
 }

@@ -25,25 +25,42 @@ const (
 )
 
 const (
-	listTime = 30 * time.Second // bounds listing a server's tools
-	listAge  = time.Minute      // age at which a list is requested again
+	// bounds listing a server's tools
+	listTime = 30 * time.Second
+
+	// age at which a list is requested again
+	listAge  = time.Minute
 	maxTools = 256
 )
 
 // Options of a Server.
 type Options struct {
-	Name        string        // in messages
-	Prefix      string        // prefix of the name of each tool
-	Timeout     time.Duration // of one call, without the wait for a slot; 0: DefaultTimeout
-	Concurrency int           // parallel calls; more wait. 0: DefaultConcurrency
-	Patience    time.Duration // for which an unreachable server is retried; 0: DefaultPatience
-	Logger      *slog.Logger  // nil: silent
+	// in messages
+	Name string
+
+	// prefix of the name of each tool
+	Prefix string
+
+	// of one call, without the wait for a slot; 0: DefaultTimeout
+	Timeout time.Duration
+
+	// parallel calls; more wait. 0: DefaultConcurrency
+	Concurrency int
+
+	// for which an unreachable server is retried; 0: DefaultPatience
+	Patience time.Duration
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
 // request is one call to a server.
 type request struct {
-	scope     string // the attempt or episode
-	id        string // unique in the scope; a server may identify calls by it
+	// the attempt or episode
+	scope string
+
+	// unique in the scope; a server may identify calls by it
+	id        string
 	name      string
 	arguments json.RawMessage
 	timeout   time.Duration
@@ -66,10 +83,13 @@ type Server struct {
 	log    *slog.Logger
 	slots  *semaphore.Weighted
 
-	listing sync.Mutex // held while the server's tools are listed
+	// held while the server's tools are listed
+	listing sync.Mutex
 	mu      sync.Mutex
-	tools   []tool.Definition // by the server's own names
-	listed  time.Time
+
+	// by the server's own names
+	tools  []tool.Definition
+	listed time.Time
 }
 
 var _ tool.Source = (*Server)(nil)
@@ -79,6 +99,7 @@ func newServer(o Options, r remote) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Server{
 		o: o, remote: r, log: o.Logger.With("tool_server", o.Name),
 		slots: semaphore.NewWeighted(int64(cmp.Or(o.Concurrency, DefaultConcurrency))),
@@ -91,31 +112,39 @@ func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	if age < listAge {
 		return s.shown(known), nil
 	}
+
 	s.listing.Lock()
 	defer s.listing.Unlock()
+
 	if known, age = s.known(); age < listAge {
 		return s.shown(known), nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
+
 	tools, err := s.remote.list(ctx)
 	if err != nil && known != nil {
 		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
 		return s.shown(known), nil
 	}
+
 	if err != nil {
 		return nil, fault.Wrap(fault.KindOf(err), err, "list the tools of server %q", s.o.Name)
 	}
+
 	tools = s.usable(ctx, tools)
 	s.mu.Lock()
 	s.tools, s.listed = tools, time.Now()
 	s.mu.Unlock()
+
 	return s.shown(tools), nil
 }
 
 func (s *Server) known() ([]tool.Definition, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.tools, time.Since(s.listed)
 }
 
@@ -125,16 +154,20 @@ func (s *Server) usable(ctx context.Context, tools []tool.Definition) []tool.Def
 	for _, d := range tools {
 		shown := d
 		shown.Name = s.o.Prefix + d.Name
+
 		err := tool.CheckDefinition(shown)
 		if err == nil && len(list) == maxTools {
 			err = errors.New("the server has too many tools")
 		}
+
 		if err != nil {
 			s.log.WarnContext(ctx, "tool left out", "error", err)
 			continue
 		}
+
 		list = append(list, d)
 	}
+
 	return list
 }
 
@@ -145,6 +178,7 @@ func (s *Server) shown(tools []tool.Definition) []tool.Definition {
 		d.Name = s.o.Prefix + d.Name
 		list[i] = d
 	}
+
 	return list
 }
 
@@ -154,21 +188,29 @@ func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "wait for tool server %q", s.o.Name)
 	}
 	defer s.slots.Release(1)
+
 	r := request{
-		scope: env.Scope(), id: c.ID, name: strings.TrimPrefix(c.Name, s.o.Prefix), arguments: c.Arguments, timeout: s.o.Timeout,
+		scope:     env.Scope(),
+		id:        c.ID,
+		name:      strings.TrimPrefix(c.Name, s.o.Prefix),
+		arguments: c.Arguments,
+		timeout:   s.o.Timeout,
 	}
 	if len(r.arguments) == 0 {
 		r.arguments = json.RawMessage("{}")
 	}
+
 	until := time.Now().Add(s.o.Patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		result, err := s.try(ctx, r)
+
 		again := fault.Is(err, fault.Unavailable)
 		if !again || time.Now().Add(pause).After(until) || clock.Sleep(ctx, pause) != nil {
 			kind := fault.KindOf(err)
 			if again && ctx.Err() == nil {
 				kind = fault.ToolServerFailed
 			}
+
 			return result, fault.Wrap(kind, err, "tool server %q", s.o.Name)
 		}
 	}
@@ -178,10 +220,12 @@ func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 func (s *Server) try(ctx context.Context, r request) (tool.Result, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
+
 	result, err := s.remote.call(within, r)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return tool.Failed("the tool did not answer within " + r.timeout.String()), nil
 	}
+
 	return result, err
 }
 

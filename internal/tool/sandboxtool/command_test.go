@@ -18,6 +18,7 @@ import (
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	b := newTestSandbox(t)
+
 	ok, failed := `{"exit_code":0,"sandboxed":true,"network_isolated":true}`, `{"exit_code":3,"sandboxed":true,"network_isolated":true}`
 	for _, c := range []struct{ name, command, content, message, data string }{
 		{"bash", "printf '  hi\n\n'", "  hi", "", ok},
@@ -31,8 +32,14 @@ func TestCommands(t *testing.T) {
 		{"bash", "kill -9 $$", "", "Exit code: 137", `{"exit_code":137,"sandboxed":true,"network_isolated":true}`},
 	} {
 		r := b.call(c.name, map[string]any{"command": c.command})
-		require.Equal(t, tool.Result{Content: c.content, Error: c.message != "", Message: c.message, Data: json.RawMessage(c.data)}, r, c.command)
+		require.Equal(t, tool.Result{
+			Content: c.content,
+			Error:   c.message != "",
+			Message: c.message,
+			Data:    json.RawMessage(c.data),
+		}, r, c.command)
 	}
+
 	b.bash("echo kept > f; cd /; export X=1")
 	require.Equal(t, "kept\n", b.call("bash", map[string]any{"command": "cat f; echo $X"}).Content+"\n")
 }
@@ -41,7 +48,8 @@ func TestCommands(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := newTestSandbox(t)
-	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4}) // long enough for bash to begin
+	// long enough for bash to begin
+	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 4})
 	require.Equal(t, "before", r.Content)
 	require.Equal(t, "Command timed out after 4s", r.Message)
 	require.JSONEq(t, `{"exit_code":-1,"timeout":true,"sandboxed":true,"network_isolated":true}`, string(r.Data))
@@ -52,14 +60,21 @@ func TestTimeout(t *testing.T) {
 func TestCallTwice(t *testing.T) {
 	t.Parallel()
 	b := newTestSandbox(t)
+
 	for _, id := range []string{"a", "call 1/ü", strings.Repeat("x", 256)} {
 		arguments := map[string]any{"command": "echo x >> f; wc -l < f; rm -f g"}
 		first := b.callAs(id, "bash", arguments)
 		require.Equal(t, first, b.callAs(id, "bash", arguments))
-		_, err := b.set.Call(t.Context(), tool.Call{ID: id, Name: "bash", Arguments: json.RawMessage(`{"command":"true"}`)})
+		_, err := b.set.Call(t.Context(), tool.Call{
+			ID:        id,
+			Name:      "bash",
+			Arguments: json.RawMessage(`{"command":"true"}`),
+		})
 		require.True(t, fault.Is(err, fault.Conflict), "%v", err)
 	}
+
 	require.Equal(t, "3", b.bash("wc -l < f"))
+
 	arguments := map[string]any{"path": "f", "old_string": "x\nx\n", "new_string": "y\n"}
 	first := b.callAs("edit", "edit_file", arguments)
 	require.False(t, first.Error, first.Message)
@@ -71,7 +86,10 @@ func TestCallTwice(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newTestSandbox(t)
-	r := b.call("bash", map[string]any{"command": "echo first; yes é | head -c 100000001 | tr -d '\\n'; echo; echo last"})
+	r := b.call(
+		"bash",
+		map[string]any{"command": "echo first; yes é | head -c 100000001 | tr -d '\\n'; echo; echo last"},
+	)
 	require.Less(t, len(r.Content), 60_000)
 	require.True(t, utf8.ValidString(r.Content))
 	require.NotContains(t, r.Content, "\uFFFD")
@@ -95,10 +113,12 @@ func TestBrokenByThePolicy(t *testing.T) {
 func TestCallsDoNotWait(t *testing.T) {
 	t.Parallel()
 	b := newTestSandbox(t)
+
 	slow := make(chan tool.Result, 1)
 	go func() {
 		slow <- b.callAs("slow", "bash", map[string]any{"command": "until [ -e go ]; do read -t 0.01 <> <(:) || :; done; echo went"})
 	}()
+
 	b.bash("true")
 	require.False(t, b.call("write_file", map[string]any{"path": "go", "content": ""}).Error)
 	require.Equal(t, "went", (<-slow).Content)
@@ -112,29 +132,36 @@ func (r *records) Load(_ context.Context, key string, v any) (bool, error) {
 	if !ok {
 		return false, nil
 	}
+
 	return true, json.Unmarshal(raw.([]byte), v)
 }
 
 func (r *records) Save(_ context.Context, key string, v any) error {
 	raw, err := json.Marshal(v)
 	r.m.Store(key, raw)
+
 	return err
 }
 
-// A command that is killed for lack of memory reports this in its own result only, and again when another worker repeats the call.
+// A command that is killed for lack of memory reports this in its own result only, and again when another
+// worker repeats the call.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no cgroups")
 	}
+
 	b, kept := newTestSandbox(t), &records{}
 	b.bind(tool.Env{Sandbox: b.sb, Record: kept})
+
 	failing, greedy := map[string]any{"command": "exit 4"}, map[string]any{"command": "x=x; while :; do x=$x$x; done"}
 	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)
 	first := b.callAs("greedy", "bash", greedy)
 	require.Equal(t, "Exit code: 137; the sandbox ran out of memory (processes killed: 1)", first.Message)
 	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)
-	b.bind(tool.Env{Sandbox: b.sb, Record: kept}) // as a worker does in a takeover
+	// as a worker does in a takeover
+	b.bind(tool.Env{Sandbox: b.sb, Record: kept})
 	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)
 	require.Equal(t, first, b.callAs("greedy", "bash", greedy))
 	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)

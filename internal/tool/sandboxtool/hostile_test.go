@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If the policy's processes break its tools, a call succeeds or fails with a result for the policy. An error would end the attempt as an
-// infrastructure failure without a reward, so callAs requires that there is none.
+// If the policy's processes break its tools, a call succeeds or fails with a result for the policy. An
+// error would end the attempt as an infrastructure failure without a reward, so callAs requires that there
+// is none.
 func TestToolsThatThePolicyBreaks(t *testing.T) {
 	t.Parallel()
 	// beside starts a script in another session, so that it is not a descendant of the call that started it.
@@ -24,10 +25,17 @@ func TestToolsThatThePolicyBreaks(t *testing.T) {
 			t.Parallel()
 			b := newTestSandbox(t)
 			b.bash(command)
+
 			for _, id := range []string{"one", "two"} {
 				arguments := map[string]any{"command": "sleep 0.7; date +%N; date +%N | cat", "timeout": 2}
-				require.Equal(t, b.callAs(id, "bash", arguments).Content, b.callAs(id, "bash", arguments).Content, "a call that is made again")
+				require.Equal(
+					t,
+					b.callAs(id, "bash", arguments).Content,
+					b.callAs(id, "bash", arguments).Content,
+					"a call that is made again",
+				)
 			}
+
 			b.call("terminal_stateful", map[string]any{"command": "true", "timeout": 2})
 		})
 	}

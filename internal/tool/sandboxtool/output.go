@@ -22,18 +22,21 @@ func both(stdout, stderr wire.Output) string {
 	}
 }
 
-// shown returns one stream as text without trailing line ends. It notes the number of bytes dropped in the middle; binary output is not
-// shown.
+// shown returns one stream as text without trailing line ends. It notes the number of bytes dropped in the
+// middle; binary output is not shown.
 func shown(o wire.Output) string {
 	if total := int64(o.Len()) + o.Omitted; binary(o.Head) || binary(o.Tail) {
 		return fmt.Sprintf("[binary output of %d bytes, which is not shown]", total)
 	}
+
 	if o.Omitted == 0 {
 		return strings.TrimRight(valid(append(bytes.Clone(o.Head), o.Tail...)), "\n")
 	}
+
 	head, tail := wholeEnd(o.Head), wholeStart(o.Tail)
 	omitted := o.Omitted + int64(o.Len()-len(head)-len(tail))
 	text := fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", valid(head), omitted, valid(tail))
+
 	return strings.TrimRight(text, "\n")
 }
 
@@ -49,9 +52,11 @@ func wholeEnd(b []byte) []byte {
 			if !utf8.FullRune(b[at:]) {
 				return b[:at]
 			}
+
 			return b
 		}
 	}
+
 	return b
 }
 
@@ -61,5 +66,6 @@ func wholeStart(b []byte) []byte {
 	for n < len(b) && n < utf8.UTFMax-1 && !utf8.RuneStart(b[n]) {
 		n++
 	}
+
 	return b[n:]
 }

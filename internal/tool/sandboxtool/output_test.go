@@ -13,6 +13,7 @@ import (
 
 func TestPlain(t *testing.T) {
 	t.Parallel()
+
 	for raw, want := range map[string]string{
 		"a\r\nb\r\n":                             "a\nb\n",
 		"\x1b[1;31mred\x1b[0m":                   "red",
@@ -30,6 +31,7 @@ func TestPlain(t *testing.T) {
 // For any split of a stream, the text is valid and states how many bytes are left out. No character is shown in part.
 func TestShown(t *testing.T) {
 	t.Parallel()
+
 	text := strings.Repeat("é€😀", 3)
 	for i := range len(text) {
 		for j := i; j <= len(text); j++ {
@@ -46,7 +48,11 @@ func FuzzShown(f *testing.F) {
 	f.Add("a\x1b[31", "m\xffb\r\b", int64(0))
 	f.Add("\x1b]x\x1b", "\xe2\x82", int64(9))
 	f.Fuzz(func(t *testing.T, head, tail string, omitted int64) {
-		o := wire.Output{Head: []byte(sandboxtool.Plain(head)), Tail: []byte(sandboxtool.Plain(tail)), Omitted: omitted & 0xffff}
+		o := wire.Output{
+			Head:    []byte(sandboxtool.Plain(head)),
+			Tail:    []byte(sandboxtool.Plain(tail)),
+			Omitted: omitted & 0xffff,
+		}
 		got := sandboxtool.Shown(o)
 		require.True(t, utf8.ValidString(got))
 		require.False(t, strings.ContainsAny(got, "\x00\x07\x1b\r\x7f"), "%q", got)

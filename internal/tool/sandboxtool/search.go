@@ -16,12 +16,16 @@ func search() tool.Tool { return searcher{} }
 
 // Definition implements tool.Tool.
 func (searcher) Definition() tool.Definition {
-	return definition("search", "Search the contents of files with ripgrep: a regular expression, over a directory or a file. "+
-		"Files that .gitignore names, hidden and binary files are left out. Returns path:line:text.",
+	return definition(
+		"search",
+		"Search the contents of files with ripgrep: a regular expression, over a directory or a file. "+
+			"Files that .gitignore names, hidden and binary files are left out. Returns path:line:text.",
 		`"pattern":{"type":"string","minLength":1,"description":"Regular expression"},`+
 			`"path":{"type":"string","description":"Directory or file; default the workspace"},`+
 			`"glob":{"type":"string","description":"Search only files whose path matches, such as *.py"},`+
-			`"ignore_case":{"type":"boolean","description":"Ignore case"}`, "pattern")
+			`"ignore_case":{"type":"boolean","description":"Ignore case"}`,
+		"pattern",
+	)
 }
 
 // Call implements tool.Tool.
@@ -33,18 +37,24 @@ func (searcher) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return tool.Failed(err.Error()), nil
 	}
-	argv := []string{"rg", "--no-config", "--line-number", "--with-filename", "--no-heading", "--color=never", "--sort=path",
-		"--max-columns=500", "--max-columns-preview"}
+
+	argv := []string{
+		"rg", "--no-config", "--line-number", "--with-filename", "--no-heading", "--color=never",
+		"--sort=path", "--max-columns=500", "--max-columns-preview",
+	}
 	if a.IgnoreCase {
 		argv = append(argv, "--ignore-case")
 	}
+
 	if a.Glob != "" {
 		argv = append(argv, "--glob="+a.Glob)
 	}
+
 	argv = append(argv, "--regexp="+a.Pattern, "--")
 	if a.Path != "" {
 		argv = append(argv, a.Path)
 	}
+
 	r, message, err := exec(ctx, env, c.ID, wire.Process{Argv: argv, KeepBytes: keepBytes}, fileTimeout)
 	switch {
 	case strings.Contains(message, "no program"):
@@ -52,6 +62,7 @@ func (searcher) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 	case err != nil || message != "":
 		return tool.Failed(message), err
 	}
+
 	return found(r), nil
 }
 

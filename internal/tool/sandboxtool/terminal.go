@@ -15,18 +15,29 @@ import (
 const shellName = "main"
 
 // ptyCall makes one call to the shell.
-func ptyCall(ctx context.Context, env tool.Env, id string, c wire.PTYCall, atMost time.Duration) (a wire.PTYAnswer, message string, err error) {
+func ptyCall(
+	ctx context.Context,
+	env tool.Env,
+	id string,
+	c wire.PTYCall,
+	atMost time.Duration,
+) (a wire.PTYAnswer, message string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost+grace)
 	defer cancel()
+
 	c.Shell = wire.Process{
 		// Without history expansion (+H): a "!" in a command is text, as in a script.
-		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
+		Argv: []string{
+			"bash", "--noprofile", "--norc", "-i", "+H",
+		}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
 	}
+
 	a, err = env.Sandbox.PTY(ctx, shellName, execID(id), c)
 	if err != nil {
 		message, err = blame(err)
 		return a, message, err
 	}
+
 	return a, a.Error, nil
 }
 
@@ -35,9 +46,13 @@ type stateful struct{}
 
 // Definition implements tool.Tool.
 func (stateful) Definition() tool.Definition {
-	return definition("terminal_stateful", "Run a bash command in a shell that keeps its state between calls: working directory, variables, "+
-		"functions, jobs. A command that runs out of time is stopped; the shell lives on. Use tmux for programs that need keys.",
-		`"command":{"type":"string","description":"The command to run"},`+timeoutProperty, "command")
+	return definition(
+		"terminal_stateful",
+		"Run a bash command in a shell that keeps its state between calls: working directory, variables, "+
+			"functions, jobs. A command that runs out of time is stopped; the shell lives on. Use tmux for programs that need keys.",
+		`"command":{"type":"string","description":"The command to run"},`+timeoutProperty,
+		"command",
+	)
 }
 
 // Call implements tool.Tool.
@@ -49,13 +64,16 @@ func (stateful) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return tool.Failed(err.Error()), nil
 	}
+
 	atMost := seconds(a.Timeout, defaultTimeout)
+
 	answer, message, err := ptyCall(ctx, env, c.ID, wire.PTYCall{
 		Action: wire.PTYRun, Command: a.Command, TimeoutMillis: atMost.Milliseconds(),
 	}, atMost)
 	if err != nil || message != "" {
 		return tool.Failed(message), err
 	}
+
 	return stateOf(answer, atMost), nil
 }
 
@@ -64,10 +82,14 @@ func stateOf(answer wire.PTYAnswer, atMost time.Duration) tool.Result {
 		facts
 		Stateful bool `json:"stateful"`
 	}{facts{ExitCode: answer.ExitCode, Timeout: answer.TimedOut, Sandboxed: true, NetworkIsolated: true}, true}
+
 	r := tool.Result{Content: plainOutput(answer.Output), Data: data(f)}
 	switch {
 	case answer.TimedOut && answer.Ended:
-		r.Message = fmt.Sprintf("Command timed out after %gs and could not be stopped alone: the shell was ended and its state is lost", atMost.Seconds())
+		r.Message = fmt.Sprintf(
+			"Command timed out after %gs and could not be stopped alone: the shell was ended and its state is lost",
+			atMost.Seconds(),
+		)
 	case answer.TimedOut:
 		r.Message = fmt.Sprintf("Command timed out after %gs and was stopped", atMost.Seconds())
 	case answer.Ended:
@@ -75,10 +97,12 @@ func stateOf(answer wire.PTYAnswer, atMost time.Duration) tool.Result {
 	case answer.ExitCode != 0:
 		r.Message = fmt.Sprintf("Exit code: %d", answer.ExitCode)
 	}
+
 	r.Error = r.Message != "" && (!answer.Ended || answer.ExitCode != 0)
 	if !r.Error && r.Message != "" {
 		r.Content, r.Message = joinLines(r.Content, r.Message), ""
 	}
+
 	return r
 }
 
@@ -86,6 +110,7 @@ func joinLines(a, b string) string {
 	if a == "" {
 		return b
 	}
+
 	return a + "\n" + b
 }
 
@@ -100,5 +125,6 @@ func seconds(n float64, usual time.Duration) time.Duration {
 	if n <= 0 {
 		return usual
 	}
+
 	return time.Duration(min(n, maxTimeout.Seconds()) * float64(time.Second))
 }

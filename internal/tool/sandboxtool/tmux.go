@@ -16,15 +16,19 @@ type tmux struct{}
 
 // Definition implements tool.Tool.
 func (tmux) Definition() tool.Definition {
-	return definition("tmux", "Use the stateful shell as a terminal: start it, send keys to the program in it, capture its screen, "+
-		"stream its recording (asciicast v2), stop it.",
+	return definition(
+		"tmux",
+		"Use the stateful shell as a terminal: start it, send keys to the program in it, capture its screen, "+
+			"stream its recording (asciicast v2), stop it.",
 		`"action":{"type":"string","enum":["start","send_keys","stream","stop","capture"]},`+
 			`"keys":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}],"description":"Text or tmux key names such as Enter, C-c, Up; a list is sent in order"},`+
 			`"block":{"type":"boolean","description":"Wait until the shell is at its prompt again"},`+
 			`"min_wait_s":{"type":"number","minimum":0},"max_wait_s":{"type":"number","minimum":0},`+
 			`"capture_entire":{"type":"boolean","description":"Capture all that was printed, not only the screen"},`+
 			`"max_bytes":{"type":"integer","minimum":1},"reset":{"type":"boolean","description":"Stream from the start"},`+
-			`"pane_width":{"type":"integer","minimum":20},"pane_height":{"type":"integer","minimum":10}`, "action")
+			`"pane_width":{"type":"integer","minimum":20},"pane_height":{"type":"integer","minimum":10}`,
+		"action",
+	)
 }
 
 type tmuxArguments struct {
@@ -49,6 +53,7 @@ func (k *keyList) UnmarshalJSON(text []byte) error {
 		*k = keyList{""}
 		return json.Unmarshal(text, &(*k)[0])
 	}
+
 	return json.Unmarshal(text, (*[]string)(k))
 }
 
@@ -58,23 +63,35 @@ func (tmux) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result, e
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return tool.Failed(err.Error()), nil
 	}
+
 	atMost := seconds(a.MaxWaitS, time.Minute)
 	minWait := min(seconds(a.MinWaitS, 0), atMost)
 	call := wire.PTYCall{
-		Keys: a.Keys, Block: a.Block, MinWaitMillis: minWait.Milliseconds(), TimeoutMillis: atMost.Milliseconds(),
-		Entire: a.CaptureEntire, MaxBytes: bounded(a.MaxBytes), Reset: a.Reset, Cols: bounded(a.PaneWidth), Rows: bounded(a.PaneHeight),
+		Keys:          a.Keys,
+		Block:         a.Block,
+		MinWaitMillis: minWait.Milliseconds(),
+		TimeoutMillis: atMost.Milliseconds(),
+		Entire:        a.CaptureEntire,
+		MaxBytes:      bounded(a.MaxBytes),
+		Reset:         a.Reset,
+		Cols:          bounded(a.PaneWidth),
+		Rows:          bounded(a.PaneHeight),
 	}
+
 	call.Action = map[string]string{"send_keys": wire.PTYKeys, "capture": wire.PTYCapture}[a.Action]
 	if call.Action == "" {
 		call.Action = a.Action
 	}
+
 	if call.Action == wire.PTYKeys && strings.Join(a.Keys, "") == "" {
 		return tool.Failed("send_keys needs keys"), nil
 	}
+
 	answer, message, err := ptyCall(ctx, env, c.ID, call, atMost+minWait)
 	if err != nil || message != "" {
 		return tool.Failed(message), err
 	}
+
 	return tmuxResult(a, answer, atMost), nil
 }
 
@@ -84,6 +101,7 @@ func bounded(n float64) int { return int(min(max(n, 0), 1<<30)) }
 func tmuxResult(a tmuxArguments, answer wire.PTYAnswer, atMost time.Duration) tool.Result {
 	f := map[string]any{"stateful": true}
 	r := tool.Result{}
+
 	switch a.Action {
 	case "start":
 		r.Content = "started"
@@ -93,7 +111,12 @@ func tmuxResult(a tmuxArguments, answer wire.PTYAnswer, atMost time.Duration) to
 	case "send_keys":
 		r.Content, f["blocked"] = "ok", a.Block
 		if answer.TimedOut {
-			r = tool.Failed(fmt.Sprintf("the shell was not at its prompt after %gs; the program in it still runs", atMost.Seconds()))
+			r = tool.Failed(
+				fmt.Sprintf(
+					"the shell was not at its prompt after %gs; the program in it still runs",
+					atMost.Seconds(),
+				),
+			)
 		}
 	case "capture":
 		r.Content, f["capture_entire"] = string(answer.Text), a.CaptureEntire
@@ -103,9 +126,12 @@ func tmuxResult(a tmuxArguments, answer wire.PTYAnswer, atMost time.Duration) to
 	case "stream":
 		r.Content, f["stream"], f["offset"] = string(answer.Text), true, answer.Offset
 	}
+
 	if answer.Ended && a.Action != "stop" {
 		f["ended"] = true
 	}
+
 	r.Data = data(f)
+
 	return r
 }

@@ -8,7 +8,9 @@ import (
 
 // Tools returns the tools of a sandbox in the order in which they are shown.
 func Tools() []tool.Tool {
-	return []tool.Tool{terminal(), bash(), readFile(), writeFile(), stateful{}, tmux{}, editFile(), listFiles(), search()}
+	return []tool.Tool{
+		terminal(), bash(), readFile(), writeFile(), stateful{}, tmux{}, editFile(), listFiles(), search(),
+	}
 }
 
 // Toolsets returns the named groups of the tools.
@@ -32,10 +34,15 @@ func NewRegistry() (*tool.Registry, error) { return tool.NewRegistry(Tools(), To
 func definition(name, description, properties string, required ...string) tool.Definition {
 	names, err := json.Marshal(append([]string{}, required...))
 	if err != nil {
-		panic(err) // strings always marshal
+		// strings always marshal
+		panic(err)
 	}
+
 	return tool.Definition{
-		Name: name, Description: description,
-		Parameters: json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":` + string(names) + `}`),
+		Name:        name,
+		Description: description,
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{` + properties + `},"required":` + string(names) + `}`,
+		),
 	}
 }

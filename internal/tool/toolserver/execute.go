@@ -45,23 +45,38 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if s.refuse(w, r) {
 		return
 	}
+
 	in, err := decode(r)
 	if err != nil {
-		answer(w, http.StatusUnprocessableEntity, map[string]any{"detail": []map[string]string{{"msg": err.Error(), "type": "value_error"}}})
+		answer(w, http.StatusUnprocessableEntity, map[string]any{"detail": []map[string]string{{
+			"msg":  err.Error(),
+			"type": "value_error",
+		}}})
+
 		return
 	}
+
 	result, err := s.once(r.Context(), in)
 	if err != nil && r.Context().Err() != nil {
 		return
 	}
-	if err != nil { // not the tool's fault: the caller may retry under the same id
+	// not the tool's fault: the caller may retry under the same id
+	if err != nil {
 		result = tool.Failed("Tool execution error: " + err.Error())
 		result.Data = json.RawMessage(`{"` + FaultKey + `":"` + string(fault.KindOf(err)) + `"}`)
 	}
-	out := executeAnswer{Success: !result.Error, Output: result.Content, Error: result.Message, Metadata: result.Data, UniqID: in.Tool.UniqID}
+
+	out := executeAnswer{
+		Success:  !result.Error,
+		Output:   result.Content,
+		Error:    result.Message,
+		Metadata: result.Data,
+		UniqID:   in.Tool.UniqID,
+	}
 	if len(out.Metadata) == 0 {
 		out.Metadata = json.RawMessage("{}")
 	}
+
 	answer(w, http.StatusOK, out)
 }
 
@@ -80,22 +95,31 @@ func decode(r *http.Request) (in executeRequest, err error) {
 	case !(in.TimeoutS >= 0 && in.TimeoutS <= maxTimeout.Seconds()):
 		return in, fmt.Errorf("timeout_s: must be 0 to %g, got %g", maxTimeout.Seconds(), in.TimeoutS)
 	}
+
 	return in, nil
 }
 
-// once runs the call, or returns the result of an earlier call under the same ids. Calls without a trajectory_id always run: clients
-// number them alike.
+// once runs the call, or returns the result of an earlier call under the same ids. Calls without a
+// trajectory_id always run: clients number them alike.
 func (s *Server) once(ctx context.Context, in executeRequest) (tool.Result, error) {
 	if in.TrajectoryID == "" {
 		return s.run(ctx, in)
 	}
+
 	sum := sha256.Sum256([]byte(in.TrajectoryID + "\x00" + in.Tool.UniqID))
+
 	id := hex.EncodeToString(sum[:])
 	for {
-		result, running, err := s.results.Run(ctx, id, in.Tool, maxTimeout+time.Minute, func(ctx context.Context) (tool.Result, error) {
-			defer s.order.add(id)
-			return s.run(ctx, in)
-		})
+		result, running, err := s.results.Run(
+			ctx,
+			id,
+			in.Tool,
+			maxTimeout+time.Minute,
+			func(ctx context.Context) (tool.Result, error) {
+				defer s.order.add(id)
+				return s.run(ctx, in)
+			},
+		)
 		switch {
 		case fault.Is(err, fault.Exhausted) && s.forget(ctx):
 			continue
@@ -104,6 +128,7 @@ func (s *Server) once(ctx context.Context, in executeRequest) (tool.Result, erro
 		case running:
 			return tool.Result{}, fault.New(fault.Unavailable, "the call has not ended yet")
 		}
+
 		return result, err
 	}
 }
@@ -114,11 +139,13 @@ func (s *Server) run(ctx context.Context, in executeRequest) (tool.Result, error
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "wait for a slot")
 	}
 	defer s.slots.Release(1)
+
 	for _, t := range s.tools(ctx) {
 		if t.Name == in.Tool.Name {
 			return s.call(ctx, t, in)
 		}
 	}
+
 	return tool.Failed("Unknown tool: " + in.Tool.Name), nil
 }
 
@@ -127,12 +154,19 @@ func (s *Server) call(ctx context.Context, t offered, in executeRequest) (tool.R
 	if in.TimeoutS > 0 {
 		limit = time.Duration(in.TimeoutS * float64(time.Second))
 	}
+
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	result, err := t.source.Call(within, tool.Env{CallScope: in.TrajectoryID}, tool.Call{ID: in.Tool.UniqID, Name: in.Tool.Name, Arguments: in.Tool.Arguments})
+
+	result, err := t.source.Call(within, tool.Env{CallScope: in.TrajectoryID}, tool.Call{
+		ID:        in.Tool.UniqID,
+		Name:      in.Tool.Name,
+		Arguments: in.Tool.Arguments,
+	})
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return tool.Failed("the tool did not answer within " + limit.String()), nil
 	}
+
 	return result, err
 }
 
@@ -145,6 +179,7 @@ type order struct {
 func (o *order) add(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.ids = append(o.ids, id)
 }
 
@@ -152,9 +187,11 @@ func (o *order) add(id string) {
 func (o *order) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	n := (len(o.ids) + 9) / 10
 	oldest := o.ids[:n:n]
 	o.ids = o.ids[n:]
+
 	return oldest
 }
 
@@ -166,5 +203,6 @@ func (s *Server) forget(ctx context.Context) bool {
 			return false
 		}
 	}
+
 	return len(ids) > 0
 }

@@ -23,7 +23,9 @@ const (
 	// DefaultTimeout and maxTimeout bound a call.
 	DefaultTimeout = 2 * time.Minute
 	maxTimeout     = 10 * time.Minute
-	listTime       = 10 * time.Second // of one source
+
+	// of one source
+	listTime = 10 * time.Second
 )
 
 // Source is a named tool.Source.
@@ -34,10 +36,15 @@ type Source struct {
 
 // Options of a Server.
 type Options struct {
-	Token       string // bearer token of POST /execute; "": none
-	Concurrency int    // parallel calls; more wait. 0: DefaultConcurrency
+	// bearer token of POST /execute; "": none
+	Token string
+
+	// parallel calls; more wait. 0: DefaultConcurrency
+	Concurrency int
 	Sources     []Source
-	Logger      *slog.Logger // nil: silent
+
+	// nil: silent
+	Logger *slog.Logger
 }
 
 // Server serves the tools of some sources. It is safe for concurrent use.
@@ -54,6 +61,7 @@ func New(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Server{
 		o: o, log: o.Logger, slots: semaphore.NewWeighted(int64(cmp.Or(o.Concurrency, DefaultConcurrency))),
 		results: idempotent.New(func(r tool.Result) int { return len(r.Content) + len(r.Message) + len(r.Data) }),
@@ -71,6 +79,7 @@ func (s *Server) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /tools", s.list)
 	mux.HandleFunc("POST /execute", s.execute)
+
 	return mux
 }
 
@@ -84,7 +93,9 @@ type offered struct {
 func (s *Server) tools(ctx context.Context) []offered {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
+
 	lists := make([][]tool.Definition, len(s.o.Sources))
+
 	var asked sync.WaitGroup
 	for i, source := range s.o.Sources {
 		asked.Go(func() {
@@ -94,19 +105,33 @@ func (s *Server) tools(ctx context.Context) []offered {
 			}
 		})
 	}
+
 	asked.Wait()
+
 	var all []offered
+
 	seen := map[string]bool{}
+
 	for i, list := range lists {
 		for _, d := range list {
 			if seen[d.Name] {
-				s.log.WarnContext(ctx, "tool left out: another source has one of that name", "source", s.o.Sources[i].Name, "tool", d.Name)
+				s.log.WarnContext(
+					ctx,
+					"tool left out: another source has one of that name",
+					"source",
+					s.o.Sources[i].Name,
+					"tool",
+					d.Name,
+				)
+
 				continue
 			}
+
 			seen[d.Name] = true
 			all = append(all, offered{d, s.o.Sources[i].Source})
 		}
 	}
+
 	return all
 }
 
@@ -120,6 +145,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	for _, t := range s.tools(r.Context()) {
 		list = append(list, functionTool{"function", t.Definition})
 	}
+
 	answer(w, http.StatusOK, map[string]any{"tools": list})
 }
 
@@ -129,6 +155,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) bool {
 	scheme, token, _ := strings.Cut(header, " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.o.Token))
 	status, detail := 0, ""
+
 	switch {
 	case s.o.Token == "":
 	case header == "":
@@ -138,14 +165,17 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request) bool {
 	case subtle.ConstantTimeCompare(got[:], want[:]) != 1:
 		status, detail = http.StatusForbidden, "Invalid token"
 	}
+
 	if status != 0 {
 		answer(w, status, map[string]string{"detail": detail})
 	}
+
 	return status != 0
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(v)
 }

@@ -24,8 +24,12 @@ type skills struct {
 	names string
 	calls atomic.Int32
 	err   error
-	hold  chan struct{} // nil: calls return at once
-	size  int           // of each result, in bytes; 0: the result repeats the call
+
+	// nil: calls return at once
+	hold chan struct{}
+
+	// of each result, in bytes; 0: the result repeats the call
+	size int
 }
 
 func (s *skills) List(context.Context) ([]tool.Definition, error) {
@@ -33,11 +37,13 @@ func (s *skills) List(context.Context) ([]tool.Definition, error) {
 	for _, name := range strings.Fields(s.names) {
 		list = append(list, tool.Definition{Name: name, Parameters: json.RawMessage(`{"type":"object"}`)})
 	}
+
 	return list, s.err
 }
 
 func (s *skills) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result, error) {
 	s.calls.Add(1)
+
 	if s.hold != nil {
 		select {
 		case <-s.hold:
@@ -45,19 +51,24 @@ func (s *skills) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 			return tool.Result{}, ctx.Err()
 		}
 	}
+
 	if c.Name == "broken" {
 		return tool.Result{}, fault.New(fault.Unavailable, "mcp is down")
 	}
+
 	if s.size > 0 {
 		return tool.Result{Content: strings.Repeat("x", s.size)}, nil
 	}
+
 	return tool.Result{Content: env.Scope() + " " + string(c.Arguments)}, nil
 }
 
 func start(t *testing.T, token string, sources ...toolserver.Source) string {
 	t.Helper()
+
 	srv := httptest.NewServer(toolserver.New(toolserver.Options{Token: token, Sources: sources}).Handler())
 	t.Cleanup(srv.Close)
+
 	return srv.URL
 }
 
@@ -65,14 +76,19 @@ func ask(t *testing.T, method, url, authorization, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
+
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
+
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	text, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
+
 	return res.StatusCode, strings.TrimSpace(string(text))
 }
 
@@ -80,6 +96,7 @@ func ask(t *testing.T, method, url, authorization, body string) (int, string) {
 func TestWire(t *testing.T) {
 	t.Parallel()
 	url := start(t, "secret", toolserver.Source{Name: "s", Source: &skills{names: "skills_list broken"}})
+
 	const good = `{"trajectory_id":"t1","tool":{"name":"skills_list","arguments":{"a":1},"uniq_id":"u1"},"timeout_s":30,"slot_id":"s0","container_addr":null}`
 	for _, c := range []struct {
 		method, path, authorization, body string
@@ -105,18 +122,24 @@ func TestWire(t *testing.T) {
 	} {
 		status, text := ask(t, c.method, url+c.path, c.authorization, c.body)
 		require.Equal(t, c.status, status, "%s %s %s: %s", c.method, c.path, c.body, text)
+
 		if c.want != "" {
 			require.Equal(t, c.want, text)
 		}
 	}
 }
 
-// A source that does not answer does not affect the responses of others. If two tools have the same name, the first one is used.
+// A source that does not answer does not affect the responses of others. If two tools have the same name,
+// the first one is used.
 func TestSourcesAreApart(t *testing.T) {
 	t.Parallel()
+
 	first := &skills{names: "a b"}
 	url := start(t, "",
-		toolserver.Source{Name: "down", Source: &skills{err: fault.New(fault.Unavailable, "no")}}, toolserver.Source{Name: "first", Source: first},
+		toolserver.Source{
+			Name:   "down",
+			Source: &skills{err: fault.New(fault.Unavailable, "no")},
+		}, toolserver.Source{Name: "first", Source: first},
 		toolserver.Source{Name: "second", Source: &skills{names: "b c"}})
 	list, err := external.ToolServer(external.Options{Name: "t"}, url, "", nil).List(t.Context())
 	require.NoError(t, err)
@@ -128,42 +151,63 @@ func TestSourcesAreApart(t *testing.T) {
 // A repeated call returns the first result, even while the first call is running.
 func TestCallsRunOnce(t *testing.T) {
 	t.Parallel()
+
 	s := &skills{names: "a", hold: make(chan struct{})}
 	url := start(t, "", toolserver.Source{Name: "s", Source: s})
+
 	const body = `{"trajectory_id":"t1","tool":{"name":"a","arguments":{},"uniq_id":"u1"}}`
+
 	answers := make(chan string, 8)
 	for range cap(answers) {
 		go func() {
-			res, err := http.Post(url+"/execute", "application/json", strings.NewReader(body)) //nolint:noctx // the server ends with the test
+			res, err := http.Post(
+				url+"/execute",
+				"application/json",
+				strings.NewReader(body),
+			) //nolint:noctx // the server ends with the test
 			if err != nil {
 				answers <- err.Error()
 				return
 			}
 			defer res.Body.Close()
-			text, _ := io.ReadAll(res.Body) // a broken response differs from the others
+			// a broken response differs from the others
+			text, _ := io.ReadAll(res.Body)
 			answers <- string(text)
 		}()
 	}
+
 	close(s.hold)
+
 	for range cap(answers) {
 		require.Contains(t, <-answers, `"success":true,"output":"t1 {}"`)
 	}
+
 	require.EqualValues(t, 1, s.calls.Load())
 	_, text := ask(t, "POST", url+"/execute", "", strings.Replace(body, `{}`, `{"b":1}`, 1))
 	require.Contains(t, text, "uniq_id was used before with another tool or other arguments")
-	for range 2 { // without a trajectory id the call id identifies nothing
+	// without a trajectory id the call id identifies nothing
+	for range 2 {
 		_, _ = ask(t, "POST", url+"/execute", "", `{"tool":{"name":"a","arguments":{},"uniq_id":"u1"}}`)
 	}
+
 	require.EqualValues(t, 3, s.calls.Load())
 }
 
 // The oldest results are dropped to free memory.
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := &skills{names: "a", size: 4 << 20} // more than the server keeps
+	// more than the server keeps
+	s := &skills{names: "a", size: 4 << 20}
+
 	url := start(t, "", toolserver.Source{Name: "s", Source: s})
 	for i := range 10 {
-		status, text := ask(t, "POST", url+"/execute", "", fmt.Sprintf(`{"trajectory_id":"t","tool":{"name":"a","uniq_id":"%d"}}`, i))
+		status, text := ask(
+			t,
+			"POST",
+			url+"/execute",
+			"",
+			fmt.Sprintf(`{"trajectory_id":"t","tool":{"name":"a","uniq_id":"%d"}}`, i),
+		)
 		require.Equal(t, 200, status)
 		require.Contains(t, text[:100], `"success":true`, "call %d", i)
 	}

@@ -20,10 +20,16 @@ import (
 )
 
 const (
-	maxPages    = 5
-	maxPageRead = 2 << 20 // bytes read of a page
-	maxPageText = 8000    // characters returned of a page
-	maxError    = 300     // characters
+	maxPages = 5
+
+	// bytes read of a page
+	maxPageRead = 2 << 20
+
+	// characters returned of a page
+	maxPageText = 8000
+
+	// characters
+	maxError = 300
 )
 
 // page is the result for one URL.
@@ -37,18 +43,22 @@ type page struct {
 // extract reads the pages in parallel. A page that cannot be read has an error of its own.
 func (t *Tools) extract(ctx context.Context, urls []string) (tool.Result, error) {
 	pages := make([]page, len(urls))
+
 	var reading sync.WaitGroup
 	for i, u := range urls {
 		reading.Go(func() {
 			content, err := t.read(ctx, u)
 			title, _, _ := strings.Cut(strings.TrimLeft(content, "# \n"), "\n")
+
 			pages[i] = page{URL: u, Title: text.Head(title, 200), Content: cut(content)}
 			if err != nil {
 				pages[i] = page{URL: u, Error: text.HeadUTF8(withoutURL(err).Error(), maxError)}
 			}
 		})
 	}
+
 	reading.Wait()
+
 	return asJSON(map[string]any{"results": pages})
 }
 
@@ -57,6 +67,7 @@ func cut(content string) string {
 	if len(head) >= len(content) {
 		return head
 	}
+
 	return head + fmt.Sprintf("\n[... %d bytes left out ...]", len(content)-len(head))
 }
 
@@ -69,29 +80,37 @@ func (t *Tools) read(ctx context.Context, address string) (string, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", errors.New("must be an http or https URL")
 	}
+
 	u.User = nil
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return "", err
 	}
+
 	req.Header.Set("Accept", "text/html, text/plain, text/markdown, application/json")
 	req.Header.Set("User-Agent", "rolloutd-web_extract")
+
 	res, err := t.pages.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("status %d", res.StatusCode)
 	}
+
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err != nil {
 		kind = "text/plain"
 	}
+
 	body, err := charset.NewReader(io.LimitReader(res.Body, maxPageRead), res.Header.Get("Content-Type"))
 	if err != nil {
 		return "", err
 	}
+
 	switch {
 	case kind == "text/html" || kind == "application/xhtml+xml":
 		markdown, err := htmltomarkdown.ConvertReader(body)
@@ -100,6 +119,7 @@ func (t *Tools) read(ctx context.Context, address string) (string, error) {
 		raw, err := io.ReadAll(body)
 		return string(raw), err
 	}
+
 	return "", fmt.Errorf("content type %q is not text", kind)
 }
 
@@ -109,5 +129,6 @@ func withoutURL(err error) error {
 	if errors.As(err, &e) {
 		return e.Err
 	}
+
 	return err
 }

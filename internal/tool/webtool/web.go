@@ -16,7 +16,9 @@ import (
 type Options struct {
 	// SearchURL is an endpoint that answers GET ?q=…&format=json as SearXNG does; "": no web_search.
 	SearchURL string
-	SearchKey string // sent to SearchURL as bearer token; "": none
+
+	// sent to SearchURL as bearer token; "": none
+	SearchKey string
 	// Pages lists the special hosts that web_extract may reach; all public hosts are allowed.
 	Pages egress.Policy
 }
@@ -33,9 +35,12 @@ var _ tool.Source = (*Tools)(nil)
 // New returns the tools.
 func New(o Options) *Tools {
 	return &Tools{
-		o:      o,
-		search: &http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		pages:  &http.Client{Timeout: time.Minute, Transport: o.Pages.Transport()},
+		o: o,
+		search: &http.Client{
+			Timeout:       time.Minute,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		pages: &http.Client{Timeout: time.Minute, Transport: o.Pages.Transport()},
 	}
 }
 
@@ -47,16 +52,24 @@ const (
 // List implements tool.Source.
 func (t *Tools) List(context.Context) ([]tool.Definition, error) {
 	extract := tool.Definition{
-		Name: extractName, Description: "Read web pages as Markdown text. Long pages are cut.",
-		Parameters: json.RawMessage(`{"type":"object","properties":{"urls":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":5,"description":"http and https URLs"}},"required":["urls"]}`),
+		Name:        extractName,
+		Description: "Read web pages as Markdown text. Long pages are cut.",
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"urls":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":5,"description":"http and https URLs"}},"required":["urls"]}`,
+		),
 	}
 	if t.o.SearchURL == "" {
 		return []tool.Definition{extract}, nil
 	}
+
 	search := tool.Definition{
-		Name: searchName, Description: "Search the web. Returns up to 5 pages with title, URL and description.",
-		Parameters: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","minLength":1,"description":"what to search for"}},"required":["query"]}`),
+		Name:        searchName,
+		Description: "Search the web. Returns up to 5 pages with title, URL and description.",
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"query":{"type":"string","minLength":1,"description":"what to search for"}},"required":["query"]}`,
+		),
 	}
+
 	return []tool.Definition{search, extract}, nil
 }
 
@@ -69,18 +82,22 @@ func (t *Tools) Call(ctx context.Context, _ tool.Env, c tool.Call) (tool.Result,
 	if err := json.Unmarshal(c.Arguments, &in); err != nil {
 		return tool.Failed("invalid arguments: " + err.Error()), nil
 	}
+
 	switch {
 	case c.Name == searchName && t.o.SearchURL != "":
 		if in.Query == "" {
 			return tool.Failed("query: is empty"), nil
 		}
+
 		return t.find(ctx, in.Query)
 	case c.Name == extractName:
 		if len(in.URLs) == 0 || len(in.URLs) > maxPages {
 			return tool.Failed(fmt.Sprintf("urls: must be 1 to %d URLs, got %d", maxPages, len(in.URLs))), nil
 		}
+
 		return t.extract(ctx, in.URLs)
 	}
+
 	return tool.Failed("Unknown tool: " + c.Name), nil
 }
 
@@ -90,5 +107,6 @@ func asJSON(v any) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, fault.Wrap(fault.Internal, err, "encode a result")
 	}
+
 	return tool.Result{Content: string(raw)}, nil
 }

@@ -78,33 +78,49 @@ type metrics struct {
 // ReadATIF returns the trajectory of a trace. A trace without a complete call of the agent is a fault.NotFound.
 func ReadATIF(trace io.Reader, rolloutID string) (ATIF, error) {
 	t := ATIF{Schema: version, SessionID: rolloutID, Agent: agent{Name: "agent", Version: "unknown"}, Steps: []step{}}
-	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
+	// messages of the conversation that are steps already; ids in all
+	seen, tokens := 0, 0
+
 	var before []json.RawMessage
+
 	err := turns.Each(trace, turns.Bounded, func(turn *rollout.Turn) error {
 		if turn.Broken != "" || !turn.Delivered || turn.Kind != rollout.KindAgent {
 			return nil
 		}
+
 		if tokens += len(turn.PromptTokenIDs) + len(turn.CompletionTokenIDs); tokens > sequence.MaxTokens {
-			return fault.New(fault.Exhausted, "the turns have more than %d tokens in all: read the trace as jsonl, which is streamed", sequence.MaxTokens)
+			return fault.New(
+				fault.Exhausted,
+				"the turns have more than %d tokens in all: read the trace as jsonl, which is streamed",
+				sequence.MaxTokens,
+			)
 		}
+
 		asked := RequestOf(turn)
 		switch {
 		case slices.EqualFunc(asked.Messages, before, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
-			seen = len(before) // the call was made again
+			// the call was made again
+			seen = len(before)
 		case seen > len(asked.Messages): // the conversation was summarised
 			seen = 0
 		}
+
 		for _, m := range asked.Messages[seen:] {
 			t.message(m)
 		}
+
 		seen, before = len(asked.Messages)+1, asked.Messages
+
 		t.turn(turn)
+
 		return nil
 	})
 	if err == nil && len(t.Steps) == 0 {
 		err = fault.New(fault.NotFound, "rollout %s has no complete model call", rolloutID)
 	}
+
 	t.Final.Steps = len(t.Steps)
+
 	return t, err
 }
 
@@ -114,13 +130,17 @@ func (t *ATIF) message(raw json.RawMessage) {
 		Role   string
 		Type   string
 		CallID string `json:"tool_call_id"`
-		Item   string `json:"call_id"` // of a response
+
+		// of a response
+		Item   string `json:"call_id"`
 		Output json.RawMessage
 	}
 	if json.Unmarshal(raw, &m) != nil {
 		return
 	}
+
 	content := ContentText(rawjson.MemberOf(raw, "content"))
+
 	switch {
 	case m.Role == "tool":
 		t.observe(m.CallID, content)
@@ -137,16 +157,21 @@ func (t *ATIF) observe(callID, content string) {
 	if len(t.Steps) == 0 {
 		return
 	}
+
 	last := &t.Steps[len(t.Steps)-1]
 	if last.Source != "agent" {
 		return
 	}
+
 	if !slices.ContainsFunc(last.ToolCalls, func(c call) bool { return c.ID == callID }) {
-		callID = "" // readers refuse the id of another step's call
+		// readers refuse the id of another step's call
+		callID = ""
 	}
+
 	if last.Observation == nil {
 		last.Observation = &observation{}
 	}
+
 	last.Observation.Results = append(last.Observation.Results, observed{callID, content})
 }
 
@@ -156,30 +181,41 @@ func (t *ATIF) turn(turn *rollout.Turn) {
 	if t.Agent.Model == "" {
 		t.Agent.Model = ContentText(rawjson.MemberOf(turn.Request, "model"))
 	}
+
 	s := step{
 		ID: len(t.Steps) + 1, Source: "agent", Message: said.Text, Calls: 1,
 		Timestamp: time.UnixMicro(int64(turn.Timestamp * 1e6)).UTC().Format(time.RFC3339Nano),
 		Reasoning: ContentText(rawjson.MemberOf(said.Message, "reasoning_content")),
 		Metrics: &metrics{
-			Prompt: turn.Usage.PromptTokens, Completion: turn.Usage.CompletionTokens, Cached: turn.Usage.CachedPromptTokens, Cost: turn.Usage.CostUSD,
-			PromptIDs: turn.PromptTokenIDs, CompletionIDs: turn.CompletionTokenIDs, Logprobs: turn.PerTokenLogps,
+			Prompt:        turn.Usage.PromptTokens,
+			Completion:    turn.Usage.CompletionTokens,
+			Cached:        turn.Usage.CachedPromptTokens,
+			Cost:          turn.Usage.CostUSD,
+			PromptIDs:     turn.PromptTokenIDs,
+			CompletionIDs: turn.CompletionTokenIDs,
+			Logprobs:      turn.PerTokenLogps,
 		},
 	}
 	for _, c := range said.Calls {
 		s.ToolCalls = append(s.ToolCalls, call{ID: c.ID, Name: c.Name, Arguments: argumentsOf(c.Arguments)})
 	}
+
 	t.Final.Prompt += turn.Usage.PromptTokens
 	t.Final.Completion += turn.Usage.CompletionTokens
 	t.Steps = append(t.Steps, s)
 }
 
-// argumentsOf returns the arguments of a call as an object, as the format requires. Other values become the member "arguments" of an object.
+// argumentsOf returns the arguments of a call as an object, as the format requires. Other values become the
+// member "arguments" of an object.
 func argumentsOf(raw json.RawMessage) map[string]any {
 	text := string(raw)
-	_ = json.Unmarshal(raw, &text) // an object stays as it is
+	// an object stays as it is
+	_ = json.Unmarshal(raw, &text)
+
 	var object map[string]any
 	if json.Unmarshal([]byte(text), &object) == nil && object != nil {
 		return object
 	}
+
 	return map[string]any{"arguments": text}
 }

@@ -13,6 +13,7 @@ import (
 // The same conversation gives the same result in each model API.
 func TestTurnsOfEachAPI(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ request, response string }{
 		"chat completions": {
 			`{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"list"},7],"tools":[{"name":"bash"}]}`,
@@ -29,6 +30,7 @@ func TestTurnsOfEachAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			turn := &rollout.Turn{Request: json.RawMessage(c.request), Response: json.RawMessage(c.response)}
 			asked := formats.RequestOf(turn)
 			require.Len(t, asked.Messages, 2)
@@ -36,6 +38,7 @@ func TestTurnsOfEachAPI(t *testing.T) {
 			require.JSONEq(t, `{"role":"user","content":"list"}`, string(asked.Messages[1]))
 			require.Equal(t, len(asked.Messages[0])+len(asked.Messages[1]), asked.Size)
 			require.Len(t, asked.Tools, 1)
+
 			got := formats.ReplyOf(turn)
 			require.Equal(t, "so", got.Text)
 			require.Len(t, got.Calls, 1)
@@ -49,6 +52,7 @@ func TestTurnsOfEachAPI(t *testing.T) {
 // A body without a conversation gives no messages and no text.
 func TestUnreadableTurns(t *testing.T) {
 	t.Parallel()
+
 	for _, body := range []string{``, `null`, `7`, `"text"`, `[]`, `{}`, `{"messages":7,"choices":7}`, `{"choices":[]}`, `{"choices":[{"message":7}]}`, `{"content":[7]}`} {
 		turn := &rollout.Turn{Request: json.RawMessage(body), Response: json.RawMessage(body)}
 		require.NotNil(t, formats.RequestOf(turn).Messages, body)

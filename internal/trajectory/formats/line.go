@@ -9,15 +9,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Line is one sequence as a line of JSON, with the identity and the outcome of its rollout. Rollouts without a reward have lines too.
+// Line is one sequence as a line of JSON, with the identity and the outcome of its rollout. Rollouts
+// without a reward have lines too.
 type Line struct {
 	RolloutID string          `json:"rollout_id"`
 	GroupID   string          `json:"group_id,omitempty"`
 	TaskID    string          `json:"task_id"`
 	Outcome   rollout.Outcome `json:"outcome"`
 	Reward    *float64        `json:"reward"`
-	Number    int             `json:"sequence"` // within the rollout, from 0
-	Trained   int             `json:"trained"`  // tokens to train on
+
+	// within the rollout, from 0
+	Number int `json:"sequence"`
+
+	// tokens to train on
+	Trained int `json:"trained"`
 	Standing
 	sequence.Sequence
 }
@@ -25,6 +30,7 @@ type Line struct {
 // WriteLines writes each sequence of a rollout as a line of JSON.
 func WriteLines(w io.Writer, s rollout.State, data Scored) error {
 	enc := json.NewEncoder(w)
+
 	t := data.Trajectory
 	for i := range t.Sequences {
 		line := Line{
@@ -35,5 +41,6 @@ func WriteLines(w io.Writer, s rollout.State, data Scored) error {
 			return fault.Wrap(fault.Internal, err, "write sequence %d of rollout %q", i, s.ID)
 		}
 	}
+
 	return nil
 }

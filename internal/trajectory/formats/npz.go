@@ -28,31 +28,38 @@ func (w *NPZWriter) Close() error {
 	if err := w.zip.Close(); err != nil {
 		return fmt.Errorf("end archive: %w", err)
 	}
+
 	return nil
 }
 
 // AddArray writes a one-dimensional array under a name.
 func AddArray[T NPZElement](w *NPZWriter, name string, values []T) error {
 	var zero T
+
 	return add(w, name, dtype(zero), values, func(buf []byte, chunk []T) ([]byte, error) {
 		return binary.Append(buf, binary.LittleEndian, chunk)
 	})
 }
 
-// AddStrings writes a one-dimensional array of strings, each as wide as the longest. Bytes that are not UTF-8 become U+FFFD.
+// AddStrings writes a one-dimensional array of strings, each as wide as the longest. Bytes that are not
+// UTF-8 become U+FFFD.
 func AddStrings(w *NPZWriter, name string, values []string) error {
-	width := 1 // numpy has no use for a width of 0
+	// numpy has no use for a width of 0
+	width := 1
 	for _, v := range values {
 		width = max(width, utf8.RuneCountInString(v))
 	}
+
 	return add(w, name, fmt.Sprintf("<U%d", width), values, func(buf []byte, chunk []string) ([]byte, error) {
 		for _, v := range chunk {
 			end := len(buf) + 4*width
 			for _, r := range v {
 				buf = binary.LittleEndian.AppendUint32(buf, uint32(r))
 			}
+
 			buf = append(buf, make([]byte, end-len(buf))...)
 		}
+
 		return buf, nil
 	})
 }
@@ -65,16 +72,20 @@ func add[T any](w *NPZWriter, name, dtype string, values []T, encode func([]byte
 	if err != nil {
 		return fmt.Errorf("begin array %s: %w", name, err)
 	}
+
 	if _, err := entry.Write(header(dtype, len(values))); err != nil {
 		return fmt.Errorf("write array %s: %w", name, err)
 	}
+
 	for chunk := range slices.Chunk(values, chunkSize) {
 		if w.buf, err = encode(w.buf[:0], chunk); err == nil {
 			_, err = entry.Write(w.buf)
 		}
+
 		if err != nil {
 			return fmt.Errorf("write array %s: %w", name, err)
 		}
 	}
+
 	return nil
 }

@@ -20,13 +20,16 @@ import (
 func TestNumpyReadsAnArchive(t *testing.T) {
 	t.Parallel()
 	python := pyclient.Interpreter(t, pyclient.Trainer())
+
 	long := make([]int32, 100_000)
 	for i := range long {
 		long[i] = int32(i) - 50_000
 	}
+
 	path := filepath.Join(t.TempDir(), "a.npz")
 	file, err := os.Create(path)
 	require.NoError(t, err)
+
 	w := formats.NewNPZWriter(file)
 	require.NoError(t, formats.AddArray(w, "flags", []bool{true, false, true}))
 	require.NoError(t, formats.AddArray(w, "long", long))
@@ -43,11 +46,14 @@ func TestNumpyReadsAnArchive(t *testing.T) {
 // The values of each entry are aligned, regardless of the length of the numbers in the header.
 func TestValuesAreAligned(t *testing.T) {
 	t.Parallel()
+
 	for _, n := range []int{0, 9, 10, 99, 100, 12345, 1000000} {
 		var out bytes.Buffer
+
 		w := formats.NewNPZWriter(&out)
 		require.NoError(t, formats.AddArray(w, "a", make([]bool, n)))
 		require.NoError(t, w.Close())
+
 		archive, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
 		require.NoError(t, err)
 		entry, err := archive.File[0].Open()
@@ -61,6 +67,7 @@ func TestValuesAreAligned(t *testing.T) {
 
 func TestFailedWritesAreReported(t *testing.T) {
 	t.Parallel()
+
 	w := formats.NewNPZWriter(full{})
 	require.ErrorIs(t, formats.AddArray(w, "a", make([]int64, 1<<20)), errFull)
 	require.ErrorIs(t, formats.NewNPZWriter(full{}).Close(), errFull)

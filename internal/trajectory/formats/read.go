@@ -33,12 +33,14 @@ func (f *flat[T]) add(list []T) {
 // offsets returns the positions of the lists: list i is values[offsets[i]:offsets[i+1]].
 func (f *flat[T]) offsets() []int64 { return append([]int64{0}, f.ends...) }
 
-// MaxArrayBytes bounds the lists of token ids and log probabilities of a trace, in bytes. While they grow they take up to twice as much.
+// MaxArrayBytes bounds the lists of token ids and log probabilities of a trace, in bytes. While they grow
+// they take up to twice as much.
 const MaxArrayBytes = 96 << 20
 
 // Bytes returns the memory of the arrays.
 func (t *Turns) Bytes() int64 {
-	const numbers, words = 11 * 8, 8 * 32 // of a turn, about
+	// of a turn, about
+	const numbers, words = 11 * 8, 8 * 32
 	return t.listBytes() + int64(len(t.turn))*(numbers+words)
 }
 
@@ -46,27 +48,44 @@ func (t *Turns) listBytes() int64 {
 	return int64(4*len(t.prompt.values) + 4*len(t.completion.values) + 8*len(t.logps.values))
 }
 
-// ReadArrays reads JSON lines of rollout.Turn to the end. One line is in memory at a time, besides the arrays. A trace whose lists take more than most
-// bytes is a fault.Exhausted.
+// ReadArrays reads JSON lines of rollout.Turn to the end. One line is in memory at a time, besides the
+// arrays. A trace whose lists take more than most bytes is a fault.Exhausted.
 func ReadArrays(lines io.Reader, most int64) (*Turns, error) {
 	t := &Turns{}
+
 	err := turns.Each(lines, turns.Unbounded, func(turn *rollout.Turn) error {
 		t.add(turn)
+
 		if t.listBytes() > most {
-			return fault.New(fault.Exhausted, "the arrays of this trace take more than %d bytes: read the trace as jsonl", most)
+			return fault.New(
+				fault.Exhausted,
+				"the arrays of this trace take more than %d bytes: read the trace as jsonl",
+				most,
+			)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return t, nil
 }
 
 func (t *Turns) add(r *rollout.Turn) {
 	t.addNumbers(r)
 	t.callID, t.api = append(t.callID, r.CallID), append(t.api, r.API)
-	t.kind, t.lineage, t.branch = append(t.kind, string(r.Kind)), append(t.lineage, r.Lineage), append(t.branch, string(r.Branch))
+	t.kind, t.lineage, t.branch = append(
+		t.kind,
+		string(r.Kind),
+	), append(
+		t.lineage,
+		r.Lineage,
+	), append(
+		t.branch,
+		string(r.Branch),
+	)
 	t.finish, t.version = append(t.finish, r.FinishReason), append(t.version, r.ModelVersion)
 	t.engine = append(t.engine, r.Engine)
 	t.prompt.add(r.PromptTokenIDs)
@@ -75,14 +94,31 @@ func (t *Turns) add(r *rollout.Turn) {
 }
 
 func (t *Turns) addNumbers(r *rollout.Turn) {
-	broke := rollout.PrefixBreak{At: -1} // an index may be 0, a turn may not
+	// an index may be 0, a turn may not
+	broke := rollout.PrefixBreak{At: -1}
 	if r.PrefixBreak != nil {
 		broke = *r.PrefixBreak
 	}
+
 	t.turn, t.status = append(t.turn, int64(r.Turn)), append(t.status, int64(r.UpstreamStatus))
-	t.promptTokens, t.completionTokens = append(t.promptTokens, r.Usage.PromptTokens), append(t.completionTokens, r.Usage.CompletionTokens)
+	t.promptTokens, t.completionTokens = append(
+		t.promptTokens,
+		r.Usage.PromptTokens,
+	), append(
+		t.completionTokens,
+		r.Usage.CompletionTokens,
+	)
 	t.breakAfter, t.breakAt = append(t.breakAfter, int64(broke.AfterTurn)), append(t.breakAt, int64(broke.At))
-	t.train, t.delivered, t.broken = append(t.train, r.Train), append(t.delivered, r.Delivered), append(t.broken, r.Broken != "")
+	t.train, t.delivered, t.broken = append(
+		t.train,
+		r.Train,
+	), append(
+		t.delivered,
+		r.Delivered,
+	), append(
+		t.broken,
+		r.Broken != "",
+	)
 	t.timestamp, t.queued = append(t.timestamp, r.Timestamp), append(t.queued, r.QueuedS)
 	t.firstByte, t.latency = append(t.firstByte, r.FirstByteS), append(t.latency, r.LatencyS)
 }

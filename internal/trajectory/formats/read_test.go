@@ -13,8 +13,12 @@ import (
 // A trace whose arrays exceed the bound is refused at once, without reading the rest.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
-	const line = `{"turn":1,"prompt_token_ids":[1,2,3],"completion_token_ids":[4,5],"per_token_logps":[-0.5,-1]}` + "\n"
-	const bytes = 4*5 + 8*2
+
+	const (
+		line  = `{"turn":1,"prompt_token_ids":[1,2,3],"completion_token_ids":[4,5],"per_token_logps":[-0.5,-1]}` + "\n"
+		bytes = 4*5 + 8*2
+	)
+
 	turns, err := formats.ReadArrays(strings.NewReader(strings.Repeat(line, 3)), 3*bytes)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, turns.Bytes(), int64(3*bytes))

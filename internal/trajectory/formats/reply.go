@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ToolCall is a call of a tool in a reply. Arguments have the form of the API: an object, or a string with the JSON of one.
+// ToolCall is a call of a tool in a reply. Arguments have the form of the API: an object, or a string with
+// the JSON of one.
 type ToolCall struct {
 	ID        string          `json:"-"`
 	Name      string          `json:"name"`
@@ -17,9 +18,13 @@ type ToolCall struct {
 
 // Reply is the answer of a model.
 type Reply struct {
-	Text    string
-	Calls   []ToolCall      // never nil
-	Message json.RawMessage // in the form of the next request
+	Text string
+
+	// never nil
+	Calls []ToolCall
+
+	// in the form of the next request
+	Message json.RawMessage
 }
 
 // apiReply has the members with content of a chat completion, a response and a message.
@@ -49,10 +54,12 @@ type chatMessage struct {
 // ReplyOf reads the reply of a turn, of any model API.
 func ReplyOf(t *rollout.Turn) Reply {
 	r := Reply{Calls: []ToolCall{}, Message: message("assistant", json.RawMessage(`""`))}
+
 	var api apiReply
 	if json.Unmarshal(t.Response, &api) != nil {
 		return r
 	}
+
 	switch {
 	case len(api.Choices) > 0 && len(api.Choices[0].Message) > 0:
 		r.chat(api.Choices[0].Message)
@@ -64,6 +71,7 @@ func ReplyOf(t *rollout.Turn) Reply {
 	case len(api.Content) > 0:
 		r.blocks(api.Content)
 	}
+
 	return r
 }
 
@@ -73,11 +81,13 @@ func (r *Reply) chat(raw json.RawMessage) {
 	if json.Unmarshal(raw, &m) != nil || !rawjson.IsObject(raw) {
 		return
 	}
+
 	r.Text, _ = m.Content.(string)
 	for _, c := range m.ToolCalls {
 		c.Function.ID = c.ID
 		r.call(c.Function)
 	}
+
 	r.Message = raw
 	if len(rawjson.MemberOf(raw, "role")) == 0 {
 		if o, err := rawjson.ParseObject(raw); err == nil {
@@ -90,16 +100,19 @@ func (r *Reply) chat(raw json.RawMessage) {
 // response reads the items of a response.
 func (r *Reply) response(api apiReply) {
 	var texts []string
+
 	for _, item := range api.Output {
 		if item.Name != "" {
 			r.call(ToolCall{item.CallID, item.Name, item.Arguments})
 		}
+
 		for _, part := range item.Content {
 			if item.Type == "message" && part.Text != "" {
 				texts = append(texts, part.Text)
 			}
 		}
 	}
+
 	r.Text = strings.Join(texts, " ")
 	r.Message = message("assistant", rawjson.Quote(r.Text))
 }
@@ -113,7 +126,9 @@ func (r *Reply) blocks(content json.RawMessage) {
 	if json.Unmarshal(content, &all) != nil {
 		return
 	}
+
 	var texts []string
+
 	for _, b := range all {
 		switch {
 		case b.Type == "tool_use":
@@ -122,6 +137,7 @@ func (r *Reply) blocks(content json.RawMessage) {
 			texts = append(texts, b.Text)
 		}
 	}
+
 	r.Text = strings.Join(texts, " ")
 	r.Message = message("assistant", content)
 }
@@ -130,6 +146,7 @@ func (r *Reply) call(c ToolCall) {
 	if len(c.Arguments) == 0 {
 		c.Arguments = json.RawMessage(`""`)
 	}
+
 	if c.Name != "" {
 		r.Calls = append(r.Calls, c)
 	}

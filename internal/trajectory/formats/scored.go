@@ -8,9 +8,13 @@ import (
 
 // Scored is one rollout's trajectory and its reward.
 type Scored struct {
-	RolloutID  string
-	Reward     *float64 // nil: none; not training data
-	Standing            // in its group
+	RolloutID string
+
+	// nil: none; not training data
+	Reward *float64
+
+	// in its group
+	Standing
 	Trajectory sequence.Trajectory
 }
 
@@ -30,25 +34,40 @@ func StandingsOf(g rollout.GroupState) map[string]Standing {
 	out := map[string]Standing{}
 	rewards := g.Rewards()
 	scaled, centred := rollout.Advantages(rewards, true), rollout.Advantages(rewards, false)
+
 	for _, m := range g.Members {
 		s := Standing{GroupKey: g.Key()}
 		if m.Reward != nil {
 			s.Advantage, s.CentredAdvantage = &scaled[0], &centred[0]
 			scaled, centred = scaled[1:], centred[1:]
 		}
+
 		out[m.RolloutID] = s
 	}
+
 	return out
 }
 
 // check refuses a rollout without a reward: a trainer would take a missing reward for a bad one.
 func (s *Scored) check() error {
 	if s.Reward == nil {
-		return fault.New(fault.Conflict, "rollout %q has no reward: its outcome carries none, or nothing graded it", s.RolloutID)
+		return fault.New(
+			fault.Conflict,
+			"rollout %q has no reward: its outcome carries none, or nothing graded it",
+			s.RolloutID,
+		)
 	}
+
 	if s.Trajectory.Trained() == 0 {
-		return fault.New(fault.Conflict, "rollout %q has no token to train on: %d turns, skipped %v", s.RolloutID, s.Trajectory.Turns, s.Trajectory.Skipped)
+		return fault.New(
+			fault.Conflict,
+			"rollout %q has no token to train on: %d turns, skipped %v",
+			s.RolloutID,
+			s.Trajectory.Turns,
+			s.Trajectory.Skipped,
+		)
 	}
+
 	return nil
 }
 
@@ -58,11 +77,13 @@ func each(group []Scored, do func(s *sequence.Sequence, of *Scored)) error {
 		if err := group[i].check(); err != nil {
 			return err
 		}
+
 		for k := range group[i].Trajectory.Sequences {
 			if s := &group[i].Trajectory.Sequences[k]; s.Trained() > 0 {
 				do(s, &group[i])
 			}
 		}
 	}
+
 	return nil
 }

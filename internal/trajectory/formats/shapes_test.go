@@ -14,22 +14,29 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// scored returns a rollout with one sequence: a prompt of two tokens, one sampled token, two tokens of a tool result, and one sampled token.
+// scored returns a rollout with one sequence: a prompt of two tokens, one sampled token, two tokens of a
+// tool result, and one sampled token.
 func scored() formats.Scored {
 	reward, temperature := 0.25, 0.7
-	return formats.Scored{RolloutID: "r", Reward: &reward, Trajectory: sequence.Trajectory{Sequences: []sequence.Sequence{{
-		TokenIDs: []int32{1, 2, 3, 4, 5, 6},
-		LossMask: sequence.Mask{0, 0, 1, 0, 0, 1},
-		Logprobs: []float64{0, 0, -0.5, 0, 0, -2},
-		Spans: []sequence.Span{
-			{Turn: 1, Start: 2, Stop: 3, Train: true, Temperature: &temperature},
-			{Turn: 2, Start: 5, Stop: 6, Train: true, Temperature: &temperature},
-		},
-	}}}}
+
+	return formats.Scored{
+		RolloutID: "r",
+		Reward:    &reward,
+		Trajectory: sequence.Trajectory{Sequences: []sequence.Sequence{{
+			TokenIDs: []int32{1, 2, 3, 4, 5, 6},
+			LossMask: sequence.Mask{0, 0, 1, 0, 0, 1},
+			Logprobs: []float64{0, 0, -0.5, 0, 0, -2},
+			Spans: []sequence.Span{
+				{Turn: 1, Start: 2, Stop: 3, Train: true, Temperature: &temperature},
+				{Turn: 2, Start: 5, Stop: 6, Train: true, Temperature: &temperature},
+			},
+		}}},
+	}
 }
 
 func TestAtropos(t *testing.T) {
 	t.Parallel()
+
 	got, err := formats.ToAtropos([]formats.Scored{scored(), scored()})
 	require.NoError(t, err)
 	out, err := json.Marshal(got)
@@ -45,6 +52,7 @@ func TestAtropos(t *testing.T) {
 
 func TestTRL(t *testing.T) {
 	t.Parallel()
+
 	got, err := formats.ToTRL([]formats.Scored{scored()})
 	require.NoError(t, err)
 	out, err := json.Marshal(got)
@@ -57,8 +65,12 @@ func TestTRL(t *testing.T) {
 // The rows of a group have its key and the advantage of their rollout, in each format.
 func TestRowsOfAGroup(t *testing.T) {
 	t.Parallel()
+
 	high, low := 1.0, 0.0
-	g := rollout.GroupState{ID: "g", Members: []rollout.Member{{RolloutID: "a", Reward: &high}, {RolloutID: "lost"}, {RolloutID: "b", Reward: &low}}}
+	g := rollout.GroupState{
+		ID:      "g",
+		Members: []rollout.Member{{RolloutID: "a", Reward: &high}, {RolloutID: "lost"}, {RolloutID: "b", Reward: &low}},
+	}
 	standings := formats.StandingsOf(g)
 	require.Nil(t, standings["lost"].Advantage)
 
@@ -75,7 +87,10 @@ func TestRowsOfAGroup(t *testing.T) {
 
 	group, err := formats.ToAtropos([]formats.Scored{a, b})
 	require.NoError(t, err)
-	require.Equal(t, []formats.Override{{RolloutID: "a", Standing: standings["a"]}, {RolloutID: "b", Standing: standings["b"]}}, group.Overrides)
+	require.Equal(t, []formats.Override{{
+		RolloutID: "a",
+		Standing:  standings["a"],
+	}, {RolloutID: "b", Standing: standings["b"]}}, group.Overrides)
 
 	var out bytes.Buffer
 	require.NoError(t, formats.WriteLines(&out, rollout.State{ID: "a", GroupID: "g"}, a))
@@ -84,7 +99,9 @@ func TestRowsOfAGroup(t *testing.T) {
 
 func TestNoTrainingData(t *testing.T) {
 	t.Parallel()
+
 	ungraded, empty := scored(), scored()
+
 	ungraded.Reward, empty.Trajectory.Sequences = nil, nil
 	for why, s := range map[string]formats.Scored{"has no reward": ungraded, "has no token to train on": empty} {
 		_, err := formats.ToAtropos([]formats.Scored{scored(), s})
@@ -98,8 +115,13 @@ func TestNoTrainingData(t *testing.T) {
 // A sequence without a token to train on is left out. The other sequences of its rollout are kept.
 func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 	t.Parallel()
+
 	s := scored()
-	s.Trajectory.Sequences = append(s.Trajectory.Sequences, sequence.Sequence{TokenIDs: []int32{9}, LossMask: sequence.Mask{0}, Logprobs: []float64{0}})
+	s.Trajectory.Sequences = append(s.Trajectory.Sequences, sequence.Sequence{
+		TokenIDs: []int32{9},
+		LossMask: sequence.Mask{0},
+		Logprobs: []float64{0},
+	})
 	got, err := formats.ToAtropos([]formats.Scored{s})
 	require.NoError(t, err)
 	require.Len(t, got.Tokens, 1)
@@ -107,9 +129,17 @@ func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	t.Parallel()
+
 	s := scored()
+
 	var out bytes.Buffer
-	require.NoError(t, formats.WriteLines(&out, rollout.State{ID: "r", TaskID: "t", GroupID: "g", Outcome: rollout.Completed, Reward: s.Reward}, s))
+	require.NoError(t, formats.WriteLines(&out, rollout.State{
+		ID:      "r",
+		TaskID:  "t",
+		GroupID: "g",
+		Outcome: rollout.Completed,
+		Reward:  s.Reward,
+	}, s))
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	require.JSONEq(t, `{
 		"rollout_id": "r", "group_id": "g", "task_id": "t", "outcome": "completed", "reward": 0.25, "sequence": 0, "trained": 2,

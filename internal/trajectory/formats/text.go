@@ -8,15 +8,19 @@ func ContentText(content json.RawMessage) string {
 	if json.Unmarshal(content, &text) == nil {
 		return text
 	}
+
 	var parts []struct{ Text string }
 	if json.Unmarshal(content, &parts) != nil {
 		return ""
 	}
+
 	for i, p := range parts {
 		if i > 0 {
 			text += "\n"
 		}
+
 		text += p.Text
 	}
+
 	return text
 }

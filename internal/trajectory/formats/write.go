@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Write writes the arrays under the names of the fields of rollout.Turn in JSON. Log probabilities are float64, as in the JSON lines: a trainer
-// compares them with its own and may round them itself.
+// Write writes the arrays under the names of the fields of rollout.Turn in JSON. Log probabilities are
+// float64, as in the JSON lines: a trainer compares them with its own and may round them itself.
 func (t *Turns) Write(to io.Writer) error {
 	w := NewNPZWriter(to)
 	return errors.Join(t.numbers(w), t.words(w), t.lists(w), w.Close())

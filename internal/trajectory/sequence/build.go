@@ -18,12 +18,17 @@ const (
 	SeparateSubagents Subagents = "separate"
 )
 
-// Builder makes sequences from turns, which are added in the order in which their calls began. It keeps the sequences but not the turns.
+// Builder makes sequences from turns, which are added in the order in which their calls began. It keeps the
+// sequences but not the turns.
 type Builder struct {
 	subagents Subagents
 	done      Trajectory
-	open      map[string]int // lineage → index of its newest sequence
-	tokens    int            // of all sequences
+
+	// lineage → index of its newest sequence
+	open map[string]int
+
+	// of all sequences
+	tokens int
 }
 
 // NewBuilder makes a Builder; subagents "" is DropSubagents.
@@ -31,9 +36,11 @@ func NewBuilder(subagents Subagents) (*Builder, error) {
 	if subagents == "" {
 		subagents = DropSubagents
 	}
+
 	if subagents != DropSubagents && subagents != SeparateSubagents {
 		return nil, fault.Field("subagents", "must be %s or %s, got %q", DropSubagents, SeparateSubagents, subagents)
 	}
+
 	return &Builder{subagents: subagents, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
 }
 
@@ -43,30 +50,42 @@ func Build(turns []rollout.Turn, subagents Subagents) (Trajectory, error) {
 	if err != nil {
 		return Trajectory{}, err
 	}
+
 	for i := range turns {
 		if err := b.Add(&turns[i]); err != nil {
 			return Trajectory{}, err
 		}
 	}
+
 	return b.Trajectory(), nil
 }
 
-// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens of the sequence; otherwise it begins a new
-// sequence. A turn whose lists have different lengths is a fault.Invalid, because its log probabilities cannot be matched to its tokens.
+// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens of
+// the sequence; otherwise it begins a new sequence. A turn whose lists have different lengths is a
+// fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
 	b.done.Turns++
 	if why := b.skip(t); why != "" {
 		b.done.Skipped[why]++
 		return nil
 	}
+
 	train := t.Train || TrainsApart(t)
 	if n := len(t.CompletionTokenIDs); train && len(t.PerTokenLogps) != n {
-		return fault.New(fault.Invalid, "turn %d must have one logprob per token id, got %d ids and %d logprobs", t.Turn, n, len(t.PerTokenLogps))
+		return fault.New(
+			fault.Invalid,
+			"turn %d must have one logprob per token id, got %d ids and %d logprobs",
+			t.Turn,
+			n,
+			len(t.PerTokenLogps),
+		)
 	}
+
 	s := b.sequenceFor(t)
 	before := len(s.TokenIDs)
 	s.append(t, train)
 	b.tokens += len(s.TokenIDs) - before
+
 	return nil
 }
 
@@ -75,6 +94,7 @@ func (b *Builder) Trajectory() Trajectory {
 	if b.done.Sequences == nil {
 		b.done.Sequences = []Sequence{}
 	}
+
 	return b.done
 }
 
@@ -94,6 +114,7 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 	case len(t.PromptTokenIDs) == 0 || len(t.CompletionTokenIDs) == 0:
 		return SkipNoTokens
 	}
+
 	return ""
 }
 
@@ -101,17 +122,21 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	if i, ok := b.open[t.Lineage]; ok {
 		s := &b.done.Sequences[i]
+
 		at := CommonPrefix(s.TokenIDs, t.PromptTokenIDs)
 		if at == len(s.TokenIDs) {
 			return s
 		}
+
 		s.End, s.Break = EndPrefixBreak, &rollout.PrefixBreak{AfterTurn: s.Spans[len(s.Spans)-1].Turn, At: at}
 		if s.Branch == rollout.BranchRoot && t.Branch == rollout.BranchCompacted {
 			s.End = EndCompacted
 		}
 	}
+
 	b.open[t.Lineage] = len(b.done.Sequences)
 	b.done.Sequences = append(b.done.Sequences, Sequence{Lineage: t.Lineage, Branch: t.Branch, End: EndOfTrace})
+
 	return &b.done.Sequences[len(b.done.Sequences)-1]
 }
 
@@ -123,17 +148,26 @@ func (s *Sequence) append(t *rollout.Turn, train bool) {
 	s.TokenIDs = append(append(slices.Grow(s.TokenIDs, n), before...), t.CompletionTokenIDs...)
 	s.LossMask = append(s.LossMask, make(Mask, n)...)
 	s.Logprobs = append(s.Logprobs, make([]float64, n)...)
+
 	span := Span{
-		Turn: t.Turn, Start: len(s.TokenIDs) - len(t.CompletionTokenIDs), Stop: len(s.TokenIDs), Train: train,
-		FinishReason: t.FinishReason, Truncated: truncated(t.FinishReason), ModelVersion: t.ModelVersion, Temperature: temperature(t.Request),
-		Images: t.Images,
+		Turn:         t.Turn,
+		Start:        len(s.TokenIDs) - len(t.CompletionTokenIDs),
+		Stop:         len(s.TokenIDs),
+		Train:        train,
+		FinishReason: t.FinishReason,
+		Truncated:    truncated(t.FinishReason),
+		ModelVersion: t.ModelVersion,
+		Temperature:  temperature(t.Request),
+		Images:       t.Images,
 	}
 	if train {
 		for i := span.Start; i < span.Stop; i++ {
 			s.LossMask[i] = 1
 		}
+
 		copy(s.Logprobs[span.Start:], t.PerTokenLogps)
 	}
+
 	s.Spans = append(s.Spans, span)
 }
 
@@ -141,6 +175,7 @@ func (s *Sequence) markDoubledEnd(next []int32) {
 	if len(s.Spans) == 0 || len(next) == 0 {
 		return
 	}
+
 	last := &s.Spans[len(s.Spans)-1]
 	last.DoubledEnd = !last.Truncated && next[0] == s.TokenIDs[last.Stop-1]
 }
@@ -155,5 +190,6 @@ func temperature(request json.RawMessage) *float64 {
 	if json.Unmarshal(request, &r) != nil {
 		return nil
 	}
+
 	return r.Temperature
 }

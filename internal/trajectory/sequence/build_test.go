@@ -17,12 +17,21 @@ import (
 // sampled returns a complete, delivered turn of the agent's own conversation.
 func sampled(turn int, prompt, completion []int32) rollout.Turn {
 	t := rollout.Turn{
-		Turn: turn, Kind: rollout.KindAgent, Lineage: "a", Branch: rollout.BranchRoot, Delivered: true, Train: true, FinishReason: "stop",
-		PromptTokenIDs: prompt, CompletionTokenIDs: completion, Request: json.RawMessage(`{"temperature":0.5}`),
+		Turn:               turn,
+		Kind:               rollout.KindAgent,
+		Lineage:            "a",
+		Branch:             rollout.BranchRoot,
+		Delivered:          true,
+		Train:              true,
+		FinishReason:       "stop",
+		PromptTokenIDs:     prompt,
+		CompletionTokenIDs: completion,
+		Request:            json.RawMessage(`{"temperature":0.5}`),
 	}
 	for i := range completion {
 		t.PerTokenLogps = append(t.PerTokenLogps, -float64(turn)-float64(i)/10)
 	}
+
 	return t
 }
 
@@ -35,12 +44,15 @@ type ids = []int32
 
 func build(t *testing.T, choice sequence.Subagents, turns ...rollout.Turn) sequence.Trajectory {
 	t.Helper()
+
 	out, err := sequence.Build(turns, choice)
 	require.NoError(t, err)
+
 	return out
 }
 
-// Two turns are one sequence if the second prompt continues the first. Sampled tokens are trained on, the tokens between them are not.
+// Two turns are one sequence if the second prompt continues the first. Sampled tokens are trained on, the
+// tokens between them are not.
 func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 	t.Parallel()
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
@@ -61,7 +73,13 @@ func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 // A prompt that differs in one sampled token begins a new sequence, and the break has the position.
 func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 	t.Parallel()
-	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 9, 5}, ids{7}), sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}))
+	got := build(
+		t,
+		"",
+		sampled(1, ids{1, 2}, ids{3, 4}),
+		sampled(2, ids{1, 2, 3, 9, 5}, ids{7}),
+		sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}),
+	)
 	require.Len(t, got.Sequences, 2)
 	require.Equal(t, sequence.EndPrefixBreak, got.Sequences[0].End)
 	require.Equal(t, &rollout.PrefixBreak{AfterTurn: 1, At: 3}, got.Sequences[0].Break)
@@ -80,6 +98,7 @@ func TestSequenceEndsAtACompaction(t *testing.T) {
 // Turns that are in no sequence do not disturb the sequence around them.
 func TestSkippedTurns(t *testing.T) {
 	t.Parallel()
+
 	cases := map[sequence.Skip]func(*rollout.Turn){
 		sequence.SkipAuxiliary:   func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false },
 		sequence.SkipForeign:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindForeign, false },
@@ -91,6 +110,7 @@ func TestSkippedTurns(t *testing.T) {
 	for why, edit := range cases {
 		t.Run(string(why), func(t *testing.T) {
 			t.Parallel()
+
 			odd := with(sampled(2, ids{50}, ids{51}), edit)
 			got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4}, ids{5}))
 			require.Len(t, got.Sequences, 1)
@@ -123,6 +143,7 @@ func TestSubagentsAreSeparate(t *testing.T) {
 	flawed := with(sub, func(t *rollout.Turn) { t.Flaws = []string{"unknown"} })
 	untrained := build(t, sequence.SeparateSubagents, flawed)
 	require.Zero(t, untrained.Trained())
+
 	_, err := sequence.Build(nil, "all")
 	require.True(t, fault.Is(err, fault.Invalid))
 }
@@ -130,7 +151,13 @@ func TestSubagentsAreSeparate(t *testing.T) {
 func TestMarksOfSpans(t *testing.T) {
 	t.Parallel()
 	cut := with(sampled(1, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.FinishReason = "length" })
-	got := build(t, "", cut, sampled(2, ids{1, 2, 3, 3, 4}, ids{5, 9}), sampled(3, ids{1, 2, 3, 3, 4, 5, 9, 9, 6}, ids{7}))
+	got := build(
+		t,
+		"",
+		cut,
+		sampled(2, ids{1, 2, 3, 3, 4}, ids{5, 9}),
+		sampled(3, ids{1, 2, 3, 3, 4, 5, 9, 9, 6}, ids{7}),
+	)
 	spans := got.Sequences[0].Spans
 	require.True(t, spans[0].Truncated)
 	require.False(t, spans[0].DoubledEnd, "a truncated reply has no end of turn")
@@ -157,12 +184,16 @@ func TestNothingToTrainOn(t *testing.T) {
 
 func TestReadATrace(t *testing.T) {
 	t.Parallel()
+
 	var lines bytes.Buffer
+
 	enc := json.NewEncoder(&lines)
+
 	turns := []rollout.Turn{sampled(1, ids{1, 2}, ids{3}), sampled(2, ids{1, 2, 3, 4}, ids{5})}
 	for _, turn := range turns {
 		require.NoError(t, enc.Encode(turn))
 	}
+
 	got, err := sequence.Read(bytes.NewReader(lines.Bytes()), "")
 	require.NoError(t, err)
 	require.Equal(t, build(t, "", turns...), got)
@@ -174,12 +205,15 @@ func TestReadATrace(t *testing.T) {
 // An agent that changes its conversation at every turn makes one sequence per turn. Their total size is bounded.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
+
 	read, write := io.Pipe()
 	go func() {
 		enc := json.NewEncoder(write)
-		for n := 1; enc.Encode(sampled(n, append(ids{int32(n)}, make(ids, 1<<20)...), ids{1})) == nil; n++ { // until the reader is closed
+		// until the reader is closed
+		for n := 1; enc.Encode(sampled(n, append(ids{int32(n)}, make(ids, 1<<20)...), ids{1})) == nil; n++ {
 		}
 	}()
+
 	_, err := sequence.Read(read, "")
 	require.NoError(t, read.Close())
 	require.True(t, fault.Is(err, fault.Exhausted))
@@ -188,16 +222,21 @@ func TestReadIsBounded(t *testing.T) {
 // BenchmarkBuild joins 100 turns that grow to 120,000 tokens.
 func BenchmarkBuild(b *testing.B) {
 	const turns, context = 100, 120_000
+
 	all := make(ids, context)
 	for i := range all {
 		all[i] = int32(i)
 	}
+
 	var list []rollout.Turn
+
 	for n := range turns {
 		end := context / turns * (n + 1)
 		list = append(list, sampled(n+1, all[:end-200], all[end-200:end]))
 	}
+
 	b.ReportAllocs()
+
 	for b.Loop() {
 		got, err := sequence.Build(list, "")
 		require.NoError(b, err)

@@ -8,27 +8,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// MaxTokens bounds the tokens of all sequences of a trajectory: about 100 MiB of memory. The bound is needed because an agent that rewrites its
-// conversation at every turn makes one sequence per turn.
+// MaxTokens bounds the tokens of all sequences of a trajectory: about 100 MiB of memory. The bound is
+// needed because an agent that rewrites its conversation at every turn makes one sequence per turn.
 const MaxTokens = 8 << 20
 
-// Read makes a trajectory from a trace, JSON lines of rollout.Turn. One line is in memory at a time, besides the sequences.
+// Read makes a trajectory from a trace, JSON lines of rollout.Turn. One line is in memory at a time,
+// besides the sequences.
 func Read(lines io.Reader, subagents Subagents) (Trajectory, error) {
 	b, err := NewBuilder(subagents)
 	if err != nil {
 		return Trajectory{}, err
 	}
+
 	err = turns.Each(lines, turns.Unbounded, func(t *rollout.Turn) error {
 		if err := b.Add(t); err != nil {
 			return err
 		}
+
 		if b.tokens > MaxTokens {
-			return fault.New(fault.Exhausted, "the sequences of this trace have more than %d tokens: read the trace itself", MaxTokens)
+			return fault.New(
+				fault.Exhausted,
+				"the sequences of this trace have more than %d tokens: read the trace itself",
+				MaxTokens,
+			)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return Trajectory{}, err
 	}
+
 	return b.Trajectory(), nil
 }

@@ -2,36 +2,49 @@ package sequence
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// Sequence is one training sequence: the ids of a conversation from its first prompt to its last reply. TokenIDs, LossMask and Logprobs
-// have one value per token.
+// Sequence is one training sequence: the ids of a conversation from its first prompt to its last reply.
+// TokenIDs, LossMask and Logprobs have one value per token.
 type Sequence struct {
-	Lineage  string         `json:"lineage"` // see rollout.Turn
-	Branch   rollout.Branch `json:"branch"`  // of the first turn
+	// see rollout.Turn
+	Lineage string `json:"lineage"`
+
+	// of the first turn
+	Branch   rollout.Branch `json:"branch"`
 	TokenIDs []int32        `json:"token_ids"`
 	// LossMask is 1 for a token to train on, which the policy sampled, and 0 for every other token.
 	LossMask Mask `json:"loss_mask"`
 	// Logprobs are those of the sampled tokens as the engine reported them, natural logarithm; 0 where LossMask is 0.
 	Logprobs []float64 `json:"logprobs"`
-	Spans    []Span    `json:"spans"` // the replies in it, in order
+
+	// the replies in it, in order
+	Spans []Span `json:"spans"`
 	// End is the reason why the sequence ends.
 	End End `json:"end"`
-	// Break is the position at which the next prompt of the lineage differs; nil unless End is EndPrefixBreak or EndCompacted.
+	// Break is the position at which the next prompt of the lineage differs; nil unless End is
+	// EndPrefixBreak or EndCompacted.
 	Break *rollout.PrefixBreak `json:"prefix_break,omitempty"`
 }
 
 // Span is the reply of one turn inside a sequence.
 type Span struct {
-	Turn         int    `json:"turn"`
-	Start        int    `json:"start"` // index of the first sampled token
-	Stop         int    `json:"stop"`  // index after the last sampled token
+	Turn int `json:"turn"`
+
+	// index of the first sampled token
+	Start int `json:"start"`
+
+	// index after the last sampled token
+	Stop         int    `json:"stop"`
 	Train        bool   `json:"train"`
 	FinishReason string `json:"finish_reason"`
 	// Truncated: the engine stopped at a token limit, not at an end token.
 	Truncated bool `json:"truncated,omitempty"`
-	// DoubledEnd: the next prompt repeats the end token of the reply, because the prompt's template added an end of turn that was already there.
-	DoubledEnd   bool     `json:"doubled_end,omitempty"`
-	ModelVersion string   `json:"model_version,omitempty"`
-	Temperature  *float64 `json:"temperature,omitempty"` // as sent to the endpoint; nil: the endpoint's default
+	// DoubledEnd: the next prompt repeats the end token of the reply, because the prompt's template added
+	// an end of turn that was already there.
+	DoubledEnd   bool   `json:"doubled_end,omitempty"`
+	ModelVersion string `json:"model_version,omitempty"`
+
+	// as sent to the endpoint; nil: the endpoint's default
+	Temperature *float64 `json:"temperature,omitempty"`
 	// Images counts the images that the model saw. TokenIDs has only placeholders for them: the trace has the images.
 	Images int `json:"images,omitempty"`
 }
@@ -54,6 +67,7 @@ func (s *Sequence) Trained() int {
 	for _, m := range s.LossMask {
 		n += int(m)
 	}
+
 	return n
 }
 
@@ -64,12 +78,15 @@ type Mask []uint8
 func (m Mask) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2*len(m)+2)
 	out = append(out, '[')
+
 	for i, v := range m {
 		if i > 0 {
 			out = append(out, ',')
 		}
+
 		out = append(out, '0'+v)
 	}
+
 	return append(out, ']'), nil
 }
 
@@ -88,6 +105,7 @@ func (t *Trajectory) Trained() int {
 	for i := range t.Sequences {
 		n += t.Sequences[i].Trained()
 	}
+
 	return n
 }
 
@@ -107,7 +125,8 @@ func (t *Trajectory) Rows(one bool) {
 			kept = append(kept, t.Sequences[i])
 		}
 	}
-	clear(t.Sequences[len(kept):]) // frees them
+	// frees them
+	clear(t.Sequences[len(kept):])
 	t.Sequences = kept
 }
 
@@ -117,6 +136,7 @@ func (t *Trajectory) Tokens() int {
 	for i := range t.Sequences {
 		n += len(t.Sequences[i].TokenIDs)
 	}
+
 	return n
 }
 
@@ -124,10 +144,21 @@ func (t *Trajectory) Tokens() int {
 type Skip string
 
 const (
-	SkipAuxiliary   Skip = "auxiliary"   // a title or a summary
-	SkipForeign     Skip = "foreign"     // not a call of the agent's own session
-	SkipSubagent    Skip = "subagent"    // by choice
-	SkipUndelivered Skip = "undelivered" // the agent did not get the reply
-	SkipBroken      Skip = "broken"      // the reply is incomplete
-	SkipNoTokens    Skip = "no_tokens"   // the endpoint gave no token ids
+	// a title or a summary
+	SkipAuxiliary Skip = "auxiliary"
+
+	// not a call of the agent's own session
+	SkipForeign Skip = "foreign"
+
+	// by choice
+	SkipSubagent Skip = "subagent"
+
+	// the agent did not get the reply
+	SkipUndelivered Skip = "undelivered"
+
+	// the reply is incomplete
+	SkipBroken Skip = "broken"
+
+	// the endpoint gave no token ids
+	SkipNoTokens Skip = "no_tokens"
 )

@@ -11,6 +11,7 @@ import (
 
 func TestTrains(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name   string
 		change func(*rollout.Turn)
@@ -31,6 +32,7 @@ func TestTrains(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			turn := rollout.Turn{
 				Kind: rollout.KindAgent, Delivered: true, FinishReason: "stop",
 				PromptTokenIDs: []int32{1}, CompletionTokenIDs: []int32{2, 3}, PerTokenLogps: []float64{-1, -2},

@@ -11,6 +11,7 @@ import (
 
 func TestOldestVersion(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		versions []string
 		want     int64
@@ -23,10 +24,12 @@ func TestOldestVersion(t *testing.T) {
 		{[]string{"99999999999999999999"}, 0, false},
 		{nil, 0, false},
 	} {
-		s := sequence.Sequence{Spans: []sequence.Span{{ModelVersion: "1"}}} // not trained on
+		// not trained on
+		s := sequence.Sequence{Spans: []sequence.Span{{ModelVersion: "1"}}}
 		for _, v := range c.versions {
 			s.Spans = append(s.Spans, sequence.Span{Train: true, ModelVersion: v})
 		}
+
 		got, known := s.OldestVersion()
 		require.Equal(t, c.known, known, c.versions)
 		require.Equal(t, c.want, got, c.versions)
@@ -35,6 +38,7 @@ func TestOldestVersion(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
+
 	s := sequence.Sequence{Spans: []sequence.Span{
 		{Train: true, ModelVersion: "a"}, {ModelVersion: "titles"}, {Train: true}, {Train: true, ModelVersion: "a..b"},
 	}}

@@ -22,12 +22,14 @@ const (
 	Unbounded = math.MaxInt
 )
 
-// Each calls take with each turn of a trace, and ends with the first error of take. One line is in memory at a time; a line of more than maxLine
-// bytes is a fault.Exhausted. A line that is not a turn is a fault.Internal, and an incomplete trace a fault.Unavailable.
+// Each calls take with each turn of a trace, and ends with the first error of take. One line is in memory
+// at a time; a line of more than maxLine bytes is a fault.Exhausted. A line that is not a turn is a
+// fault.Internal, and an incomplete trace a fault.Unavailable.
 func Each(trace io.Reader, maxLine int, take func(*rollout.Turn) error) error {
 	lines := bufio.NewReaderSize(trace, 64<<10)
 	for n := 0; ; {
 		line, err := readLine(lines, maxLine)
+
 		ended := errors.Is(err, io.EOF)
 		switch {
 		case fault.Is(err, fault.Exhausted):
@@ -39,11 +41,14 @@ func Each(trace io.Reader, maxLine int, take func(*rollout.Turn) error) error {
 			if err != nil {
 				return fault.Wrap(fault.Internal, err, "read the trace after %d turns", n)
 			}
+
 			if err := take(&t); err != nil {
 				return err
 			}
+
 			n++
 		}
+
 		if ended {
 			return nil
 		}
@@ -53,36 +58,44 @@ func Each(trace io.Reader, maxLine int, take func(*rollout.Turn) error) error {
 // readLine reads a line and trims white space.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
+
 	for {
 		part, err := r.ReadSlice('\n')
 		if line = append(line, part...); len(line) > most {
 			return nil, fault.New(fault.Exhausted, "a turn has more than %d MiB", most>>20)
 		}
+
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return bytes.TrimSpace(line), err
 		}
 	}
 }
 
-// decode reads a line. The turn's request and response alias it. They, the prompt's ids and the mask are nearly all of a line, and
-// encoding/json looks at each byte three times; so it gets only the other members.
+// decode reads a line. The turn's request and response alias it. They, the prompt's ids and the mask are
+// nearly all of a line, and encoding/json looks at each byte three times; so it gets only the other
+// members.
 func decode(line []byte) (t rollout.Turn, err error) {
 	o, err := rawjson.ParseObject(line)
 	if err != nil {
 		return t, err
 	}
+
 	request, response := cut(o, "request"), cut(o, "response")
+
 	ids, mask := cut(o, "prompt_token_ids"), cut(o, "loss_mask")
 	if err := json.Unmarshal(o.Bytes(), &t); err != nil {
 		return t, err
 	}
+
 	t.Request, t.Response = request, response
 	if t.PromptTokenIDs, err = readIDs(ids); err != nil {
 		return t, err
 	}
+
 	if mask != nil {
 		err = t.LossMask.UnmarshalJSON(mask)
 	}
+
 	return t, err
 }
 
@@ -90,6 +103,7 @@ func decode(line []byte) (t rollout.Turn, err error) {
 func cut(o *rawjson.Object, key string) []byte {
 	value, _ := o.Get(key)
 	o.Remove(key)
+
 	return value
 }
 
@@ -97,10 +111,13 @@ func readIDs(list []byte) ([]int32, error) {
 	if list == nil || string(list) == "null" {
 		return nil, nil
 	}
+
 	c := rawjson.Cursor{Src: list}
+
 	ids, _ := c.IDs([]int32{})
 	if !c.End() {
 		return nil, fault.New(fault.Invalid, "prompt_token_ids is not a list of token ids")
 	}
+
 	return ids, nil
 }

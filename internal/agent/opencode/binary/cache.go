@@ -1,4 +1,5 @@
-// Package binary keeps OpenCode's binary on a host: it downloads a pinned release, verifies its checksum and remembers the verified file.
+// Package binary keeps OpenCode's binary on a host: it downloads a pinned release, verifies its checksum
+// and remembers the verified file.
 package binary
 
 import (
@@ -11,11 +12,19 @@ import (
 type Options struct {
 	// AgentsDir is the folder on this host that keeps agents; the local sandbox driver mounts it into its sandboxes.
 	AgentsDir string
-	Version   string    // "" is DefaultVersion
-	Platform  string    // of the sandboxes, as GOOS/GOARCH; "" is this host's
-	Releases  []Release // nil: the supported ones
-	NPM       string    // the npm command; "" is npm from PATH
-	Logger    *slog.Logger
+
+	// "" is DefaultVersion
+	Version string
+
+	// of the sandboxes, as GOOS/GOARCH; "" is this host's
+	Platform string
+
+	// nil: the supported ones
+	Releases []Release
+
+	// the npm command; "" is npm from PATH
+	NPM    string
+	Logger *slog.Logger
 }
 
 // Cache is the folder of one version of OpenCode on this host. It is safe for concurrent use.
@@ -29,18 +38,23 @@ func New(o Options) *Cache {
 	if o.Version == "" {
 		o.Version = DefaultVersion
 	}
+
 	if o.Platform == "" {
 		o.Platform = runtime.GOOS + "/" + runtime.GOARCH
 	}
+
 	if o.Releases == nil {
 		o.Releases = releases()
 	}
+
 	if o.NPM == "" {
 		o.NPM = "npm"
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Cache{opts: o, log: o.Logger}
 }
 

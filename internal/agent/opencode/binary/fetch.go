@@ -13,35 +13,43 @@ import (
 
 // Files of one version's folder.
 const (
-	File         = "opencode"
-	ModelsFile   = "models.json" // NoModels; written last, so its presence marks a complete folder
+	File = "opencode"
+
+	// NoModels; written last, so its presence marks a complete folder
+	ModelsFile   = "models.json"
 	verifiedFile = ".verified"
 )
 
 // NoModels is an empty catalogue of models, which OpenCode reads instead of downloading one.
 func NoModels() []byte { return []byte("{}\n") }
 
-// Fetch makes sure that AgentsDir has the verified, pinned binary, and returns its path. It downloads a missing binary with npm. Concurrent
-// callers, also in other processes, wait for the first.
+// Fetch makes sure that AgentsDir has the verified, pinned binary, and returns its path. It downloads a
+// missing binary with npm. Concurrent callers, also in other processes, wait for the first.
 func (c *Cache) Fetch(ctx context.Context) (string, error) {
 	rel, err := c.find()
 	if err != nil {
 		return "", err
 	}
+
 	if remembered(c.dir(), rel.SHA256) {
 		return c.Path(), nil
 	}
+
 	if err := makeReadable(filepath.Dir(c.dir())); err != nil {
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
+
 	lock, err := filelock.Wait(ctx, filepath.Join(filepath.Dir(c.dir()), ".lock"))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch opencode")
 	}
-	defer func() { _ = lock.Release() }() // closing an unwritten file loses no data
-	if remembered(c.dir(), rel.SHA256) {  // another caller has fetched it meanwhile
+	// closing an unwritten file loses no data
+	defer func() { _ = lock.Release() }()
+	// another caller has fetched it meanwhile
+	if remembered(c.dir(), rel.SHA256) {
 		return c.Path(), nil
 	}
+
 	return c.Path(), c.fill(ctx, rel)
 }
 
@@ -50,39 +58,49 @@ func (c *Cache) fill(ctx context.Context, rel Release) error {
 	if _, err := os.Stat(c.Path()); err == nil {
 		return verify(c.dir(), rel)
 	}
+
 	c.dropUnfinished(ctx)
+
 	tmp, err := os.MkdirTemp(filepath.Dir(c.dir()), unfinished)
 	if err != nil {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // does nothing after the rename
+	// does nothing after the rename
+	defer func() { _ = os.RemoveAll(tmp) }()
+
 	c.log.InfoContext(ctx, "fetching opencode", "package", rel.Package, "version", rel.Version)
+
 	if err := c.download(ctx, rel, tmp); err != nil {
 		return err
 	}
+
 	if err := verify(tmp, rel); err != nil {
 		return err
 	}
+
 	if err := makeReadable(tmp); err != nil {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
-	if err := os.RemoveAll(c.dir()); err != nil { // a folder without a binary
+	// a folder without a binary
+	if err := os.RemoveAll(c.dir()); err != nil {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
+
 	return os.Rename(tmp, c.dir())
 }
 
 // unfinished is the pattern of folders that are being filled.
 const unfinished = ".fetch-*"
 
-// dropUnfinished removes the folders of processes that were killed during a download, about 250 MB each. The caller holds the lock, so no
-// process uses them.
+// dropUnfinished removes the folders of processes that were killed during a download, about 250 MB each.
+// The caller holds the lock, so no process uses them.
 func (c *Cache) dropUnfinished(ctx context.Context) {
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(c.dir()), unfinished))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	if err != nil { // an npm that outlived its parent may still write there; the next fetch removes the rest
+	// an npm that outlived its parent may still write there; the next fetch removes the rest
+	if err != nil {
 		c.log.WarnContext(ctx, "unfinished downloads of opencode not removed", "error", err)
 	}
 }

@@ -34,30 +34,48 @@ func fakeNPM(t *testing.T, member, text string) (npm, calls string) {
 	pack := filepath.Join(dir, "packed.tgz")
 	f, err := os.Create(pack)
 	require.NoError(t, err)
+
 	z := gzip.NewWriter(f)
 	w := tar.NewWriter(z)
 	require.NoError(t, w.WriteHeader(&tar.Header{Name: "package/package.json", Typeflag: tar.TypeReg, Mode: 0o644}))
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: member, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(text))}))
+	require.NoError(t, w.WriteHeader(&tar.Header{
+		Name:     member,
+		Typeflag: tar.TypeReg,
+		Mode:     0o644,
+		Size:     int64(len(text)),
+	}))
 	_, err = w.Write([]byte(text))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	require.NoError(t, z.Close())
 	require.NoError(t, f.Close())
+
 	calls = filepath.Join(dir, "calls")
-	return script(t, fmt.Sprintf(`echo "$@" >> %s; [ "$3" = --pack-destination ] || exit 9; cp %s "$4/pack.tgz"`, calls, pack)), calls
+
+	return script(
+		t,
+		fmt.Sprintf(`echo "$@" >> %s; [ "$3" = --pack-destination ] || exit 9; cp %s "$4/pack.tgz"`, calls, pack),
+	), calls
 }
 
 func script(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "npm")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+
 	return path
 }
 
 func fetcher(dir, npm, sum string) *binary.Cache {
-	return binary.New(binary.Options{AgentsDir: dir, NPM: npm, Version: "1.2.3", Platform: "linux/amd64", Releases: []binary.Release{
-		{Version: "1.2.3", Platform: "linux/amd64", Package: "opencode-test", SHA256: sum},
-	}})
+	return binary.New(binary.Options{
+		AgentsDir: dir,
+		NPM:       npm,
+		Version:   "1.2.3",
+		Platform:  "linux/amd64",
+		Releases: []binary.Release{
+			{Version: "1.2.3", Platform: "linux/amd64", Package: "opencode-test", SHA256: sum},
+		},
+	})
 }
 
 // Concurrent fetches download once, and later fetches do not download.
@@ -65,6 +83,7 @@ func TestFetchDownloadsOnce(t *testing.T) {
 	t.Parallel()
 	npm, calls := fakeNPM(t, "package/bin/opencode", fakeBinary)
 	dir := t.TempDir()
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -74,14 +93,21 @@ func TestFetchDownloadsOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	text, err := os.ReadFile(calls)
 	require.NoError(t, err)
-	require.Regexp(t, `^pack opencode-test@1\.2\.3 --pack-destination \S+ --ignore-scripts --loglevel error\n$`, string(text))
+	require.Regexp(
+		t,
+		`^pack opencode-test@1\.2\.3 --pack-destination \S+ --ignore-scripts --loglevel error\n$`,
+		string(text),
+	)
 
 	entries, err := os.ReadDir(filepath.Join(dir, "opencode"))
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "the version and the lock, no leftovers")
+
 	version := filepath.Join(dir, "opencode", "1.2.3")
 	for name, mode := range map[string]os.FileMode{"opencode": 0o755, "models.json": 0o644} {
 		info, err := os.Stat(filepath.Join(version, name))
@@ -130,6 +156,7 @@ func TestFetchNoticesAChangedBinary(t *testing.T) {
 func TestFetchErrorsSayHowToFixThem(t *testing.T) {
 	t.Parallel()
 	wrong, _ := fakeNPM(t, "package/bin/opencode", "something else")
+
 	empty, _ := fakeNPM(t, "package/bin/other", fakeBinary)
 	for name, c := range map[string]struct {
 		npm  string
@@ -161,10 +188,13 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "opencode"), 0o755))
 	lock, err := filelock.Take(filepath.Join(dir, "opencode", ".lock"))
+
 	require.NoError(t, err)
 	defer func() { require.NoError(t, lock.Release()) }()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
+
 	_, err = fetcher(dir, "no-such-npm", "").Fetch(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "is held by")
@@ -172,7 +202,11 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 
 func TestUnsupportedPlatformsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, o := range []binary.Options{{Platform: "linux/arm64"}, {Platform: "darwin/arm64"}, {Platform: "linux/amd64", Version: "0.0.1"}} {
+
+	for _, o := range []binary.Options{{Platform: "linux/arm64"}, {Platform: "darwin/arm64"}, {
+		Platform: "linux/amd64",
+		Version:  "0.0.1",
+	}} {
 		_, err := binary.New(o).Fetch(t.Context())
 		require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 		require.ErrorContains(t, err, "supported: 1.18.33 for linux/amd64")

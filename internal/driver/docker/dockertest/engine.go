@@ -24,13 +24,18 @@ import (
 
 // Engine is a running daemon. Containers have no network: it makes no bridge and no firewall rules.
 type Engine struct {
-	Socket string // URL of its socket
-	TLS    string // URL of its TCP port, for clients with the certificates in Certs
+	// URL of its socket
+	Socket string
+
+	// URL of its TCP port, for clients with the certificates in Certs
+	TLS    string
 	Certs  string
 	Client *client.Client
 
-	dir   string
-	remap bool // users of containers are mapped
+	dir string
+
+	// users of containers are mapped
+	remap bool
 	cmd   *exec.Cmd
 	log   *syncBuffer
 	done  chan struct{}
@@ -39,8 +44,8 @@ type Engine struct {
 // patience bounds each wait for a daemon.
 const patience = 5 * time.Minute
 
-// Start starts a daemon with all its files in dir, whose path must be short. An UnavailableError says why this machine cannot run a
-// daemon.
+// Start starts a daemon with all its files in dir, whose path must be short. An UnavailableError says why
+// this machine cannot run a daemon.
 func Start(ctx context.Context, dir string) (*Engine, error) { return start(ctx, dir, false) }
 
 // StartRemapped starts a daemon that maps the users of containers to unused ids of this machine.
@@ -50,23 +55,34 @@ func start(ctx context.Context, dir string, remap bool) (*Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, &UnavailableError{"only root starts a Docker daemon"}
 	}
+
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		return nil, &UnavailableError{"dockerd is not installed (apt install docker.io)"}
 	}
-	e := &Engine{dir: dir, remap: remap, Certs: filepath.Join(dir, "certs"), Socket: "unix://" + filepath.Join(dir, "docker.sock")}
+
+	e := &Engine{
+		dir:    dir,
+		remap:  remap,
+		Certs:  filepath.Join(dir, "certs"),
+		Socket: "unix://" + filepath.Join(dir, "docker.sock"),
+	}
 	if err := writeCerts(e.Certs); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if e.Client, err = client.New(client.WithHost(e.Socket)); err != nil {
 		return nil, err
 	}
+
 	if err := e.Run(ctx); err != nil {
 		return nil, err
 	}
+
 	if err := e.try(ctx); err != nil {
 		return nil, errors.Join(&UnavailableError{"the Docker daemon runs no container here: " + err.Error()}, e.Stop())
 	}
+
 	return e, nil
 }
 
@@ -82,35 +98,63 @@ const remapped = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid
 func (e *Engine) Run(ctx context.Context) error {
 	e.log, e.done = &syncBuffer{}, make(chan struct{})
 	args := []string{
-		"--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
-		"--pidfile", filepath.Join(e.dir, "pid"), "--host", e.Socket, "--host", "tcp://127.0.0.1:0", "--tlsverify",
-		"--tlscacert", filepath.Join(e.Certs, "ca.pem"), "--tlscert", filepath.Join(e.Certs, "server.pem"),
-		"--tlskey", filepath.Join(e.Certs, "server-key.pem"),
-		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--userland-proxy=false", "--shutdown-timeout", "1",
+		"--data-root",
+		filepath.Join(e.dir, "data"),
+		"--exec-root",
+		filepath.Join(e.dir, "exec"),
+		"--pidfile",
+		filepath.Join(e.dir, "pid"),
+		"--host",
+		e.Socket,
+		"--host",
+		"tcp://127.0.0.1:0",
+		"--tlsverify",
+		"--tlscacert",
+		filepath.Join(e.Certs, "ca.pem"),
+		"--tlscert",
+		filepath.Join(e.Certs, "server.pem"),
+		"--tlskey",
+		filepath.Join(e.Certs, "server-key.pem"),
+		"--bridge",
+		"none",
+		"--iptables=false",
+		"--ip6tables=false",
+		"--userland-proxy=false",
+		"--shutdown-timeout",
+		"1",
 	}
+
 	e.cmd = exec.Command("dockerd", args...)
 	if e.remap {
 		ids := filepath.Join(e.dir, "ids")
 		if err := os.WriteFile(ids, []byte("daemon:300000:65536\n"), 0o644); err != nil {
 			return err
 		}
+
 		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", remapped, ids}, args...)...)
 	}
+
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
-	go func() { // runs until the daemon ends; the starting thread must live as long, since its end sends the parent-death signal
+	// runs until the daemon ends; the starting thread must live as long, since its end sends the parent-death signal
+	go func() {
 		runtime.LockOSThread()
+
 		err := e.cmd.Start()
 		started <- err
+
 		if err == nil {
 			_ = e.cmd.Wait()
 		}
+
 		close(e.done)
 	}()
+
 	if err := <-started; err != nil {
 		return err
 	}
+
 	return e.await(ctx)
 }
 
@@ -120,12 +164,14 @@ var listens = regexp.MustCompile(`API listen on (127\.0\.0\.1:\d+)`)
 func (e *Engine) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	for {
 		_, err := e.Client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 		if port := listens.FindStringSubmatch(e.log.String()); err == nil && port != nil {
 			e.TLS = "tcp://" + port[1]
 			return nil
 		}
+
 		select {
 		case <-e.done:
 			return &UnavailableError{fmt.Sprintf("dockerd does not start here: %s", tail(e.log.String(), 600))}
@@ -142,14 +188,23 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 func (e *Engine) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+
 	all, err := e.Client.ContainerList(ctx, client.ContainerListOptions{All: true})
 	for _, c := range all.Items {
-		_, removeErr := e.Client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		_, removeErr := e.Client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{
+			Force:         true,
+			RemoveVolumes: true,
+		})
 		err = errors.Join(err, removeErr)
 	}
-	if signalErr := e.cmd.Process.Signal(syscall.SIGTERM); signalErr != nil && !errors.Is(signalErr, os.ErrProcessDone) {
+
+	if signalErr := e.cmd.Process.Signal(
+		syscall.SIGTERM,
+	); signalErr != nil &&
+		!errors.Is(signalErr, os.ErrProcessDone) {
 		err = errors.Join(err, signalErr)
 	}
+
 	select {
 	case <-e.done:
 		return errors.Join(err, e.unmount())
@@ -166,6 +221,7 @@ func (e *Engine) unmount() error {
 			err = errors.Join(err, unix.Unmount(fields[4], unix.MNT_DETACH))
 		}
 	}
+
 	return err
 }
 
@@ -175,16 +231,21 @@ func (e *Engine) Kill() error {
 	if err != nil {
 		return err
 	}
+
 	if err := e.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
+
 	<-e.done
+
 	if err := containerd.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	for containerd.Signal(syscall.Signal(0)) == nil { // it is not a child of this process
+	// it is not a child of this process
+	for containerd.Signal(syscall.Signal(0)) == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
+
 	return nil
 }
 
@@ -194,10 +255,12 @@ func (e *Engine) containerd() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
 		return nil, err
 	}
+
 	return os.FindProcess(pid)
 }
 
@@ -211,11 +274,13 @@ type syncBuffer struct {
 func (b *syncBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.text.Write(p)
 }
 
 func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.text.String()
 }

@@ -17,16 +17,21 @@ func RemappedForTest(t testing.TB) *Engine { t.Helper(); return forTest(t, Start
 
 func forTest(t testing.TB, start func(context.Context, string) (*Engine, error)) *Engine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "docker") // the test's own folder has a long path
+	// the test's own folder has a long path
+	dir, err := os.MkdirTemp("", "docker")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o711)) // remapped users of containers must be able to enter it
+	// remapped users of containers must be able to enter it
+	require.NoError(t, os.Chmod(dir, 0o711))
 	engine, err := start(t.Context(), dir)
+
 	var unavailable *UnavailableError
 	if errors.As(err, &unavailable) {
 		t.Skip(unavailable.Error())
 	}
+
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Stop()) })
+
 	return engine
 }

@@ -32,9 +32,13 @@ func users() map[string]user {
 }
 
 func (s *Server) envd(mux *http.ServeMux) {
-	mux.Handle(envd.HealthPath, s.inMachine(false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	mux.Handle(
+		envd.HealthPath,
+		s.inMachine(false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+	)
 	mux.Handle("POST "+envd.FilesPath, s.inMachine(true, s.upload))
 	mux.Handle("GET "+envd.FilesPath, s.inMachine(true, s.download))
+
 	codec := connect.WithCodec(envd.Codec{})
 	for procedure, h := range map[string]http.Handler{
 		envd.StartProcedure:      connect.NewServerStreamHandler(envd.StartProcedure, s.startProcess, codec),
@@ -48,18 +52,26 @@ func (s *Server) envd(mux *http.ServeMux) {
 	}
 }
 
-// inMachine finds the machine that a request names, and checks the token. For a machine that is gone it answers 502, as the service's
-// proxy does.
+// inMachine finds the machine that a request names, and checks the token. For a machine that is gone it
+// answers 502, as the service's proxy does.
 func (s *Server) inMachine(secured bool, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		m := s.machines[r.Header.Get(envd.SandboxHeader)]
 		s.mu.Unlock()
+
 		switch {
 		case m == nil || r.Header.Get(envd.PortHeader) != strconv.Itoa(envd.Port):
-			answer(w, http.StatusBadGateway, map[string]any{"sandboxId": r.Header.Get(envd.SandboxHeader), "message": "The sandbox was not found", "code": 502})
+			answer(w, http.StatusBadGateway, map[string]any{
+				"sandboxId": r.Header.Get(envd.SandboxHeader),
+				"message":   "The sandbox was not found",
+				"code":      502,
+			})
 		case secured && r.Header.Get(envd.TokenHeader) != m.token:
-			answer(w, http.StatusUnauthorized, map[string]any{"code": 401, "message": "unauthorized access, please provide a valid access token"})
+			answer(w, http.StatusUnauthorized, map[string]any{
+				"code":    401,
+				"message": "unauthorized access, please provide a valid access token",
+			})
 		default:
 			h(w, r.WithContext(context.WithValue(r.Context(), machineKey{}, m)))
 		}
@@ -71,52 +83,78 @@ func machineOf(ctx context.Context) *machine {
 	return m
 }
 
-func (s *Server) startProcess(ctx context.Context, r *connect.Request[envd.StartRequest], out *connect.ServerStream[envd.EventMessage]) error {
+func (s *Server) startProcess(
+	ctx context.Context,
+	r *connect.Request[envd.StartRequest],
+	out *connect.ServerStream[envd.EventMessage],
+) error {
 	name, _, _ := (&http.Request{Header: r.Header()}).BasicAuth()
+
 	u, ok := users()[name]
 	if !ok {
 		return connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: "+name))
 	}
+
 	m := machineOf(ctx)
 	if dir := r.Msg.Process.Cwd; dir != "" {
 		if st, err := os.Stat(filepath.Join(m.root, dir)); err != nil || !st.IsDir() {
 			return connect.NewError(connect.CodeInvalidArgument, errors.New("cwd '"+dir+"' does not exist"))
 		}
 	}
+
 	p, w, err := m.start(r.Msg, u.id, u.home)
 	if err != nil {
 		return connect.NewError(connect.CodeInternal, err)
 	}
+
 	if err := out.Send(&envd.EventMessage{Event: envd.Event{Start: &envd.StartEvent{PID: p.pid}}}); err != nil {
 		p.unwatch(w)
 		return err
 	}
+
 	return m.stream(ctx, p, w, r.Header(), out)
 }
 
-func (s *Server) connectProcess(ctx context.Context, r *connect.Request[envd.ConnectRequest], out *connect.ServerStream[envd.EventMessage]) error {
+func (s *Server) connectProcess(
+	ctx context.Context,
+	r *connect.Request[envd.ConnectRequest],
+	out *connect.ServerStream[envd.EventMessage],
+) error {
 	m := machineOf(ctx)
+
 	p := m.processes.find(r.Msg.Process.PID)
 	if p == nil {
 		return notFound(r.Msg.Process.PID)
 	}
+
 	w := p.watch()
 	if err := out.Send(&envd.EventMessage{Event: envd.Event{Start: &envd.StartEvent{PID: p.pid}}}); err != nil {
 		p.unwatch(w)
 		return err
 	}
+
 	return m.stream(ctx, p, w, r.Header(), out)
 }
 
-// stream sends the events of a process until it ends. The end of the request does not end the process; its deadline kills it.
-func (m *machine) stream(ctx context.Context, p *process, w *watcher, h http.Header, out *connect.ServerStream[envd.EventMessage]) error {
+// stream sends the events of a process until it ends. The end of the request does not end the process; its
+// deadline kills it.
+func (m *machine) stream(
+	ctx context.Context,
+	p *process,
+	w *watcher,
+	h http.Header,
+	out *connect.ServerStream[envd.EventMessage],
+) error {
 	defer p.unwatch(w)
+
 	interval := 90 * time.Second
 	if seconds, err := strconv.Atoi(h.Get(envd.KeepaliveHeader)); err == nil && seconds > 0 {
 		interval = time.Duration(seconds) * time.Second
 	}
+
 	alive := time.NewTicker(interval)
 	defer alive.Stop()
+
 	for {
 		var e envd.Event
 		select {
@@ -129,10 +167,13 @@ func (m *machine) stream(ctx context.Context, p *process, w *watcher, h http.Hea
 			return connect.NewError(connect.CodeUnavailable, errors.New("the sandbox has ended"))
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				_ = p.signal(syscall.SIGKILL) // it may have ended
+				// it may have ended
+				_ = p.signal(syscall.SIGKILL)
 			}
+
 			return ctx.Err()
 		}
+
 		if err := out.Send(&envd.EventMessage{Event: e}); err != nil || e.End != nil {
 			return err
 		}
@@ -143,51 +184,72 @@ func notFound(pid int) error {
 	return connect.NewError(connect.CodeNotFound, errors.New("process with pid "+strconv.Itoa(pid)+" not found"))
 }
 
-func (s *Server) listProcesses(ctx context.Context, _ *connect.Request[envd.Empty]) (*connect.Response[envd.ListResponse], error) {
+func (s *Server) listProcesses(
+	ctx context.Context,
+	_ *connect.Request[envd.Empty],
+) (*connect.Response[envd.ListResponse], error) {
 	m := machineOf(ctx)
 	m.processes.mu.Lock()
 	defer m.processes.mu.Unlock()
+
 	all := &envd.ListResponse{}
 	for _, p := range m.processes.all {
 		all.Processes = append(all.Processes, envd.ProcessInfo{Config: p.config, PID: p.pid})
 	}
+
 	return connect.NewResponse(all), nil
 }
 
-func (s *Server) sendInput(ctx context.Context, r *connect.Request[envd.SendInputRequest]) (*connect.Response[envd.Empty], error) {
+func (s *Server) sendInput(
+	ctx context.Context,
+	r *connect.Request[envd.SendInputRequest],
+) (*connect.Response[envd.Empty], error) {
 	p := machineOf(ctx).processes.find(r.Msg.Process.PID)
 	if p == nil {
 		return nil, notFound(r.Msg.Process.PID)
 	}
+
 	if p.stdin == nil {
 		return nil, connect.NewError(connect.CodeInternal, errors.New("stdin not enabled or closed"))
 	}
+
 	if _, err := p.stdin.Write(r.Msg.Input.Stdin); err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
+
 	return connect.NewResponse(&envd.Empty{}), nil
 }
 
-func (s *Server) closeStdin(ctx context.Context, r *connect.Request[envd.ConnectRequest]) (*connect.Response[envd.Empty], error) {
+func (s *Server) closeStdin(
+	ctx context.Context,
+	r *connect.Request[envd.ConnectRequest],
+) (*connect.Response[envd.Empty], error) {
 	p := machineOf(ctx).processes.find(r.Msg.Process.PID)
 	if p == nil || p.stdin == nil {
 		return nil, notFound(r.Msg.Process.PID)
 	}
+
 	return connect.NewResponse(&envd.Empty{}), p.stdin.Close()
 }
 
-func (s *Server) sendSignal(ctx context.Context, r *connect.Request[envd.SendSignalRequest]) (*connect.Response[envd.Empty], error) {
+func (s *Server) sendSignal(
+	ctx context.Context,
+	r *connect.Request[envd.SendSignalRequest],
+) (*connect.Response[envd.Empty], error) {
 	p := machineOf(ctx).processes.find(r.Msg.Process.PID)
 	if p == nil {
 		return nil, notFound(r.Msg.Process.PID)
 	}
+
 	signals := map[string]syscall.Signal{envd.SignalKill: syscall.SIGKILL, envd.SignalTerm: syscall.SIGTERM}
 	if signals[r.Msg.Signal] == 0 {
 		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("invalid signal: "+r.Msg.Signal))
 	}
+
 	if err := p.signal(signals[r.Msg.Signal]); err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
+
 	return connect.NewResponse(&envd.Empty{}), nil
 }
 
@@ -197,10 +259,12 @@ func place(r *http.Request) (string, user, error) {
 	if !ok {
 		return "", u, errors.New("invalid username")
 	}
+
 	p := r.URL.Query().Get("path")
 	if !path.IsAbs(p) {
 		p = path.Join(u.home, p)
 	}
+
 	return filepath.Join(machineOf(r.Context()).root, path.Clean(p)), u, nil
 }
 
@@ -211,6 +275,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "%v", err)
 		return
 	}
+
 	var content io.Reader = r.Body
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
 		file, _, err := r.FormFile("file")
@@ -219,12 +284,15 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer file.Close()
+
 		content = file
 	}
+
 	if err := write(at, u, content); err != nil {
 		fail(w, http.StatusInternalServerError, "%v", err)
 		return
 	}
+
 	name := strings.TrimPrefix(at, machineOf(r.Context()).root)
 	answer(w, http.StatusOK, []map[string]string{{"name": path.Base(name), "path": name, "type": "file"}})
 }
@@ -233,17 +301,23 @@ func write(at string, u user, content io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(at); err != nil { // it may be a link to the template's
+	// it may be a link to the template's
+	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
+
 	data, err := io.ReadAll(content)
 	if err != nil {
 		return err
 	}
-	// Other machines start processes meanwhile. A fork that inherits the open file would keep this machine from running it.
+	// Other machines start processes meanwhile. A fork that inherits the open file would keep this machine
+	// from running it.
 	syscall.ForkLock.RLock()
+
 	err = os.WriteFile(at, data, 0o644)
+
 	syscall.ForkLock.RUnlock()
+
 	return errors.Join(err, os.Chown(at, u.id, u.id))
 }
 
@@ -253,6 +327,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "%v", err)
 		return
 	}
+
 	st, err := os.Stat(at)
 	switch {
 	case err != nil:

@@ -1,5 +1,6 @@
-// Package e2btest imitates E2B's API for tests: the control plane, and envd of each sandbox. A sandbox is a group of processes with
-// namespaces and a root file system of their own instead of a virtual machine. It needs root.
+// Package e2btest imitates E2B's API for tests: the control plane, and envd of each sandbox. A sandbox is a
+// group of processes with namespaces and a root file system of their own instead of a virtual machine. It
+// needs root.
 package e2btest
 
 import (
@@ -29,7 +30,8 @@ const (
 
 // Server is the service. Set its fields before the first request.
 type Server struct {
-	URL string // of the control plane, and of all sandboxes
+	// of the control plane, and of all sandboxes
+	URL string
 	Key string
 	// OnlyV1 disables version 2 of the API for creation.
 	OnlyV1 bool
@@ -43,8 +45,12 @@ type Server struct {
 
 	mu       sync.Mutex
 	machines map[string]*machine
-	refusals []refusal // for the next creations
-	requests []string  // method and path of each request to the control plane
+
+	// for the next creations
+	refusals []refusal
+
+	// method and path of each request to the control plane
+	requests []string
 }
 
 // refusal is an error answer.
@@ -63,25 +69,31 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if os.Geteuid() != 0 {
 		return nil, &UnavailableError{"only root runs sandboxes of the service for tests"}
 	}
+
 	s := &Server{Key: "e2b_" + strings.Repeat("0123456789abcdef", 3)[:40], dir: dir, machines: map[string]*machine{}}
 	if err := s.makeTemplate(); err != nil {
 		return nil, err
 	}
+
 	m, err := s.boot(ctx, newID())
 	if err != nil {
 		return nil, &UnavailableError{"this machine runs no sandboxes of the service for tests: " + err.Error()}
 	}
 	// The machine may not allow the nested namespaces that enclose a sandbox.
 	out, err := m.command(0, "/", "unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork",
-		"--mount-proc", "true").CombinedOutput()
+		"--mount-proc", "true").
+		CombinedOutput()
 	if killErr := m.kill(); killErr != nil {
 		return nil, killErr
 	}
+
 	if err != nil {
 		return nil, &UnavailableError{fmt.Sprintf("this machine makes no namespaces within others: %v: %s", err, out)}
 	}
+
 	s.http = httptest.NewServer(s.handler())
 	s.URL = s.http.URL
+
 	return s, nil
 }
 
@@ -91,11 +103,14 @@ func (s *Server) Stop() error {
 	all := s.machines
 	s.machines = map[string]*machine{}
 	s.mu.Unlock()
+
 	var err error
 	for _, m := range all {
 		err = errors.Join(err, m.kill())
 	}
+
 	s.http.Close()
+
 	return err
 }
 
@@ -103,6 +118,7 @@ func (s *Server) Stop() error {
 func (s *Server) Refuse(status int, retryAfter string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.refusals = append(s.refusals, refusal{status, retryAfter})
 }
 
@@ -110,6 +126,7 @@ func (s *Server) Refuse(status int, retryAfter string) {
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return append([]string(nil), s.requests...)
 }
 
@@ -117,10 +134,12 @@ func (s *Server) Requests() []string {
 func (s *Server) Machines() map[string]map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	all := map[string]map[string]string{}
 	for id, m := range s.machines {
 		all[id] = m.metadata
 	}
+
 	return all
 }
 
@@ -130,9 +149,11 @@ func (s *Server) Kill(id string) error {
 	m := s.machines[id]
 	delete(s.machines, id)
 	s.mu.Unlock()
+
 	if m == nil {
 		return fmt.Errorf("no sandbox %q", id)
 	}
+
 	return m.kill()
 }
 
@@ -144,13 +165,23 @@ func (s *Server) makeTemplate() error {
 			return err
 		}
 	}
-	if err := errors.Join(imagetest.Fill(root, append(imagetest.Programs(), "umount", "unshare", "mount")), imagetest.Glibc(root)); err != nil {
+
+	if err := errors.Join(
+		imagetest.Fill(root, append(imagetest.Programs(), "umount", "unshare", "mount")),
+		imagetest.Glibc(root),
+	); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Chown(filepath.Join(root, "home/user"), 1000, 1000), os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky)); err != nil {
+
+	if err := errors.Join(
+		os.Chown(filepath.Join(root, "home/user"), 1000, 1000),
+		os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky),
+	); err != nil {
 		return err
 	}
+
 	accounts := "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n"
+
 	return errors.Join(
 		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(accounts), 0o644),
 		os.WriteFile(filepath.Join(root, "etc/group"), []byte("root:x:0:\nuser:x:1000:\n"), 0o644),
@@ -163,12 +194,16 @@ func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error
 	if err != nil {
 		return err
 	}
+
 	m.vm = booted
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	m.endAt = time.Now().Add(lives)
 	m.expiry = time.AfterFunc(lives, func() { _ = s.Kill(m.id) })
 	s.machines[m.id] = m
+
 	return nil
 }
 
@@ -186,10 +221,12 @@ func (s *Server) AddProgram(path, from string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
+
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(at, data, 0o755)
 }
 
@@ -199,5 +236,6 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	s.controlPlane(mux)
 	s.envd(mux)
+
 	return mux
 }

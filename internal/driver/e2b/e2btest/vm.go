@@ -16,7 +16,8 @@ import (
 	"syscall"
 )
 
-// script changes to the root file system of a machine, with cgroups (pairs of a folder here and its path there), prints ready and sleeps.
+// script changes to the root file system of a machine, with cgroups (pairs of a folder here and its path
+// there), prints ready and sleeps.
 const script = `set -e
 mount --make-rprivate /
 mount --bind "$0" "$0"
@@ -37,42 +38,58 @@ exec sleep infinity </dev/null >/dev/null 2>&1`
 type vm struct {
 	root    string
 	cgroups cgroups
-	first   int // id of the first process on this machine
-	ended   chan struct{}
-	killed  sync.Once
+
+	// id of the first process on this machine
+	first  int
+	ended  chan struct{}
+	killed sync.Once
 }
 
 // boot starts a machine with a copy of the template.
 func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 	root := filepath.Join(s.dir, id)
 	// Files are hard links: nothing writes into a file of the template.
-	if out, err := exec.CommandContext(ctx, "cp", "-al", filepath.Join(s.dir, "template"), root).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "cp", "-al", filepath.Join(s.dir, "template"), root).
+		CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the template: %w: %s", err, out)
 	}
+
 	m := &vm{root: root, ended: make(chan struct{})}
-	args := []string{"--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root}
+	args := []string{
+		"--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root,
+	}
+
 	if !s.NoCgroups {
 		var err error
 		if m.cgroups, err = makeCgroups(id); err != nil {
 			return nil, fmt.Errorf("cgroups of a machine: %w", err)
 		}
 	}
+
 	for _, c := range m.cgroups {
 		args = append(args, c[0], c[1])
 	}
+
 	cmd := exec.Command("unshare", args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
 	var said bytes.Buffer
+
 	cmd.Stderr = &said
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	started := make(chan error, 1)
-	go func() { // runs until the machine ends; the starting thread must live as long, since its end sends the parent-death signal
+	// runs until the machine ends; the starting thread must live as long, since its end sends the parent-death signal
+	go func() {
 		runtime.LockOSThread()
+
 		err := cmd.Start()
 		started <- err
+
 		if err == nil {
 			line, _ := bufio.NewReader(out).ReadString('\n')
 			if line == "ready\n" {
@@ -80,21 +97,27 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 			} else {
 				started <- errors.New("it did not boot")
 			}
+
 			_ = cmd.Wait()
 		}
+
 		close(m.ended)
 	}()
-	for range 2 { // started, ready
+	// started, ready
+	for range 2 {
 		if err := <-started; err != nil {
 			<-m.ended
 			return nil, fmt.Errorf("%w: %s", errors.Join(err, m.cgroups.remove()), strings.TrimSpace(said.String()))
 		}
 	}
+
 	children, err := childrenOf(cmd.Process.Pid)
 	if err != nil || len(children) != 1 {
 		return nil, fmt.Errorf("children of unshare: %v: %w", children, err)
 	}
+
 	m.first = children[0]
+
 	return m, nil
 }
 
@@ -102,6 +125,7 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 func (m *vm) kill() error {
 	m.killed.Do(func() { _ = syscall.Kill(m.first, syscall.SIGKILL) })
 	<-m.ended
+
 	return errors.Join(m.cgroups.remove(), os.RemoveAll(m.root))
 }
 
@@ -109,8 +133,10 @@ func (m *vm) kill() error {
 func (m *vm) command(uid int, dir string, argv ...string) *exec.Cmd {
 	id := strconv.Itoa(uid)
 	args := []string{
-		"--target", strconv.Itoa(m.first), "--mount", "--pid", "--net", "--ipc", "--uts", "--root", "--wdns=" + dir, "--setuid", id, "--setgid", id, "--",
+		"--target", strconv.Itoa(m.first), "--mount", "--pid", "--net", "--ipc", "--uts", "--root",
+		"--wdns=" + dir, "--setuid", id, "--setgid", id, "--",
 	}
+
 	return exec.Command("nsenter", append(args, argv...)...)
 }
 
@@ -120,13 +146,17 @@ func childrenOf(pid int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var pids []int
+
 	for _, field := range strings.Fields(string(data)) {
 		child, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, err
 		}
+
 		pids = append(pids, child)
 	}
+
 	return pids, nil
 }

@@ -41,56 +41,75 @@ type Client struct {
 // Upload writes a file and creates its parents.
 func (c *Client) Upload(ctx context.Context, path string, content []byte) error {
 	var body bytes.Buffer
+
 	form := multipart.NewWriter(&body)
+
 	part, err := form.CreateFormFile("file", path)
 	if err == nil {
 		_, err = part.Write(content)
 	}
+
 	if err == nil {
 		err = form.Close()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	q := url.Values{"path": {path}, "username": {rootUser}}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Address+FilesPath+"?"+q.Encode(), &body)
 	if err != nil {
 		return err
 	}
+
 	req.Header.Set("Content-Type", form.FormDataContentType())
 	c.authorize(req.Header)
+
 	res, err := c.HTTP.Do(req)
 	if err != nil {
 		return err
 	}
+
 	return answer(res)
 }
 
 // StatusError is an HTTP answer with an error status.
 type StatusError struct {
 	Status int
-	Text   string // the beginning of the body
+
+	// the beginning of the body
+	Text string
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("envd answers %d: %s", e.Status, e.Text) }
 
 func answer(res *http.Response) error {
 	defer res.Body.Close()
+
 	if res.StatusCode < 300 {
 		_, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxError))
 		return err
 	}
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a partial text is useful too
+	// a partial text is useful too
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxError))
+
 	return &StatusError{Status: res.StatusCode, Text: strings.TrimSpace(string(text))}
 }
 
-// Start starts a process and returns its event stream, beginning with the start. The end of ctx, like Close, ends the stream but not the
-// process. ctx must have no deadline: envd would apply it to the process.
+// Start starts a process and returns its event stream, beginning with the start. The end of ctx, like
+// Close, ends the stream but not the process. ctx must have no deadline: envd would apply it to the
+// process.
 func (c *Client) Start(ctx context.Context, r *StartRequest) (*connect.ServerStreamForClient[EventMessage], error) {
 	req := connect.NewRequest(r)
 	c.authorize(req.Header())
 	req.Header().Set(KeepaliveHeader, keepalive)
-	return connect.NewClient[StartRequest, EventMessage](c.HTTP, c.Address+StartProcedure, c.options()...).CallServerStream(ctx, req)
+
+	return connect.NewClient[StartRequest, EventMessage](
+		c.HTTP,
+		c.Address+StartProcedure,
+		c.options()...).CallServerStream(ctx, req)
 }
 
 // SendInput writes to the stdin of a process.
@@ -102,11 +121,15 @@ func unary[T any](ctx context.Context, c *Client, procedure string, message *T) 
 	req := connect.NewRequest(message)
 	c.authorize(req.Header())
 	_, err := connect.NewClient[T, Empty](c.HTTP, c.Address+procedure, c.options()...).CallUnary(ctx, req)
+
 	return err
 }
 
 func (c *Client) options() []connect.ClientOption {
-	return []connect.ClientOption{connect.WithCodec(Codec{}), connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
+	return []connect.ClientOption{
+		connect.WithCodec(Codec{}), connect.WithReadMaxBytes(maxMessage),
+		connect.WithAcceptCompression("gzip", nil, nil),
+	}
 }
 
 // authorize sets the headers for the sandbox, the user and the token.
@@ -114,6 +137,7 @@ func (c *Client) authorize(h http.Header) {
 	h.Set(SandboxHeader, c.Sandbox)
 	h.Set(PortHeader, strconv.Itoa(Port))
 	h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(rootUser+":")))
+
 	if c.Token != "" {
 		h.Set(TokenHeader, c.Token)
 	}

@@ -1,4 +1,5 @@
-// Package envd is a client of envd, the daemon in each sandbox of E2B: processes by the Connect protocol with JSON, and files by HTTP.
+// Package envd is a client of envd, the daemon in each sandbox of E2B: processes by the Connect protocol
+// with JSON, and files by HTTP.
 package envd
 
 // Procedures of envd's process service, and the path of its files.
@@ -15,10 +16,13 @@ const (
 
 // Headers of requests.
 const (
-	TokenHeader     = "X-Access-Token" // the token of the sandbox
+	// the token of the sandbox
+	TokenHeader     = "X-Access-Token"
 	KeepaliveHeader = "Keepalive-Ping-Interval"
-	SandboxHeader   = "E2b-Sandbox-Id" // this and the next header route a request on addresses that serve many sandboxes
-	PortHeader      = "E2b-Sandbox-Port"
+
+	// this and the next header route a request on addresses that serve many sandboxes
+	SandboxHeader = "E2b-Sandbox-Id"
+	PortHeader    = "E2b-Sandbox-Port"
 )
 
 // Port is envd's port in a sandbox.

@@ -1,4 +1,5 @@
-// Package chat has the chat completions into which requests of other model APIs are translated, and from which their replies are made.
+// Package chat has the chat completions into which requests of other model APIs are translated, and from
+// which their replies are made.
 package chat
 
 // Call is a request of another API as a chat completion.

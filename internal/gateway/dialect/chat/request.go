@@ -19,10 +19,12 @@ const (
 
 // Request is a request for a chat completion.
 type Request struct {
-	Model             string          `json:"model,omitempty"`
-	Messages          []Message       `json:"messages"`
-	Tools             []Tool          `json:"tools,omitempty"`
-	ToolChoice        any             `json:"tool_choice,omitempty"` // a word, or Named
+	Model    string    `json:"model,omitempty"`
+	Messages []Message `json:"messages"`
+	Tools    []Tool    `json:"tools,omitempty"`
+
+	// a word, or Named
+	ToolChoice        any             `json:"tool_choice,omitempty"`
 	ParallelToolCalls *bool           `json:"parallel_tool_calls,omitempty"`
 	ResponseFormat    any             `json:"response_format,omitempty"`
 	MaxTokens         json.RawMessage `json:"max_tokens,omitempty"`
@@ -39,10 +41,14 @@ type Request struct {
 
 // Message is one message of the conversation.
 type Message struct {
-	Role       string     `json:"role"`
-	Content    any        `json:"content"` // a string, []Part, or nil with tool calls
-	Reasoning  string     `json:"reasoning,omitempty"`
-	Thinking   string     `json:"reasoning_content,omitempty"` // the same under its older name
+	Role string `json:"role"`
+
+	// a string, []Part, or nil with tool calls
+	Content   any    `json:"content"`
+	Reasoning string `json:"reasoning,omitempty"`
+
+	// the same under its older name
+	Thinking   string     `json:"reasoning_content,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 }
@@ -97,6 +103,7 @@ func Schema(name string, schema json.RawMessage, strict *bool) any {
 	if strict != nil {
 		format["strict"] = *strict
 	}
+
 	return map[string]any{"type": "json_schema", "json_schema": format}
 }
 
@@ -118,18 +125,29 @@ func (r *Request) Encode() ([]byte, error) {
 	if len(r.Messages) == 0 {
 		return nil, fault.Field("messages", "has no message that a chat completion could answer")
 	}
+
 	if r.Messages[len(r.Messages)-1].Role == Assistant {
-		return nil, fault.Field("messages", "ends with a message of the assistant, which a chat completion does not continue")
+		return nil, fault.Field(
+			"messages",
+			"ends with a message of the assistant, which a chat completion does not continue",
+		)
 	}
+
 	if len(r.Tools) == 0 {
-		r.ToolChoice, r.ParallelToolCalls = nil, nil // without tools engines refuse them
+		// without tools engines refuse them
+		r.ToolChoice, r.ParallelToolCalls = nil, nil
 	}
+
 	var b bytes.Buffer
+
 	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false) // keeps the agent's text as it is
+	// keeps the agent's text as it is
+	out.SetEscapeHTML(false)
+
 	if err := out.Encode(r); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot be translated into a chat completion: %s", err)
 	}
+
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
@@ -140,8 +158,10 @@ func Content(parts []Part) any {
 		if p.ImageURL != nil {
 			return parts
 		}
+
 		texts = append(texts, p.Text)
 	}
+
 	return strings.Join(texts, "\n")
 }
 

@@ -50,11 +50,14 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 		c.Parts = make([]part, 1)
 		return json.Unmarshal(raw, &c.Parts[0].Text)
 	}
+
 	type plain content
+
 	return json.Unmarshal(raw, (*plain)(c))
 }
 
-// pending are the calls without a result. The API names a call by its function, and by an id only if the client gave one.
+// pending are the calls without a result. The API names a call by its function, and by an id only if the
+// client gave one.
 type pending struct {
 	calls []call
 	made  int
@@ -66,26 +69,33 @@ func (p *pending) name(c *call) {
 	if c.ID == "" {
 		c.ID = fmt.Sprintf("call_%d", p.made)
 	}
+
 	p.calls = append(p.calls, *c)
 }
 
-// answered returns the id of the call that a result belongs to: the call of that id, else the first of that function, else a new id.
+// answered returns the id of the call that a result belongs to: the call of that id, else the first of that
+// function, else a new id.
 func (p *pending) answered(r *response) string {
 	at := -1
+
 	for i := len(p.calls) - 1; i >= 0; i-- {
 		if p.calls[i].ID == r.ID && r.ID != "" {
 			at = i
 			break
 		}
+
 		if p.calls[i].Name == r.Name {
 			at = i
 		}
 	}
+
 	if at < 0 {
 		return r.ID
 	}
+
 	id := p.calls[at].ID
 	p.calls = append(p.calls[:at], p.calls[at+1:]...)
+
 	return id
 }
 
@@ -99,16 +109,22 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 				if err != nil {
 					return err
 				}
+
 				t.Result(calls.answered(r), said)
+
 				continue
 			}
+
 			said, err := c.Parts[i].said()
 			if err != nil {
 				return err
 			}
+
 			t.Say(said...)
 		}
+
 		t.Flush()
+
 		return nil
 	case "model":
 		return c.addAnswer(t, calls)
@@ -119,6 +135,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 
 func (c *content) addAnswer(t *chat.Turns, calls *pending) error {
 	answer := t.Answer()
+
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		switch {
@@ -131,9 +148,11 @@ func (c *content) addAnswer(t *chat.Turns, calls *pending) error {
 			if _, err := p.said(); err != nil {
 				return err
 			}
+
 			answer.Speak(p.Text)
 		}
 	}
+
 	return nil
 }
 
@@ -141,28 +160,35 @@ func (c *content) addAnswer(t *chat.Turns, calls *pending) error {
 const unread = "_arguments"
 
 func argumentsOf(args json.RawMessage) string {
-	var o map[string]json.RawMessage
-	var text string
+	var (
+		o    map[string]json.RawMessage
+		text string
+	)
 	if json.Unmarshal(args, &o) == nil && len(o) == 1 && json.Unmarshal(o[unread], &text) == nil {
 		return text
 	}
+
 	var b bytes.Buffer
 	if len(o) == 0 || json.Compact(&b, args) != nil {
 		return "{}"
 	}
+
 	return b.String()
 }
 
 // said returns the parts of a content.
 func (c *content) said() ([]chat.Part, error) {
 	var all []chat.Part
+
 	for i := range c.Parts {
 		said, err := c.Parts[i].said()
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, said...)
 	}
+
 	return all, nil
 }
 
@@ -189,8 +215,10 @@ func (r *response) said() ([]chat.Part, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		said = append(said, more...)
 	}
+
 	return said, nil
 }
 
@@ -204,5 +232,6 @@ func (r *response) text() string {
 			}
 		}
 	}
+
 	return string(r.Response)
 }

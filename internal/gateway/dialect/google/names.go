@@ -10,15 +10,18 @@ import (
 // maxNames bounds how deep in a request names are looked for.
 const maxNames = 64
 
-// camelCase is a request with the names of its members in lowerCamelCase. The API takes them in snake_case as well, and Google's client for
-// Python sends both in one request. What has names of the agent's own keeps them: see opaque, and the properties of a schema. A request that
-// cannot be read is returned as it is.
+// camelCase is a request with the names of its members in lowerCamelCase. The API takes them in snake_case
+// as well, and Google's client for Python sends both in one request. What has names of the agent's own
+// keeps them: see opaque, and the properties of a schema. A request that cannot be read is returned as it
+// is.
 func camelCase(body []byte) []byte {
 	r := renamer{Cursor: rawjson.Cursor{Src: body}}
 	r.value(0)
+
 	if !r.End() {
 		return body
 	}
+
 	return append(r.out, body[r.done:]...)
 }
 
@@ -30,8 +33,10 @@ func opaque() []string {
 // renamer walks a request and copies it.
 type renamer struct {
 	rawjson.Cursor
-	out  []byte
-	done int // how far the request was copied
+	out []byte
+
+	// how far the request was copied
+	done int
 }
 
 func (r *renamer) value(depth int) {
@@ -69,8 +74,10 @@ func (r *renamer) rename(key []byte) string {
 	if bytes.IndexByte(key, '_') < 0 {
 		return string(key)
 	}
+
 	r.out = append(append(r.out, r.Src[r.done:r.KeyAt]...), '"')
 	from := len(r.out)
+
 	for i, ch := range key {
 		switch {
 		case ch == '_':
@@ -78,9 +85,12 @@ func (r *renamer) rename(key []byte) string {
 		case i > 0 && key[i-1] == '_' && ch >= 'a' && ch <= 'z':
 			ch -= 'a' - 'A'
 		}
+
 		r.out = append(r.out, ch)
 	}
+
 	name := string(r.out[from:])
 	r.out, r.done = append(r.out, `":`...), r.At
+
 	return name
 }

@@ -39,8 +39,11 @@ type usage struct {
 // reply returns a completion as a GenerateContentResponse of the model that the agent named.
 func reply(c chat.Completion, model string) []byte {
 	a := answer{Model: model, ID: c.Short(), Usage: usage{
-		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Answer: c.Usage.Completion - c.Usage.Reasoning, Thoughts: c.Usage.Reasoning,
-		Total: c.Usage.Prompt + c.Usage.Completion,
+		Prompt:   c.Usage.Prompt,
+		Cached:   c.Usage.Cached,
+		Answer:   c.Usage.Completion - c.Usage.Reasoning,
+		Thoughts: c.Usage.Reasoning,
+		Total:    c.Usage.Prompt + c.Usage.Completion,
 	}}
 	one := &a.Candidates[0]
 	one.Content.Role, one.Content.Parts = "model", []answerPart{}
@@ -51,13 +54,21 @@ func reply(c chat.Completion, model string) []byte {
 	}
 	say(c.Reasoning, true)
 	say(c.Text+c.Refusal, false)
+
 	for _, made := range c.Calls {
-		one.Content.Parts = append(one.Content.Parts, answerPart{Call: &call{ID: made.ID, Name: made.Function.Name, Args: argsOf(made.Function.Arguments)}})
+		one.Content.Parts = append(one.Content.Parts, answerPart{Call: &call{
+			ID:   made.ID,
+			Name: made.Function.Name,
+			Args: argsOf(made.Function.Arguments),
+		}})
 	}
-	if len(one.Content.Parts) == 0 { // clients take an answer without parts for a broken one
+	// clients take an answer without parts for a broken one
+	if len(one.Content.Parts) == 0 {
 		one.Content.Parts = []answerPart{{Text: new(string)}}
 	}
+
 	one.Finish = finish(c.Finish)
+
 	return chat.Encode(a)
 }
 
@@ -65,9 +76,11 @@ func argsOf(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
 	}
+
 	if args, ok := chat.Arguments(arguments); ok {
 		return args
 	}
+
 	return chat.Encode(map[string]string{unread: arguments})
 }
 

@@ -17,29 +17,36 @@ func Count(api reply.API, request []byte) int {
 	if !mayHave(request) {
 		return 0
 	}
+
 	return len(find(rawjson.MemberOf(request, member(api))))
 }
 
 // Replace puts a text in the place of each image of a request's prompt and returns the number of images.
 func Replace(api reply.API, request *rawjson.Object, text string) int {
 	name := member(api)
+
 	prompt, ok := request.Get(name)
 	if !ok || !mayHave(prompt) {
 		return 0
 	}
+
 	found := find(prompt)
 	if len(found) == 0 {
 		return 0
 	}
 
 	part := append(append([]byte(`{"type":"`+textType(api)+`","text":`), rawjson.Quote(text)...), '}')
+
 	var out []byte
+
 	at := 0
 	for _, image := range found {
 		out = append(append(out, prompt[at:image.from]...), part...)
 		at = image.to
 	}
+
 	request.Set(name, append(out, prompt[at:]...))
+
 	return len(found)
 }
 
@@ -48,6 +55,7 @@ func member(api reply.API) string {
 	if api == reply.Responses {
 		return "input"
 	}
+
 	return "messages"
 }
 
@@ -55,6 +63,7 @@ func textType(api reply.API) string {
 	if api == reply.Responses {
 		return "input_text"
 	}
+
 	return "text"
 }
 
@@ -70,11 +79,15 @@ type place struct{ from, to int }
 // find returns the images of a prompt, in order.
 func find(prompt []byte) []place {
 	var w walk
+
 	c := rawjson.Cursor{Src: prompt}
 	w.value(&c, 0)
+
 	if c.Bad {
-		return nil // the endpoint refuses it
+		// the endpoint refuses it
+		return nil
 	}
+
 	return w.found
 }
 
@@ -102,6 +115,7 @@ func (w *walk) object(c *rawjson.Cursor, depth int) {
 			image = isImage(plain(c.Text())) || image
 		case "image_url": // vLLM reads a part without a type by its members
 			image = true
+
 			c.Skip()
 		case "content", "output":
 			w.value(c, depth+1)
@@ -109,6 +123,7 @@ func (w *walk) object(c *rawjson.Cursor, depth int) {
 			c.Skip()
 		}
 	}
+
 	if image {
 		w.found = append(w.found[:before], place{from, c.At})
 	}
@@ -124,9 +139,11 @@ func plain(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw)
 	}
+
 	var s string
 	if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &s) != nil {
 		return string(raw)
 	}
+
 	return s
 }

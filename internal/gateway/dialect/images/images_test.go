@@ -13,6 +13,7 @@ import (
 
 func TestImagesOfEachAPI(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		api            reply.API
 		request, after string
@@ -58,6 +59,7 @@ func TestImagesOfEachAPI(t *testing.T) {
 // A prompt that is nested deeper than any content is stepped over without recursion.
 func TestDeepPrompt(t *testing.T) {
 	t.Parallel()
+
 	deep := `{"image":1,"messages":` + strings.Repeat("[", 1<<19) + strings.Repeat("]", 1<<19) + `}`
 	require.Zero(t, images.Count(reply.Chat, []byte(deep)))
 }

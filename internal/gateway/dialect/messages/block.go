@@ -19,8 +19,10 @@ type block struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
-	Content   json.RawMessage `json:"content"` // of a tool's result
-	Thinking  string          `json:"thinking"`
+
+	// of a tool's result
+	Content  json.RawMessage `json:"content"`
+	Thinking string          `json:"thinking"`
 }
 
 type source struct {
@@ -36,11 +38,14 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '"' {
 		return json.Unmarshal(raw, (*[]block)(b))
 	}
+
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
+
 	*b = blocks{{Type: "text", Text: text}}
+
 	return nil
 }
 
@@ -57,8 +62,10 @@ func (m *message) add(t *chat.Turns) error {
 			if err != nil {
 				return err
 			}
+
 			t.Instruct(parts...)
 		}
+
 		return nil
 	default:
 		return fault.Field("role", "must be user or assistant, got %q", m.Role)
@@ -72,21 +79,28 @@ func (m *message) addUser(t *chat.Turns) error {
 			if err != nil {
 				return at(err, "content[%d]", i)
 			}
+
 			t.Result(b.ToolUseID, parts)
+
 			continue
 		}
+
 		parts, err := b.parts()
 		if err != nil {
 			return at(err, "content[%d]", i)
 		}
+
 		t.Say(parts...)
 	}
+
 	t.Flush()
+
 	return nil
 }
 
 func (m *message) addAssistant(t *chat.Turns) error {
 	answer := t.Answer()
+
 	for i, b := range m.Content {
 		switch b.Type {
 		case "text":
@@ -100,19 +114,23 @@ func (m *message) addAssistant(t *chat.Turns) error {
 			return at(unknown(b.Type), "content[%d]", i)
 		}
 	}
+
 	return nil
 }
 
-// argumentsOf returns the arguments of a call as the model wrote them. Arguments that are not an object arrive in a string.
+// argumentsOf returns the arguments of a call as the model wrote them. Arguments that are not an object
+// arrive in a string.
 func argumentsOf(input json.RawMessage) string {
 	var text string
 	if json.Unmarshal(input, &text) == nil && len(input) > 0 && input[0] == '"' {
 		return text
 	}
+
 	var b bytes.Buffer
 	if len(input) == 0 || json.Compact(&b, input) != nil {
 		return "{}"
 	}
+
 	return b.String()
 }
 
@@ -121,21 +139,28 @@ func partsOf(raw json.RawMessage) ([]chat.Part, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
+
 	var content blocks
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return nil, fault.Field("content", "must be a text or a list of content blocks")
 	}
+
 	var parts []chat.Part
+
 	for _, b := range content {
-		if b.Source.Type == "content" { // nested documents would have no bound
+		// nested documents would have no bound
+		if b.Source.Type == "content" {
 			return nil, unknown("document of content blocks")
 		}
+
 		some, err := b.parts()
 		if err != nil {
 			return nil, err
 		}
+
 		parts = append(parts, some...)
 	}
+
 	return parts, nil
 }
 
@@ -153,7 +178,12 @@ func (b *block) parts() ([]chat.Part, error) {
 	case b.Type == "document" && b.Source.Type == "content":
 		return partsOf(b.Source.Content)
 	case b.Type == "image", b.Type == "document":
-		return nil, fault.New(fault.Invalid, "a chat completion has no %s with a source of type %q", b.Type, b.Source.Type)
+		return nil, fault.New(
+			fault.Invalid,
+			"a chat completion has no %s with a source of type %q",
+			b.Type,
+			b.Source.Type,
+		)
 	default:
 		return nil, unknown(b.Type)
 	}

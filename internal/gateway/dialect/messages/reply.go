@@ -54,25 +54,33 @@ func reply(c chat.Completion, model string) []byte {
 	if c.Reasoning != "" {
 		a.Content = append(a.Content, thinkingBlock{"thinking", c.Reasoning, signature})
 	}
+
 	if text := c.Text + c.Refusal; text != "" {
 		a.Content = append(a.Content, textBlock{"text", text})
 	}
+
 	for _, call := range c.Calls {
-		a.Content = append(a.Content, toolBlock{"tool_use", call.ID, call.Function.Name, inputOf(call.Function.Arguments)})
+		a.Content = append(a.Content, toolBlock{
+			"tool_use", call.ID, call.Function.Name, inputOf(call.Function.Arguments),
+		})
 	}
+
 	a.stopped(c)
+
 	return chat.Encode(a)
 }
 
-// inputOf returns the input of a tool, which the API requires to be an object. Other text is wrapped in a string as the model wrote it:
-// the tool refuses it, and the next request repeats it.
+// inputOf returns the input of a tool, which the API requires to be an object. Other text is wrapped in a
+// string as the model wrote it: the tool refuses it, and the next request repeats it.
 func inputOf(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
 	}
+
 	if input, ok := chat.Arguments(arguments); ok {
 		return input
 	}
+
 	return chat.Encode(arguments)
 }
 

@@ -33,8 +33,8 @@ type request struct {
 // Members returns the members of a request that are translated.
 func Members() []string {
 	return []string{
-		"model", "system", "messages", "tools", "tool_choice", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "stream",
-		"output_format", "output_config", "chat_template_kwargs",
+		"model", "system", "messages", "tools", "tool_choice", "max_tokens", "temperature", "top_p", "top_k",
+		"stop_sequences", "stream", "output_format", "output_config", "chat_template_kwargs",
 	}
 }
 
@@ -61,8 +61,8 @@ type format struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// billing is the prefix of the system text in which Claude Code counts its requests. It is removed because it differs from call to call,
-// so that no prompt would begin with the previous one.
+// billing is the prefix of the system text in which Claude Code counts its requests. It is removed because
+// it differs from call to call, so that no prompt would begin with the previous one.
 const billing = "x-anthropic-billing-header:"
 
 // Translate returns a request as a chat completion.
@@ -71,40 +71,61 @@ func Translate(body []byte) (*chat.Call, error) {
 	if err := chat.Decode(body, &in); err != nil {
 		return nil, err
 	}
+
 	var t chat.Turns
+
 	for i, b := range in.System {
 		if strings.HasPrefix(b.Text, billing) {
 			continue
 		}
+
 		parts, err := b.parts()
 		if err != nil {
 			return nil, at(err, "system[%d]", i)
 		}
+
 		t.Instruct(parts...)
 	}
+
 	for i, m := range in.Messages {
 		if err := m.add(&t); err != nil {
 			return nil, at(err, "messages[%d]", i)
 		}
 	}
+
 	out := chat.Request{
-		Model: in.Model, Messages: t.Messages(), MaxTokens: in.MaxTokens, Temperature: in.Temperature, TopP: in.TopP, TopK: in.TopK,
-		Stop: in.Stop, Stream: in.Stream, TemplateOptions: in.TemplateOptions,
+		Model:           in.Model,
+		Messages:        t.Messages(),
+		MaxTokens:       in.MaxTokens,
+		Temperature:     in.Temperature,
+		TopP:            in.TopP,
+		TopK:            in.TopK,
+		Stop:            in.Stop,
+		Stream:          in.Stream,
+		TemplateOptions: in.TemplateOptions,
 	}
+
 	dropped := in.tools(&out)
 	if err := in.choose(&out); err != nil {
 		return nil, err
 	}
+
 	for _, f := range []*format{in.Format, in.Output.Format} {
 		if f != nil && f.Type == "json_schema" {
 			out.ResponseFormat = chat.Schema("output", f.Schema, nil)
 		}
 	}
+
 	raw, err := out.Encode()
 	if err != nil {
 		return nil, err
 	}
-	return &chat.Call{Body: raw, Dropped: dropped, Reply: func(c chat.Completion) []byte { return reply(c, in.Model) }}, nil
+
+	return &chat.Call{
+		Body:    raw,
+		Dropped: dropped,
+		Reply:   func(c chat.Completion) []byte { return reply(c, in.Model) },
+	}, nil
 }
 
 // at adds the place in the request to an error.
@@ -112,15 +133,18 @@ func at(err error, format string, args ...any) error {
 	return fault.Field(fmt.Sprintf(format, args...), "%s", err)
 }
 
-// tools declares the client's own tools. Others are run by Anthropic's servers, or have a schema that only its models know.
+// tools declares the client's own tools. Others are run by Anthropic's servers, or have a schema that only
+// its models know.
 func (in *request) tools(out *chat.Request) (dropped []string) {
 	for _, t := range in.Tools {
 		if t.Type != "" && t.Type != "custom" {
 			dropped = append(dropped, t.Name)
 			continue
 		}
+
 		out.Tools = append(out.Tools, chat.NewTool(t.Name, t.Description, t.Schema))
 	}
+
 	return dropped
 }
 
@@ -128,9 +152,11 @@ func (in *request) choose(out *chat.Request) error {
 	if in.ToolChoice == nil {
 		return nil
 	}
+
 	if in.ToolChoice.Disabled {
 		out.ParallelToolCalls = new(bool)
 	}
+
 	switch in.ToolChoice.Type {
 	case "auto", "none":
 		out.ToolChoice = in.ToolChoice.Type
@@ -141,5 +167,6 @@ func (in *request) choose(out *chat.Request) error {
 	default:
 		return fault.Field("tool_choice.type", "must be auto, any, tool or none, got %q", in.ToolChoice.Type)
 	}
+
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxParts bounds the content blocks, items and texts of a reply: each piece of a stream is joined to its part by a linear
-// search.
+// maxParts bounds the content blocks, items and texts of a reply: each piece of a stream is joined to its
+// part by a linear search.
 const maxParts = 1024
 
 var errUnreadable = errors.New("assemble reply: unreadable event")
@@ -24,6 +24,7 @@ func (c *Completion) read(raw []byte) error {
 	if err := c.gather(raw); err != nil {
 		return err
 	}
+
 	return c.join()
 }
 
@@ -33,11 +34,13 @@ func (c *Completion) gather(raw []byte) error {
 	if rawjson.IsObject(raw) {
 		return c.add(raw)
 	}
+
 	for data := range reply.SSEEvents(raw) {
 		if err := c.add(data); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -47,14 +50,18 @@ func (c *Completion) join() error {
 	if c.whole {
 		join = reply.WholeCalls
 	}
+
 	var ok bool
 	if c.calls, ok = join(c.pieces); !ok {
 		return errUnreadable
 	}
+
 	if function, ok := reply.JoinCalls(c.functions); ok && len(function) > 0 {
 		c.function = &function[0]
 	}
+
 	c.pieces, c.functions = nil, nil
+
 	return nil
 }
 
@@ -81,9 +88,11 @@ func (c *Completion) add(data []byte) error {
 			in.Skip()
 		}
 	}
+
 	if !in.End() {
 		return errUnreadable
 	}
+
 	return nil
 }
 
@@ -104,11 +113,13 @@ func (c *Completion) addChoices(in *rawjson.Cursor) {
 	if in.Null() {
 		return
 	}
+
 	for n := range in.Elements {
 		if n > 0 || c.otherChoice(*in) {
 			in.Skip()
 			continue
 		}
+
 		c.answered = true
 		c.addChoice(in)
 	}
@@ -120,6 +131,7 @@ func (c *Completion) otherChoice(in rawjson.Cursor) bool {
 	if c.choice == nil {
 		c.choice = at
 	}
+
 	return !bytes.Equal(at, c.choice)
 }
 
@@ -144,7 +156,8 @@ func (c *Completion) addChoice(in *rawjson.Cursor) {
 		case "prompt_token_ids":
 			c.addPrompt(in)
 		case "finish_reason":
-			if reason := in.Skip(); !bytes.Equal(reason, []byte(`""`)) { // an empty one is none
+			// an empty one is none
+			if reason := in.Skip(); !bytes.Equal(reason, []byte(`""`)) {
 				latest(&c.finish, reason)
 			}
 		case "stop_reason":
@@ -169,9 +182,11 @@ func (c *Completion) addLogprobs(in *rawjson.Cursor) {
 		in.Skip()
 		return
 	}
+
 	if in.Null() {
 		return
 	}
+
 	for key := range in.Fields {
 		switch string(key) {
 		case "content":
@@ -195,10 +210,12 @@ func (c *Completion) addEntries(in *rawjson.Cursor) {
 		in.Skip()
 		return
 	}
+
 	for range in.Elements {
 		if c.tokens > 0 {
 			c.logprobs = append(c.logprobs, ',')
 		}
+
 		c.logprobs = append(c.logprobs, in.Skip()...)
 		c.tokens++
 	}
@@ -209,10 +226,12 @@ func joined(dst, list []byte) []byte {
 	if len(list) < 2 || list[0] != '[' {
 		return dst
 	}
+
 	inner := bytes.TrimSpace(list[1 : len(list)-1])
 	if len(inner) > 0 && len(dst) > 0 {
 		dst = append(dst, ',')
 	}
+
 	return append(dst, inner...)
 }
 
@@ -222,5 +241,6 @@ func tidy(raw []byte) []byte {
 	if rawjson.IsObject(raw) {
 		raw = rawjson.Flat(raw)
 	}
+
 	return raw
 }

@@ -12,6 +12,7 @@ import (
 
 func TestAssemble(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ name, raw, want string }{
 		{"text with logprobs", vllmStream, `{"id":"c1","object":"chat.completion","created":7,"model":"m","choices":[{"index":0,
 			"message":{"role":"assistant","content":"Hey 😀"},"finish_reason":"stop","logprobs":{"content":[
@@ -64,7 +65,12 @@ data: {"choices":[{"delta":{"function_call":{"arguments":"{\"x\":1}"}},"finish_r
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := render.Assemble(reply.Chat, render.View{Logprobs: true, Top: -1, Usage: true}.Of([]byte(tc.raw)))
+
+			got, err := render.Assemble(reply.Chat, render.View{
+				Logprobs: true,
+				Top:      -1,
+				Usage:    true,
+			}.Of([]byte(tc.raw)))
 			require.NoError(t, err)
 			require.JSONEq(t, tc.want, string(got.JSON()))
 		})
@@ -73,11 +79,15 @@ data: {"choices":[{"delta":{"function_call":{"arguments":"{\"x\":1}"}},"finish_r
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
+
 	c, err := render.Assemble(reply.Chat, []byte(vllmStream))
 	require.NoError(t, err)
 	require.Equal(t, []string{"He", "y", " 😀"}, c.Tokens())
 	require.Nil(t, render.View{API: reply.Chat}.Empty("m").Tokens())
-	c, err = render.Assemble(reply.Chat, []byte(`data: {"choices":[{"logprobs":{"content":[{"logprob":-1},{"token":"\ud83d\ude00"},7]}}]}`+"\n\n"))
+	c, err = render.Assemble(
+		reply.Chat,
+		[]byte(`data: {"choices":[{"logprobs":{"content":[{"logprob":-1},{"token":"\ud83d\ude00"},7]}}]}`+"\n\n"),
+	)
 	require.NoError(t, err)
 	require.Equal(t, []string{"", "😀", ""}, c.Tokens())
 }
@@ -85,12 +95,14 @@ func TestTokens(t *testing.T) {
 // A completion written by Events is read back unchanged.
 func TestEventsRoundTrip(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{
 		vllmStream,
 		`{"id":"u","created":1,"model":"m","choices":[{"message":{"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"a\":\"<&>\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}`,
 	} {
 		want, err := render.Assemble(reply.Chat, []byte(raw))
 		require.NoError(t, err)
+
 		stream := want.Events()
 		got, err := render.Assemble(reply.Chat, stream)
 		require.NoError(t, err)
@@ -111,10 +123,15 @@ func TestFinite(t *testing.T) {
 // Content that is a list of parts, as in Mistral's API for reasoning models, is not lost.
 func TestContentOfParts(t *testing.T) {
 	t.Parallel()
+
 	raw := "data: " + `{"choices":[{"delta":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"H\u0069"},7,{"type":"text","text":"m. "}]}]}}]}` + "\n\n" +
 		"data: " + `{"choices":[{"delta":{"content":[{"type":"thinking","thinking":"So."},{"type":"text","text":"T"}, null]}}]}` + "\n\n" +
 		"data: " + `{"choices":[{"delta":{"content":"wo"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 	whole, err := render.Assemble(reply.Chat, []byte(raw))
 	require.NoError(t, err)
-	require.Contains(t, string(whole.JSON()), `"message":{"role":"assistant","content":"Two","reasoning_content":"H\u0069m. So."}`)
+	require.Contains(
+		t,
+		string(whole.JSON()),
+		`"message":{"role":"assistant","content":"Two","reasoning_content":"H\u0069m. So."}`,
+	)
 }

@@ -11,8 +11,12 @@ import (
 type block struct {
 	index  int64
 	object *rawjson.Object
-	texts  [][]byte // by flow: the pieces' text between quotes
-	cites  []byte   // citations, with commas between
+
+	// by flow: the pieces' text between quotes
+	texts [][]byte
+
+	// citations, with commas between
+	cites []byte
 }
 
 // draft is an incomplete message.
@@ -27,23 +31,30 @@ func assembleMessage(raw []byte) (*message, error) {
 	if rawjson.IsObject(raw) {
 		return &message{raw}, nil
 	}
+
 	var d draft
 	for data := range reply.SSEEvents(raw) {
 		if err := d.add(data); err != nil {
 			return nil, err
 		}
 	}
+
 	if d.head == nil {
 		return &message{[]byte("{}")}, nil
 	}
+
 	content := []byte{'['}
+
 	for i, b := range d.blocks {
 		if i > 0 {
 			content = append(content, ',')
 		}
+
 		content = append(content, b.bytes()...)
 	}
+
 	d.head.Set("content", append(content, ']'))
+
 	return &message{d.head.Bytes()}, nil
 }
 
@@ -52,15 +63,18 @@ func (d *draft) add(data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	switch rawjson.TextOf(o.Or("type", "")) {
 	case "message_start":
 		d.head, err = rawjson.ParseObject(o.Or("message", "{}"))
 	case "content_block_start":
 		b := &block{index: rawjson.NumberIn(o, "index"), texts: make([][]byte, len(flowing()))}
 		b.object, err = rawjson.ParseObject(o.Or("content_block", "{}"))
+
 		if len(d.blocks) == maxParts {
 			return errUnreadable
 		}
+
 		d.blocks = append(d.blocks, b)
 	case "content_block_delta":
 		index := rawjson.NumberIn(o, "index")
@@ -72,6 +86,7 @@ func (d *draft) add(data []byte) error {
 	case "message_delta":
 		err = d.end(o)
 	}
+
 	return err
 }
 
@@ -80,22 +95,27 @@ func (b *block) add(delta []byte) error {
 	if err != nil {
 		return err
 	}
+
 	kind := rawjson.TextOf(o.Or("type", ""))
 	for i, f := range flowing() {
 		if f.delta == kind && f.of == rawjson.TextOf(b.object.Or("type", "")) {
 			b.texts[i] = append(b.texts[i], rawjson.TextOf(o.Or(f.piece, ""))...)
 		}
 	}
-	if kind == "compaction_delta" { // it is whole
+	// it is whole
+	if kind == "compaction_delta" {
 		o.Remove("type")
 		take(b.object, o)
 	}
+
 	if citation, ok := o.Get("citation"); ok && kind == "citations_delta" {
 		if b.cites != nil {
 			b.cites = append(b.cites, ',')
 		}
+
 		b.cites = append(b.cites, citation...)
 	}
+
 	return nil
 }
 
@@ -111,9 +131,11 @@ func (b *block) bytes() []byte {
 			b.object.Set(f.member, rawjson.AppendString(nil, append([]byte(begun), b.texts[i]...)))
 		}
 	}
+
 	if b.cites != nil {
 		b.object.Set("citations", rawjson.AppendList(nil, b.cites))
 	}
+
 	return b.object.Bytes()
 }
 
@@ -122,23 +144,28 @@ func (d *draft) end(o *rawjson.Object) error {
 	if d.head == nil {
 		return errUnreadable
 	}
+
 	delta, err := rawjson.ParseObject(o.Or("delta", "{}"))
 	if err != nil {
 		return err
 	}
+
 	said, err := rawjson.ParseObject(o.Or("usage", "{}"))
 	if err != nil {
 		return err
 	}
+
 	usage, err := rawjson.ParseObject(d.head.Or("usage", "{}"))
 	if err != nil {
 		return err
 	}
+
 	o.Keep(func(key string) bool { return !slices.Contains([]string{"type", "delta", "usage"}, key) })
 	take(d.head, o)
 	take(d.head, delta)
 	take(usage, said)
 	d.head.Set("usage", usage.Bytes())
+
 	return nil
 }
 

@@ -5,36 +5,44 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// assembleResponse returns the response object of the event that ends a stream, which has the whole response. From a stream that broke
-// off it assembles the part that arrived.
+// assembleResponse returns the response object of the event that ends a stream, which has the whole
+// response. From a stream that broke off it assembles the part that arrived.
 func assembleResponse(raw []byte) (*response, error) {
 	raw = tidy(raw)
 	if rawjson.IsObject(raw) {
 		return &response{raw}, nil
 	}
+
 	d := responseDraft{head: []byte("{}")}
+
 	for data := range reply.SSEEvents(raw) {
 		whole := rawjson.MemberOf(data, "response")
 		if len(whole) == 0 || whole[0] != '{' {
 			continue
 		}
+
 		d.head = whole
+
 		switch rawjson.TextOf(rawjson.MemberOf(data, "type")) {
 		case "response.completed", "response.incomplete":
 			return &response{whole}, nil
 		}
 	}
+
 	for data := range reply.SSEEvents(raw) {
 		if d.add(data) != nil {
-			break // the stream broke off here
+			// the stream broke off here
+			break
 		}
 	}
+
 	return d.response()
 }
 
 // responseDraft is an incomplete response.
 type responseDraft struct {
-	head  []byte // the latest response object of the stream
+	// the latest response object of the stream
+	head  []byte
 	items []*outputItem
 }
 
@@ -43,14 +51,19 @@ func (d *responseDraft) response() (*response, error) {
 	if err != nil || len(d.items) == 0 {
 		return &response{d.head}, err
 	}
+
 	var output []byte
+
 	for i, item := range d.items {
 		if i > 0 {
 			output = append(output, ',')
 		}
+
 		output = append(output, item.bytes()...)
 	}
+
 	o.Set("output", rawjson.AppendList(nil, output))
+
 	return &response{o.Bytes()}, nil
 }
 
@@ -59,25 +72,31 @@ func (d *responseDraft) add(data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	kind := rawjson.TextOf(o.Or("type", ""))
 	if kind == "response.output_item.added" || kind == "response.output_item.done" {
 		item, err := d.item(rawjson.NumberIn(o, "output_index"))
 		if err != nil {
 			return err
 		}
+
 		item.done = kind == "response.output_item.done"
 		item.object, err = rawjson.ParseObject(o.Or("item", "{}"))
+
 		return err
 	}
+
 	for _, f := range responseFlows() {
 		if f.event == kind {
 			item, err := d.item(rawjson.NumberIn(o, "output_index"))
 			if err != nil {
 				return err
 			}
+
 			return item.add(f, rawjson.NumberIn(o, f.number), rawjson.TextOf(o.Or("delta", "")))
 		}
 	}
+
 	return nil
 }
 
@@ -88,10 +107,13 @@ func (d *responseDraft) item(index int64) (*outputItem, error) {
 			return item, nil
 		}
 	}
+
 	if len(d.items) == maxParts {
 		return nil, errUnreadable
 	}
+
 	item := &outputItem{index: index, object: rawjson.NewObject()}
 	d.items = append(d.items, item)
+
 	return item, nil
 }

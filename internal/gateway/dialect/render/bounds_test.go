@@ -14,6 +14,7 @@ import (
 // A reply with more parts, tokens or levels than any model produces is broken, and costs no more than its bytes.
 func TestHostileRepliesAreBroken(t *testing.T) {
 	t.Parallel()
+
 	deep := strings.Repeat("[", 2<<20) + strings.Repeat("]", 2<<20)
 	for name, raw := range map[string]string{
 		"logprobs":           `{"choices":[{"logprobs":{"content":[{}` + strings.Repeat(",{}", 5<<20) + `]}}]}`,
@@ -32,15 +33,22 @@ func TestHostileRepliesAreBroken(t *testing.T) {
 // Long names and errors from an endpoint are truncated.
 func TestLongNamesAreCut(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("x", 1<<20)
 	r := reply.Reply{API: reply.Chat}
-	require.NoError(t, r.Event([]byte(`{"model_version":"`+long+`","error":{"x":"`+long+`"},"choices":[{"finish_reason":"`+long+`"}]}`)))
+	require.NoError(
+		t,
+		r.Event(
+			[]byte(`{"model_version":"`+long+`","error":{"x":"`+long+`"},"choices":[{"finish_reason":"`+long+`"}]}`),
+		),
+	)
 	require.Less(t, len(r.ModelVersion)+len(r.FinishReason)+len(r.Error), 1<<10)
 }
 
 // In a stream of very many tool calls, blocks or items, the parts are not searched linearly for each event.
 func TestManyPartsAreUnreadable(t *testing.T) {
 	t.Parallel()
+
 	for api, event := range map[reply.API]string{
 		reply.Chat:      `{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"a"}]}}]}`,
 		reply.Messages:  `{"type":"content_block_start","index":%d,"content_block":{"type":"text"}}`,
@@ -50,11 +58,14 @@ func TestManyPartsAreUnreadable(t *testing.T) {
 		if api == reply.Messages {
 			raw.WriteString(`data: {"type":"message_start","message":{}}` + "\n\n")
 		}
+
 		for n := range 200_000 {
 			fmt.Fprintf(&raw, "data: "+event+"\n\n", n)
 		}
+
 		whole, err := render.Assemble(api, []byte(raw.String()))
-		if err == nil { // a broken response is assembled up to the break
+		// a broken response is assembled up to the break
+		if err == nil {
 			require.Less(t, len(whole.JSON()), 64<<10, api)
 		}
 	}

@@ -7,31 +7,65 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Completion is a chat.completion or a text_completion object assembled from a reply. Its parts are stored as raw JSON, or as the text
-// between a string's quotes, so that texts are joined and written without being decoded.
+// Completion is a chat.completion or a text_completion object assembled from a reply. Its parts are stored
+// as raw JSON, or as the text between a string's quotes, so that texts are joined and written without being
+// decoded.
 type Completion struct {
-	legacy    bool // of Completions: text, and logprobs in columns
-	bare      bool // without the engine's tokens
-	uncounted bool // no usage event in a stream
+	// of Completions: text, and logprobs in columns
+	legacy bool
 
-	id, created, model, fingerprint, usage []byte // raw JSON; nil: absent
-	finish, stop                           []byte // raw JSON; nil: the reply is incomplete
+	// without the engine's tokens
+	bare bool
 
-	content, reasoning, refusal []byte            // between quotes
-	newer                       bool              // the endpoint names the reasoning "reasoning"; older readers look for "reasoning_content"
-	spoke                       bool              // content was a string at least once; otherwise it is null
-	answered                    bool              // there was a choice
-	pieces                      []reply.CallPiece // of tool calls, until the reply is read
-	calls                       []reply.ToolCall
-	functions                   []reply.CallPiece // of function_call, which OpenAI's API had before tools; it has no id
-	function                    *reply.ToolCall   // nil: none
-	choice                      []byte            // raw index of the choice that is read
-	whole                       bool              // the pieces are whole calls, from a message
-	begun                       bool              // texts came before, in pieces of a stream
-	logprobs                    []byte            // entries, with commas between
-	tokens                      int               // entries
-	columns                     columns
-	ids, promptIDs              []byte // elements with commas between; a raw list: only readers that asked for them see them
+	// no usage event in a stream
+	uncounted bool
+
+	// raw JSON; nil: absent
+	id, created, model, fingerprint, usage []byte
+
+	// raw JSON; nil: the reply is incomplete
+	finish, stop []byte
+
+	// between quotes
+	content, reasoning, refusal []byte
+
+	// the endpoint names the reasoning "reasoning"; older readers look for "reasoning_content"
+	newer bool
+
+	// content was a string at least once; otherwise it is null
+	spoke bool
+
+	// there was a choice
+	answered bool
+
+	// of tool calls, until the reply is read
+	pieces []reply.CallPiece
+	calls  []reply.ToolCall
+
+	// of function_call, which OpenAI's API had before tools; it has no id
+	functions []reply.CallPiece
+
+	// nil: none
+	function *reply.ToolCall
+
+	// raw index of the choice that is read
+	choice []byte
+
+	// the pieces are whole calls, from a message
+	whole bool
+
+	// texts came before, in pieces of a stream
+	begun bool
+
+	// entries, with commas between
+	logprobs []byte
+
+	// entries
+	tokens  int
+	columns columns
+
+	// elements with commas between; a raw list: only readers that asked for them see them
+	ids, promptIDs []byte
 }
 
 // columns are the logprobs of Completions: elements separated by commas.
@@ -45,20 +79,24 @@ func emptyCompletion(model string) Completion {
 	}
 }
 
-// Tokens returns the tokens' strings, as the engine wrote them. An entry without one has an empty string, so that the others keep their
-// index.
+// Tokens returns the tokens' strings, as the engine wrote them. An entry without one has an empty string,
+// so that the others keep their index.
 func (c *Completion) Tokens() []string {
 	if len(c.columns.tokens) > 0 {
 		return c.columns.strings()
 	}
+
 	if c.tokens == 0 {
 		return nil
 	}
+
 	tokens := make([]string, 0, c.tokens)
+
 	list := rawjson.Cursor{Src: append(append([]byte{'['}, c.logprobs...), ']')}
 	for range list.Elements {
 		tokens = append(tokens, tokenOf(&list))
 	}
+
 	return tokens
 }
 
@@ -67,11 +105,15 @@ func tokenOf(c *rawjson.Cursor) string {
 		c.Skip()
 		return ""
 	}
+
 	var token string
+
 	for key := range c.Fields {
 		if raw := c.Skip(); string(key) == "token" {
-			_ = json.Unmarshal(raw, &token) // stays empty
+			// stays empty
+			_ = json.Unmarshal(raw, &token)
 		}
 	}
+
 	return token
 }

@@ -10,10 +10,12 @@ func (c *Completion) addMessage(in *rawjson.Cursor) {
 	said, called := c.begun || c.said(), len(c.pieces) > 0
 	before := *c
 	c.addDelta(in)
+
 	c.whole = !called
 	if said {
 		c.content, c.reasoning, c.refusal, c.spoke, c.newer = before.content, before.reasoning, before.refusal, before.spoke, before.newer
 	}
+
 	if called {
 		c.pieces = before.pieces
 	}
@@ -27,7 +29,9 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 	if in.Null() {
 		return
 	}
+
 	var thought, thoughtToo []byte
+
 	for key := range in.Fields {
 		switch string(key) {
 		case "content":
@@ -48,10 +52,12 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 			in.Skip()
 		}
 	}
+
 	c.newer = c.newer || len(thoughtToo) > 0
 	if len(thought) == 0 {
 		thought = thoughtToo
 	}
+
 	c.reasoning = append(c.reasoning, thought...)
 }
 
@@ -60,14 +66,18 @@ func (c *Completion) addContent(in *rawjson.Cursor) {
 	if in.Peek() != '[' {
 		c.spoke = in.Peek() == '"' || c.spoke
 		c.content = append(c.content, in.Text()...)
+
 		return
 	}
+
 	c.spoke = true
+
 	for range in.Elements {
 		if in.Peek() != '{' {
 			in.Skip()
 			continue
 		}
+
 		for key := range in.Fields {
 			switch string(key) {
 			case "text":
@@ -86,12 +96,15 @@ func textOf(in *rawjson.Cursor) []byte {
 	if in.Peek() != '[' {
 		return in.Text()
 	}
+
 	var texts []byte
+
 	for range in.Elements {
 		if in.Peek() != '{' {
 			in.Skip()
 			continue
 		}
+
 		for key := range in.Fields {
 			if string(key) == "text" {
 				texts = append(texts, in.Text()...)
@@ -100,5 +113,6 @@ func textOf(in *rawjson.Cursor) []byte {
 			}
 		}
 	}
+
 	return texts
 }

@@ -33,18 +33,22 @@ func framings() map[string]func(data string) string {
 func inLines(field, data, eol string) string {
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, []byte(data), "", " ") != nil {
-		return field + data + eol // not JSON: the end mark
+		// not JSON: the end mark
+		return field + data + eol
 	}
+
 	var out strings.Builder
 	for line := range strings.Lines(pretty.String() + "\n") {
 		out.WriteString(field + strings.TrimSuffix(line, "\n") + eol)
 	}
+
 	return out.String()
 }
 
 // dataOf reads a stream as the standard defines it. It returns the data of each event, compacted if it is JSON.
 func dataOf(stream string) []string {
 	var all, lines []string
+
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	for _, line := range regexp.MustCompile(`\r\n|\r|\n`).Split(stream, -1) {
 		value, ok := strings.CutPrefix(line, "data:")
@@ -53,25 +57,30 @@ func dataOf(stream string) []string {
 			lines = append(lines, strings.TrimPrefix(value, " "))
 		case line == "" && len(lines) > 0:
 			var compact bytes.Buffer
+
 			data := strings.Join(lines, "\n")
 			if json.Compact(&compact, []byte(data)) == nil {
 				data = compact.String()
 			}
+
 			all, lines = append(all, data), nil
 		}
 	}
+
 	return all
 }
 
 // The framing of a stream affects neither what is captured nor what a view removes.
 func TestFramings(t *testing.T) {
 	t.Parallel()
+
 	for name, frame := range framings() {
 		for _, begin := range []string{"", "\ufeff"} {
 			var raw strings.Builder
 			for _, data := range dataOf(vllmStream) {
 				raw.WriteString(frame(data))
 			}
+
 			stream := begin + raw.String()
 			for _, n := range []int{1, 7, 1 << 20} {
 				s := read(t, stream, n)
@@ -82,6 +91,7 @@ func TestFramings(t *testing.T) {
 				require.Equal(t, []float64{-0.25, -0.15, 0}, s.Logprobs, name)
 				requireSpan(t, s)
 			}
+
 			for _, v := range []render.View{{}, {Logprobs: true, Top: 1}, {IDs: true, Usage: true}, render.All()} {
 				seen := string(v.Of([]byte(stream)))
 				require.Equal(t, dataOf(string(v.Of([]byte(vllmStream)))), dataOf(seen), "%s %+v", name, v)
@@ -93,10 +103,17 @@ func TestFramings(t *testing.T) {
 // An event from which a view removes nothing stays unchanged. An event of very many lines is read in one pass.
 func TestEventsOfLines(t *testing.T) {
 	t.Parallel()
+
 	plain := ": c\nid: 1\ndata: {\"choices\":[\ndata: ]}\nid: 2\n\n"
 	require.Equal(t, plain, string(render.View{}.Of([]byte(plain))))
-	require.Equal(t, "id: 1\ndata: {\"choices\":[{}]}\nid: 2\n\n",
-		string(render.View{}.Of([]byte("id: 1\ndata: {\"choices\":[{\ndata: \"token_ids\":[1,\nid: 2\ndata: 2]}]}\n\n"))))
+	require.Equal(
+		t,
+		"id: 1\ndata: {\"choices\":[{}]}\nid: 2\n\n",
+		string(
+			render.View{}.Of([]byte("id: 1\ndata: {\"choices\":[{\ndata: \"token_ids\":[1,\nid: 2\ndata: 2]}]}\n\n")),
+		),
+	)
+
 	many := "data: {\"choices\":[{\"finish_reason\":\"stop\"}]\n" + strings.Repeat("data: \n", 1<<20) + "data: }\n\n"
 	require.Equal(t, "stop", read(t, many, 1<<16).FinishReason)
 }
@@ -106,16 +123,20 @@ func FuzzFraming(f *testing.F) {
 	for _, data := range dataOf(vllmStream) {
 		f.Add([]byte(data))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !json.Valid(data) {
 			return
 		}
+
 		var compact bytes.Buffer
 		require.NoError(t, json.Compact(&compact, data))
+
 		one := "data: " + compact.String() + "\n\n"
 		for name, frame := range framings() {
 			raw := frame(compact.String())
 			require.Equal(t, event(one), event(raw), name)
+
 			for _, v := range []render.View{{}, {Logprobs: true, Top: 1}} {
 				require.Equal(t, dataOf(string(v.Of([]byte(one)))), dataOf(string(v.Of([]byte(raw)))), name)
 			}
@@ -127,9 +148,11 @@ func FuzzFraming(f *testing.F) {
 func event(raw string) []any {
 	s := reply.NewStream(&reply.Reply{})
 	copy(s.Room(len(raw)), raw)
+
 	err := s.Advance(len(raw))
 	if err == nil {
 		err = s.Close()
 	}
+
 	return []any{err == nil, s.FinishReason, s.TokenIDs, s.PromptTokenIDs, len(s.Logprobs), s.Usage, s.ModelVersion}
 }

@@ -28,6 +28,7 @@ const wholeText = `{"id":"cmpl-1","object":"text_completion","created":7,"model"
 
 func TestStreamReadsCompletions(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{textStream, "data: " + wholeText} {
 		s := readAs(t, reply.Completions, oneLine(raw), 13)
 		require.Equal(t, "length", s.FinishReason)
@@ -41,6 +42,7 @@ func TestStreamReadsCompletions(t *testing.T) {
 
 func TestAssembleCompletions(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{textStream, wholeText} {
 		c, err := render.Assemble(reply.Completions, []byte(raw))
 		require.NoError(t, err)
@@ -54,6 +56,7 @@ func TestAssembleCompletions(t *testing.T) {
 
 func TestSeveralPrompts(t *testing.T) {
 	t.Parallel()
+
 	for prompt, want := range map[string]bool{
 		`"a"`: false, `["a"]`: false, `[1,2,3]`: false, `[[1,2]]`: false, `[]`: false, `null`: false, ``: false,
 		`["a","b"]`: true, `[[1],[2]]`: true, ` [ "a" , "b" ] `: true,

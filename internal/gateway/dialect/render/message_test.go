@@ -72,6 +72,7 @@ const wholeMessage = `{"id":"msg_1","type":"message","role":"assistant","model":
 
 func TestStreamReadsMessages(t *testing.T) {
 	t.Parallel()
+
 	for _, n := range []int{1, 7, 64, 1 << 20} {
 		s := readAs(t, reply.Messages, messageStream, n)
 		require.True(t, s.Done())
@@ -84,20 +85,28 @@ func TestStreamReadsMessages(t *testing.T) {
 // A message without its end mark is not complete, even if it has a stop reason.
 func TestMessageThatIsNotWhole(t *testing.T) {
 	t.Parallel()
+
 	for _, end := range []string{"event: message_stop", "event: message_delta"} {
 		cut, _, _ := cutAt(messageStream, end)
 		s := readAs(t, reply.Messages, cut, 100)
 		require.False(t, s.Done())
 		require.Empty(t, s.FinishReason, end)
 	}
-	s := readAs(t, reply.Messages, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", 9)
+
+	s := readAs(
+		t,
+		reply.Messages,
+		"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+		9,
+	)
 	require.JSONEq(t, `{"type":"overloaded_error","message":"Overloaded"}`, string(s.Error))
 }
 
-// An assembled message has the members of its last events: the details of a refusal, the input of an MCP tool, a compaction summary. A null
-// does not replace a count.
+// An assembled message has the members of its last events: the details of a refusal, the input of an MCP
+// tool, a compaction summary. A null does not replace a count.
 func TestMessageHasWhatItsLastEventsSay(t *testing.T) {
 	t.Parallel()
+
 	const stream = `data: {"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":9,"output_tokens":0}}}
 
 data: {"type":"content_block_start","index":0,"content_block":{"type":"mcp_tool_use","id":"t","name":"f","input":{}}}
@@ -113,17 +122,25 @@ data: {"type":"message_delta","delta":{"stop_reason":"refusal","stop_sequence":n
 data: {"type":"message_stop"}
 
 `
+
 	s := readAs(t, reply.Messages, stream, 50)
 	require.Equal(t, rollout.Usage{PromptTokens: 9, CompletionTokens: 2}, s.Usage)
+
 	whole, err := render.Assemble(reply.Messages, []byte(stream))
 	require.NoError(t, err)
-	require.JSONEq(t, `{"id":"m","content":[{"type":"mcp_tool_use","id":"t","name":"f","input":{"x":1}},{"type":"compaction","content":"s","encrypted_content":"e"}],
-		"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal"},"context_management":{"applied_edits":[]},"usage":{"input_tokens":9,"output_tokens":2}}`, string(whole.JSON()))
+	require.JSONEq(
+		t,
+		`{"id":"m","content":[{"type":"mcp_tool_use","id":"t","name":"f","input":{"x":1}},{"type":"compaction","content":"s","encrypted_content":"e"}],
+		"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal"},"context_management":{"applied_edits":[]},"usage":{"input_tokens":9,"output_tokens":2}}`,
+		string(whole.JSON()),
+	)
 }
 
 func TestWholeMessageIsRead(t *testing.T) {
 	t.Parallel()
+
 	var r reply.Reply
+
 	r.API = reply.Messages
 	require.NoError(t, r.Event([]byte(wholeMessage)))
 	require.Equal(t, "tool_use", r.FinishReason)
@@ -133,6 +150,7 @@ func TestWholeMessageIsRead(t *testing.T) {
 // Assembling a stream into an object, writing it as a stream and assembling it again gives the same object.
 func TestAssembleMessage(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{messageStream, wholeMessage} {
 		m, err := render.Assemble(reply.Messages, []byte(raw))
 		require.NoError(t, err)
@@ -140,6 +158,7 @@ func TestAssembleMessage(t *testing.T) {
 		s := readAs(t, reply.Messages, string(m.Events()), 11)
 		require.True(t, s.Done())
 		require.Equal(t, "tool_use", s.FinishReason)
+
 		again, err := render.Assemble(reply.Messages, m.Events())
 		require.NoError(t, err)
 		require.JSONEq(t, wholeMessage, string(again.JSON()))
@@ -148,6 +167,7 @@ func TestAssembleMessage(t *testing.T) {
 
 func TestAssembleOddMessages(t *testing.T) {
 	t.Parallel()
+
 	begin := `data: {"type":"message_start","message":{"id":"m","content":[]}}` + "\n\n"
 	for name, tc := range map[string]struct{ raw, want string }{
 		"nothing":              {"", `{}`},

@@ -22,6 +22,7 @@ func chunk(delta, finish string) string {
 	if finish != "" {
 		reason = `"` + finish + `"`
 	}
+
 	return `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + reason + `}]}` + "\n\n"
 }
 
@@ -33,22 +34,28 @@ func normal(raw string) (said []byte, why string, err error) {
 	if err := s.Advance(copy(s.Room(len(raw)), raw)); err != nil {
 		return nil, "", err
 	}
+
 	if rawjson.IsObject(s.Raw()) {
 		if err := s.Event(s.Raw()); err != nil {
 			return nil, "", err
 		}
 	}
+
 	if err := s.Close(); err != nil {
 		return nil, "", err
 	}
+
 	if s.Irregular == "" {
 		return []byte(raw), "", nil
 	}
+
 	n := render.Normal{ID: func(n int) string { return fmt.Sprintf("made%d", n) }}
+
 	said, err = n.Of([]byte(raw), s.Begun, s.Irregular)
 	if said == nil && err == nil {
 		return []byte(raw), "", nil
 	}
+
 	return said, s.Irregular, err
 }
 
@@ -78,32 +85,40 @@ func understood(raw []byte) (text string, calls []string, finish string, err err
 	if !rawjson.IsObject(raw) {
 		events = strings.Split(strings.TrimSpace(string(raw)), "\n\n")
 	}
+
 	var list [][3]string
+
 	for _, event := range events {
 		data := strings.TrimPrefix(event, "data: ")
 		if data == "[DONE]" {
 			continue
 		}
+
 		var w wire
 		if err := json.Unmarshal([]byte(data), &w); err != nil {
 			return "", nil, "", fmt.Errorf("%s: %w", data, err)
 		}
+
 		if w.Choices == nil {
 			return "", nil, "", fmt.Errorf("%s: without choices", data)
 		}
+
 		for _, c := range w.Choices[:min(1, len(w.Choices))] {
 			m := c.Delta
 			if rawjson.IsObject(raw) {
 				m = c.Message
 			}
+
 			if m.Content != nil {
 				text += *m.Content
 			}
+
 			for i, call := range m.Calls {
 				at := call.Index
 				if rawjson.IsObject(raw) {
 					at = i
 				}
+
 				switch {
 				case at < len(list):
 				case at > len(list) || call.ID == nil || *call.ID == "" || call.Function.Name == nil:
@@ -111,24 +126,31 @@ func understood(raw []byte) (text string, calls []string, finish string, err err
 				default:
 					list = append(list, [3]string{*call.ID, *call.Function.Name})
 				}
+
 				list[at][2] += call.Function.Arguments
 			}
+
 			if c.Finish != nil {
 				finish = *c.Finish
 			}
 		}
 	}
+
 	for _, call := range list {
 		calls = append(calls, strings.Join(call[:], " "))
 	}
+
 	return text, calls, finish, nil
 }
 
 // An irregular reply reaches agents in OpenAI's form, and the record has the same.
 func TestNormal(t *testing.T) {
 	t.Parallel()
+
 	call := func(members string) string { return `{"tool_calls":[{"type":"function",` + members + `}]}` }
+
 	const bash = `"function":{"name":"bash","arguments":"{}"}`
+
 	end := chunk(`{}`, "tool_calls") + done
 	for _, tc := range []struct {
 		name, raw string
@@ -179,14 +201,17 @@ func TestNormal(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			said, why, err := normal(tc.raw)
 			require.NoError(t, err)
+
 			if tc.why == "" {
 				require.Empty(t, why)
 				require.Equal(t, tc.raw, string(said))
 			} else {
 				require.Contains(t, why, tc.why)
 			}
+
 			requireUnderstood(t, said, tc.text, tc.calls, tc.finish)
 			again, why, err := normal(string(said))
 			require.NoError(t, err)
@@ -196,6 +221,7 @@ func TestNormal(t *testing.T) {
 			whole, err := render.Assemble(reply.Chat, said)
 			require.NoError(t, err)
 			requireUnderstood(t, whole.JSON(), tc.text, tc.calls, tc.finish)
+
 			if strings.HasPrefix(tc.raw, head) {
 				require.True(t, strings.HasPrefix(string(said), head), "what an agent may have seen is kept: %s", said)
 			}
@@ -205,6 +231,7 @@ func TestNormal(t *testing.T) {
 
 func requireUnderstood(t *testing.T, said []byte, text string, calls []string, finish string) {
 	t.Helper()
+
 	gotText, gotCalls, gotFinish, err := understood(said)
 	require.NoError(t, err)
 	require.Equal(t, text, gotText, "%s", said)
@@ -215,6 +242,7 @@ func requireUnderstood(t *testing.T, said []byte, text string, calls []string, f
 // Ids, logprobs and counts of a rewritten reply are those of the endpoint, and the prompt's ids are not moved.
 func TestNormalKeepsTokens(t *testing.T) {
 	t.Parallel()
+
 	raw := head + `data: {"id":"c","choices":[{"index":0,"delta":{"content":"x"},"logprobs":{"content":[{"token":"x","logprob":-1}]},"token_ids":[5]}]}` + "\n\n" +
 		`data: {"id":"c","choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"f","arguments":{}}}]},"logprobs":{"content":[{"token":"y","logprob":-2}]},"token_ids":[6]}]}` + "\n\n" +
 		`data: {"id":"c","choices":[{"index":0,"delta":{},"logprobs":{"content":[{"token":"z","logprob":-3}]},"finish_reason":"stop","stop_reason":7,"token_ids":[7]}]}` + "\n\n" +
@@ -222,6 +250,7 @@ func TestNormalKeepsTokens(t *testing.T) {
 	said, why, err := normal(raw)
 	require.NoError(t, err)
 	require.NotEmpty(t, why)
+
 	for _, r := range []string{raw, string(said)} {
 		s := read(t, r, 7)
 		require.Equal(t, []int32{1, 2, 3}, s.PromptTokenIDs)
@@ -230,19 +259,26 @@ func TestNormalKeepsTokens(t *testing.T) {
 		require.EqualValues(t, 3, s.Usage.CompletionTokens)
 		require.Equal(t, "[1,2,3]", r[s.PromptAt.Start:s.PromptAt.End])
 	}
+
 	require.Contains(t, string(said), `"stop_reason":7`)
 }
 
-// A model may write more calls than the gateway joins. That does not make the reply a broken one, with which the policy could have its attempt
-// repeated.
+// A model may write more calls than the gateway joins. That does not make the reply a broken one, with
+// which the policy could have its attempt repeated.
 func TestMoreCallsThanAreJoined(t *testing.T) {
 	t.Parallel()
+
 	for _, index := range []string{"0", "%d"} {
 		raw := head
+
 		for i := range 1100 {
 			at := strings.ReplaceAll(index, "%d", fmt.Sprint(i))
-			raw += chunk(fmt.Sprintf(`{"tool_calls":[{"index":%s,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, at, i), "")
+			raw += chunk(
+				fmt.Sprintf(`{"tool_calls":[{"index":%s,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, at, i),
+				"",
+			)
 		}
+
 		raw += chunk(`{}`, "tool_calls") + done
 		said, why, err := normal(raw)
 		require.NoError(t, err)
@@ -254,6 +290,7 @@ func TestMoreCallsThanAreJoined(t *testing.T) {
 // A value that is no list of calls cannot be understood.
 func TestNotACompletion(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{
 		head + chunk(`{"tool_calls":"bash"}`, "") + chunk(`{}`, "tool_calls") + done,
 		head + chunk(`{"tool_calls":[7]}`, "") + chunk(`{}`, "tool_calls") + done,
@@ -265,26 +302,44 @@ func TestNotACompletion(t *testing.T) {
 	}
 }
 
-// Whatever an endpoint sends: a rewritten reply is one that strict clients read, it needs no second rewriting, and its record is the same.
+// Whatever an endpoint sends: a rewritten reply is one that strict clients read, it needs no second
+// rewriting, and its record is the same.
 func FuzzNormal(f *testing.F) {
 	f.Add(head + chunk(`{"tool_calls":[{"function":{"name":"f","arguments":{"x":1}}}]}`, "stop") + done)
-	f.Add(head + chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}`, "") + chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]}`, "eos") + done)
-	f.Add(`{"choices":[{"index":0,"delta":{"content":[{"text":"Hi"}],"function_call":{"name":"f"}},"finish_reason":{"type":"x"}},{"index":1}],"usage":{}}`)
+	f.Add(
+		head + chunk(
+			`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}`,
+			"",
+		) + chunk(
+			`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]}`,
+			"eos",
+		) + done,
+	)
+	f.Add(
+		`{"choices":[{"index":0,"delta":{"content":[{"text":"Hi"}],"function_call":{"name":"f"}},"finish_reason":{"type":"x"}},{"index":1}],"usage":{}}`,
+	)
 	f.Add(`data: {"choices":[{"message":{"content":"Hi","tool_calls":[{}]},"finish_reason":"tool_calls"}]}` + "\n\n")
 	f.Fuzz(func(t *testing.T, raw string) {
 		said, why, err := normal(raw)
 		if err != nil || why == "" {
 			return
 		}
+
 		for _, event := range strings.Split(strings.TrimSpace(string(said)), "\n\n") {
 			if data := strings.TrimPrefix(event, "data: "); data != "[DONE]" && !json.Valid([]byte(data)) {
-				return // the cursor steps over values without reading them
+				// the cursor steps over values without reading them
+				return
 			}
 		}
+
 		s := reply.NewStream(&reply.Reply{API: reply.Chat})
-		if s.Advance(copy(s.Room(len(said)), said)) != nil || rawjson.IsObject(said) && s.Event(said) != nil || s.Close() != nil || s.FinishReason == "" {
-			return // as much of it as was kept
+		if s.Advance(copy(s.Room(len(said)), said)) != nil || rawjson.IsObject(said) && s.Event(said) != nil ||
+			s.Close() != nil ||
+			s.FinishReason == "" {
+			// as much of it as was kept
+			return
 		}
+
 		_, again, err := normal(string(said))
 		require.NoError(t, err)
 		require.Empty(t, again, "%s\n%s", raw, said)

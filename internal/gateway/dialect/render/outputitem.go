@@ -10,21 +10,30 @@ type outputItem struct {
 	index  int64
 	object *rawjson.Object
 	texts  []*outputText
-	done   bool // object is complete
+
+	// object is complete
+	done bool
 }
 
 // outputText is an incomplete text of an item.
 type outputText struct {
 	responseFlow
 	index int64
-	said  []byte // the pieces' text between quotes
+
+	// the pieces' text between quotes
+	said []byte
 }
 
 // responseFlow describes a text that a stream sends in pieces: a member of the item, or of one of its parts.
 type responseFlow struct {
-	event        string // of a piece
-	list, number string // of a part: its list, and the name of its index in the event
-	kind, member string // the part's type, and the member with the text
+	// of a piece
+	event string
+
+	// of a part: its list, and the name of its index in the event
+	list, number string
+
+	// the part's type, and the member with the text
+	kind, member string
 }
 
 func responseFlows() []responseFlow {
@@ -46,10 +55,13 @@ func (i *outputItem) add(f responseFlow, index int64, piece string) error {
 			return nil
 		}
 	}
+
 	if len(i.texts) == maxParts {
 		return errUnreadable
 	}
+
 	i.texts = append(i.texts, &outputText{f, index, []byte(piece)})
+
 	return nil
 }
 
@@ -58,32 +70,41 @@ func (i *outputItem) bytes() []byte {
 	if i.done {
 		return i.object.Bytes()
 	}
+
 	lists := map[string][]byte{}
+
 	for _, t := range i.texts {
 		if t.list == "" {
 			i.object.Set(t.member, rawjson.AppendString(nil, t.said))
 			continue
 		}
+
 		part := append(rawjson.AppendString([]byte(`{"type":`), []byte(t.kind)), `,"`+t.member+`":`...)
+
 		part = append(rawjson.AppendString(part, t.said), '}')
 		if before := lists[t.list]; before != nil {
 			part = append(append(before, ','), part...)
 		}
+
 		lists[t.list] = part
 		i.object.Set(t.list, rawjson.AppendList(nil, part))
 	}
+
 	return i.object.Bytes()
 }
 
 // NextNumber returns the next sequence number of a stream of Responses.
 func NextNumber(stream []byte) int64 {
 	next := int64(0)
+
 	for data := range reply.SSEEvents(stream) {
 		c := rawjson.Cursor{Src: rawjson.MemberOf(data, "sequence_number")}
 		if n := c.Integer(); c.End() {
 			next = n
 		}
+
 		next++
 	}
+
 	return next
 }

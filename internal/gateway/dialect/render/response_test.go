@@ -18,7 +18,9 @@ const wholeResponse = `{"id":"resp_1","object":"response","created_at":7,"status
 	`"usage":{"input_tokens":36,"input_tokens_details":{"cached_tokens":0},"output_tokens":87,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":123}}`
 
 func responseStream() string {
-	begun := strings.NewReplacer(`"status":"completed","error"`, `"status":"in_progress","error"`).Replace(wholeResponse)
+	begun := strings.NewReplacer(`"status":"completed","error"`, `"status":"in_progress","error"`).
+		Replace(wholeResponse)
+
 	return "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":" + begun + "}\n\n" +
 		"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":1,\"item_id\":\"msg_1\",\"output_index\":1,\"content_index\":0,\"delta\":\"Hi\",\"logprobs\":[]}\n\n" +
 		"event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":2,\"response\":" + wholeResponse + "}\n\n"
@@ -26,6 +28,7 @@ func responseStream() string {
 
 func TestStreamReadsResponses(t *testing.T) {
 	t.Parallel()
+
 	for _, n := range []int{1, 7, 64, 1 << 20} {
 		s := readAs(t, reply.Responses, responseStream(), n)
 		require.True(t, s.Done())
@@ -38,6 +41,7 @@ func TestStreamReadsResponses(t *testing.T) {
 
 func TestEndsOfAResponse(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct{ name, data, finish, wrong string }{
 		{"incomplete", `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`, "max_output_tokens", ""},
 		{"incomplete without a reason", `{"type":"response.incomplete","response":{"status":"incomplete"}}`, "incomplete", ""},
@@ -50,6 +54,7 @@ func TestEndsOfAResponse(t *testing.T) {
 	} {
 		s := readAs(t, reply.Responses, "data: "+tc.data+"\n\n", 9)
 		require.Equal(t, tc.finish, s.FinishReason, tc.name)
+
 		if tc.wrong != "" {
 			require.JSONEq(t, tc.wrong, string(s.Error), tc.name)
 		} else {
@@ -60,6 +65,7 @@ func TestEndsOfAResponse(t *testing.T) {
 
 func TestAssembleResponse(t *testing.T) {
 	t.Parallel()
+
 	for _, raw := range []string{responseStream(), wholeResponse} {
 		r, err := render.Assemble(reply.Responses, []byte(raw))
 		require.NoError(t, err)
@@ -67,10 +73,12 @@ func TestAssembleResponse(t *testing.T) {
 		s := readAs(t, reply.Responses, string(r.Events()), 11)
 		require.True(t, s.Done())
 		require.Equal(t, "completed", s.FinishReason)
+
 		again, err := render.Assemble(reply.Responses, r.Events())
 		require.NoError(t, err)
 		require.Equal(t, wholeResponse, string(again.JSON()))
 	}
+
 	half, err := render.Assemble(reply.Responses, []byte(responseStream()[:300]))
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(half.JSON()))
@@ -79,6 +87,7 @@ func TestAssembleResponse(t *testing.T) {
 // A response assembled from a broken stream has the received parts of its texts and calls.
 func TestAssembleBrokenResponse(t *testing.T) {
 	t.Parallel()
+
 	const begun = `{"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}`
 	for name, tc := range map[string]struct {
 		events []string
@@ -121,6 +130,7 @@ func TestAssembleBrokenResponse(t *testing.T) {
 		for _, event := range tc.events {
 			raw += "data: " + event + "\n\n"
 		}
+
 		r, err := render.Assemble(reply.Responses, []byte(raw+`data: {"type":"response.outp`))
 		require.NoError(t, err, name)
 		require.JSONEq(t, `{"id":"r","status":"in_progress","output":`+tc.output+`}`, string(r.JSON()), name)

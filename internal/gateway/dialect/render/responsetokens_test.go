@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// vllmResponse returns a response with the tokens of two texts and the given messages, as vLLM sends it for enable_response_messages.
+// vllmResponse returns a response with the tokens of two texts and the given messages, as vLLM sends it for
+// enable_response_messages.
 func vllmResponse(messages string) string {
 	return `{"id":"resp_1","object":"response","status":"completed","model":"m","output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},` +
 		`{"type":"message","content":[{"type":"output_text","text":"Hi","logprobs":[{"token":"hm","logprob":-1,"top_logprobs":[]},{"token":"H","logprob":-0.5},{"token":"i","logprob":-0.25}]}]}],` +
@@ -21,12 +22,15 @@ func vllmResponse(messages string) string {
 // Token ids are taken from a response only if their number equals the engine's count.
 func TestTokensOfResponses(t *testing.T) {
 	t.Parallel()
+
 	const out = `"output_messages":[{"message":"hmHi","tokens":[7,8,9],"type":"raw_message_tokens"}]`
 	for _, tc := range []struct {
 		name, messages string
 		prompt, ids    []int32
-		plain          bool // the prompt's ids can be left out of the stored reply
-		flaw           string
+
+		// the prompt's ids can be left out of the stored reply
+		plain bool
+		flaw  string
 	}{
 		{"one message each", `"input_messages":[{"message":"<u>]","tokens":[1,2],"type":"raw_message_tokens"}],` + out, []int32{1, 2}, []int32{7, 8, 9}, true, ""},
 		{"spaced", `"input_messages": [ {"tokens": [1, 2]} ], "output_messages": [{"tokens": [7, 8]}, {"tokens": [9], "message": "\"}"}]`, []int32{1, 2}, []int32{7, 8, 9}, true, ""},
@@ -42,7 +46,9 @@ func TestTokensOfResponses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
+
 			whole := vllmResponse(tc.messages)
+
 			begun := `data: {"type":"response.created","response":{"status":"in_progress","input_messages":null,"output_messages":null}}` + "\n\n"
 			for _, raw := range []string{whole, begun + "event: response.completed\ndata: {\"type\":\"response.completed\", \"response\" : " + whole + "}\n\n"} {
 				s := readWhole(t, raw)
@@ -52,12 +58,14 @@ func TestTokensOfResponses(t *testing.T) {
 				require.Equal(t, []float64{-1, -0.5, -0.25}, s.Logprobs)
 				require.Equal(t, tc.plain, s.PromptAt.End > 0)
 				requireSpan(t, s)
+
 				if tc.flaw == "" {
 					require.Empty(t, s.Flaws)
 				} else {
 					require.Len(t, s.Flaws, 1)
 					require.Contains(t, s.Flaws[0], tc.flaw)
 				}
+
 				r, err := render.Assemble(reply.Responses, []byte(raw))
 				require.NoError(t, err)
 				require.Equal(t, []string{"hm", "H", "i"}, r.Tokens())
@@ -69,17 +77,21 @@ func TestTokensOfResponses(t *testing.T) {
 // readWhole reads a reply of the Responses API in either form.
 func readWhole(t *testing.T, raw string) *reply.Stream {
 	t.Helper()
+
 	s, err := feed(reply.Responses, []byte(raw), 13)
 	require.NoError(t, err)
+
 	if rawjson.IsObject([]byte(raw)) {
 		require.NoError(t, s.Event(s.Raw()))
 		require.NoError(t, s.Close())
 	}
+
 	return s
 }
 
 func TestTokensOfResponsesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+
 	for _, messages := range []string{`"output_messages":[{"tokens":[1,]}]`, `"input_messages":[{"tokens":[-1]}]`, `"output_messages":[{"tokens":[1.5]}]`} {
 		s := reply.NewStream(&reply.Reply{API: reply.Responses})
 		require.Error(t, s.Event([]byte(vllmResponse(messages))), messages)
@@ -89,6 +101,7 @@ func TestTokensOfResponsesThatCannotBeRead(t *testing.T) {
 // Members that only the gateway requested are removed from a response at every place.
 func TestViewOfResponses(t *testing.T) {
 	t.Parallel()
+
 	const (
 		tokens = `[{"token":"H","logprob":-0.5,"top_logprobs":[{"token":"H"}, {"token":"]}"}]} , {"token":"i","top_logprobs":[]}]`
 		one    = `[{"token":"H","logprob":-0.5,"top_logprobs":[{"token":"H"}]} , {"token":"i","top_logprobs":[]}]`
@@ -100,12 +113,21 @@ func TestViewOfResponses(t *testing.T) {
 		view                  render.View
 		tokens, messages, top string
 	}{
-		"nothing":      {render.View{Usage: true}, "[]", `"input_messages":null,"output_messages" : null`, "0"},
-		"ids":          {render.View{IDs: true, Usage: true}, "[]", given, "0"},
-		"logprobs":     {render.View{Logprobs: true, Top: 1, Usage: true}, one, `"input_messages":null,"output_messages" : null`, "1"},
-		"all logprobs": {render.View{Logprobs: true, Top: -1, Usage: true}, tokens, `"input_messages":null,"output_messages" : null`, "5"},
+		"nothing": {render.View{Usage: true}, "[]", `"input_messages":null,"output_messages" : null`, "0"},
+		"ids":     {render.View{IDs: true, Usage: true}, "[]", given, "0"},
+		"logprobs": {render.View{
+			Logprobs: true,
+			Top:      1,
+			Usage:    true,
+		}, one, `"input_messages":null,"output_messages" : null`, "1"},
+		"all logprobs": {render.View{
+			Logprobs: true,
+			Top:      -1,
+			Usage:    true,
+		}, tokens, `"input_messages":null,"output_messages" : null`, "5"},
 	} {
 		tc.view.API = reply.Responses
+
 		for _, shape := range []string{
 			inside, `{"type":"response.completed","response":` + inside + `}`, `{"item":` + item + `,"type":"x"}`, `{"logprobs":TOKENS,"delta":"Hi"}`,
 			`{"part":{"type":"output_text","logprobs":TOKENS}}`, `{"type":"response.created","response":{"output":[],"top_logprobs":null,"input_messages":null}}`,
@@ -116,7 +138,12 @@ func TestViewOfResponses(t *testing.T) {
 			}
 			in, want := fill(tokens, given, "5"), fill(tc.tokens, tc.messages, tc.top)
 			require.Equal(t, want, string(tc.view.Of([]byte(in))), name)
-			require.Equal(t, "event: x\ndata: "+want+"\n\n", string(tc.view.Of([]byte("event: x\ndata: "+in+"\n\n"))), name)
+			require.Equal(
+				t,
+				"event: x\ndata: "+want+"\n\n",
+				string(tc.view.Of([]byte("event: x\ndata: "+in+"\n\n"))),
+				name,
+			)
 		}
 	}
 }

@@ -15,14 +15,18 @@ import (
 // read feeds a stream in pieces of n bytes and returns it.
 func read(t *testing.T, raw string, n int) *reply.Stream {
 	t.Helper()
+
 	s := reply.NewStream(&reply.Reply{})
+
 	for len(raw) > 0 {
 		piece := raw[:min(n, len(raw))]
 		copy(s.Room(len(piece)), piece)
 		require.NoError(t, s.Advance(len(piece)))
 		raw = raw[len(piece):]
 	}
+
 	require.NoError(t, s.Close())
+
 	return s
 }
 
@@ -44,6 +48,7 @@ data: [DONE]
 
 func TestStreamReadsVLLM(t *testing.T) {
 	t.Parallel()
+
 	for _, n := range []int{1, 2, 7, 64, 1 << 20} {
 		s := read(t, vllmStream, n)
 		require.True(t, s.Done())
@@ -59,6 +64,7 @@ func TestStreamReadsVLLM(t *testing.T) {
 
 func TestStreamShapes(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		name, raw string
 		check     func(t *testing.T, s *reply.Stream)
@@ -115,6 +121,7 @@ func TestStreamShapes(t *testing.T) {
 // requireSpan checks that the stream's span of prompt ids matches the bytes exactly.
 func requireSpan(t *testing.T, s *reply.Stream) {
 	t.Helper()
+
 	if at := s.PromptAt; at.End > 0 {
 		require.Equal(t, string(s.Raw()[at.Start:at.End]), string(rawjson.AppendIDs(nil, s.PromptTokenIDs, at.Spaced)))
 	}
@@ -122,6 +129,7 @@ func requireSpan(t *testing.T, s *reply.Stream) {
 
 func TestPositionsOfPromptIDs(t *testing.T) {
 	t.Parallel()
+
 	for _, tc := range []struct {
 		list  string
 		plain bool
@@ -130,10 +138,15 @@ func TestPositionsOfPromptIDs(t *testing.T) {
 		{"[]", false}, {"[1, 2,30]", false}, {"[1 ,2 ,3]", false}, {"[ 1,2]", false}, {"[1,2 ]", false}, {"[01,2]", false}, {"[1,  2]", false},
 		{"[1,2, 3,4 ]", false}, {"[1,\t2]", false}, {"[001, 2]", false}, {"[00,1]", false}, {"[1 , 2]", false}, {"[1, 2,3 ]", false},
 	} {
-		s := read(t, "data: {\"x\":1}\n\n:c\ndata: {\"prompt_token_ids\":"+tc.list+"}\n\ndata: {\"prompt_token_ids\":null}\n\n", 3)
+		s := read(
+			t,
+			"data: {\"x\":1}\n\n:c\ndata: {\"prompt_token_ids\":"+tc.list+"}\n\ndata: {\"prompt_token_ids\":null}\n\n",
+			3,
+		)
 		require.Equal(t, tc.plain, s.PromptAt.End > 0, tc.list)
 		requireSpan(t, s)
 	}
+
 	s := read(t, "data: {\"prompt_token_ids\":\ndata: [1,2]}\n\n", 3)
 	require.Equal(t, []int32{1, 2}, s.PromptTokenIDs)
 	require.Zero(t, s.PromptAt, "nowhere in the stream as it is in the event")
@@ -143,6 +156,7 @@ func TestPositionsOfPromptIDs(t *testing.T) {
 
 func TestStreamRefusesMisalignedTokens(t *testing.T) {
 	t.Parallel()
+
 	for _, event := range []string{
 		`nonsense`, `{"choices":[}`, `{"choices":[{"token_ids":[1,]}]}`, `{"choices":[{"token_ids":[1.5]}]}`, `{"choices":[{"token_ids":[-1]}]}`,
 		`{"choices":[{"token_ids":[99999999999]}]}`, `{"choices":[{"logprobs":{"content":[{"logprob":"x"}]}}]}`, `{"choices":[]} {}`, `[]`,
@@ -157,10 +171,12 @@ func TestStreamRefusesMisalignedTokens(t *testing.T) {
 // A line of tens of megabytes is read in one pass.
 func TestStreamReadsLongLines(t *testing.T) {
 	t.Parallel()
+
 	ids := make([]byte, 0, 24<<20)
 	for len(ids) < 20<<20 {
 		ids = append(ids, "123456,"...)
 	}
+
 	raw := `data: {"prompt_token_ids":[` + string(ids) + `7],"choices":[{"finish_reason":"stop"}]}` + "\n\n"
 	s := read(t, raw, 64<<10)
 	require.Len(t, s.PromptTokenIDs, len(ids)/7+1)
@@ -171,35 +187,45 @@ func TestStreamReadsLongLines(t *testing.T) {
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(vllmStream), 3)
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\ndata: [DONE]\n\n"), 1)
-	f.Add([]byte("data:{\"prompt_token_ids\":[1, 2,3]}\r\n\r\ndata: {\"choices\":[{\"prompt_token_ids\":[4,5]}]}\n\n"), 4)
+	f.Add(
+		[]byte("data:{\"prompt_token_ids\":[1, 2,3]}\r\n\r\ndata: {\"choices\":[{\"prompt_token_ids\":[4,5]}]}\n\n"),
+		4,
+	)
 	f.Add([]byte("event: x\r\ndata: a\r\ndata: b\r\n\r\n"), 2)
 	f.Fuzz(func(t *testing.T, raw []byte, n int) {
 		if n < 1 {
 			n = 1
 		}
+
 		feed := func(size int) (*reply.Stream, error) {
 			s := reply.NewStream(&reply.Reply{})
+
 			for at := 0; at < len(raw); at += size {
 				piece := raw[at:min(at+size, len(raw))]
 				copy(s.Room(len(piece)), piece)
+
 				if err := s.Advance(len(piece)); err != nil {
 					return s, err
 				}
 			}
+
 			return s, s.Close()
 		}
 		whole, err1 := feed(max(len(raw), 1))
 		pieces, err2 := feed(n)
 		require.Equal(t, err1 == nil, err2 == nil)
+
 		if err1 != nil {
 			return
 		}
+
 		require.Equal(t, whole.FinishReason, pieces.FinishReason)
 		require.Equal(t, whole.TokenIDs, pieces.TokenIDs)
 		require.Equal(t, len(whole.Logprobs), len(pieces.Logprobs))
 		require.Equal(t, whole.Done(), pieces.Done())
 		require.Equal(t, whole.PromptAt, pieces.PromptAt)
 		requireSpan(t, whole)
+
 		_, _ = render.Assemble(reply.Chat, raw)
 		for _, v := range []render.View{{}, {Logprobs: true, Top: 1}} {
 			checkView(t, v, raw)

@@ -7,14 +7,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// View selects the parts of a reply that its reader asked for, among those that the gateway asked for. All other parts are always
-// included.
+// View selects the parts of a reply that its reader asked for, among those that the gateway asked for. All
+// other parts are always included.
 type View struct {
-	API      reply.API
-	IDs      bool // the engine's token ids
+	API reply.API
+
+	// the engine's token ids
+	IDs      bool
 	Logprobs bool
-	Top      int  // number of alternatives to each token; negative: all
-	Usage    bool // the event of a stream that has only the counts
+
+	// number of alternatives to each token; negative: all
+	Top int
+
+	// the event of a stream that has only the counts
+	Usage bool
 }
 
 // All returns the view with every part.
@@ -23,29 +29,37 @@ func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 // firstEvent is the initial buffer for a stream's first event without its ids, in bytes.
 const firstEvent = 1 << 10
 
-// Of removes the parts that the reader did not ask for from a chat.completion, a text_completion, a response, or a stream of their
-// pieces. All other bytes stay the same; if nothing is removed it returns raw itself.
+// Of removes the parts that the reader did not ask for from a chat.completion, a text_completion, a
+// response, or a stream of their pieces. All other bytes stay the same; if nothing is removed it returns
+// raw itself.
 func (v View) Of(raw []byte) []byte {
 	if v.IDs && v.Logprobs && v.Top < 0 && v.Usage {
 		return raw
 	}
+
 	if rawjson.IsObject(raw) {
 		out, _ := v.strip(nil, raw)
 		return out
 	}
+
 	s, done := reply.SSESplitter{Raw: raw}, 0
+
 	var out []byte
+
 	for {
 		data, ok := s.Next()
 		if !ok {
 			data, ok = s.Rest()
 		}
+
 		if !ok {
 			return append(out, raw[done:]...)
 		}
-		if out == nil { // the removed part may be most of the reply, and nearly all of a first event with a prompt's ids
+		// the removed part may be most of the reply, and nearly all of a first event with a prompt's ids
+		if out == nil {
 			out = make([]byte, 0, firstEvent+len(raw[s.Line:])/4)
 		}
+
 		out = v.event(append(out, raw[done:s.From]...), &s, data)
 		done = s.Line
 	}
@@ -56,10 +70,12 @@ func (v View) Assemble(raw []byte) (Whole, error) {
 	if v.API != reply.Chat && v.API != reply.Completions {
 		return Assemble(v.API, v.Of(raw))
 	}
+
 	c := Completion{legacy: v.API == reply.Completions, bare: !v.IDs && !v.Logprobs, uncounted: !v.Usage}
 	if !c.bare {
 		raw = v.Of(raw)
 	}
+
 	return assembleCompletion(c, raw)
 }
 
@@ -73,6 +89,7 @@ func (v View) Empty(model string) Whole {
 	default:
 		c := emptyCompletion(model)
 		c.legacy, c.uncounted = v.API == reply.Completions, !v.Usage
+
 		return &c
 	}
 }
@@ -84,8 +101,10 @@ func (v View) event(dst []byte, s *reply.SSESplitter, data []byte) []byte {
 		if !keep {
 			return dst
 		}
+
 		return append(out, s.Raw[s.At+len(data):s.Line]...)
 	}
+
 	seen, keep := v.strip(nil, data)
 	switch {
 	case !keep:
@@ -97,7 +116,8 @@ func (v View) event(dst []byte, s *reply.SSESplitter, data []byte) []byte {
 	}
 }
 
-// strip appends an event as the reader sees it, and reports whether anything is left of it. It keeps an unreadable event unchanged.
+// strip appends an event as the reader sees it, and reports whether anything is left of it. It keeps an
+// unreadable event unchanged.
 func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	s := stripper{Cursor: rawjson.Cursor{Src: data}, View: v, out: dst}
 	if v.API == reply.Responses {
@@ -105,9 +125,11 @@ func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	} else {
 		s.object()
 	}
+
 	if !s.End() {
 		return append(dst, data...), true
 	}
+
 	return append(s.out, data[s.done:]...), v.Usage || !s.counts || s.choices
 }
 
@@ -115,10 +137,16 @@ func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 type stripper struct {
 	rawjson.Cursor
 	View
-	out     []byte
-	done    int  // end of the part of b that was copied or skipped
-	counts  bool // there is a usage
-	choices bool // there is a choice
+	out []byte
+
+	// end of the part of b that was copied or skipped
+	done int
+
+	// there is a usage
+	counts bool
+
+	// there is a choice
+	choices bool
 }
 
 func (s *stripper) object() {
@@ -159,10 +187,12 @@ func (s *stripper) choice() {
 func (s *stripper) drop() {
 	s.out = append(s.out, s.Src[s.done:s.KeyAt]...)
 	s.SkipIDs()
+
 	if s.Peek() == ',' {
 		s.done = s.At + 1
 		return
 	}
+
 	s.done = s.At
 	s.out = bytes.TrimSuffix(bytes.TrimRight(s.out, " \t\r\n"), []byte(","))
 }
@@ -178,16 +208,20 @@ func (s *stripper) logprobs() {
 		s.Skip()
 		return
 	}
+
 	if start := s.At; !s.Logprobs {
 		s.Skip()
 		s.put(start, "null")
+
 		return
 	}
+
 	for key := range s.Fields {
 		if string(key) != "content" || s.Peek() != '[' || s.Top < 0 {
 			s.Skip()
 			continue
 		}
+
 		for range s.Elements {
 			s.entry()
 		}
@@ -201,13 +235,16 @@ func (s *stripper) entry() {
 			s.Skip()
 			continue
 		}
+
 		end, count := s.At+1, 0
 		for n := range s.Elements {
 			s.Skip()
+
 			if count++; n < s.Top {
 				end = s.At
 			}
 		}
+
 		if !s.Bad && count > s.Top {
 			s.put(end, "]")
 		}

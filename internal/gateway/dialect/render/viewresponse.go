@@ -2,7 +2,8 @@ package render
 
 import "strconv"
 
-// responseEvent walks an event of the Responses API, or a whole response. Each has the tokens of a text in another place.
+// responseEvent walks an event of the Responses API, or a whole response. Each has the tokens of a text in
+// another place.
 func (s *stripper) responseEvent() {
 	for key := range s.Fields {
 		switch string(key) {
@@ -25,6 +26,7 @@ func (s *stripper) response() {
 		s.Skip()
 		return
 	}
+
 	for key := range s.Fields {
 		s.responseMember(key)
 	}
@@ -33,6 +35,7 @@ func (s *stripper) response() {
 // responseMember replaces the engine's messages by null, as the engine itself writes them.
 func (s *stripper) responseMember(key []byte) {
 	ch := s.Peek()
+
 	start := s.At
 	switch {
 	case string(key) == "output" && ch == '[':
@@ -55,11 +58,13 @@ func (s *stripper) item() {
 		s.Skip()
 		return
 	}
+
 	for key := range s.Fields {
 		if string(key) != "content" || s.Peek() != '[' {
 			s.Skip()
 			continue
 		}
+
 		for range s.Elements {
 			s.part()
 		}
@@ -71,6 +76,7 @@ func (s *stripper) part() {
 		s.Skip()
 		return
 	}
+
 	for key := range s.Fields {
 		if string(key) == "logprobs" {
 			s.entries()
@@ -86,16 +92,20 @@ func (s *stripper) entries() {
 		s.Skip()
 		return
 	}
+
 	if start := s.At; !s.Logprobs {
 		s.Skip()
 		s.put(start, "[]")
+
 		return
 	}
+
 	for range s.Elements {
 		if s.Top < 0 || s.Peek() != '{' {
 			s.Skip()
 			continue
 		}
+
 		s.entry()
 	}
 }

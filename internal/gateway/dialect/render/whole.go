@@ -6,13 +6,16 @@ import (
 
 // Whole is an assembled reply.
 type Whole interface {
-	JSON() []byte     // as one object
-	Events() []byte   // as a stream of server-sent events
-	Tokens() []string // the tokens' strings, as the engine wrote them; nil: none
+	// as one object
+	JSON() []byte
+	// as a stream of server-sent events
+	Events() []byte
+	// the tokens' strings, as the engine wrote them; nil: none
+	Tokens() []string
 }
 
-// Assemble assembles a reply, complete or not: raw is a stream of events, or one object. It keeps only the first choice. The result may
-// share raw's memory.
+// Assemble assembles a reply, complete or not: raw is a stream of events, or one object. It keeps only the
+// first choice. The result may share raw's memory.
 func Assemble(api reply.API, raw []byte) (Whole, error) {
 	switch api {
 	case reply.Responses:

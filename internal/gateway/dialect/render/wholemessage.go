@@ -14,16 +14,20 @@ func (m *message) JSON() []byte     { return m.object }
 func (m *message) Tokens() []string { return nil }
 
 func emptyMessage(model string) *message {
-	return &message{[]byte(`{"id":"msg_ended","type":"message","role":"assistant","model":` + string(rawjson.Quote(model)) +
-		`,"content":[],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}`)}
+	return &message{
+		[]byte(`{"id":"msg_ended","type":"message","role":"assistant","model":` + string(rawjson.Quote(model)) +
+			`,"content":[],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}`),
+	}
 }
 
 // Events returns the message as a stream with one piece for each block.
 func (m *message) Events() []byte {
 	o, err := rawjson.ParseObject(m.object)
 	if err != nil {
-		return nil // the object is always valid
+		// the object is always valid
+		return nil
 	}
+
 	content, _ := o.Get("content")
 	stop, end := o.Or("stop_reason", "null"), o.Or("stop_sequence", "null")
 	usage := o.Or("usage", "{}")
@@ -31,13 +35,16 @@ func (m *message) Events() []byte {
 	o.Set("stop_reason", []byte("null"))
 	o.Set("stop_sequence", []byte("null"))
 	b := appendEvent(nil, "message_start", `"message":`, o.Bytes())
+
 	c := rawjson.Cursor{Src: content}
 	if c.Peek() == '[' {
 		for n := range c.Elements {
 			b = appendBlock(b, n, c.Skip())
 		}
 	}
+
 	b = appendEvent(b, "message_delta", `"delta":{"stop_reason":`, stop, `,"stop_sequence":`, end, `},"usage":`, usage)
+
 	return appendEvent(b, "message_stop")
 }
 
@@ -45,10 +52,12 @@ func (m *message) Events() []byte {
 func appendEvent(b []byte, kind string, parts ...any) []byte {
 	b = append(append(append(b, "event: "...), kind...), "\ndata: {\"type\":\""...)
 	b = append(append(b, kind...), '"')
+
 	for i, part := range parts {
 		if i == 0 {
 			b = append(b, ',')
 		}
+
 		switch p := part.(type) {
 		case string:
 			b = append(b, p...)
@@ -58,40 +67,55 @@ func appendEvent(b []byte, kind string, parts ...any) []byte {
 			b = strconv.AppendInt(b, int64(p), 10)
 		}
 	}
+
 	return append(b, "}\n\n"...)
 }
 
-// appendBlock writes the events of a content block: start, text, stop. A block of an unknown kind is sent whole in its start.
+// appendBlock writes the events of a content block: start, text, stop. A block of an unknown kind is sent
+// whole in its start.
 func appendBlock(b []byte, n int, raw []byte) []byte {
 	o, err := rawjson.ParseObject(raw)
 	if err != nil {
 		return b
 	}
+
 	var deltas [][]byte
+
 	for _, f := range flowing() {
 		value, ok := o.Get(f.member)
 		if !ok || f.of != rawjson.TextOf(o.Or("type", "")) || string(value) == f.nothing {
 			continue
 		}
+
 		if f.json {
 			value = rawjson.Quote(string(value))
 		}
+
 		o.Set(f.member, []byte(f.nothing))
 		deltas = append(deltas, []byte(`{"type":"`+f.delta+`","`+f.piece+`":`+string(value)+`}`))
 	}
+
 	b = appendEvent(b, "content_block_start", `"index":`, n, `,"content_block":`, o.Bytes())
 	for _, d := range deltas {
 		b = appendEvent(b, "content_block_delta", `"index":`, n, `,"delta":`, d)
 	}
+
 	return appendEvent(b, "content_block_stop", `"index":`, n)
 }
 
 // flow describes a member of a block that a stream sends in pieces.
 type flow struct {
-	of, member   string // the block's type and member
-	delta, piece string // the piece's type and its member with the text
-	nothing      string // the member's value before the first piece
-	json         bool   // the pieces form a JSON text
+	// the block's type and member
+	of, member string
+
+	// the piece's type and its member with the text
+	delta, piece string
+
+	// the member's value before the first piece
+	nothing string
+
+	// the pieces form a JSON text
+	json bool
 }
 
 func flowing() []flow {
@@ -108,9 +132,11 @@ func flowing() []flow {
 // inputOf returns a tool's input from the pieces' text; text that is not JSON stays a string.
 func inputOf(inner []byte) []byte {
 	raw := rawjson.AppendString(nil, inner)
+
 	var s string
 	if json.Unmarshal(raw, &s) != nil || !json.Valid([]byte(s)) {
 		return raw
 	}
+
 	return []byte(s)
 }

@@ -12,15 +12,18 @@ func (r *response) JSON() []byte { return r.object }
 // Tokens returns those of all texts, in order.
 func (r *response) Tokens() []string {
 	var tokens []string
+
 	output := rawjson.Cursor{Src: rawjson.MemberOf(r.object, "output")}
 	if output.Peek() != '[' {
 		return nil
 	}
+
 	for range output.Elements {
 		content := rawjson.Cursor{Src: rawjson.MemberOf(output.Skip(), "content")}
 		if content.Peek() != '[' {
 			continue
 		}
+
 		for range content.Elements {
 			list := rawjson.Cursor{Src: rawjson.MemberOf(content.Skip(), "logprobs")}
 			for range list.Elements {
@@ -28,6 +31,7 @@ func (r *response) Tokens() []string {
 			}
 		}
 	}
+
 	return tokens
 }
 
@@ -43,26 +47,33 @@ func emptyResponse(model string) *response {
 func (r *response) Events() []byte {
 	o, err := rawjson.ParseObject(r.object)
 	if err != nil {
-		return nil // the object is always valid
+		// the object is always valid
+		return nil
 	}
+
 	s := responseStream{}
+
 	kind := "response.completed"
 	if rawjson.TextOf(o.Or("status", "")) == "incomplete" {
 		kind = "response.incomplete"
 	}
+
 	output := o.Or("output", "[]")
 	o.Set("status", []byte(`"in_progress"`))
 	o.Set("output", []byte("[]"))
 	o.Set("usage", []byte("null"))
 	s.event("response.created", `"response":`, o.Bytes())
 	s.event("response.in_progress", `"response":`, o.Bytes())
+
 	c := rawjson.Cursor{Src: output}
 	if c.Peek() == '[' {
 		for n := range c.Elements {
 			s.item(n, c.Skip())
 		}
 	}
+
 	s.event(kind, `"response":`, r.object)
+
 	return s.out
 }
 
@@ -83,9 +94,11 @@ func (s *responseStream) item(n int, raw []byte) {
 	if err != nil {
 		return
 	}
+
 	id, content, args, input := o.Or("id", `""`), o.Or("content", "[]"), o.Or("arguments", `""`), o.Or("input", `""`)
 	kind := rawjson.TextOf(o.Or("type", ""))
 	o.Set("status", []byte(`"in_progress"`))
+
 	switch kind {
 	case "message":
 		o.Set("content", []byte("[]"))
@@ -94,17 +107,21 @@ func (s *responseStream) item(n int, raw []byte) {
 	case "custom_tool_call":
 		o.Set("input", []byte(`""`))
 	case "reasoning":
-		if _, ok := o.Get("content"); ok { // some have only a summary
+		// some have only a summary
+		if _, ok := o.Get("content"); ok {
 			o.Set("content", []byte("[]"))
 		}
 	}
+
 	s.event("response.output_item.added", `"output_index":`, n, `,"item":`, o.Bytes())
+
 	switch kind {
 	case "message", "reasoning":
 		c := rawjson.Cursor{Src: content}
 		if c.Peek() != '[' {
 			break
 		}
+
 		for part := range c.Elements {
 			s.part(id, n, part, c.Skip())
 		}
@@ -116,6 +133,7 @@ func (s *responseStream) item(n int, raw []byte) {
 		s.event("response.function_call_arguments.done", `"item_id":`, id, `,"output_index":`, n,
 			`,"name":`, o.Or("name", `""`), `,"arguments":`, args)
 	}
+
 	s.event("response.output_item.done", `"output_index":`, n, `,"item":`, raw)
 }
 
@@ -125,15 +143,18 @@ func (s *responseStream) part(id []byte, n, part int, raw []byte) {
 	if err != nil {
 		return
 	}
+
 	where := []any{`"item_id":`, id, `,"output_index":`, n, `,"content_index":`, part}
 	say := func(kind string, more ...any) { s.event(kind, append(where[:len(where):len(where)], more...)...) }
 	name, member, extra := "response.output_text", "text", `,"logprobs":[]`
+
 	switch rawjson.TextOf(o.Or("type", "")) {
 	case "refusal":
 		name, member, extra = "response.refusal", "refusal", ""
 	case "reasoning_text":
 		name, extra = "response.reasoning_text", ""
 	}
+
 	said := o.Or(member, `""`)
 	o.Set(member, []byte(`""`))
 	say("response.content_part.added", `,"part":`, o.Bytes())

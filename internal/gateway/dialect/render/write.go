@@ -11,21 +11,27 @@ import (
 func (c *Completion) JSON() []byte {
 	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs)+len(c.ids)+len(c.promptIDs))
 	b = c.appendHead(b, c.object(""))
+
 	b = append(b, `,"choices":[`...)
 	if c.answered {
 		b = rawjson.AppendRaw(append(c.appendChoice(b, `"message":`, false), `,"finish_reason":`...), c.finish)
 		if c.stop != nil {
 			b = append(append(b, `,"stop_reason":`...), c.stop...)
 		}
+
 		b = append(b, '}')
 	}
+
 	b = rawjson.AppendRaw(append(b, `],"usage":`...), c.usage)
+
 	return append(c.appendPrompt(b), '}')
 }
 
-// Events returns the completion as a stream: the content, the finish reason, the usage if it was requested, the end mark.
+// Events returns the completion as a stream: the content, the finish reason, the usage if it was requested,
+// the end mark.
 func (c *Completion) Events() []byte {
 	const end = "}\n\n"
+
 	var b []byte
 	if c.answered {
 		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
@@ -34,16 +40,20 @@ func (c *Completion) Events() []byte {
 		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
 		last := Completion{legacy: c.legacy}
 		b = last.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
+
 		b = rawjson.AppendRaw(append(b, `,"finish_reason":`...), c.finish)
 		if c.stop != nil {
 			b = append(append(b, `,"stop_reason":`...), c.stop...)
 		}
+
 		b = append(append(b, `}]`...), end...)
 	}
+
 	if !c.uncounted {
 		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
 		b = append(rawjson.AppendRaw(append(b, `,"choices":[],"usage":`...), c.usage), end...)
 	}
+
 	return append(b, "data: [DONE]\n\n"...)
 }
 
@@ -52,6 +62,7 @@ func (c *Completion) object(piece string) string {
 	if c.legacy {
 		return "text_completion"
 	}
+
 	return "chat.completion" + piece
 }
 
@@ -60,12 +71,15 @@ func (c *Completion) appendChoice(b []byte, message string, numbered bool) []byt
 	if c.legacy {
 		return c.appendText(b)
 	}
+
 	b = append(append(b, `{"index":0,`...), message...)
-	if numbered && !c.answered { // the end of a stream adds nothing
+	// the end of a stream adds nothing
+	if numbered && !c.answered {
 		b = append(b, "{}"...)
 	} else {
 		b = c.appendMessage(b, numbered)
 	}
+
 	return c.appendIDs(c.appendLogprobs(b))
 }
 
@@ -73,6 +87,7 @@ func (c *Completion) appendIDs(b []byte) []byte {
 	if len(c.ids) == 0 {
 		return b
 	}
+
 	return rawjson.AppendList(append(b, `,"token_ids":`...), c.ids)
 }
 
@@ -81,6 +96,7 @@ func (c *Completion) appendPrompt(b []byte) []byte {
 	if c.legacy || c.promptIDs == nil {
 		return b
 	}
+
 	return append(append(b, `,"prompt_token_ids":`...), c.promptIDs...)
 }
 
@@ -88,10 +104,12 @@ func (c *Completion) appendHead(b []byte, object string) []byte {
 	b = rawjson.AppendRaw(append(b, `{"id":`...), c.id)
 	b = append(append(append(b, `,"object":"`...), object...), '"')
 	b = rawjson.AppendRaw(append(b, `,"created":`...), c.created)
+
 	b = rawjson.AppendRaw(append(b, `,"model":`...), c.model)
 	if c.fingerprint != nil {
 		b = append(append(b, `,"system_fingerprint":`...), c.fingerprint...)
 	}
+
 	return b
 }
 
@@ -102,36 +120,46 @@ func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
 	} else {
 		b = append(b, "null"...)
 	}
+
 	if len(c.reasoning) > 0 {
 		b = rawjson.AppendString(append(b, `,"reasoning_content":`...), c.reasoning)
 	}
+
 	if c.newer {
 		b = rawjson.AppendString(append(b, `,"reasoning":`...), c.reasoning)
 	}
+
 	if len(c.refusal) > 0 {
 		b = rawjson.AppendString(append(b, `,"refusal":`...), c.refusal)
 	}
+
 	if c.function != nil {
 		b = appendFunction(append(b, `,"function_call":`...), c.function)
 	}
+
 	open := `,"tool_calls":[`
 	for i := range c.calls {
 		b = appendCall(append(b, open...), &c.calls[i], i, numbered)
 		open = ","
 	}
+
 	if len(c.calls) > 0 {
 		b = append(b, ']')
 	}
+
 	return append(b, '}')
 }
 
 func appendCall(b []byte, t *reply.ToolCall, i int, numbered bool) []byte {
 	b = append(b, '{')
-	if numbered { // as calls in streams are
+	// as calls in streams are
+	if numbered {
 		b = append(strconv.AppendInt(append(b, `"index":`...), int64(i), 10), ',')
 	}
+
 	b = rawjson.AppendString(append(b, `"id":`...), t.ID)
 	b = rawjson.AppendString(append(b, `,"type":`...), t.Kind)
+
 	return append(appendFunction(append(b, `,"function":`...), t), '}')
 }
 
@@ -144,6 +172,8 @@ func (c *Completion) appendLogprobs(b []byte) []byte {
 	if c.tokens == 0 {
 		return append(b, `,"logprobs":null`...)
 	}
+
 	b = append(append(b, `,"logprobs":{"content":[`...), c.logprobs...)
+
 	return append(b, "]}"...)
 }

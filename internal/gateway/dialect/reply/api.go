@@ -4,9 +4,17 @@ package reply
 type API string
 
 const (
-	Chat        API = "chat/completions"
-	Completions API = "completions"     // OpenAI's older API, with a prompt instead of messages
-	Responses   API = "responses"       // OpenAI's
-	Messages    API = "messages"        // Anthropic's
-	Generate    API = "generateContent" // Google's, below /v1beta; always translated
+	Chat API = "chat/completions"
+
+	// OpenAI's older API, with a prompt instead of messages
+	Completions API = "completions"
+
+	// OpenAI's
+	Responses API = "responses"
+
+	// Anthropic's
+	Messages API = "messages"
+
+	// Google's, below /v1beta; always translated
+	Generate API = "generateContent"
 )

@@ -8,48 +8,63 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// arguments returns the arguments of the calls whose pieces have these parts; joined is all of them. Usually that is one object. Otherwise
-// the engine may have repeated it, or sent all of it so far with each piece, or begun again. If no such reading gives objects alone, the
-// text is what the model wrote, and is left as it is: its mistakes are not the engine's.
+// arguments returns the arguments of the calls whose pieces have these parts; joined is all of them.
+// Usually that is one object. Otherwise the engine may have repeated it, or sent all of it so far with each
+// piece, or begun again. If no such reading gives objects alone, the text is what the model wrote, and is
+// left as it is: its mistakes are not the engine's.
 func arguments(joined []byte, parts []part, named bool) [][]byte {
 	if _, ok := object(joined); ok || len(parts) < 2 {
 		return [][]byte{joined}
 	}
+
 	if last, ok := snapshot(parts); ok {
 		return [][]byte{last}
 	}
+
 	found := separate(parts, named)
 	if len(found) == 0 || len(found) > 1 && !named {
 		return [][]byte{joined}
 	}
+
 	return found
 }
 
-// snapshot returns the last part if each part that is not empty begins with the part before it, and the last is an object.
+// snapshot returns the last part if each part that is not empty begins with the part before it, and the
+// last is an object.
 func snapshot(parts []part) (last []byte, ok bool) {
 	for _, p := range parts {
 		if blank(p.text) {
 			continue
 		}
+
 		if !bytes.HasPrefix(p.text, last) {
 			return nil, false
 		}
+
 		last = p.text
 	}
+
 	_, ok = object(last)
+
 	return last, ok
 }
 
 // maxComparisons bounds the repetitions of one call.
 const maxComparisons = 16
 
-// separate reads the parts in order. named: parts with a name may begin another call. It returns nil if the parts are not objects.
+// separate reads the parts in order. named: parts with a name may begin another call. It returns nil if the
+// parts are not objects.
 func separate(parts []part, named bool) (found [][]byte) {
-	var text []byte
-	var object scan
+	var (
+		text   []byte
+		object scan
+	)
+
 	begin := func(p part) { text, object = bytes.Clone(p.text), scan{}; object.add(p.text) }
-	opened := false // by a name without arguments
+	// by a name without arguments
+	opened := false
 	compared := 0
+
 	for _, p := range parts {
 		switch {
 		case blank(p.text):
@@ -70,11 +85,15 @@ func separate(parts []part, named bool) (found [][]byte) {
 			return nil
 		default:
 			compared++
+
 			found = append(found, text)
+
 			begin(p)
 		}
+
 		opened = false
 	}
+
 	switch n := len(found); {
 	case !object.whole():
 		return nil
@@ -94,14 +113,17 @@ func isEmpty(object []byte) bool {
 // repeats reports whether a text is the same object as another, or a string with the same object.
 func repeats(before, text []byte) bool {
 	value, whole := object(before)
+
 	again, ok := decode(text)
 	if !whole || !ok {
 		return false
 	}
+
 	var inner string
 	if json.Unmarshal(again, &inner) == nil {
 		again = []byte(inner)
 	}
+
 	return same(value, again)
 }
 
@@ -110,12 +132,15 @@ const maxCompared = 1 << 20
 
 func same(a, b []byte) bool {
 	var x, y any
+
 	if bytes.Equal(a, b) {
 		return true
 	}
+
 	if len(a) > maxCompared || len(b) > maxCompared || !rawjson.Nestable(a) || !rawjson.Nestable(b) {
 		return false
 	}
+
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
@@ -123,6 +148,7 @@ func same(a, b []byte) bool {
 func object(text []byte) ([]byte, bool) {
 	value, ok := decode(text)
 	value = bytes.TrimSpace(value)
+
 	return value, ok && len(value) > 0 && value[0] == '{' && json.Valid(value)
 }
 
@@ -131,8 +157,11 @@ func decode(text []byte) ([]byte, bool) {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return text, true
 	}
+
 	var s string
+
 	err := json.Unmarshal(rawjson.AppendString(nil, text), &s)
+
 	return []byte(s), err == nil
 }
 
@@ -140,6 +169,7 @@ func decode(text []byte) ([]byte, bool) {
 func opens(text []byte) bool {
 	value, _ := decode(text)
 	value = bytes.TrimSpace(value)
+
 	return len(value) > 0 && value[0] == '{'
 }
 
@@ -148,6 +178,8 @@ func blank(text []byte) bool {
 	if len(text) == 0 {
 		return true
 	}
+
 	value, ok := decode(text)
+
 	return ok && len(bytes.TrimSpace(value)) == 0
 }

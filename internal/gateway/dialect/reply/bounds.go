@@ -5,12 +5,17 @@ import (
 	"fmt"
 )
 
-// Bounds of the decoded parts of a reply in memory. A reply beyond them counts as broken: no model returns as much, and an endpoint may
-// be hostile.
+// Bounds of the decoded parts of a reply in memory. A reply beyond them counts as broken: no model returns
+// as much, and an endpoint may be hostile.
 const (
-	maxTokens  = 4 << 20  // ids, log probabilities, named and meta tokens, each
-	maxText    = 256      // bytes of a version or a finish reason
-	maxErrorIn = 64 << 10 // bytes of an error object
+	// ids, log probabilities, named and meta tokens, each
+	maxTokens = 4 << 20
+
+	// bytes of a version or a finish reason
+	maxText = 256
+
+	// bytes of an error object
+	maxErrorIn = 64 << 10
 )
 
 // overfull reports whether a reply exceeds the bounds.
@@ -23,6 +28,7 @@ func errorOf(raw []byte) []byte {
 	if len(raw) > maxErrorIn {
 		return fmt.Appendf(nil, `{"message":"an error of %d bytes, which is more than is kept"}`, len(raw))
 	}
+
 	return bytes.Clone(raw)
 }
 
@@ -31,5 +37,6 @@ func shortText(raw []byte) string {
 	if len(raw) > maxText {
 		raw = raw[:maxText]
 	}
+
 	return string(raw)
 }

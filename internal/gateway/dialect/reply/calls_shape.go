@@ -9,10 +9,11 @@ import (
 // BadArguments is the reason for calls whose form is right, but whose arguments are not JSON objects.
 const BadArguments = "a tool call whose arguments are not a JSON object"
 
-// CallShape follows the tool calls of a reply while it arrives, and reports whether they have OpenAI's form. The zero value is that of a reply
-// without calls.
+// CallShape follows the tool calls of a reply while it arrives, and reports whether they have OpenAI's
+// form. The zero value is that of a reply without calls.
 type CallShape struct {
-	Odd   string // how the calls differ from OpenAI's form, the first reason; "": not
+	// how the calls differ from OpenAI's form, the first reason; "": not
+	Odd   string
 	calls []shapeCall
 }
 
@@ -27,6 +28,7 @@ func (s *CallShape) Size() int {
 	for _, c := range s.calls {
 		size += cap(c.id) + cap(c.args)
 	}
+
 	return size
 }
 
@@ -35,9 +37,11 @@ func (s *CallShape) Add(p CallPiece, whole bool) {
 	if s.Odd != "" {
 		return
 	}
+
 	if whole {
 		p.Index = len(s.calls)
 	}
+
 	switch {
 	case p.Odd != "":
 		s.Odd = p.Odd
@@ -64,12 +68,14 @@ func (s *CallShape) begins(p CallPiece) {
 		s.Odd = "too many tool calls"
 		return
 	}
+
 	for _, c := range s.calls {
 		if bytes.Equal(c.id, p.ID) {
 			s.Odd = "tool calls with the same id"
 			return
 		}
 	}
+
 	s.calls = append(s.calls, shapeCall{bytes.Clone(p.ID), bytes.Clone(p.Args)})
 }
 
@@ -85,7 +91,8 @@ func (s *CallShape) continues(p CallPiece) {
 	}
 }
 
-// Close checks the arguments of the complete calls. Arguments of a reply that its token limit cut off may be incomplete.
+// Close checks the arguments of the complete calls. Arguments of a reply that its token limit cut off may
+// be incomplete.
 func (s *CallShape) Close(truncated bool) {
 	for _, c := range s.calls {
 		if _, ok := object(c.args); !ok && !truncated && s.Odd == "" {
@@ -97,14 +104,18 @@ func (s *CallShape) Close(truncated bool) {
 // ChoiceIndex returns the index of the choice that comes next, as it is written; "0" if it has none.
 func ChoiceIndex(c rawjson.Cursor) []byte {
 	index := []byte("0")
+
 	for key := range c.Fields {
 		if string(key) == "index" {
 			if at := c.Skip(); !bytes.Equal(at, []byte("null")) {
 				return at
 			}
+
 			return index
 		}
+
 		c.Skip()
 	}
+
 	return index
 }

@@ -15,12 +15,15 @@ import (
 // read reads the lists of tool calls of the chunks of a stream.
 func read(t *testing.T, lists ...string) []reply.CallPiece {
 	t.Helper()
+
 	var pieces []reply.CallPiece
+
 	for _, list := range lists {
 		c := rawjson.Cursor{Src: []byte(list)}
 		pieces = reply.AppendCalls(pieces, &c)
 		require.True(t, c.End(), list)
 	}
+
 	return pieces
 }
 
@@ -30,31 +33,39 @@ func shapeOf(pieces []reply.CallPiece) string {
 	for _, p := range pieces {
 		s.Add(p, false)
 	}
+
 	s.Close(false)
+
 	return s.Odd
 }
 
 // texts writes calls as "id name arguments".
 func texts(list []reply.ToolCall) []string {
 	out := []string{}
+
 	for _, c := range list {
 		var args string
 		if json.Unmarshal(rawjson.AppendString(nil, c.Args), &args) != nil {
 			args = string(c.Args)
 		}
+
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s", c.ID, c.Name, args)))
 	}
+
 	return out
 }
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
+
 	const one, two = `{\"x\":1}`, `{\"x\":2}`
 	for _, tc := range []struct {
 		name  string
 		lists []string
 		want  []string
-		odd   string // ""; the form is OpenAI's
+
+		// ""; the form is OpenAI's
+		odd string
 	}{
 		{"OpenAI's form", []string{
 			`[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]`, `[{"index":0,"function":{"arguments":"{\"x\""}}]`,
@@ -134,6 +145,7 @@ func TestJoin(t *testing.T) {
 			list, ok := reply.JoinCalls(pieces)
 			require.True(t, ok)
 			require.Equal(t, tc.want, texts(list))
+
 			if odd := shapeOf(pieces); tc.odd == "" {
 				require.Empty(t, odd)
 			} else {
@@ -146,10 +158,14 @@ func TestJoin(t *testing.T) {
 // A message has whole calls: none are joined, whatever numbers and ids they have.
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	pieces := read(t, `[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},null,{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`)
+	pieces := read(
+		t,
+		`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},null,{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+	)
 	list, ok := reply.WholeCalls(pieces)
 	require.True(t, ok)
 	require.Equal(t, []string{`a f {}`, `a f {}`}, texts(list))
+
 	_, ok = reply.WholeCalls(make([]reply.CallPiece, 1025))
 	require.False(t, ok)
 }
@@ -159,33 +175,48 @@ func TestTooManyPieces(t *testing.T) {
 	t.Parallel()
 	pieces := read(t, "[{}"+strings.Repeat(",{}", 1<<18)+"]")
 	require.Less(t, len(pieces), 1<<18)
+
 	for _, join := range []func([]reply.CallPiece) ([]reply.ToolCall, bool){reply.JoinCalls, reply.WholeCalls} {
 		_, ok := join(pieces)
 		require.False(t, ok)
 	}
 }
 
-// Any pieces give calls within the bound. Pieces of OpenAI's form give as many calls as it numbers, with their own texts.
+// Any pieces give calls within the bound. Pieces of OpenAI's form give as many calls as it numbers, with
+// their own texts.
 func FuzzJoin(f *testing.F) {
-	f.Add(`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`, `[{"index":0,"function":{"arguments":"1}"}}]`, `[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`)
-	f.Add(`{"index":"0","id":7,"name":"f","arguments":[]}`, `[null,{"function":null}]`, `[{"id":"\ud83d","function":{"arguments":"\ude00"}}]`)
+	f.Add(
+		`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]`,
+		`[{"index":0,"function":{"arguments":"1}"}}]`,
+		`[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]`,
+	)
+	f.Add(
+		`{"index":"0","id":7,"name":"f","arguments":[]}`,
+		`[null,{"function":null}]`,
+		`[{"id":"\ud83d","function":{"arguments":"\ude00"}}]`,
+	)
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		var pieces []reply.CallPiece
+
 		for _, list := range []string{a, b, c} {
 			in := rawjson.Cursor{Src: []byte(list)}
 			if pieces = reply.AppendCalls(pieces, &in); !in.End() {
 				return
 			}
 		}
+
 		list, ok := reply.JoinCalls(pieces)
 		if !ok || shapeOf(pieces) != "" {
 			return
 		}
+
 		text := map[int]string{}
 		for _, p := range pieces {
 			text[p.Index] += string(p.Args)
 		}
+
 		require.Len(t, list, len(text))
+
 		for i, call := range list {
 			require.Equal(t, text[i], string(call.Args))
 		}

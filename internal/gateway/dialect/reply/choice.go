@@ -16,6 +16,7 @@ func (r *Reply) choices(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for n := range c.Elements {
 		if n == 0 {
 			r.choice(c)
@@ -35,6 +36,7 @@ func (r *Reply) choice(c *rawjson.Cursor) {
 			c.Skip()
 			continue
 		}
+
 		switch string(key) {
 		case "index":
 			other = r.otherChoice(c.Skip())
@@ -76,6 +78,7 @@ func (r *Reply) logprobs(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for key := range c.Fields {
 		switch {
 		case c.Peek() != '[':
@@ -99,9 +102,11 @@ func (r *Reply) logprobs(c *rawjson.Cursor) {
 	}
 }
 
-// entry reads one token's {token, logprob, …}. An entry without a logprob counts as NaN: leaving it out would shift the entries after it.
+// entry reads one token's {token, logprob, …}. An entry without a logprob counts as NaN: leaving it out
+// would shift the entries after it.
 func (r *Reply) entry(c *rawjson.Cursor) {
 	logprob := math.NaN()
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "logprob":
@@ -112,6 +117,7 @@ func (r *Reply) entry(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+
 	r.Logprobs = append(r.Logprobs, logprob)
 	c.Require(len(r.Logprobs) <= maxTokens)
 }
@@ -121,13 +127,14 @@ func (r *Reply) name(token []byte) {
 	if !ok {
 		return
 	}
+
 	if id, err := strconv.ParseInt(string(digits), 10, 32); err == nil && id >= 0 {
 		r.named = append(r.named, int32(id))
 	}
 }
 
-// settleChoice keeps tokens only if they are all tokens of one choice. Some engines omit from a stream the ids and logprobs that their
-// parsers hold back, which only the count shows.
+// settleChoice keeps tokens only if they are all tokens of one choice. Some engines omit from a stream the
+// ids and logprobs that their parsers hold back, which only the count shows.
 func (r *Reply) settleChoice() {
 	ids, counted := int64(len(r.TokenIDs)), r.Usage.CompletionTokens
 	switch {
@@ -136,9 +143,13 @@ func (r *Reply) settleChoice() {
 	case r.several:
 		r.Flaws = append(r.Flaws, "more than one choice: ids and logprobs left out")
 	case counted > 0 && ids != counted:
-		r.Flaws = append(r.Flaws, fmt.Sprintf("%d token ids where the count is %d: ids and logprobs left out", ids, counted))
+		r.Flaws = append(
+			r.Flaws,
+			fmt.Sprintf("%d token ids where the count is %d: ids and logprobs left out", ids, counted),
+		)
 	default:
 		return
 	}
+
 	r.TokenIDs, r.Logprobs = nil, nil
 }

@@ -15,6 +15,7 @@ func SSEEvents(raw []byte) iter.Seq[[]byte] {
 				return
 			}
 		}
+
 		if data, ok := s.Rest(); ok && balanced(data) {
 			yield(rawjson.Flat(data))
 		}
@@ -25,5 +26,6 @@ func SSEEvents(raw []byte) iter.Seq[[]byte] {
 func balanced(data []byte) bool {
 	c := rawjson.Cursor{Src: data}
 	c.Skip()
+
 	return c.End()
 }

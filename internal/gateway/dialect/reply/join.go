@@ -21,38 +21,49 @@ func WholeCalls(pieces []CallPiece) ([]ToolCall, bool) {
 	if len(pieces) > maxCalls {
 		return nil, false
 	}
+
 	list := make([]ToolCall, len(pieces))
 	for i, p := range pieces {
 		list[i] = ToolCall{ID: p.ID, Kind: kindOf(p.Kind), Name: p.Name, Args: p.Args}
 	}
+
 	return list, true
 }
 
-// JoinCalls returns the calls of a stream's pieces, in the order in which they begin. It returns false if there are too many.
+// JoinCalls returns the calls of a stream's pieces, in the order in which they begin. It returns false if
+// there are too many.
 //
-// The pieces of a call have the same number, or the same id, or the same position in their lists. Among them, a piece with another id or
-// another name begins another call, because some engines number all calls 0. A repeated name alone does not begin one: arguments decides.
+// The pieces of a call have the same number, or the same id, or the same position in their lists. Among
+// them, a piece with another id or another name begins another call, because some engines number all calls
+// 0. A repeated name alone does not begin one: arguments decides.
 func JoinCalls(pieces []CallPiece) ([]ToolCall, bool) {
 	if len(pieces) > maxPieces {
 		return nil, false
 	}
+
 	var drafts []*draft
+
 	for i := range pieces {
 		p := &pieces[i]
+
 		d := find(drafts, p)
 		if d == nil || d.endsBefore(p) {
 			if len(drafts) == maxCalls {
 				return nil, false
 			}
+
 			d = &draft{index: p.Index, position: p.Position}
 			drafts = append(drafts, d)
 		}
+
 		d.add(p)
 	}
+
 	var list []ToolCall
 	for _, d := range drafts {
 		list = append(list, d.calls()...)
 	}
+
 	return list, len(list) <= maxCalls
 }
 
@@ -61,15 +72,23 @@ type draft struct {
 	index, position int
 	id, kind, name  []byte
 	parts           []part
-	named           bool // a piece after the first has the name
-	object          scan // of the first parts
-	scanned         int  // their number
+
+	// a piece after the first has the name
+	named bool
+
+	// of the first parts
+	object scan
+
+	// their number
+	scanned int
 }
 
 // part is the text of one piece.
 type part struct {
-	text  []byte
-	named bool // the piece has the name
+	text []byte
+
+	// the piece has the name
+	named bool
 }
 
 // find returns the latest call that a piece may belong to.
@@ -85,11 +104,13 @@ func find(drafts []*draft, p *CallPiece) *draft {
 			return d
 		}
 	}
+
 	for i := len(drafts) - 1; i >= 0 && p.Index < 0; i-- {
 		if d := drafts[i]; d.index < 0 && d.position == p.Position {
 			return d
 		}
 	}
+
 	return nil
 }
 
@@ -112,7 +133,9 @@ func (d *draft) scan() *scan {
 	for _, p := range d.parts[d.scanned:] {
 		d.object.add(p.text)
 	}
+
 	d.scanned = len(d.parts)
+
 	return &d.object
 }
 
@@ -120,10 +143,13 @@ func (d *draft) add(p *CallPiece) {
 	if len(p.ID) > 0 {
 		d.id = p.ID
 	}
+
 	if len(p.Kind) > 0 {
 		d.kind = p.Kind
 	}
+
 	again := len(p.Name) > 0 && len(d.name) > 0
+
 	d.named = d.named || again
 	switch {
 	case bytes.HasPrefix(p.Name, d.name): // the first, a repeated, or a longer one
@@ -133,6 +159,7 @@ func (d *draft) add(p *CallPiece) {
 	case len(p.Name) > 0 && len(d.name) < maxName:
 		d.name = append(bytes.Clone(d.name), p.Name...)
 	}
+
 	d.parts = append(d.parts, part{p.Args, again})
 }
 
@@ -140,10 +167,12 @@ func (d *draft) text() []byte {
 	if len(d.parts) == 1 {
 		return d.parts[0].text
 	}
+
 	var text []byte
 	for _, p := range d.parts {
 		text = append(text, p.text...)
 	}
+
 	return text
 }
 
@@ -152,6 +181,7 @@ func (d *draft) calls() []ToolCall {
 	for _, text := range arguments(d.text(), d.parts, d.named) {
 		list = append(list, ToolCall{ID: d.id, Kind: kindOf(d.kind), Name: d.name, Args: text})
 	}
+
 	return list
 }
 
@@ -159,5 +189,6 @@ func kindOf(kind []byte) []byte {
 	if len(kind) == 0 {
 		return []byte("function")
 	}
+
 	return kind
 }

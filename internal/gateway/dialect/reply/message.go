@@ -4,12 +4,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// input is the parts of a prompt as the Messages API counts them: input_tokens does not include what was read from the cache.
+// input is the parts of a prompt as the Messages API counts them: input_tokens does not include what was
+// read from the cache.
 type input struct{ fresh, cacheWrite, cacheRead int64 }
 
 // messageEvent reads an event of the Messages API, or a whole message.
 func (r *Reply) messageEvent(c *rawjson.Cursor) {
 	var kind, message, delta, usage, stop []byte
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "type":
@@ -32,9 +34,11 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+
 	if c.Bad {
 		return
 	}
+
 	switch string(kind) {
 	case "message_start":
 		c.Require(r.messageUsage(rawjson.MemberOf(message, "usage")))
@@ -55,12 +59,16 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 func (r *Reply) messageUsage(raw []byte) bool {
 	c := rawjson.Cursor{Src: raw}
 	if c.Peek() != '{' {
-		return true // no counts
+		// no counts
+		return true
 	}
+
 	for key := range c.Fields {
-		if c.Null() { // the count is that of the event before
+		// the count is that of the event before
+		if c.Null() {
 			continue
 		}
+
 		switch string(key) {
 		case "input_tokens":
 			r.input.fresh = c.Count()
@@ -74,7 +82,9 @@ func (r *Reply) messageUsage(raw []byte) bool {
 			c.Skip()
 		}
 	}
+
 	r.Usage.CachedPromptTokens = r.input.cacheRead
 	r.Usage.PromptTokens = r.input.fresh + r.input.cacheWrite + r.input.cacheRead
+
 	return c.End()
 }

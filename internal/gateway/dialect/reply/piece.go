@@ -7,33 +7,45 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// CallPiece is an element of tool_calls: a whole call, or a part of one. Its texts are the contents of JSON strings, with their escapes, and
-// share the memory of the reply where they can.
+// CallPiece is an element of tool_calls: a whole call, or a part of one. Its texts are the contents of JSON
+// strings, with their escapes, and share the memory of the reply where they can.
 type CallPiece struct {
-	Index    int // -1: none
-	Position int // in its list
+	// -1: none
+	Index int
+
+	// in its list
+	Position int
 	ID       []byte
-	Kind     []byte // the member "type"
-	Name     []byte
-	Args     []byte
-	Odd      string // how it differs from OpenAI's form; "": not
+
+	// the member "type"
+	Kind []byte
+	Name []byte
+	Args []byte
+
+	// how it differs from OpenAI's form; "": not
+	Odd string
 }
 
-// EachCall reads a list of tool calls and calls take for each piece. A value that is neither a list nor one call marks the cursor as failed.
+// EachCall reads a list of tool calls and calls take for each piece. A value that is neither a list nor one
+// call marks the cursor as failed.
 func EachCall(c *rawjson.Cursor, take func(CallPiece)) {
 	if c.Null() {
 		return
 	}
+
 	if c.Peek() == '{' {
 		p := read(c)
 		p.odd("tool_calls is one call")
 		take(p)
+
 		return
 	}
+
 	for n := range c.Elements {
 		if c.Null() {
 			continue
 		}
+
 		p := read(c)
 		p.Position = n
 		take(p)
@@ -50,6 +62,7 @@ func AppendCalls(dst []CallPiece, c *rawjson.Cursor) []CallPiece {
 			dst = append(dst, p)
 		}
 	})
+
 	return dst
 }
 
@@ -59,12 +72,14 @@ func AppendFunctionCall(dst []CallPiece, c *rawjson.Cursor) []CallPiece {
 	if p.function(c); len(dst) > maxPieces {
 		return dst
 	}
+
 	return append(dst, p)
 }
 
 func read(c *rawjson.Cursor) CallPiece {
 	p := CallPiece{Index: -1}
 	unnamed := true
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "index":
@@ -82,9 +97,11 @@ func read(c *rawjson.Cursor) CallPiece {
 			c.Skip()
 		}
 	}
+
 	if unnamed {
 		p.odd("a tool call without function")
 	}
+
 	return p
 }
 
@@ -92,6 +109,7 @@ func (p *CallPiece) function(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for key := range c.Fields {
 		p.member(c, string(key))
 	}
@@ -113,11 +131,14 @@ func (p *CallPiece) index(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	quoted := c.Peek() == '"'
+
 	n, err := strconv.ParseInt(string(bytes.Trim(c.Skip(), `"`)), 10, 32)
 	if err == nil && n >= 0 {
 		p.Index = int(n)
 	}
+
 	if quoted || err != nil || n < 0 {
 		p.odd("a tool call whose index is not a number")
 	}
@@ -134,6 +155,7 @@ func (p *CallPiece) text(c *rawjson.Cursor, member string) []byte {
 	case '{', '[':
 		c.Skip()
 		p.odd("a tool call whose " + member + " is not a string")
+
 		return nil
 	default:
 		p.odd("a tool call whose " + member + " is not a string")
@@ -141,7 +163,8 @@ func (p *CallPiece) text(c *rawjson.Cursor, member string) []byte {
 	}
 }
 
-// arguments reads a JSON text that is encoded as a string. Some engines send the object itself, and PHP writes an empty object as a list.
+// arguments reads a JSON text that is encoded as a string. Some engines send the object itself, and PHP
+// writes an empty object as a list.
 func (p *CallPiece) arguments(c *rawjson.Cursor) {
 	switch c.Peek() {
 	case '{', '[':
@@ -149,6 +172,7 @@ func (p *CallPiece) arguments(c *rawjson.Cursor) {
 		if len(raw) > 1 && raw[0] == '[' && blank(raw[1:len(raw)-1]) {
 			raw = []byte("{}")
 		}
+
 		text := rawjson.Quote(string(raw))
 		p.Args = text[1 : len(text)-1]
 		p.odd("a tool call whose arguments are not a string")

@@ -13,39 +13,71 @@ import (
 type Reply struct {
 	API API
 
-	// FinishReason is in the API's own words: finish_reason, stop_reason, or for Responses the status ("completed") or, if that is
-	// "incomplete", the reason. It is empty until the reply is complete.
+	// FinishReason is in the API's own words: finish_reason, stop_reason, or for Responses the status
+	// ("completed") or, if that is "incomplete", the reason. It is empty until the reply is complete.
 	FinishReason string
-	Usage        rollout.Usage // Turns is unused; zero: not reported
-	Error        []byte        // an error object instead of a reply, or inside one
-	ModelVersion string        // version of the weights, from the engine or a trainer; "a..b" if it changed during the reply
+
+	// Turns is unused; zero: not reported
+	Usage rollout.Usage
+
+	// an error object instead of a reply, or inside one
+	Error []byte
+
+	// version of the weights, from the engine or a trainer; "a..b" if it changed during the reply
+	ModelVersion string
 
 	PromptTokenIDs []int32
-	PromptAt       rawjson.Span // position of PromptTokenIDs: after Event in its data, in a Stream in all of it
-	TokenIDs       []int32      // from token_ids, else from tokens of the form "token_id:<n>"
-	Logprobs       []float64    // one for each entry of logprobs.content; may hold NaN and infinities
-	Flaws          []string     // what is wrong with them
+
+	// position of PromptTokenIDs: after Event in its data, in a Stream in all of it
+	PromptAt rawjson.Span
+
+	// from token_ids, else from tokens of the form "token_id:<n>"
+	TokenIDs []int32
+
+	// one for each entry of logprobs.content; may hold NaN and infinities
+	Logprobs []float64
+
+	// what is wrong with them
+	Flaws []string
 
 	// Odd: the reply may contain NaN or Infinity, which few JSON readers accept; see Finite.
 	Odd bool
 
-	shape           // of chat completions, and of completions as far as they have it
-	pings   int     // events that only keep the connection alive
-	prompts int     // lists of the prompt's ids
-	several bool    // there was a second choice
-	named   []int32 // ids read from tokens of the form "token_id:<n>"
-	meta    []token // SGLang's meta_info
+	// of chat completions, and of completions as far as they have it
+	shape
+
+	// events that only keep the connection alive
+	pings int
+
+	// lists of the prompt's ids
+	prompts int
+
+	// there was a second choice
+	several bool
+
+	// ids read from tokens of the form "token_id:<n>"
+	named []int32
+
+	// SGLang's meta_info
+	meta    []token
 	version string
-	spans   [2]string // the first and the last version by SGLang's spans
-	over    bool      // the API's end mark came
-	stop    string    // of Messages: the stop reason, until the end mark confirms it
-	input   input
+
+	// the first and the last version by SGLang's spans
+	spans [2]string
+
+	// the API's end mark came
+	over bool
+
+	// of Messages: the stop reason, until the end mark confirms it
+	stop  string
+	input input
 }
 
 // Event reads one event of a stream, or a whole object. Only the first choice is read.
 func (r *Reply) Event(data []byte) error {
 	r.Odd = r.Odd || rawjson.HasNonFinite(data)
 	c := rawjson.Cursor{Src: data}
+
 	switch r.API {
 	case Responses:
 		r.responseEvent(&c)
@@ -54,18 +86,22 @@ func (r *Reply) Event(data []byte) error {
 	default:
 		r.chunk(&c)
 	}
+
 	if !c.End() {
 		return fmt.Errorf("unreadable near byte %d of an event of %d", c.At, len(data))
 	}
+
 	if r.overfull() {
 		return errors.New("it has more tokens than a reply may have")
 	}
+
 	return nil
 }
 
 // chunk reads a piece of a completion or a whole one: both have the same members.
 func (r *Reply) chunk(c *rawjson.Cursor) {
 	listed := false
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "choices":
@@ -87,6 +123,7 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+
 	if !listed {
 		r.irregular("an event without choices")
 	}
@@ -95,14 +132,17 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 // Finish settles the fields that need the whole reply.
 func (r *Reply) Finish() {
 	r.settleResponse()
+
 	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
 		r.TokenIDs = r.named
 	}
+
 	r.settleMeta()
 	r.sampled = r.Usage.CompletionTokens > 0 || len(r.TokenIDs)+len(r.Logprobs) > 0
 	r.settleShape()
 	r.settleChoice()
 	r.settleVersion()
+
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
 		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
 	}

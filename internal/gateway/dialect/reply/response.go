@@ -6,10 +6,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// responseEvent reads an event of the Responses API, or a whole response. Only the last event counts, which has the whole response.
+// responseEvent reads an event of the Responses API, or a whole response. Only the last event counts, which
+// has the whole response.
 func (r *Reply) responseEvent(c *rawjson.Cursor) {
-	var kind []byte
-	var response rawjson.Cursor
+	var (
+		kind     []byte
+		response rawjson.Cursor
+	)
+
 	whole := *c
 	for key := range c.Fields {
 		switch string(key) {
@@ -19,14 +23,17 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 			c.Peek()
 			response.At = c.At
 			c.Skip()
-			response.Src = c.Src[:c.At] // positions in the response are then positions in the event
+			// positions in the response are then positions in the event
+			response.Src = c.Src[:c.At]
 		default:
 			c.Skip()
 		}
 	}
+
 	if c.Bad {
 		return
 	}
+
 	switch string(kind) {
 	case "keepalive":
 		r.pings++
@@ -48,6 +55,7 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 // response reads a response object; an unfinished one has no finish reason.
 func (r *Reply) response(c *rawjson.Cursor) {
 	var status, details []byte
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "status":
@@ -74,6 +82,7 @@ func (r *Reply) response(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+
 	switch string(status) {
 	case "completed":
 		r.FinishReason = "completed"
@@ -88,6 +97,7 @@ func (r *Reply) responseUsage(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "input_tokens":
@@ -107,19 +117,23 @@ func (r *Reply) output(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for range c.Elements {
 		content := rawjson.Cursor{Src: rawjson.MemberOf(c.Skip(), "content")}
 		if content.Peek() != '[' {
 			continue
 		}
+
 		for range content.Elements {
 			list := rawjson.Cursor{Src: rawjson.MemberOf(content.Skip(), "logprobs")}
 			if list.Peek() != '[' {
 				continue
 			}
+
 			for range list.Elements {
 				r.entry(&list)
 			}
+
 			c.Require(list.End())
 		}
 	}

@@ -2,21 +2,34 @@ package reply
 
 import "encoding/json"
 
-// scan follows the brackets of a JSON object that arrives in parts, so that its end is found without reading it again after each part.
+// scan follows the brackets of a JSON object that arrives in parts, so that its end is found without
+// reading it again after each part.
 type scan struct {
-	text  []byte // decoded
+	// decoded
+	text  []byte
 	depth int
-	begun bool // there is more than white space
-	ended bool // the object's last bracket came
-	quote bool // in a string
-	slash bool // after a backslash in a string
-	bad   bool // not an object, whatever follows
+
+	// there is more than white space
+	begun bool
+
+	// the object's last bracket came
+	ended bool
+
+	// in a string
+	quote bool
+
+	// after a backslash in a string
+	slash bool
+
+	// not an object, whatever follows
+	bad bool
 }
 
 // add reads the next part, given with its escapes.
 func (s *scan) add(part []byte) {
 	value, ok := decode(part)
 	s.bad = s.bad || !ok
+
 	s.text = append(s.text, value...)
 	for _, ch := range value {
 		s.step(ch)

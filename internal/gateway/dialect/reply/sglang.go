@@ -6,12 +6,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// metaInfo reads SGLang's report on a choice, from return_meta_info: the version of the weights, and the tokens as [logprob, id, text],
-// which are used if the choice has no others.
+// metaInfo reads SGLang's report on a choice, from return_meta_info: the version of the weights, and the
+// tokens as [logprob, id, text], which are used if the choice has no others.
 func (r *Reply) metaInfo(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for key := range c.Fields {
 		switch {
 		case string(key) == "weight_version":
@@ -19,7 +20,8 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 		case string(key) == "weight_versions":
 			r.versionSpans(c)
 		case string(key) == "output_token_logprobs" && c.Peek() == '[':
-			r.meta = r.meta[:0] // each list of a stream has all tokens so far
+			// each list of a stream has all tokens so far
+			r.meta = r.meta[:0]
 			for range c.Elements {
 				r.triple(c)
 			}
@@ -37,6 +39,7 @@ type token struct {
 
 func (r *Reply) triple(c *rawjson.Cursor) {
 	var t token
+
 	for n := range c.Elements {
 		switch n {
 		case 0:
@@ -47,6 +50,7 @@ func (r *Reply) triple(c *rawjson.Cursor) {
 			c.Skip()
 		}
 	}
+
 	r.meta = append(r.meta, t)
 	c.Require(len(r.meta) <= maxTokens)
 }
@@ -58,6 +62,7 @@ func (r *Reply) settleMeta() {
 		if noIDs {
 			r.TokenIDs = append(r.TokenIDs, t.id)
 		}
+
 		if noLogprobs {
 			r.Logprobs = append(r.Logprobs, t.logprob)
 		}
@@ -70,6 +75,7 @@ func (r *Reply) versions(c *rawjson.Cursor) {
 		c.Skip()
 		return
 	}
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "weight_version":
@@ -82,28 +88,34 @@ func (r *Reply) versions(c *rawjson.Cursor) {
 	}
 }
 
-// versionSpans reads the weights of each span of tokens: [{"version": …, "start": …, "end": …}]. It replaces the single version beside
-// it, which is that of the end.
+// versionSpans reads the weights of each span of tokens: [{"version": …, "start": …, "end": …}]. It
+// replaces the single version beside it, which is that of the end.
 func (r *Reply) versionSpans(c *rawjson.Cursor) {
 	if c.Peek() != '[' {
 		c.Skip()
 		return
 	}
+
 	var first, last string
+
 	for range c.Elements {
 		if c.Peek() != '{' {
 			c.Skip()
 			continue
 		}
+
 		for key := range c.Fields {
 			value := c.Skip()
+
 			if string(key) != "version" {
 				continue
 			}
+
 			if last = shortText(bytes.Trim(value, `"`)); first == "" {
 				first = last
 			}
 		}
 	}
+
 	r.spans = [2]string{first, last}
 }

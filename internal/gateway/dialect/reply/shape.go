@@ -10,19 +10,32 @@ import (
 
 // shape is what agents make of a chat completion.
 type shape struct {
-	// Irregular says how the reply differs from OpenAI's form, so that agents may misread it; the first reason. "": it does not differ.
+	// Irregular says how the reply differs from OpenAI's form, so that agents may misread it; the first
+	// reason. "": it does not differ.
 	Irregular string
-	// Begun is the length of the events of a stream before the first one that has a tool call, a finish reason or an irregularity. An agent
-	// may see them before the reply is complete.
+	// Begun is the length of the events of a stream before the first one that has a tool call, a finish
+	// reason or an irregularity. An agent may see them before the reply is complete.
 	Begun int
 
-	calls     CallShape
-	index     []byte // of the choice that is read
-	spoke     bool   // there was a text, a thought, a refusal or a tool call
-	sampled   bool   // the endpoint reports tokens
-	called    bool   // there was a tool call or a function call
-	inPieces  bool   // there was a delta
-	inMessage bool   // there was a message
+	calls CallShape
+
+	// of the choice that is read
+	index []byte
+
+	// there was a text, a thought, a refusal or a tool call
+	spoke bool
+
+	// the endpoint reports tokens
+	sampled bool
+
+	// there was a tool call or a function call
+	called bool
+
+	// there was a delta
+	inPieces bool
+
+	// there was a message
+	inMessage bool
 }
 
 // irregular keeps the first reason. Only chat completions are rewritten.
@@ -37,13 +50,16 @@ func (r *Reply) otherChoice(index []byte) bool {
 	if bytes.Equal(index, []byte("null")) {
 		index = []byte("0")
 	}
+
 	if r.index == nil {
 		r.index = bytes.Clone(index)
 	}
+
 	if !bytes.Equal(index, []byte("0")) {
 		r.several = true
 		r.irregular("a choice whose index is not 0")
 	}
+
 	return !bytes.Equal(index, r.index)
 }
 
@@ -52,6 +68,7 @@ func (r *Reply) finish(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	var reason string
 	if c.Peek() == '{' {
 		reason = shortText([]byte(rawjson.TextOf(rawjson.MemberOf(c.Skip(), "type"))))
@@ -60,9 +77,11 @@ func (r *Reply) finish(c *rawjson.Cursor) {
 	} else {
 		reason = shortText(c.String())
 	}
+
 	if r.FinishReason != "" && reason != r.FinishReason {
 		r.irregular("several finish reasons")
 	}
+
 	if reason != "" {
 		r.FinishReason = reason
 	}
@@ -73,7 +92,9 @@ func (r *Reply) delta(c *rawjson.Cursor, whole bool) {
 	if c.Null() {
 		return
 	}
+
 	r.inMessage, r.inPieces = r.inMessage || whole, r.inPieces || !whole
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "content", "reasoning_content", "reasoning", "refusal":
@@ -87,12 +108,14 @@ func (r *Reply) delta(c *rawjson.Cursor, whole bool) {
 		case "function_call":
 			if !c.Null() {
 				c.Skip()
+
 				r.spoke, r.called = true, true
 				r.irregular("function_call instead of a tool call")
 			}
 		case "audio":
 			if !c.Null() {
 				c.Skip()
+
 				r.spoke = true
 			}
 		default:
@@ -118,22 +141,26 @@ func (r *Reply) toolCalls(c *rawjson.Cursor, whole bool) {
 		r.spoke, r.called = true, true
 		r.calls.Add(p, whole)
 	})
+
 	if r.calls.Odd != "" {
 		r.irregular(r.calls.Odd)
 	}
 }
 
-// settleShape finds the irregularities that only a complete reply shows. Arguments are checked last: if nothing else is irregular, they may
-// be the model's own.
+// settleShape finds the irregularities that only a complete reply shows. Arguments are checked last: if
+// nothing else is irregular, they may be the model's own.
 func (r *Reply) settleShape() {
 	if r.FinishReason != "" && r.FinishReason != Finish(r.FinishReason, r.called) {
 		with := "without a tool call"
 		if r.called {
 			with = "with a tool call"
 		}
+
 		r.irregular(fmt.Sprintf("finish reason %q %s", r.FinishReason, with))
 	}
+
 	r.calls.Close(Finish(r.FinishReason, false) == finishLength)
+
 	if r.calls.Odd != "" {
 		r.irregular(r.calls.Odd)
 	}
@@ -147,8 +174,8 @@ const (
 	finishFilter = "content_filter"
 )
 
-// Finish returns the finish reason of OpenAI's API for a complete chat completion, given the engine's: the agent continues after tool calls and
-// only after tool calls. called: it has some.
+// Finish returns the finish reason of OpenAI's API for a complete chat completion, given the engine's: the
+// agent continues after tool calls and only after tool calls. called: it has some.
 func Finish(reason string, called bool) string {
 	switch strings.ToLower(reason) {
 	case finishLength, "max_tokens", "max_length", "model_length", "max_output_tokens":
@@ -156,27 +183,36 @@ func Finish(reason string, called bool) string {
 	case finishFilter:
 		return finishFilter
 	}
+
 	if called {
 		return finishCalls
 	}
+
 	return finishStop
 }
 
-// Empty reports whether a chat completion or a text completion is provably no sample of the model: it has no text and no tool call, no
-// token is reported, and its finish reason is not one that a prompt can cause. counted: the endpoint was asked for the number of tokens.
+// Empty reports whether a chat completion or a text completion is provably no sample of the model: it has
+// no text and no tool call, no token is reported, and its finish reason is not one that a prompt can cause.
+// counted: the endpoint was asked for the number of tokens.
 //
-// A model that samples nothing but the end of its turn has sampled one token, which engines count. So a policy cannot make an empty reply
-// in this sense. It can make a prompt that leaves no room for a reply, or that a filter refuses: such replies are its own.
+// A model that samples nothing but the end of its turn has sampled one token, which engines count. So a
+// policy cannot make an empty reply in this sense. It can make a prompt that leaves no room for a reply, or
+// that a filter refuses: such replies are its own.
 func (r *Reply) Empty(counted bool) bool {
 	if r.spoke || r.sampled || r.API != Chat && r.API != Completions {
 		return false
 	}
+
 	reason := strings.ToLower(r.FinishReason)
-	for _, of := range []string{"length", "token", "context", "filter", "safety", "moderation", "sensitive", "refus", "policy"} {
+	for _, of := range []string{
+		"length", "token", "context", "filter", "safety", "moderation", "sensitive", "refus", "policy",
+	} {
 		if strings.Contains(reason, of) {
 			return false
 		}
 	}
+
 	usual := reason == finishStop || reason == finishCalls
+
 	return counted || !usual
 }

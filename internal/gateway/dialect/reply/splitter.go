@@ -7,18 +7,37 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// SSESplitter splits server-sent events from raw, which may grow meanwhile. All lines end as the first one does: in LF, CRLF or CR.
+// SSESplitter splits server-sent events from raw, which may grow meanwhile. All lines end as the first one
+// does: in LF, CRLF or CR.
 type SSESplitter struct {
-	Raw   []byte
-	eol   byte   // the last byte of each line's end; 0: no line has ended yet
-	Line  int    // start of the incomplete line
-	seen  int    // end of the search for a line end
-	Began int    // start of the incomplete event
-	From  int    // start of the latest event; it ends at Line
-	data  []byte // of the incomplete event
-	lines int    // lines of data
-	At    int    // start of data in Raw; -1 for an event of several lines, which are joined
-	Done  bool   // the stream's end mark came; the rest is ignored
+	Raw []byte
+
+	// the last byte of each line's end; 0: no line has ended yet
+	eol byte
+
+	// start of the incomplete line
+	Line int
+
+	// end of the search for a line end
+	seen int
+
+	// start of the incomplete event
+	Began int
+
+	// start of the latest event; it ends at Line
+	From int
+
+	// of the incomplete event
+	data []byte
+
+	// lines of data
+	lines int
+
+	// start of data in Raw; -1 for an event of several lines, which are joined
+	At int
+
+	// the stream's end mark came; the rest is ignored
+	Done bool
 }
 
 // bom may be at the beginning of a stream and is ignored.
@@ -29,14 +48,17 @@ func (s *SSESplitter) Next() ([]byte, bool) {
 	if s.eol == 0 && !s.learn() {
 		return nil, false
 	}
+
 	for {
 		end := bytes.IndexByte(s.Raw[s.seen:], s.eol)
 		if end < 0 {
 			s.seen = len(s.Raw)
 			return nil, false
 		}
+
 		at, line := s.Line, s.Raw[s.Line:s.seen+end]
 		s.seen += end + 1
+
 		s.Line = s.seen
 		if data, ok := s.take(line, at); ok {
 			return data, true
@@ -51,6 +73,7 @@ func (s *SSESplitter) learn() bool {
 		s.seen = len(s.Raw)
 		return false
 	}
+
 	s.seen += end
 	switch {
 	case s.Raw[s.seen] == '\n':
@@ -62,55 +85,68 @@ func (s *SSESplitter) learn() bool {
 	default:
 		s.eol = '\r'
 	}
+
 	return true
 }
 
-// lineEnd returns the position of the first CR or LF; -1: none. A first line may have all of a prompt's ids, for which bytes.IndexAny is
-// slow.
+// lineEnd returns the position of the first CR or LF; -1: none. A first line may have all of a prompt's
+// ids, for which bytes.IndexAny is slow.
 func lineEnd(b []byte) int {
 	lf := bytes.IndexByte(b, '\n')
 	if lf >= 0 {
 		b = b[:lf]
 	}
+
 	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
 		return cr
 	}
+
 	return lf
 }
 
 // Rest returns the data of a last event without an empty line after it.
 func (s *SSESplitter) Rest() ([]byte, bool) {
 	at, line := s.Line, s.Raw[s.Line:]
+
 	s.Line, s.seen = len(s.Raw), len(s.Raw)
 	if data, ok := s.take(line, at); ok {
 		return data, true
 	}
+
 	return s.flush()
 }
 
 // take reads the line at an offset. An empty line ends an event; its data lines are joined by line feeds.
 func (s *SSESplitter) take(line []byte, at int) ([]byte, bool) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
+
 	end := at + len(line)
 	if at == 0 {
 		line = bytes.TrimPrefix(line, []byte(bom))
 	}
+
 	if len(line) == 0 {
 		return s.flush()
 	}
+
 	value, ok := bytes.CutPrefix(line, []byte("data:"))
 	if !ok {
-		return nil, false // a comment, or a field without data
+		// a comment, or a field without data
+		return nil, false
 	}
+
 	value = bytes.TrimPrefix(value, []byte(" "))
+
 	switch s.lines++; s.lines {
 	case 1:
 		s.data, s.At = value, end-len(value)
 	case 2:
-		s.data = slices.Concat(s.data, []byte("\n"), value) // a copy: raw must not change
+		// a copy: raw must not change
+		s.data = slices.Concat(s.data, []byte("\n"), value)
 	default:
 		s.data = append(append(s.data, '\n'), value...)
 	}
+
 	return nil, false
 }
 
@@ -119,11 +155,14 @@ func (s *SSESplitter) flush() ([]byte, bool) {
 	if s.lines > 1 {
 		s.At = -1
 	}
+
 	s.From, s.Began = s.Began, s.Line
+
 	s.data, s.lines = nil, 0
 	if string(data) == "[DONE]" {
 		s.Done = true
 	}
+
 	return data, len(data) > 0 && !s.Done
 }
 
@@ -135,14 +174,18 @@ func (s *SSESplitter) Reframe(dst, data []byte) []byte {
 		if end := bytes.IndexByte(event, s.eol); end >= 0 {
 			line = event[:end+1]
 		}
+
 		event = event[len(line):]
 		switch {
 		case !bytes.HasPrefix(line, []byte("data:")):
 			dst = append(dst, line...)
 		case !said:
-			dst = append(append(append(dst, "data: "...), rawjson.Flat(data)...), line[len(bytes.TrimRight(line, "\r\n")):]...)
+			dst = append(
+				append(append(dst, "data: "...), rawjson.Flat(data)...),
+				line[len(bytes.TrimRight(line, "\r\n")):]...)
 			said = true
 		}
 	}
+
 	return dst
 }

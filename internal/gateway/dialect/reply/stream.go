@@ -4,12 +4,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Stream collects the bytes of a reply in server-sent events and reads each complete event at once. A line may be as long as the reply.
+// Stream collects the bytes of a reply in server-sent events and reads each complete event at once. A line
+// may be as long as the reply.
 type Stream struct {
 	*Reply
 	split  SSESplitter
 	events int
-	marked bool // Begun is set
+
+	// Begun is set
+	marked bool
 }
 
 // NewStream returns a Stream whose events are read into r.
@@ -25,11 +28,12 @@ func (s *Stream) Room(n int) []byte {
 		raw = append(make([]byte, 0, size), raw...)
 		s.split.Raw = raw
 	}
+
 	return raw[len(raw):cap(raw)]
 }
 
-// Capacity returns the capacity of the buffer after Room(n). It grows fourfold at first, later by half: replies are a few kilobytes or
-// many, and unused room of a large one is memory that others lack.
+// Capacity returns the capacity of the buffer after Room(n). It grows fourfold at first, later by half:
+// replies are a few kilobytes or many, and unused room of a large one is memory that others lack.
 func (s *Stream) Capacity(n int) int {
 	length, size := len(s.split.Raw), cap(s.split.Raw)
 	switch {
@@ -47,14 +51,21 @@ func (s *Stream) Capacity(n int) int {
 // Decoded returns the memory of the decoded parts, without the reply's bytes.
 func (s *Stream) Decoded() int {
 	const id, logprob, both = 4, 8, 16
-	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(s.meta) + s.calls.Size()
+
+	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(
+		s.Logprobs,
+	) + both*cap(
+		s.meta,
+	) + s.calls.Size()
 }
 
-// Unread returns the number of bytes that are not decoded yet: those of an incomplete event, or of a reply that is one object.
+// Unread returns the number of bytes that are not decoded yet: those of an incomplete event, or of a reply
+// that is one object.
 func (s *Stream) Unread() int {
 	if rawjson.IsObject(s.Raw()) {
 		return len(s.Raw())
 	}
+
 	return len(s.Raw()) - s.Whole()
 }
 
@@ -66,6 +77,7 @@ func (s *Stream) Advance(n int) error {
 		if !ok {
 			return nil
 		}
+
 		if err := s.event(data); err != nil {
 			return err
 		}
@@ -75,12 +87,15 @@ func (s *Stream) Advance(n int) error {
 // Close reads a last event without an empty line after it, and finishes the reply.
 func (s *Stream) Close() error {
 	defer s.Finish()
+
 	if rawjson.IsObject(s.Raw()) && s.inPieces {
 		s.irregular("a delta in a reply that is not a stream")
 	}
+
 	if data, ok := s.split.Rest(); ok {
 		return s.event(data)
 	}
+
 	return nil
 }
 
@@ -88,13 +103,16 @@ func (s *Stream) Close() error {
 func (s *Stream) event(data []byte) error {
 	s.events++
 	before := s.prompts
+
 	err := s.Event(data)
 	if s.inMessage {
 		s.irregular("a message in a stream")
 	}
+
 	if !s.marked && (s.FinishReason != "" || s.Irregular != "" || s.called) {
 		s.marked, s.Begun = true, s.split.From
 	}
+
 	switch {
 	case s.prompts == before || s.PromptAt.End == 0:
 	case s.split.At < 0:
@@ -103,10 +121,12 @@ func (s *Stream) event(data []byte) error {
 		s.PromptAt.Start += s.split.At
 		s.PromptAt.End += s.split.At
 	}
+
 	return err
 }
 
-// Events returns the number of events of the reply so far, without comments and events that only keep the connection alive.
+// Events returns the number of events of the reply so far, without comments and events that only keep the
+// connection alive.
 func (s *Stream) Events() int { return s.events - s.pings }
 
 // Done reports whether the stream's end mark came.
@@ -120,6 +140,7 @@ func (s *Stream) Passable() int {
 	if s.marked {
 		return s.Begun
 	}
+
 	return s.Whole()
 }
 

@@ -8,6 +8,7 @@ func (r *Reply) usage(c *rawjson.Cursor) {
 	if c.Null() {
 		return
 	}
+
 	for key := range c.Fields {
 		switch string(key) {
 		case "prompt_tokens":
@@ -28,6 +29,7 @@ func (r *Reply) cached(c *rawjson.Cursor) {
 		c.Skip()
 		return
 	}
+
 	for key := range c.Fields {
 		if string(key) == "cached_tokens" {
 			r.Usage.CachedPromptTokens = c.Count()

@@ -41,7 +41,9 @@ func (i *items) UnmarshalJSON(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '"' {
 		return json.Unmarshal(raw, (*[]item)(i))
 	}
+
 	*i = items{{Role: "user"}}
+
 	return json.Unmarshal(raw, &(*i)[0].Content)
 }
 
@@ -50,11 +52,14 @@ func (p *parts) UnmarshalJSON(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '"' {
 		return json.Unmarshal(raw, (*[]part)(p))
 	}
+
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
+
 	*p = parts{{Type: "input_text", Text: text}}
+
 	return nil
 }
 
@@ -74,12 +79,14 @@ func (i *item) add(t *chat.Turns) error {
 		if err != nil {
 			return err
 		}
+
 		t.Result(i.CallID, said)
 	case "reasoning":
 		t.Answer().Think(i.thought())
 	default:
 		return fault.New(fault.Invalid, "a chat completion has no item of type %q", i.Type)
 	}
+
 	return nil
 }
 
@@ -88,6 +95,7 @@ func (i *item) addMessage(t *chat.Turns) error {
 	if err != nil {
 		return err
 	}
+
 	switch i.Role {
 	case "system", "developer":
 		t.Instruct(said...)
@@ -102,6 +110,7 @@ func (i *item) addMessage(t *chat.Turns) error {
 	default:
 		return fault.Field("role", "must be user, assistant, system or developer, got %q", i.Role)
 	}
+
 	return nil
 }
 
@@ -122,10 +131,12 @@ func (p parts) chat() ([]chat.Part, error) {
 			return nil, fault.New(fault.Invalid, "a chat completion has no content of type %q", one.Type)
 		}
 	}
+
 	return out, nil
 }
 
-// sealed is the prefix of the encrypted content of reasoning from a chat completion. Clients that keep no plain reasoning return it.
+// sealed is the prefix of the encrypted content of reasoning from a chat completion. Clients that keep no
+// plain reasoning return it.
 const sealed = "rolloutd:"
 
 func sealedOf(text string) string { return sealed + base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -137,13 +148,16 @@ func (i *item) thought() string {
 			return string(plain)
 		}
 	}
+
 	said := i.Content
 	if len(said) == 0 {
 		said = i.Summary
 	}
+
 	texts := make([]string, 0, len(said))
 	for _, p := range said {
 		texts = append(texts, p.Text)
 	}
+
 	return strings.Join(texts, "\n")
 }

@@ -84,15 +84,28 @@ type callItem struct {
 	Input     *string `json:"input,omitempty"`
 }
 
-// reply returns a completion as a response of the model that the agent named. custom are the names of tools whose input is a text.
+// reply returns a completion as a response of the model that the agent named. custom are the names of tools
+// whose input is a text.
 func reply(c chat.Completion, model string, custom []string) []byte {
 	id := c.Short()
+
 	r := response{
-		ID: "resp_" + id, Object: "response", Created: c.Created, Status: "completed", Model: model, Output: []any{}, Parallel: true,
-		Choice: "auto", Tools: []any{}, Text: json.RawMessage(`{"format":{"type":"text"}}`),
+		ID:       "resp_" + id,
+		Object:   "response",
+		Created:  c.Created,
+		Status:   "completed",
+		Model:    model,
+		Output:   []any{},
+		Parallel: true,
+		Choice:   "auto",
+		Tools:    []any{},
+		Text:     json.RawMessage(`{"format":{"type":"text"}}`),
 		Usage: usage{
-			Input: c.Usage.Prompt, InputBy: map[string]int64{"cached_tokens": c.Usage.Cached},
-			Output: c.Usage.Completion, OutputBy: map[string]int64{"reasoning_tokens": c.Usage.Reasoning}, Total: c.Usage.Prompt + c.Usage.Completion,
+			Input:    c.Usage.Prompt,
+			InputBy:  map[string]int64{"cached_tokens": c.Usage.Cached},
+			Output:   c.Usage.Completion,
+			OutputBy: map[string]int64{"reasoning_tokens": c.Usage.Reasoning},
+			Total:    c.Usage.Prompt + c.Usage.Completion,
 		},
 	}
 	switch c.Finish {
@@ -101,30 +114,44 @@ func reply(c chat.Completion, model string, custom []string) []byte {
 	case "content_filter":
 		r.Status, r.Incomplete = "incomplete", &incomplete{c.Finish}
 	}
+
 	if c.Reasoning != "" {
 		r.Output = append(r.Output, reasoningItem{
-			"rs_" + id, "reasoning", "completed", []any{}, []thoughtPart{{"reasoning_text", c.Reasoning}}, sealedOf(c.Reasoning),
+			"rs_" + id, "reasoning", "completed", []any{}, []thoughtPart{{"reasoning_text", c.Reasoning}},
+			sealedOf(c.Reasoning),
 		})
 	}
+
 	var said []any
 	if c.Text != "" {
 		said = append(said, textPart{"output_text", c.Text, []any{}, []any{}})
 	}
+
 	if c.Refusal != "" {
 		said = append(said, refusalPart{"refusal", c.Refusal})
 	}
+
 	if said != nil {
 		r.Output = append(r.Output, messageItem{"msg_" + id, "message", "completed", "assistant", said})
 	}
+
 	for i, call := range c.Calls {
-		item := callItem{ID: "fc_" + id + "_" + strconv.Itoa(i), Type: "function_call", Status: "completed", CallID: call.ID, Name: call.Function.Name}
+		item := callItem{
+			ID:     "fc_" + id + "_" + strconv.Itoa(i),
+			Type:   "function_call",
+			Status: "completed",
+			CallID: call.ID,
+			Name:   call.Function.Name,
+		}
 		if slices.Contains(custom, item.Name) {
 			input := inputOf(call.Function.Arguments)
 			item.ID, item.Type, item.Input = "ctc_"+id+"_"+strconv.Itoa(i), "custom_tool_call", &input
 		} else {
 			item.Arguments = &call.Function.Arguments
 		}
+
 		r.Output = append(r.Output, item)
 	}
+
 	return chat.Encode(r)
 }

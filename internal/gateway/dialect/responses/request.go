@@ -36,8 +36,9 @@ type request struct {
 // Members returns the members of a request that are translated or have no effect without storage.
 func Members() []string {
 	return []string{
-		"model", "instructions", "input", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "top_k",
-		"stream", "text", "chat_template_kwargs", "store", "background", "previous_response_id", "conversation", "prompt",
+		"model", "instructions", "input", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens",
+		"temperature", "top_p", "top_k", "stream", "text", "chat_template_kwargs", "store", "background",
+		"previous_response_id", "conversation", "prompt",
 	}
 }
 
@@ -54,26 +55,39 @@ func Translate(body []byte) (*chat.Call, error) {
 	if err := chat.Decode(body, &in); err != nil {
 		return nil, err
 	}
+
 	if err := in.stored(); err != nil {
 		return nil, err
 	}
+
 	var t chat.Turns
 	if in.Instructions != "" {
 		t.Instruct(chat.Text(in.Instructions))
 	}
+
 	for i := range in.Input {
 		if err := in.Input[i].add(&t); err != nil {
 			return nil, fault.Field(fmt.Sprintf("input[%d]", i), "%s", err)
 		}
 	}
+
 	out := chat.Request{
-		Model: in.Model, Messages: t.Messages(), MaxTokens: in.MaxOutput, Temperature: in.Temperature, TopP: in.TopP, TopK: in.TopK,
-		ParallelToolCalls: in.Parallel, Stream: in.Stream, TemplateOptions: in.TemplateOptions,
+		Model:             in.Model,
+		Messages:          t.Messages(),
+		MaxTokens:         in.MaxOutput,
+		Temperature:       in.Temperature,
+		TopP:              in.TopP,
+		TopK:              in.TopK,
+		ParallelToolCalls: in.Parallel,
+		Stream:            in.Stream,
+		TemplateOptions:   in.TemplateOptions,
 	}
+
 	custom, dropped := in.tools(&out)
 	if err := in.choose(&out); err != nil {
 		return nil, err
 	}
+
 	switch f := in.Text.Format; {
 	case f == nil || f.Type == "text":
 	case f.Type == "json_schema":
@@ -81,23 +95,36 @@ func Translate(body []byte) (*chat.Call, error) {
 	default:
 		out.ResponseFormat = map[string]string{"type": f.Type}
 	}
+
 	raw, err := out.Encode()
 	if err != nil {
 		return nil, err
 	}
-	return &chat.Call{Body: raw, Dropped: dropped, Reply: func(c chat.Completion) []byte { return reply(c, in.Model, custom) }}, nil
+
+	return &chat.Call{
+		Body:    raw,
+		Dropped: dropped,
+		Reply:   func(c chat.Completion) []byte { return reply(c, in.Model, custom) },
+	}, nil
 }
 
-// stored refuses references to data on a server of the API: a chat completion has the whole conversation in its request.
+// stored refuses references to data on a server of the API: a chat completion has the whole conversation in
+// its request.
 func (in *request) stored() error {
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 	switch {
 	case in.Background:
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	case in.Previous != "":
-		return fault.Field("previous_response_id", "is not supported, since no responses are stored: send the whole conversation as input")
+		return fault.Field(
+			"previous_response_id",
+			"is not supported, since no responses are stored: send the whole conversation as input",
+		)
 	case given(in.Conversation):
-		return fault.Field("conversation", "is not supported, since no conversations are stored: send the whole conversation as input")
+		return fault.Field(
+			"conversation",
+			"is not supported, since no conversations are stored: send the whole conversation as input",
+		)
 	case given(in.Prompt):
 		return fault.Field("prompt", "is not supported, since no prompts are stored: send instructions and input")
 	default:

@@ -23,8 +23,8 @@ type tool struct {
 // customSchema is the schema of a tool whose input is a text: chat completions have only functions.
 const customSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
 
-// tools declares functions, and declares tools whose input is a text as functions of one parameter; custom are the names of the latter.
-// Other tools are run by OpenAI's servers.
+// tools declares functions, and declares tools whose input is a text as functions of one parameter; custom
+// are the names of the latter. Other tools are run by OpenAI's servers.
 func (in *request) tools(out *chat.Request) (custom, dropped []string) {
 	for _, t := range in.Tools {
 		switch t.Type {
@@ -37,6 +37,7 @@ func (in *request) tools(out *chat.Request) (custom, dropped []string) {
 			dropped = append(dropped, t.Type)
 		}
 	}
+
 	return custom, dropped
 }
 
@@ -45,6 +46,7 @@ func (t *tool) described() string {
 	if t.Format.Definition == "" {
 		return t.Description
 	}
+
 	return t.Description + "\n\nThe input follows this grammar (" + t.Format.Syntax + "):\n" + t.Format.Definition
 }
 
@@ -53,6 +55,7 @@ func (in *request) choose(out *chat.Request) error {
 		Type string `json:"type"`
 		Name string `json:"name"`
 	}
+
 	word := rawjson.TextOf(in.ToolChoice)
 	switch {
 	case len(in.ToolChoice) == 0, string(in.ToolChoice) == "null":
@@ -81,5 +84,6 @@ func inputOf(arguments string) string {
 	if json.Unmarshal([]byte(arguments), &in) != nil || in.Input == nil {
 		return arguments
 	}
+
 	return *in.Input
 }

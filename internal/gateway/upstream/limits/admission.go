@@ -11,49 +11,86 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Admission limits the requests to one upstream: concurrency and rate, routes in turn, and none while it is paused or has asked for no
-// requests.
+// Admission limits the requests to one upstream: concurrency and rate, routes in turn, and none while it is
+// paused or has asked for no requests.
 type Admission struct {
 	bounds Bounds
-	queued prometheus.Gauge // requests that wait
-	log    *slog.Logger
-	routes int // routes that joined; guarded by the registry's lock
 
-	mu       sync.Mutex
-	queue    queue
-	running  map[*pass]struct{}
-	rate     *rate.Limiter // nil: no bound
-	idle     chan struct{} // closed when no request is in flight; nil unless a drain waits for it
-	paused   time.Time     // end of the pause, in case the trainer that asked for it is gone
-	pausedAt time.Time     // start of the latest pause
-	held     time.Time     // the endpoint asked for no requests until then
-	shut     pauseSpan     // the time closed by either
-	failing  int           // consecutive failed tries
-	failed   time.Time     // time of the latest failed try
-	why      string        // error of the latest failed try, for people
-	weights  string        // name that a trainer gave to the weights; "": none
-	wake     *time.Timer   // admits when the time limit of a waiting request is over
+	// requests that wait
+	queued prometheus.Gauge
+	log    *slog.Logger
+
+	// routes that joined; guarded by the registry's lock
+	routes int
+
+	mu      sync.Mutex
+	queue   queue
+	running map[*pass]struct{}
+
+	// nil: no bound
+	rate *rate.Limiter
+
+	// closed when no request is in flight; nil unless a drain waits for it
+	idle chan struct{}
+
+	// end of the pause, in case the trainer that asked for it is gone
+	paused time.Time
+
+	// start of the latest pause
+	pausedAt time.Time
+
+	// the endpoint asked for no requests until then
+	held time.Time
+
+	// the time closed by either
+	shut pauseSpan
+
+	// consecutive failed tries
+	failing int
+
+	// time of the latest failed try
+	failed time.Time
+
+	// error of the latest failed try, for people
+	why string
+
+	// name that a trainer gave to the weights; "": none
+	weights string
+
+	// admits when the time limit of a waiting request is over
+	wake *time.Timer
 }
 
 func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admission {
-	a := &Admission{bounds: b, queued: queued, log: log, queue: queue{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
+	a := &Admission{
+		bounds:  b,
+		queued:  queued,
+		log:     log,
+		queue:   queue{of: map[string][]*pass{}},
+		running: map[*pass]struct{}{},
+	}
 	if b.Rate > 0 {
 		a.rate = rate.NewLimiter(rate.Limit(b.Rate), b.burst())
 	}
+
 	a.wake = time.AfterFunc(time.Hour, a.look)
 	a.wake.Stop()
+
 	return a
 }
 
-// Enter returns when a request of the route may begin; the error is why ctx ended first. The caller must call Leave after the request.
+// Enter returns when a request of the route may begin; the error is why ctx ended first. The caller must
+// call Leave after the request.
 func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+
 	p := newPass(ctx)
 	if a.enter(route, p) {
 		return p, nil
 	}
+
 	select {
 	case <-p.ready:
 		return p, nil
@@ -67,13 +104,16 @@ func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 func (a *Admission) enter(route string, p *pass) (in bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.queue.empty() && a.free() {
 		a.running[p] = struct{}{}
 		return true
 	}
+
 	p.ready = make(chan struct{})
 	a.queue.add(route, p)
 	a.queued.Inc()
+
 	return false
 }
 
@@ -87,32 +127,41 @@ func (a *Admission) admit() {
 	}
 }
 
-// free reports whether a request may begin, and takes its tokens from the rate. If only time prevents it, it sets the timer.
+// free reports whether a request may begin, and takes its tokens from the rate. If only time prevents it,
+// it sets the timer.
 func (a *Admission) free() bool {
 	if a.bounds.Calls > 0 && len(a.running) >= a.bounds.Calls {
-		return false // the next request that leaves admits again
+		// the next request that leaves admits again
+		return false
 	}
+
 	now := time.Now()
+
 	shut := a.paused
 	if a.held.After(shut) {
 		shut = a.held
 	}
+
 	if wait := shut.Sub(now); wait > 0 {
 		a.wake.Reset(wait)
 		return false
 	}
+
 	if a.rate == nil || a.rate.AllowN(now, 1) {
 		return true
 	}
+
 	next := a.rate.ReserveN(now, 1)
 	a.wake.Reset(max(next.DelayFrom(now), time.Millisecond))
 	next.CancelAt(now)
+
 	return false
 }
 
 func (a *Admission) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.admit()
 }
 
@@ -121,10 +170,12 @@ func (a *Admission) giveUp(route string, p *pass) {
 	a.mu.Lock()
 	in := !a.queue.remove(route, p)
 	a.mu.Unlock()
+
 	if in {
 		a.Leave(p)
 		return
 	}
+
 	p.end(nil)
 	a.queued.Dec()
 }
@@ -134,25 +185,36 @@ func (a *Admission) Leave(p *pass) {
 	p.end(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	delete(a.running, p)
+
 	if len(a.running) == 0 && a.idle != nil {
 		close(a.idle)
 		a.idle = nil
 	}
+
 	a.admit()
 }
 
 // Bounds are the limits of an upstream; zero: no limit.
 type Bounds struct {
-	Calls int     // concurrent requests
-	Rate  float64 // requests per second
-	Burst int     // requests that may begin at once after a quiet time; 0: those of one second
-	Queue int     // waiting calls above which new rollouts wait
+	// concurrent requests
+	Calls int
+
+	// requests per second
+	Rate float64
+
+	// requests that may begin at once after a quiet time; 0: those of one second
+	Burst int
+
+	// waiting calls above which new rollouts wait
+	Queue int
 }
 
 func (b Bounds) burst() int {
 	if b.Burst > 0 {
 		return b.Burst
 	}
+
 	return max(1, int(math.Ceil(b.Rate)))
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
-// ownMark separates an endpoint's name from the address of a server that a rollout gave under it; see rollout.Model.Upstream.
+// ownMark separates an endpoint's name from the address of a server that a rollout gave under it; see
+// rollout.Model.Upstream.
 const ownMark = "@"
 
-// Group is the admissions that a name refers to. An endpoint's name refers to the endpoint and the servers that rollouts gave under its
-// name; host:port refers to that server under any name.
+// Group is the admissions that a name refers to. An endpoint's name refers to the endpoint and the servers
+// that rollouts gave under its name; host:port refers to that server under any name.
 type Group []*Admission
 
 // Clear ends the requests in flight of all admissions.
@@ -25,29 +26,35 @@ func (g Group) Clear() {
 func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+
 	for _, a := range g {
 		if err := a.drained(ctx); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// Status merges the statuses. The group is paused only if all of its admissions are; one may be paused alone, by its own name.
+// Status merges the statuses. The group is paused only if all of its admissions are; one may be paused
+// alone, by its own name.
 func (g Group) Status() gatewayapi.UpstreamStatus {
 	sum := g[0].status()
 	for _, a := range g[1:] {
 		one := a.status()
 		sum.InFlight += one.InFlight
 		sum.Queued += one.Queued
+
 		sum.HeldUntil = latest(sum.HeldUntil, one.HeldUntil)
 		if sum.Busy == "" {
 			sum.Busy = one.Busy
 		}
+
 		if !one.Paused {
 			sum.Paused, sum.Until = false, time.Time{}
 		}
 	}
+
 	return sum
 }
 
@@ -55,5 +62,6 @@ func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
+
 	return b
 }

@@ -15,10 +15,11 @@ import (
 var ErrCleared = errors.New("upstream was cleared")
 
 const (
-	// maxHeld bounds for how long one answer can hold back all calls to an upstream: the header may be wrong, or be about one client's
-	// quota. The call that got the answer waits for the full time.
+	// maxHeld bounds for how long one answer can hold back all calls to an upstream: the header may be
+	// wrong, or be about one client's quota. The call that got the answer waits for the full time.
 	maxHeld = time.Minute
-	// That many consecutive failed tries make an endpoint unfit for new rollouts, until a try succeeds or that time has passed.
+	// That many consecutive failed tries make an endpoint unfit for new rollouts, until a try succeeds or
+	// that time has passed.
 	ailing  = 3
 	healing = 30 * time.Second
 )
@@ -27,19 +28,23 @@ const (
 func (a *Admission) Pause(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	now := time.Now()
 	a.paused, a.pausedAt = now.Add(d), now
 	a.shut.note(now, latest(a.paused, a.held))
-	a.admit() // the end of the wait may have changed
+	// the end of the wait may have changed
+	a.admit()
 }
 
 // Paused returns the end of the pause, unless it is resumed before; the zero time: no pause.
 func (a *Admission) Paused() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if !time.Now().Before(a.paused) {
 		return time.Time{}
 	}
+
 	return a.paused
 }
 
@@ -47,6 +52,7 @@ func (a *Admission) Paused() time.Time {
 func (a *Admission) PausedSince(t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	return a.pausedAt.After(t)
 }
 
@@ -60,6 +66,7 @@ func (a *Admission) Resumed(ctx context.Context) error {
 		if until.IsZero() {
 			return nil
 		}
+
 		if err := clock.Sleep(ctx, min(time.Until(until), resumedStep)); err != nil {
 			return err
 		}
@@ -70,6 +77,7 @@ func (a *Admission) Resumed(ctx context.Context) error {
 func (a *Admission) Resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.paused = time.Time{}
 	a.shut.note(time.Now(), a.held)
 	a.admit()
@@ -79,6 +87,7 @@ func (a *Admission) Resume() {
 func (a *Admission) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for p := range a.running {
 		p.end(ErrCleared)
 	}
@@ -91,11 +100,14 @@ func (a *Admission) drained(ctx context.Context) error {
 		a.mu.Unlock()
 		return nil
 	}
+
 	if a.idle == nil {
 		a.idle = make(chan struct{})
 	}
+
 	idle := a.idle
 	a.mu.Unlock()
+
 	select {
 	case <-idle:
 		return nil
@@ -108,20 +120,31 @@ func (a *Admission) drained(ctx context.Context) error {
 func (a *Admission) Answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.failing >= ailing {
 		a.log.Info("model endpoint answers again", "failed", a.failing)
 	}
+
 	a.failing = 0
 }
 
-// Fails records a failed request that may be retried. It logs the start of a run of failures, since agents may wait for minutes.
+// Fails records a failed request that may be retried. It logs the start of a run of failures, since agents
+// may wait for minutes.
 func (a *Admission) Fails(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.failing++
+
 	a.failed, a.why = time.Now(), why
 	if a.failing == ailing {
-		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing, "error", why)
+		a.log.Warn(
+			"model endpoint fails: its calls are retried and new rollouts wait",
+			"tries",
+			a.failing,
+			"error",
+			why,
+		)
 	}
 }
 
@@ -129,6 +152,7 @@ func (a *Admission) Fails(why string) {
 func (a *Admission) HoldBack(after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	now := time.Now()
 	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.held) {
 		a.held = until
@@ -139,14 +163,18 @@ func (a *Admission) HoldBack(after time.Duration) {
 func (a *Admission) status() gatewayapi.UpstreamStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	s := gatewayapi.UpstreamStatus{Version: a.weights, InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
+
 	now := time.Now()
 	if s.Paused = now.Before(a.paused); s.Paused {
 		s.Until = a.paused
 	}
+
 	if now.Before(a.held) {
 		s.HeldUntil = a.held
 	}
+
 	return s
 }
 
@@ -154,6 +182,7 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 func (a *Admission) atRest() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	now := time.Now()
 	switch {
 	case len(a.running) > 0, !a.queue.empty(), now.Before(a.paused), now.Before(a.held):

@@ -24,19 +24,23 @@ func (s pauseSpan) within(from, to time.Time) (time.Time, time.Time) {
 	if s.since.After(from) {
 		from = s.since
 	}
+
 	if s.until.Before(to) {
 		to = s.until
 	}
+
 	if !to.After(from) {
 		return time.Time{}, time.Time{}
 	}
+
 	return from, to
 }
 
-// PausedPart returns the part of a wait for admission in which the upstream was paused or had asked for no requests. The rest was spent waiting
-// for other requests.
+// PausedPart returns the part of a wait for admission in which the upstream was paused or had asked for no
+// requests. The rest was spent waiting for other requests.
 func (a *Admission) PausedPart(from, to time.Time) (time.Time, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	return a.shut.within(from, to)
 }

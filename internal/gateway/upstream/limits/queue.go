@@ -8,14 +8,18 @@ import (
 
 // pass is the admission of a request.
 type pass struct {
-	ready chan struct{}   // closed on admission; nil: admitted at once
-	Ctx   context.Context // of the request; also ends when the upstream is cleared
-	end   context.CancelCauseFunc
+	// closed on admission; nil: admitted at once
+	ready chan struct{}
+
+	// of the request; also ends when the upstream is cleared
+	Ctx context.Context
+	end context.CancelCauseFunc
 }
 
 func newPass(ctx context.Context) *pass {
 	p := &pass{}
 	p.Ctx, p.end = context.WithCancelCause(ctx)
+
 	return p
 }
 
@@ -24,11 +28,14 @@ func (p *pass) EndAfter(d time.Duration) (stop func() bool) {
 	return time.AfterFunc(d, func() { p.end(context.DeadlineExceeded) }).Stop
 }
 
-// queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So a rollout with many parallel
-// calls does not delay the others.
+// queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So
+// a rollout with many parallel calls does not delay the others.
 type queue struct {
-	of    map[string][]*pass // by route; never empty
-	turns []string           // routes that wait, the next one first
+	// by route; never empty
+	of map[string][]*pass
+
+	// routes that wait, the next one first
+	turns []string
 	n     int
 }
 
@@ -38,6 +45,7 @@ func (l *queue) add(route string, p *pass) {
 	if len(l.of[route]) == 0 {
 		l.turns = append(l.turns, route)
 	}
+
 	l.of[route] = append(l.of[route], p)
 	l.n++
 }
@@ -46,13 +54,16 @@ func (l *queue) add(route string, p *pass) {
 func (l *queue) next() *pass {
 	route := l.turns[0]
 	p := l.of[route][0]
+
 	l.turns = l.turns[1:]
 	if l.of[route] = l.of[route][1:]; len(l.of[route]) > 0 {
 		l.turns = append(l.turns, route)
 	} else {
 		delete(l.of, route)
 	}
+
 	l.n--
+
 	return p
 }
 
@@ -62,10 +73,13 @@ func (l *queue) remove(route string, p *pass) bool {
 	if i < 0 {
 		return false
 	}
+
 	if l.of[route] = slices.Delete(l.of[route], i, i+1); len(l.of[route]) == 0 {
 		delete(l.of, route)
 		l.turns = slices.DeleteFunc(l.turns, func(r string) bool { return r == route })
 	}
+
 	l.n--
+
 	return true
 }

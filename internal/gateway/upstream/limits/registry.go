@@ -18,34 +18,56 @@ import (
 
 // Registry holds the admissions to all upstreams, by name. It is safe for concurrent use.
 type Registry struct {
-	bounds    func(upstream string) Bounds
-	endpoints []string         // names that a trainer may query before their first call; none: any
-	queued    prometheus.Gauge // requests that wait
-	log       *slog.Logger
+	bounds func(upstream string) Bounds
+
+	// names that a trainer may query before their first call; none: any
+	endpoints []string
+
+	// requests that wait
+	queued prometheus.Gauge
+	log    *slog.Logger
 
 	mu         sync.Mutex
 	admissions map[string]*Admission
 	weights    weights
 }
 
-// NewRegistry returns a registry without admissions and registers its metric. bounds returns the limits of an upstream by name; the names of weights are kept in the file.
-func NewRegistry(bounds func(string) Bounds, endpoints []string, file string, reg prometheus.Registerer, log *slog.Logger) (*Registry, error) {
+// NewRegistry returns a registry without admissions and registers its metric. bounds returns the limits of
+// an upstream by name; the names of weights are kept in the file.
+func NewRegistry(
+	bounds func(string) Bounds,
+	endpoints []string,
+	file string,
+	reg prometheus.Registerer,
+	log *slog.Logger,
+) (*Registry, error) {
 	named, err := loadWeights(file)
 	if err != nil {
 		return nil, err
 	}
+
 	queued := promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait for admission to their model endpoint.",
 	})
-	return &Registry{bounds: bounds, endpoints: endpoints, queued: queued, log: log, admissions: map[string]*Admission{}, weights: named}, nil
+
+	return &Registry{
+		bounds:     bounds,
+		endpoints:  endpoints,
+		queued:     queued,
+		log:        log,
+		admissions: map[string]*Admission{},
+		weights:    named,
+	}, nil
 }
 
 // Join returns the admission to an upstream and keeps it for a route.
 func (g *Registry) Join(name string) *Admission {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	a := g.admit(name)
 	a.routes++
+
 	return a
 }
 
@@ -53,7 +75,9 @@ func (g *Registry) Join(name string) *Admission {
 func (g *Registry) Leave(a *Admission) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	a.routes--
+
 	g.tidy()
 }
 
@@ -61,53 +85,69 @@ func (g *Registry) Leave(a *Admission) {
 func (g *Registry) StatusOf(name string) gatewayapi.UpstreamStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	status := g.admit(name).status()
 	g.tidy()
+
 	return status
 }
 
-// admit finds or makes the admission to an upstream: an upstream may be paused before its first call. It has the bounds of its name, and
-// the pause and the weights of its name or its address. g.mu is held.
+// admit finds or makes the admission to an upstream: an upstream may be paused before its first call. It
+// has the bounds of its name, and the pause and the weights of its name or its address. g.mu is held.
 func (g *Registry) admit(name string) *Admission {
 	if a, ok := g.admissions[name]; ok {
 		return a
 	}
+
 	of, address, own := strings.Cut(name, ownMark)
 	a := newAdmission(g.bounds(of), g.queued, g.log.With("endpoint", name))
+
 	a.weights = g.weights.of[name]
 	if own {
 		a.weights = cmp.Or(a.weights, g.weights.of[address], g.weights.of[of])
 		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
 		a.shut.note(time.Now(), a.paused)
 	}
+
 	g.admissions[name] = a
+
 	return a
 }
 
-// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelled name is a fault.NotFound: otherwise
-// the trainer would replace the weights during calls.
+// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelled name
+// is a fault.NotFound: otherwise the trainer would replace the weights during calls.
 func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if !g.known(name) {
-		return nil, fault.New(fault.NotFound, "no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
-			name, strings.Join(g.endpoints, ", "))
+		return nil, fault.New(
+			fault.NotFound,
+			"no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
+			name,
+			strings.Join(g.endpoints, ", "),
+		)
 	}
+
 	all := Group{g.admit(name)}
 	for other, a := range g.admissions {
 		if strings.HasPrefix(other, name+ownMark) || strings.HasSuffix(other, ownMark+name) {
 			all = append(all, a)
 		}
 	}
+
 	for _, a := range all {
-		do(a) // under the lock, so that no concurrent Join is missed
+		// under the lock, so that no concurrent Join is missed
+		do(a)
 	}
+
 	g.tidy()
+
 	return all, nil
 }
 
-// tidy removes the idle admissions without routes, since every rollout may bring another address. It keeps those that a trainer can name
-// only through their calls. g.mu is held.
+// tidy removes the idle admissions without routes, since every rollout may bring another address. It keeps
+// those that a trainer can name only through their calls. g.mu is held.
 func (g *Registry) tidy() {
 	maps.DeleteFunc(g.admissions, func(name string, a *Admission) bool {
 		return a.routes == 0 && a.atRest() && (g.nameable(name) || strings.Contains(name, ownMark))
@@ -122,12 +162,14 @@ func (g *Registry) known(name string) bool {
 
 // nameable reports whether a name is an endpoint's or may be host:port. A URL is neither: no call has such a name.
 func (g *Registry) nameable(name string) bool {
-	return len(g.endpoints) == 0 || slices.Contains(g.endpoints, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
+	return len(g.endpoints) == 0 || slices.Contains(g.endpoints, name) ||
+		strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
 }
 
 // Len returns the number of upstreams in memory.
 func (g *Registry) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	return len(g.admissions)
 }

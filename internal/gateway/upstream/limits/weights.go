@@ -19,10 +19,11 @@ const (
 	maxWeightsFile = 1 << 20
 )
 
-// weights are the names that trainers gave to the weights behind upstreams, by upstream name. The file keeps them across restarts of the
-// gateway.
+// weights are the names that trainers gave to the weights behind upstreams, by upstream name. The file
+// keeps them across restarts of the gateway.
 type weights struct {
-	file string // "": no file
+	// "": no file
+	file string
 	of   map[string]string
 }
 
@@ -31,19 +32,24 @@ func loadWeights(file string) (weights, error) {
 	if file == "" {
 		return w, nil
 	}
+
 	raw, err := durable.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return w, nil
 	}
+
 	if err == nil && len(raw) > maxWeightsFile {
 		err = errors.New("larger than it can be")
 	}
+
 	if err == nil {
 		err = json.Unmarshal(raw, &w.of)
 	}
+
 	if err != nil {
 		return w, fmt.Errorf("names of weights in %s: %w", file, err)
 	}
+
 	return w, nil
 }
 
@@ -53,16 +59,20 @@ func (w weights) set(upstream, version string) error {
 	if before == version {
 		return nil
 	}
+
 	if !known && len(w.of) >= maxWeights {
 		return fault.New(fault.Exhausted, "the weights of %d endpoints are named, which is the maximum", maxWeights)
 	}
+
 	w.of[upstream] = version
 	if err := w.save(); err != nil {
 		if w.of[upstream] = before; !known {
 			delete(w.of, upstream)
 		}
+
 		return fault.Wrap(fault.Internal, err, "keep the name of the weights")
 	}
+
 	return nil
 }
 
@@ -71,14 +81,17 @@ func (w weights) save() error {
 	if w.file == "" {
 		return nil
 	}
+
 	raw, err := json.Marshal(w.of)
 	if err != nil {
 		return err
 	}
+
 	return durable.Replace(w.file, raw)
 }
 
-// ValidVersion reports whether version is a valid name of weights. Two dots separate the versions of a reply that spans several.
+// ValidVersion reports whether version is a valid name of weights. Two dots separate the versions of a
+// reply that spans several.
 func ValidVersion(version string) bool {
 	return regexp.MustCompile(`^[\w.:/@+=-]{1,128}$`).MatchString(version) && !strings.Contains(version, "..")
 }
@@ -86,9 +99,14 @@ func ValidVersion(version string) bool {
 // Load sets the name of an upstream's weights from now on. Requests in flight then span two versions.
 func (g *Registry) Load(name, version string) error {
 	if !ValidVersion(version) {
-		return fault.Field("version", "must be 1 to 128 letters, digits and characters of _.:/@+=- without two dots in a row")
+		return fault.Field(
+			"version",
+			"must be 1 to 128 letters, digits and characters of _.:/@+=- without two dots in a row",
+		)
 	}
+
 	var err error
+
 	_, unknown := g.Named(name, func(a *Admission) {
 		if err == nil {
 			if err = g.weights.set(name, version); err == nil {
@@ -96,12 +114,14 @@ func (g *Registry) Load(name, version string) error {
 			}
 		}
 	})
+
 	return errors.Join(unknown, err)
 }
 
 func (a *Admission) load(version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.weights = version
 }
 
@@ -109,5 +129,6 @@ func (a *Admission) load(version string) {
 func (a *Admission) Weights() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	return a.weights
 }

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link forwards TCP connections to an address until they are broken. It always accepts new ones. It is safe for concurrent use.
+// Link forwards TCP connections to an address until they are broken. It always accepts new ones. It is safe
+// for concurrent use.
 type Link struct {
 	listener *net.TCPListener
 	target   string
@@ -27,17 +28,22 @@ type Link struct {
 // pair is a forwarded connection.
 type pair struct {
 	near, far *net.TCPConn
-	broken    bool // guarded by the link's lock
+
+	// guarded by the link's lock
+	broken bool
 }
 
 // New opens a link to an address. A program may start to listen there later. The link ends with the test.
 func New(t testing.TB, target string) *Link {
 	t.Helper()
+
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
+
 	l := &Link{listener: listener, target: target, pairs: map[*pair]struct{}{}}
 	l.working.Go(l.accept)
 	t.Cleanup(l.close)
+
 	return l
 }
 
@@ -57,15 +63,17 @@ func (l *Link) Cut() int {
 	})
 }
 
-// Lose makes all working connections lose every packet from now on, in both directions, and closes none. It returns their number, and an error
-// if the kernel refuses.
+// Lose makes all working connections lose every packet from now on, in both directions, and closes none. It
+// returns their number, and an error if the kernel refuses.
 func (l *Link) Lose() (n int, err error) {
 	n = l.each(func(p *pair) error {
 		failed := errors.Join(lose(p.near), lose(p.far))
 		err = errors.Join(err, failed)
 		p.broken = failed == nil
+
 		return failed
 	})
+
 	return n, err
 }
 
@@ -73,26 +81,37 @@ func (l *Link) Lose() (n int, err error) {
 func (l *Link) each(do func(*pair) error) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for p := range l.pairs {
 		if !p.broken && do(p) == nil {
 			n++
 		}
 	}
+
 	return n
 }
 
-// lose drops the packets that a socket receives before the kernel acknowledges them. No data arrives, and no keepalive probe is answered.
+// lose drops the packets that a socket receives before the kernel acknowledges them. No data arrives, and
+// no keepalive probe is answered.
 func lose(c *net.TCPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
+
 	const deny = unix.BPF_RET | unix.BPF_K
+
 	filter := []unix.SockFilter{{Code: deny}}
+
 	var failed error
+
 	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &filter[0]})
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+			Len:    1,
+			Filter: &filter[0],
+		})
 	})
+
 	return errors.Join(err, failed)
 }
 
@@ -102,6 +121,7 @@ func (l *Link) accept() {
 		if err != nil {
 			return
 		}
+
 		l.working.Go(func() { l.carry(near) })
 	}
 }
@@ -112,16 +132,21 @@ const connectTime = 10 * time.Second
 func (l *Link) carry(near *net.TCPConn) {
 	conn, err := net.DialTimeout("tcp", l.target, connectTime) //nolint:noctx // bounded, and by the link's end
 	if err != nil {
-		_ = near.SetLinger(0) // a reset, as where no program listens
+		// a reset, as where no program listens
+		_ = near.SetLinger(0)
 		_ = near.Close()
+
 		return
 	}
+
 	p := &pair{near: near, far: conn.(*net.TCPConn)} //nolint:forcetypeassert // "tcp" always returns this type
 	defer p.close()
+
 	if !l.add(p) {
 		return
 	}
 	defer l.remove(p)
+
 	var both sync.WaitGroup
 	both.Go(func() { forward(p.far, p.near) })
 	both.Go(func() { forward(p.near, p.far) })
@@ -138,21 +163,25 @@ func forward(to, from *net.TCPConn) {
 func (l *Link) add(p *pair) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.ended {
 		l.pairs[p] = struct{}{}
 	}
+
 	return !l.ended
 }
 
 func (l *Link) remove(p *pair) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	delete(l.pairs, p)
 }
 
 func (l *Link) close() {
 	_ = l.listener.Close()
 	l.mu.Lock()
+
 	l.ended = true
 	for p := range l.pairs {
 		_ = p.close()

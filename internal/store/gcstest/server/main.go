@@ -1,4 +1,5 @@
-// Command server serves the API of Google Cloud Storage on a unix socket, from memory. It is a module of its own, so that nothing else compiles it.
+// Command server serves the API of Google Cloud Storage on a unix socket, from memory. It is a module of
+// its own, so that nothing else compiles it.
 package main
 
 import (
@@ -21,7 +22,9 @@ func main() {
 }
 
 func serve(socket, address, bucket string) error {
-	fake, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true, ExternalURL: "http://" + address, PublicHost: address})
+	fake, err := fakestorage.NewServerWithOptions(
+		fakestorage.Options{NoListener: true, ExternalURL: "http://" + address, PublicHost: address},
+	)
 	if err != nil {
 		return err
 	}
