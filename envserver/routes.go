@@ -23,25 +23,25 @@ func (s *Server) routes() []api.Route {
 		api.Get("/health", s.health, &api.Operation{
 			ID:      "endpoint_health_get",
 			Tag:     "Health",
-			Summary: "Whether the server answers",
+			Summary: "Report that the server is up",
 			Answers: reply.HealthResponse{},
 		}),
 		api.Get("/metadata", s.metadata, &api.Operation{
 			ID:      "endpoint_metadata_get",
 			Tag:     "Environment Info",
-			Summary: "What this environment is",
+			Summary: "Describe this environment",
 			Answers: reply.EnvironmentMetadata{},
 		}),
 		api.Get("/schema", s.schema, &api.Operation{
 			ID:      "get_schemas_schema_get",
 			Tag:     "Schema",
-			Summary: "Schemas of action, observation and state",
+			Summary: "Get the JSON schemas of action, observation and state",
 			Answers: reply.SchemaResponse{},
 		}),
 		api.Post("/mcp", s.mcpPost, &api.Operation{
 			ID:        "mcp_endpoint_mcp_post",
 			Tag:       "MCP",
-			Summary:   "JSON-RPC: list and call tools, open and close sessions",
+			Summary:   "List and call tools, open and close sessions (JSON-RPC)",
 			Reads:     jsonrpc.Request{},
 			NeedsBody: true,
 			Answers:   jsonrpc.Response{},
@@ -50,7 +50,7 @@ func (s *Server) routes() []api.Route {
 		api.Delete("/mcp", s.mcpDelete, &api.Operation{
 			ID:      "mcp_session_mcp_delete",
 			Tag:     "MCP",
-			Summary: "End a session of the Model Context Protocol, and its episode",
+			Summary: "End an MCP session and its episode",
 			Reads:   endRequest{},
 			Status:  http.StatusNoContent,
 			Refuses: api.EngineErrors(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict),

@@ -22,7 +22,7 @@ func (s *Server) simulationRoutes() []api.Route {
 		api.Post("/reset", s.resetPost, &api.Operation{
 			ID:      "reset_reset_post",
 			Tag:     "Environment Control",
-			Summary: "Begin an episode in an environment of its own",
+			Summary: "Start an episode",
 			Reads:   resetRequest{},
 			Answers: reply.ResetResponse{},
 			Refuses: api.BodyErrors(append(refuses, http.StatusUnprocessableEntity)...),
@@ -30,7 +30,7 @@ func (s *Server) simulationRoutes() []api.Route {
 		api.Post("/step", s.stepPost, &api.Operation{
 			ID:        "step_step_post",
 			Tag:       "Environment Control",
-			Summary:   "Carry out one action in an environment of its own",
+			Summary:   "Run one action",
 			Reads:     stepRequest{},
 			NeedsBody: true,
 			Answers:   reply.StepResponse{},
@@ -39,7 +39,7 @@ func (s *Server) simulationRoutes() []api.Route {
 		api.Get("/state", s.stateGet, &api.Operation{
 			ID:      "endpoint_state_get",
 			Tag:     "State Management",
-			Summary: "State of the session that is named, else of a fresh environment",
+			Summary: "Get the state of a session; without a session, of a new environment",
 			Reads:   sessionRequest{},
 			Answers: session.State{},
 			Refuses: refuses,

@@ -38,13 +38,13 @@ func (s *Server) webRoutes() []api.Route {
 		api.Get("/web/metadata", s.metadata, &api.Operation{
 			ID:      "web_metadata_web_metadata_get",
 			Tag:     webTag,
-			Summary: "What this environment is",
+			Summary: "Describe this environment",
 			Answers: reply.EnvironmentMetadata{},
 		}),
 		api.Post("/web/reset", s.webReset, &api.Operation{
 			ID:      "web_reset_web_reset_post",
 			Tag:     webTag,
-			Summary: "Begin an episode in the web session",
+			Summary: "Start an episode in the web session",
 			Reads:   webResetRequest{},
 			Answers: reply.ResetResponse{},
 			Refuses: bodied,
@@ -52,7 +52,7 @@ func (s *Server) webRoutes() []api.Route {
 		api.Post("/web/step", s.webStep, &api.Operation{
 			ID:        "web_step_web_step_post",
 			Tag:       webTag,
-			Summary:   "Carry out one action in the web session",
+			Summary:   "Run one action in the web session",
 			Reads:     webStepRequest{},
 			NeedsBody: true,
 			Answers:   reply.StepResponse{},
@@ -61,7 +61,7 @@ func (s *Server) webRoutes() []api.Route {
 		api.Get("/web/state", s.webState, &api.Operation{
 			ID:      "web_state_web_state_get",
 			Tag:     webTag,
-			Summary: "State of the web session",
+			Summary: "Get the state of the web session",
 			Reads:   sessionRequest{},
 			Answers: session.State{},
 			Refuses: refuses,

@@ -11,29 +11,29 @@ import (
 // React configures the agent "react". It is part of stored histories.
 type React struct {
 	// Tools is ToolsHermes (default) or ToolsNative.
-	Tools string `json:"tools,omitempty" jsonschema:"form of the tools: hermes (in the system prompt) or native (the model API's own)"`
+	Tools string `json:"tools,omitempty" jsonschema:"how tools are given to the model: hermes (in the system prompt) or native (in the model API's tools field)"`
 
 	// 0: DefaultSteps
-	MaxSteps int `json:"max_steps,omitempty" jsonschema:"model calls at most"`
+	MaxSteps int `json:"max_steps,omitempty" jsonschema:"largest number of model calls"`
 
 	// nil: DefaultTemperature
 	Temperature     *float64  `json:"temperature,omitempty" jsonschema:"sampling temperature"`
-	MaxTokens       int       `json:"max_tokens,omitempty" jsonschema:"tokens of one reply at most; 0 sets no bound"`
+	MaxTokens       int       `json:"max_tokens,omitempty" jsonschema:"largest number of tokens in a reply; 0: no bound"`
 	ToolDelayS      float64   `json:"tool_delay_s,omitempty" jsonschema:"pause after each tool call, in seconds"`
-	SystemPrompt    string    `json:"system_prompt,omitempty" jsonschema:"system prompt in place of the default one, which lists the tools"`
+	SystemPrompt    string    `json:"system_prompt,omitempty" jsonschema:"system prompt. Default: a prompt that lists the tools"`
 	InitialMessages []Message `json:"initial_messages,omitempty" jsonschema:"messages between the system prompt and the instruction"`
 	// OnMalformed is MalformedRespond (default) or MalformedFinal, Continuation is ContinueAuto (default),
 	// ContinueTokens or ContinueMessages.
-	OnMalformed  string `json:"on_malformed,omitempty" jsonschema:"a tool call that cannot be read: respond with an error, or take the message as the final answer"`
-	Continuation string `json:"continuation,omitempty" jsonschema:"how prompts are continued: tokens (ids), messages (chat completions), or auto"`
+	OnMalformed  string `json:"on_malformed,omitempty" jsonschema:"a tool call that cannot be parsed: respond sends the model an error; final takes the message as the final answer"`
+	Continuation string `json:"continuation,omitempty" jsonschema:"how each prompt extends the previous one: tokens (by token ids), messages (chat completions), or auto"`
 	// EnabledToolsets less DisabledToolsets are the tools of the policy; none enabled: the toolset "default".
-	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets of the policy"`
-	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets taken from the enabled ones"`
+	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets that the model may call"`
+	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets to remove from the enabled ones"`
 }
 
 // Message is a text message of a conversation.
 type Message struct {
-	Role    string `json:"role" jsonschema:"system, user or assistant"`
+	Role    string `json:"role" jsonschema:"role of the message: system, user or assistant"`
 	Content string `json:"content" jsonschema:"text of the message"`
 }
 

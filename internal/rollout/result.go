@@ -398,10 +398,10 @@ type Transcript struct {
 
 // Price is what a model costs, in US dollars for a million tokens.
 type Price struct {
-	Prompt     float64 `json:"prompt" yaml:"prompt" jsonschema:"US dollars for a million prompt tokens"`
-	Completion float64 `json:"completion" yaml:"completion" jsonschema:"US dollars for a million completion tokens"`
+	Prompt     float64 `json:"prompt" yaml:"prompt" jsonschema:"US dollars per million prompt tokens"`
+	Completion float64 `json:"completion" yaml:"completion" jsonschema:"US dollars per million completion tokens"`
 	// CachedPrompt is for prompt tokens that the endpoint had in its cache; nil: they cost what the others do.
-	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
+	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt" jsonschema:"US dollars per million prompt tokens read from the endpoint's cache. Default: the price of prompt"`
 }
 
 // Of is the cost of the usage, in US dollars. Prompt tokens written to a cache cost the same as others,

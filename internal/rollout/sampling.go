@@ -53,18 +53,18 @@ func (p Purpose) Type(level CaptureLevel, turns int) RolloutType {
 // A nil field leaves the parameter to the agent. It is part of stored histories: fields are added, never
 // renamed or removed.
 type Sampling struct {
-	Temperature *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
-	TopP        *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
+	Temperature *float64 `json:"temperature,omitempty" jsonschema:"temperature of every model call"`
+	TopP        *float64 `json:"top_p,omitempty" jsonschema:"top_p of every model call"`
 
 	// 0 is the same
-	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"`
-	MinP              *float64 `json:"min_p,omitempty" jsonschema:"pinned on every model call"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"pinned on every model call"`
-	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"pinned on every model call"`
-	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" jsonschema:"pinned on every model call"`
-	Seed              *int64   `json:"seed,omitempty" jsonschema:"pinned on every model call"`
-	MaxTokens         *int     `json:"max_tokens,omitempty" jsonschema:"pinned on every model call; max_tokens_cap still holds"`
-	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
+	TopK              *int     `json:"top_k,omitempty" jsonschema:"top_k of every model call; -1: all tokens"`
+	MinP              *float64 `json:"min_p,omitempty" jsonschema:"min_p of every model call"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"repetition_penalty of every model call"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"presence_penalty of every model call"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" jsonschema:"frequency_penalty of every model call"`
+	Seed              *int64   `json:"seed,omitempty" jsonschema:"seed of every model call"`
+	MaxTokens         *int     `json:"max_tokens,omitempty" jsonschema:"max_tokens of every model call; max_tokens_cap still applies"`
+	Stop              []string `json:"stop,omitempty" jsonschema:"stop sequences of every model call"`
 }
 
 // ForTraining returns s with a neutral value for every unset parameter that truncates or reweights the

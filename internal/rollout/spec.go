@@ -167,26 +167,26 @@ func (m Model) host() string {
 // Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout. The tags define a
 // bound: its name in histories, its name as an argument (durations are in seconds there), and its description.
 type Limits struct {
-	Call     time.Duration `json:"call" arg:"limits.call_s" jsonschema:"seconds for one model call, retries included"`
-	Setup    time.Duration `json:"setup" arg:"limits.setup_s" jsonschema:"seconds for all setup together"`
-	Agent    time.Duration `json:"agent" arg:"agent_timeout_s" jsonschema:"wall time of the agent, in seconds"`
-	Verifier time.Duration `json:"verifier" arg:"limits.verifier_s" jsonschema:"seconds for the verifier"`
-	Collect  time.Duration `json:"collect" arg:"limits.collect_s" jsonschema:"seconds for collecting the results"`
+	Call     time.Duration `json:"call" arg:"limits.call_s" jsonschema:"time limit of one model call including retries, in seconds"`
+	Setup    time.Duration `json:"setup" arg:"limits.setup_s" jsonschema:"time limit of all setup commands together, in seconds"`
+	Agent    time.Duration `json:"agent" arg:"agent_timeout_s" jsonschema:"time limit of the agent, in seconds of wall time"`
+	Verifier time.Duration `json:"verifier" arg:"limits.verifier_s" jsonschema:"time limit of the verifier, in seconds"`
+	Collect  time.Duration `json:"collect" arg:"limits.collect_s" jsonschema:"time limit of the collection of results, in seconds"`
 	// Rollout counts from the first sandbox on, Queue is the wait before it.
-	Rollout time.Duration `json:"rollout" arg:"limits.rollout_s" jsonschema:"seconds for the whole rollout, all attempts"`
-	Queue   time.Duration `json:"queue" arg:"limits.queue_s" jsonschema:"seconds to wait for a host with room"`
+	Rollout time.Duration `json:"rollout" arg:"limits.rollout_s" jsonschema:"time limit of the rollout over all attempts, in seconds"`
+	Queue   time.Duration `json:"queue" arg:"limits.queue_s" jsonschema:"longest wait for a host with room, in seconds"`
 
-	FirstCall time.Duration `json:"first_call" arg:"limits.first_call_s" jsonschema:"seconds within which the agent must make its first model call"`
-	Quiet     time.Duration `json:"quiet" arg:"limits.quiet_s" jsonschema:"seconds without any sign of life after which the agent is ended"`
+	FirstCall time.Duration `json:"first_call" arg:"limits.first_call_s" jsonschema:"time limit for the agent's first model call, in seconds"`
+	Quiet     time.Duration `json:"quiet" arg:"limits.quiet_s" jsonschema:"seconds without activity after which the agent is ended"`
 
-	Held time.Duration `json:"held,omitempty" arg:"limits.held_s" jsonschema:"seconds by which agent_timeout_s is extended at most, for model calls that the gateway held back and for time in which no worker ran an agent that runs in the worker"`
+	Held time.Duration `json:"held,omitempty" arg:"limits.held_s" jsonschema:"largest extension of agent_timeout_s, in seconds, for time in which the gateway paused model calls or no worker ran the agent"`
 
 	// Attempts is at least 1 when filled; 0 sets no bound for the others.
-	Attempts         int     `json:"attempts" arg:"limits.attempts" jsonschema:"tries when the infrastructure fails"`
-	Turns            int     `json:"turns,omitempty" arg:"limits.turns" jsonschema:"model calls of the agent"`
-	PromptTokens     int64   `json:"prompt_tokens,omitempty" arg:"limits.prompt_tokens" jsonschema:"prompt tokens, summed over all calls"`
-	CompletionTokens int64   `json:"completion_tokens,omitempty" arg:"limits.completion_tokens" jsonschema:"completion tokens, summed over all calls"`
-	Cost             float64 `json:"cost,omitempty" arg:"limits.cost" jsonschema:"US dollars, summed over all calls; the model's price must be known"`
+	Attempts         int     `json:"attempts" arg:"limits.attempts" jsonschema:"largest number of attempts when infrastructure fails"`
+	Turns            int     `json:"turns,omitempty" arg:"limits.turns" jsonschema:"limit of the agent's model calls"`
+	PromptTokens     int64   `json:"prompt_tokens,omitempty" arg:"limits.prompt_tokens" jsonschema:"limit of the prompt tokens of all model calls"`
+	CompletionTokens int64   `json:"completion_tokens,omitempty" arg:"limits.completion_tokens" jsonschema:"limit of the completion tokens of all model calls"`
+	Cost             float64 `json:"cost,omitempty" arg:"limits.cost" jsonschema:"limit of the cost of all model calls, in US dollars. The price of the model must be known"`
 }
 
 // Sandbox is what the task asks of its sandbox; zero values take the backend's defaults.

@@ -60,8 +60,8 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.AddTypeMapping(schema.Schema{}, map[string]any{})
 	r.AddTypeMapping(reply.Invalid{}, jsonschema.AnyOf(reply.ValidationProblem{}, reply.Problem{}))
 	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(d.Description)
-	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "one of the server's tokens")
-	r.Spec.SetHTTPBasicSecurity(basic, "the token as the password, for clients that can send no header of their own")
+	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "token of the server")
+	r.Spec.SetHTTPBasicSecurity(basic, "token as the password, for clients that cannot set headers")
 
 	for _, rt := range d.Routes {
 		if rt.Operation == nil {

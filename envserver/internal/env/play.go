@@ -32,14 +32,14 @@ func errNoSession() error {
 
 // EpisodeState is what a client sees of a session with an interactive episode.
 type EpisodeState struct {
-	EpisodeID string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
+	EpisodeID string   `json:"episode_id" nullable:"true" description:"id of the episode since the last reset"`
 	StepCount int      `json:"step_count" minimum:"0" default:"0" description:"calls of tools that have run since the last reset, each once"`
 	Running   int      `json:"steps_running" minimum:"0" default:"0" description:"calls that still run, and are counted when they end"`
 	RolloutID *string  `json:"rollout_id" description:"the rollout that the episode is"`
 	TaskID    *string  `json:"task_id" description:"its task"`
 	SandboxID *string  `json:"sandbox_id" description:"its sandbox"`
 	ToolsUsed []string `json:"tools_used" nullable:"false" description:"tools that were called, in the order of their first call"`
-	Done      bool     `json:"done" description:"whether the episode has ended"`
+	Done      bool     `json:"done" description:"true if the episode has ended"`
 	Reward    *float64 `json:"reward" description:"reward of the episode, once it has ended"`
 	Outcome   *string  `json:"outcome" description:"how the episode ended"`
 

@@ -126,12 +126,12 @@ func (l *toolList) keep(made []Tool, err error) {
 func submit() Tool {
 	return Tool{
 		Name:        rollout.SubmitTool,
-		Description: "End the episode. Your work is then graded, and no tool can be called any more.",
+		Description: "End the episode. The work is graded, and no more tools can be called.",
 		InputSchema: &jsonschema.Schema{
 			Type: "object",
 			Properties: map[string]*jsonschema.Schema{"answer": {
 				Type:        "string",
-				Description: "Your final answer, where the task asks for one",
+				Description: "your final answer, if the task asks for one",
 			}},
 		},
 	}

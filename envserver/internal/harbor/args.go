@@ -10,19 +10,19 @@ import (
 
 // runArgs are HarborEnv's arguments of run_rollout, in its order. start_rollout checks the arguments that are objects.
 type runArgs struct {
-	Split        string  `json:"split,omitempty" jsonschema:"task set by name; empty: the first"`
-	TaskIndex    int     `json:"task_index,omitempty" jsonschema:"index of the task in its set"`
-	Harness      string  `json:"harness,omitempty" jsonschema:"agent by name; see capabilities"`
-	Sandbox      string  `json:"sandbox,omitempty" jsonschema:"sandbox backend by name; a name of Harbor's that is no backend here means the default one"`
-	RewardKey    string  `json:"reward_key,omitempty" jsonschema:"key of the reward, or a list with commas; there is one reward here, called reward"`
-	KeepSandbox  bool    `json:"keep_sandbox,omitempty" jsonschema:"accepted: sandboxes are removed in any case"`
-	ForceBuild   bool    `json:"force_build,omitempty" jsonschema:"accepted: images are not built here"`
-	LLMURL       string  `json:"llm_url,omitempty" jsonschema:"base URL of the model endpoint; empty: the server's own"`
+	Split        string  `json:"split,omitempty" jsonschema:"name of the task set; empty: the first one"`
+	TaskIndex    int     `json:"task_index,omitempty" jsonschema:"index of the task in its set, from 0"`
+	Harness      string  `json:"harness,omitempty" jsonschema:"name of the agent; capabilities lists them"`
+	Sandbox      string  `json:"sandbox,omitempty" jsonschema:"name of the sandbox backend. Harbor's names that this server does not have mean its default backend"`
+	RewardKey    string  `json:"reward_key,omitempty" jsonschema:"name of the reward, or several names separated by commas. This server has one reward, named reward"`
+	KeepSandbox  bool    `json:"keep_sandbox,omitempty" jsonschema:"accepted for compatibility; sandboxes are always removed"`
+	ForceBuild   bool    `json:"force_build,omitempty" jsonschema:"accepted for compatibility; this server builds no images"`
+	LLMURL       string  `json:"llm_url,omitempty" jsonschema:"base URL of the model endpoint; empty: the endpoint in the server's configuration"`
 	Model        string  `json:"model,omitempty" jsonschema:"name of the model at the endpoint"`
-	APIKey       string  `json:"api_key,omitempty" jsonschema:"API key of llm_url"`
-	AuthHeader   string  `json:"auth_header,omitempty" jsonschema:"accepted where it is Authorization: the key goes there"`
-	AgentTimeout float64 `json:"agent_timeout_sec,omitempty" jsonschema:"wall time of the agent, in seconds; 0: the task's"`
-	StepLimit    int     `json:"agent_step_limit,omitempty" jsonschema:"model calls at most; 0: no bound"`
+	APIKey       string  `json:"api_key,omitempty" jsonschema:"API key for llm_url"`
+	AuthHeader   string  `json:"auth_header,omitempty" jsonschema:"must be Authorization, which is the header that carries the key"`
+	AgentTimeout float64 `json:"agent_timeout_sec,omitempty" jsonschema:"time limit of the agent, in seconds of wall time; 0: the task's limit"`
+	StepLimit    int     `json:"agent_step_limit,omitempty" jsonschema:"largest number of model calls; 0: no bound"`
 	Provider     string  `json:"provider,omitempty" jsonschema:"kind of the endpoint: openai, vllm, hf or anthropic"`
 	Purpose      string  `json:"purpose,omitempty" jsonschema:"auto, eval or train"`
 

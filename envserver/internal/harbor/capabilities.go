@@ -38,11 +38,11 @@ func (e *Env) Table() (*tools.Table, error) {
 		},
 		{
 			Name:        "capabilities",
-			Description: "Harnesses, sandboxes, task sets and the model endpoint of this server.",
+			Description: "List the agents, sandbox backends, task sets and the model endpoint of this server.",
 			InputSchema: nothing,
 			Run:         e.capabilities,
 		},
-		{Name: "list_tasks", Description: "Tasks of a split, from start to stop.", InputSchema: list, Run: e.listTasks},
+		{Name: "list_tasks", Description: "List the tasks of a task set, from start to stop.", InputSchema: list, Run: e.listTasks},
 	}), nil
 }
 
@@ -50,9 +50,9 @@ func (e *Env) Table() (*tools.Table, error) {
 const defaultStop = 20
 
 type listArgs struct {
-	Split string `json:"split,omitempty" jsonschema:"task set by name; empty: the first"`
-	Start int    `json:"start,omitempty" jsonschema:"index of the first task"`
-	Stop  int    `json:"stop,omitempty" jsonschema:"index behind the last task"`
+	Split string `json:"split,omitempty" jsonschema:"name of the task set; empty: the first one"`
+	Start int    `json:"start,omitempty" jsonschema:"start of the range of tasks, inclusive; negative counts from the end"`
+	Stop  int    `json:"stop,omitempty" jsonschema:"end of the range of tasks, exclusive; negative counts from the end"`
 }
 
 func (e *Env) listTasks(_ context.Context, c tools.Call) (*tools.Text, error) {

@@ -22,14 +22,14 @@ type environmentRequest struct {
 
 type splitRequest struct {
 	environmentRequest
-	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+	Split string `json:"split" required:"true" description:"name of the task set; empty: the first one"`
 
 	_ struct{} `additionalProperties:"true"`
 }
 
 type taskRequest struct {
 	environmentRequest
-	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+	Split string `json:"split" required:"true" description:"name of the task set; empty: the first one"`
 	Index int    `json:"index" required:"true" description:"of the task in its set"`
 
 	_ struct{} `additionalProperties:"true"`
@@ -37,7 +37,7 @@ type taskRequest struct {
 
 type rangeRequest struct {
 	environmentRequest
-	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+	Split string `json:"split" required:"true" description:"name of the task set; empty: the first one"`
 	Start *int   `json:"start" description:"first index; negative: from the end"`
 	Stop  *int   `json:"stop" description:"index behind the last; negative: from the end"`
 
@@ -87,13 +87,13 @@ func (e *Env) Routes(bodies httpio.Bodies) []api.Route {
 		api.Get("/list_environments", listEnvironments, &api.Operation{
 			ID:      "list_environments",
 			Tag:     tag,
-			Summary: "Names of the environments with tasks",
+			Summary: "List the environments that have tasks",
 			Answers: []any{[]string{}},
 		}),
 		api.Get("/{environment}/splits", a.getSplits, &api.Operation{
 			ID:      "list_splits",
 			Tag:     tag,
-			Summary: "The task sets",
+			Summary: "List the task sets",
 			Reads:   environmentRequest{},
 			Answers: []any{[]Split{}},
 			Refuses: []int{http.StatusNotFound},

@@ -15,7 +15,7 @@ type Request struct {
 	Version string         `json:"jsonrpc" const:"2.0" required:"true"`
 	Method  string         `json:"method" required:"true"`
 	Params  map[string]any `json:"params" nullable:"false"`
-	ID      any            `json:"id" description:"a string, a number or null"`
+	ID      any            `json:"id" description:"string, number or null"`
 
 	_ struct{} `additionalProperties:"false"`
 }

@@ -37,58 +37,58 @@ type Starter struct {
 // Args are the arguments that start a producer.
 type Args struct {
 	fields
-	Tasks   []map[string]any `json:"tasks,omitempty" description:"tasks in place of task_set; each has arguments of run_rollout"`
-	Rollout map[string]any   `json:"rollout,omitempty" description:"arguments of run_rollout that hold for each rollout (endpoint, agent, sampling …); they win over the tasks'"`
+	Tasks   []map[string]any `json:"tasks,omitempty" description:"tasks to run instead of task_set, each with arguments of run_rollout"`
+	Rollout map[string]any   `json:"rollout,omitempty" description:"arguments of run_rollout for each rollout, such as endpoint, agent and sampling. They override the tasks'"`
 }
 
 type fields struct {
-	ProducerID          string      `json:"producer_id,omitempty" jsonschema:"your id for the producer; the same id returns the same producer"`
-	TaskSet             string      `json:"task_set,omitempty" jsonschema:"name of a configured task set"`
-	Select              *SelectArgs `json:"select,omitempty" jsonschema:"which tasks of the set; left out: all"`
-	Shuffle             *int64      `json:"shuffle,omitempty" jsonschema:"seed of the order, another one in each epoch; left out: the order of the set"`
-	SkipBroken          bool        `json:"skip_broken,omitempty" jsonschema:"leave broken tasks out and name them in the answer; otherwise they are refused"`
-	Sink                string      `json:"sink" jsonschema:"name of a configured sink"`
-	GroupSize           int         `json:"group_size" jsonschema:"rollouts of each task"`
-	MaxReplacements     *int        `json:"max_replacements,omitempty" jsonschema:"rollouts of a group that may replace others which infrastructure lost; left out: as many as the group is large"`
-	GroupDeadlineS      float64     `json:"group_deadline_s,omitempty" jsonschema:"seconds from a group's start after which its rollouts that still run are aborted; left out: their own bounds"`
-	Concurrency         int         `json:"concurrency,omitempty" jsonschema:"rollouts at once"`
-	MaxBatchesOffpolicy *int        `json:"max_batches_offpolicy,omitempty" jsonschema:"batches that may be produced ahead of the trainer; 0 sets no bound"`
-	TotalSteps          int         `json:"total_steps,omitempty" jsonschema:"training steps after which the producer ends; left out: as the sink says, or none"`
-	Epochs              *int        `json:"epochs,omitempty" jsonschema:"passes over the tasks; 0 sets no bound"`
-	BatchSize           int         `json:"batch_size,omitempty" jsonschema:"rollouts of a training step where the sink does not say; left out: group_size"`
-	Filter              *FilterArgs `json:"filter,omitempty" jsonschema:"which finished groups are not delivered; each is counted"`
-	Eval                *EvalArgs   `json:"eval,omitempty" jsonschema:"evaluations while training runs; their results are not delivered"`
+	ProducerID          string      `json:"producer_id,omitempty" jsonschema:"producer id chosen by the client (idempotency key): a repeated id returns the existing producer"`
+	TaskSet             string      `json:"task_set,omitempty" jsonschema:"name of a task set in the server's configuration"`
+	Select              *SelectArgs `json:"select,omitempty" jsonschema:"tasks of the set to run. Default: all"`
+	Shuffle             *int64      `json:"shuffle,omitempty" jsonschema:"seed of a random order, which differs in each epoch. Default: the order of the set"`
+	SkipBroken          bool        `json:"skip_broken,omitempty" jsonschema:"true: skip broken tasks and list them in the answer; false: refuse a set that has any"`
+	Sink                string      `json:"sink" jsonschema:"name of a sink in the server's configuration"`
+	GroupSize           int         `json:"group_size" jsonschema:"number of rollouts in a group, all of one task"`
+	MaxReplacements     *int        `json:"max_replacements,omitempty" jsonschema:"replacements in a group for rollouts that infrastructure failures lost. Default: group_size"`
+	GroupDeadlineS      float64     `json:"group_deadline_s,omitempty" jsonschema:"seconds after the start of a group at which its running rollouts are aborted. Default: only their own limits apply"`
+	Concurrency         int         `json:"concurrency,omitempty" jsonschema:"largest number of rollouts at a time"`
+	MaxBatchesOffpolicy *int        `json:"max_batches_offpolicy,omitempty" jsonschema:"largest number of batches produced ahead of the trainer; 0: no bound"`
+	TotalSteps          int         `json:"total_steps,omitempty" jsonschema:"training steps after which the producer ends. Default: the sink's number, or no bound"`
+	Epochs              *int        `json:"epochs,omitempty" jsonschema:"passes over the tasks; 0: no bound"`
+	BatchSize           int         `json:"batch_size,omitempty" jsonschema:"rollouts in a training step, if the sink does not give the number. Default: group_size"`
+	Filter              *FilterArgs `json:"filter,omitempty" jsonschema:"finished groups that are dropped instead of delivered; the state counts them by reason"`
+	Eval                *EvalArgs   `json:"eval,omitempty" jsonschema:"evaluations during training; their results are not delivered"`
 }
 
 // SelectArgs choose tasks of a set.
 type SelectArgs struct {
-	Tasks   []string `json:"tasks,omitempty" jsonschema:"names or globs"`
-	Exclude []string `json:"exclude,omitempty" jsonschema:"names or globs of tasks that are left out"`
-	Shard   int      `json:"shard,omitempty" jsonschema:"part of the tasks, from 0"`
-	Shards  int      `json:"shards,omitempty" jsonschema:"number of parts"`
-	Limit   int      `json:"limit,omitempty" jsonschema:"tasks at most"`
+	Tasks   []string `json:"tasks,omitempty" jsonschema:"names of tasks, or globs"`
+	Exclude []string `json:"exclude,omitempty" jsonschema:"names or globs of tasks to exclude"`
+	Shard   int      `json:"shard,omitempty" jsonschema:"index of the part of the tasks to run, from 0"`
+	Shards  int      `json:"shards,omitempty" jsonschema:"number of parts that the tasks are split into"`
+	Limit   int      `json:"limit,omitempty" jsonschema:"largest number of tasks"`
 }
 
 // FilterArgs say which groups are not delivered.
 type FilterArgs struct {
-	EqualScores *bool `json:"equal_scores,omitempty" jsonschema:"groups whose rewards are all equal; default true"`
-	MaxTokens   int   `json:"max_tokens,omitempty" jsonschema:"groups with a training sequence of this many tokens or more"`
-	MinRollouts int   `json:"min_rollouts,omitempty" jsonschema:"groups with fewer rewards; left out: the sink decides"`
+	EqualScores *bool `json:"equal_scores,omitempty" jsonschema:"drop groups whose rewards are all equal. Default: true"`
+	MaxTokens   int   `json:"max_tokens,omitempty" jsonschema:"drop groups with a training sequence of this many tokens or more"`
+	MinRollouts int   `json:"min_rollouts,omitempty" jsonschema:"drop groups with fewer rewards than this. Default: the sink decides"`
 
-	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"groups sampled by weights more than this many versions before the step of the sink's trainer; left out: none"`
+	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"drop groups whose weights are more than this many versions behind the trainer's step. Default: none are dropped"`
 
-	MarkStale bool `json:"mark_stale,omitempty" jsonschema:"deliver groups beyond max_version_lag nevertheless, with their lag in group_overrides.version_lag"`
+	MarkStale bool `json:"mark_stale,omitempty" jsonschema:"deliver groups beyond max_version_lag, with their lag in group_overrides.version_lag, instead of dropping them"`
 
-	OneVersion bool `json:"one_version,omitempty" jsonschema:"groups that more than one version of the weights sampled"`
+	OneVersion bool `json:"one_version,omitempty" jsonschema:"drop groups that were sampled by more than one version of the weights"`
 }
 
 // EvalArgs ask for evaluations.
 type EvalArgs struct {
-	TaskSet   string      `json:"task_set" jsonschema:"name of a configured task set"`
-	Select    *SelectArgs `json:"select,omitempty" jsonschema:"which tasks of the set; left out: all"`
-	Every     int         `json:"every" jsonschema:"training steps between two evaluations; the first is at step 0"`
-	GroupSize int         `json:"group_size,omitempty" jsonschema:"rollouts of each task; default 1"`
-	Instead   bool        `json:"instead,omitempty" jsonschema:"start no training groups while an evaluation runs"`
+	TaskSet   string      `json:"task_set" jsonschema:"name of a task set in the server's configuration"`
+	Select    *SelectArgs `json:"select,omitempty" jsonschema:"tasks of the set to run. Default: all"`
+	Every     int         `json:"every" jsonschema:"training steps between two evaluations. The first evaluation is at step 0"`
+	GroupSize int         `json:"group_size,omitempty" jsonschema:"number of rollouts of each task. Default: 1"`
+	Instead   bool        `json:"instead,omitempty" jsonschema:"pause new training groups while an evaluation runs"`
 }
 
 const (
@@ -99,7 +99,7 @@ const (
 // Started is the answer to a start.
 type Started struct {
 	producer.State
-	Broken []string `json:"broken,omitempty" description:"tasks that are left out, and why"`
+	Broken []string `json:"broken,omitempty" description:"tasks that were skipped, with the reason"`
 }
 
 // Start reads the arguments, stores the tasks and starts the producer.

@@ -24,25 +24,25 @@ func (healthStatus) Enum() []any { return []any{"healthy", "unhealthy", "degrade
 // EnvironmentMetadata always has six members; those that are not known are null.
 type EnvironmentMetadata struct {
 	Name        string  `json:"name" description:"name of the environment"`
-	Description string  `json:"description" description:"what it does"`
-	Readme      *string `json:"readme_content" description:"its README"`
-	Version     *string `json:"version" description:"its version"`
-	Author      *string `json:"author" description:"its author"`
-	Docs        *string `json:"documentation_url" description:"where it is documented"`
+	Description string  `json:"description" description:"description of the environment"`
+	Readme      *string `json:"readme_content" description:"README of the environment"`
+	Version     *string `json:"version" description:"version of the environment"`
+	Author      *string `json:"author" description:"author of the environment"`
+	Docs        *string `json:"documentation_url" description:"URL of the documentation"`
 }
 
 // SchemaResponse holds JSON schemas.
 type SchemaResponse struct {
-	Action      map[string]any `json:"action" nullable:"false" description:"schema of actions"`
-	Observation map[string]any `json:"observation" nullable:"false" description:"schema of observations"`
-	State       map[string]any `json:"state" nullable:"false" description:"schema of the state"`
+	Action      map[string]any `json:"action" nullable:"false" description:"JSON schema of actions"`
+	Observation map[string]any `json:"observation" nullable:"false" description:"JSON schema of observations"`
+	State       map[string]any `json:"state" nullable:"false" description:"JSON schema of the state"`
 }
 
 // Problem is the body of every error except that of an invalid request body.
 type Problem struct {
-	Detail  string     `json:"detail" description:"what is wrong, for people"`
-	Kind    fault.Kind `json:"kind,omitempty" description:"what sort of failure it is"`
-	ErrorID string     `json:"error_id,omitempty" description:"under which it is found in the server's log"`
+	Detail  string     `json:"detail" description:"description of the error"`
+	Kind    fault.Kind `json:"kind,omitempty" description:"kind of the failure"`
+	ErrorID string     `json:"error_id,omitempty" description:"id of the failure in the server's log"`
 	*Occupancy
 }
 
@@ -62,8 +62,8 @@ type Invalid struct{}
 
 // ending has the members beside the observation on every transport.
 type ending struct {
-	Reward *float64 `json:"reward" description:"the reward, where there is one"`
-	Done   bool     `json:"done" description:"whether the episode has ended"`
+	Reward *float64 `json:"reward" description:"reward, if there is one"`
+	Done   bool     `json:"done" description:"true if the episode has ended"`
 }
 
 // ResetResponse answers a reset.
@@ -98,7 +98,7 @@ type noMetadata struct{}
 // overHTTP is beside the observation in answers over HTTP, as in the reference's model. Over a WebSocket it
 // must be left out: the client would take the null for metadata.
 type overHTTP struct {
-	Metadata any `json:"metadata,omitempty" description:"null, over HTTP"`
+	Metadata any `json:"metadata,omitempty" description:"always null over HTTP"`
 }
 
 // NullMetadata is the value of overHTTP.Metadata in answers over HTTP.
@@ -109,7 +109,7 @@ func (NullMetadata) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // StepResponse answers a step.
 type StepResponse struct {
-	Observation Observation `json:"observation" description:"what was observed"`
+	Observation Observation `json:"observation" description:"observation"`
 	ending
 	overHTTP
 
@@ -139,15 +139,15 @@ type StepTool struct {
 // CallObservation is the observation of a tool call.
 type CallObservation struct {
 	Metadata noMetadata  `json:"metadata" nullable:"false" description:"empty"`
-	ToolName string      `json:"tool_name" required:"true" description:"the tool that was called"`
-	Result   *callResult `json:"result" description:"what the tool returned; null when it failed"`
-	Error    *toolError  `json:"error" description:"why the tool failed; null when it did not"`
+	ToolName string      `json:"tool_name" required:"true" description:"name of the tool"`
+	Result   *callResult `json:"result" description:"result of the tool; null if it failed"`
+	Error    *toolError  `json:"error" description:"error of the tool; null if it succeeded"`
 }
 
 // ObservationModel is CallObservation in the reference's model. On the wire its additional members are
 // beside the observation, or never sent.
 type ObservationModel struct {
-	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
+	Done   bool     `json:"done" default:"false" description:"true if the episode has ended"`
 	Reward *float64 `json:"reward" description:"reward of the step"`
 	CallObservation
 
@@ -171,5 +171,5 @@ type ScoreAnswer struct {
 // AbortAnswer answers an abort.
 type AbortAnswer struct {
 	RolloutID string `json:"rollout_id"`
-	Aborted   bool   `json:"aborted" description:"false when it was done already"`
+	Aborted   bool   `json:"aborted" description:"false if it had already ended"`
 }

@@ -17,7 +17,7 @@ type EpisodeStart struct {
 // PlayObservation is the observation of a tool call in an interactive episode.
 type PlayObservation struct {
 	Metadata noMetadata  `json:"metadata" nullable:"false" description:"empty"`
-	ToolName string      `json:"tool_name" required:"true" description:"the tool that was called"`
+	ToolName string      `json:"tool_name" required:"true" description:"name of the tool"`
 	Result   *ToolResult `json:"result" description:"what the tool returned; null when it was not run"`
 	Error    *toolError  `json:"error" description:"why the tool was not run; null when it was"`
 }
@@ -52,7 +52,7 @@ func ToolResultOf(r episode.Result) *ToolResult {
 
 // PlayModel is PlayObservation in the reference's model; see ObservationModel.
 type PlayModel struct {
-	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
+	Done   bool     `json:"done" default:"false" description:"true if the episode has ended"`
 	Reward *float64 `json:"reward" description:"reward of the step"`
 	PlayObservation
 

@@ -18,7 +18,7 @@ func Explain(err error) string { return text.Head(err.Error(), MaxDetail) }
 // toolError is the form of a failed call in an observation; clients refuse additional members.
 type toolError struct {
 	Type    toolErrorType `json:"error_type" required:"true"`
-	Message string        `json:"message" required:"true" description:"what went wrong, for people"`
+	Message string        `json:"message" required:"true" description:"description of the error"`
 
 	_ struct{} `title:"ToolError" additionalProperties:"false"`
 }

@@ -22,7 +22,7 @@ func (a *API) deliveryRoutes() []api.Route {
 		api.Post("/groups/{id}/deliver", a.postDelivery, &api.Operation{
 			ID:        "deliver_group",
 			Tag:       deliveryTag,
-			Summary:   "Deliver a group that is done to a sink; 409 before",
+			Summary:   "Deliver a finished group to a sink. 409 while it runs",
 			Reads:     deliverRequest{},
 			NeedsBody: true,
 			Answers:   rollout.Delivery{},
@@ -33,7 +33,7 @@ func (a *API) deliveryRoutes() []api.Route {
 		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{
 			ID:      "get_delivery",
 			Tag:     deliveryTag,
-			Summary: "State of the delivery of a group to a sink",
+			Summary: "Get the state of the delivery of a group to a sink",
 			Reads:   deliveryRequest{},
 			Answers: rollout.Delivery{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound),
@@ -41,7 +41,7 @@ func (a *API) deliveryRoutes() []api.Route {
 		api.Get("/deliveries", a.listDeliveries, &api.Operation{
 			ID:      "list_deliveries",
 			Tag:     deliveryTag,
-			Summary: "List the deliveries of the caller's groups: those that have not ended, then the others, oldest group first; operators see all",
+			Summary: "List the deliveries of the caller's groups: pending ones first, then by age of the group. Operators see all",
 			Reads:   deliveryListRequest{},
 			Answers: rollout.DeliveryPage{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
@@ -51,7 +51,7 @@ func (a *API) deliveryRoutes() []api.Route {
 
 type deliverRequest struct {
 	groupRequest
-	Sink string `json:"sink" required:"true" description:"name of a configured sink"`
+	Sink string `json:"sink" required:"true" description:"name of a sink in the server's configuration"`
 }
 
 type deliveryRequest struct {
@@ -63,8 +63,8 @@ type deliveryRequest struct {
 type deliveryListRequest struct {
 	Sink   string `query:"sink"`
 	State  string `query:"state" enum:"pending,delivered,refused,skipped"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"deliveries of a page"`
-	Cursor string `query:"cursor" description:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of deliveries in a page"`
+	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postDelivery(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ func (a *API) groupRoutes() []api.Route {
 		api.Post("/groups", a.postGroup, &api.Operation{
 			ID:        "start_group",
 			Tag:       groupTag,
-			Summary:   "Start a group of rollouts of one task; the body is the arguments of the tool run_group",
+			Summary:   "Start a group of rollouts of one task. The body has the arguments of the tool run_group",
 			Reads:     tools.GroupArgs{},
 			NeedsBody: true,
 			Answers:   rollout.GroupState{},
@@ -33,7 +33,7 @@ func (a *API) groupRoutes() []api.Route {
 		api.Get("/groups", a.listGroups, &api.Operation{
 			ID:      "list_groups",
 			Tag:     groupTag,
-			Summary: "List the caller's groups, those that run first; operators see all",
+			Summary: "List the caller's groups, running ones first. Operators see all",
 			Reads:   groupListRequest{},
 			Answers: rollout.GroupPage{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
@@ -41,7 +41,7 @@ func (a *API) groupRoutes() []api.Route {
 		api.Get("/groups/{id}", a.getGroup, &api.Operation{
 			ID:      "get_group",
 			Tag:     groupTag,
-			Summary: "State of a group: its rollouts, their rewards, and statistics of the rewards",
+			Summary: "Get the state of a group: its rollouts, their rewards, and statistics of the rewards",
 			Reads:   groupRequest{},
 			Answers: tools.GroupAnswer{},
 			Refuses: api.EngineErrors(http.StatusNotFound),
@@ -50,7 +50,7 @@ func (a *API) groupRoutes() []api.Route {
 		api.Post("/groups/{id}/abort", a.abortGroup, &api.Operation{
 			ID:      "abort_group",
 			Tag:     groupTag,
-			Summary: "End a group and its rollouts early",
+			Summary: "Abort a group and its rollouts",
 			Reads:   groupAbortRequest{},
 			Answers: groupAbortAnswer{},
 			Refuses: api.BodyErrors(api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound)...),
@@ -64,20 +64,20 @@ type groupRequest struct {
 
 type groupAbortRequest struct {
 	groupRequest
-	Reason string `json:"reason" description:"shown to people"`
+	Reason string `json:"reason" description:"name for display"`
 }
 
 type groupAbortAnswer struct {
 	GroupID string `json:"group_id"`
-	Aborted bool   `json:"aborted" description:"false: the group had ended before"`
+	Aborted bool   `json:"aborted" description:"false if the group had already ended"`
 }
 
 // groupListRequest selects groups; a missing parameter selects all.
 type groupListRequest struct {
 	Status string `query:"status" enum:"running,done"`
 	TaskID string `query:"task_id"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"groups of a page"`
-	Cursor string `query:"cursor" description:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of groups in a page"`
+	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {

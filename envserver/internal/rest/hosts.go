@@ -34,12 +34,12 @@ func (a *API) hostRoutes() []api.Route {
 		api.Get("/hosts", operators(a.listHosts), &api.Operation{
 			ID:      "list_hosts",
 			Tag:     hostTag,
-			Summary: "List the hosts that were alive within the last day, for operators",
+			Summary: "List the hosts seen within the last day (operators only)",
 			Answers: fleet.Page{},
 			Refuses: api.EngineErrors(http.StatusForbidden),
 		}),
-		drain("drain", "drain_host", "Stop new sandboxes on a host; those that run finish; for operators", true),
-		drain("resume", "resume_host", "Allow new sandboxes on a host again; for operators", false),
+		drain("drain", "drain_host", "Stop new sandboxes on a host; running ones finish (operators only)", true),
+		drain("resume", "resume_host", "Allow new sandboxes on a host again (operators only)", false),
 	}
 }
 

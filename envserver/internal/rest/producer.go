@@ -38,7 +38,7 @@ func (a *API) producerRoutes() []api.Route {
 		api.Get("/producers", a.listProducers, &api.Operation{
 			ID:      "list_producers",
 			Tag:     producerTag,
-			Summary: "List the caller's producers, those that run first; operators see all",
+			Summary: "List the caller's producers, running ones first. Operators see all",
 			Reads:   producerListRequest{},
 			Answers: producer.Page{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
@@ -46,7 +46,7 @@ func (a *API) producerRoutes() []api.Route {
 		api.Get("/producers/{id}", a.getProducer, &api.Operation{
 			ID:      "get_producer",
 			Tag:     producerTag,
-			Summary: "State of a producer: cursor, running groups, deliveries and counts",
+			Summary: "Get the state of a producer: position, running groups, deliveries and counts",
 			Reads:   producerRequest{},
 			Answers: producer.State{},
 			Refuses: api.EngineErrors(http.StatusNotFound),
@@ -54,7 +54,7 @@ func (a *API) producerRoutes() []api.Route {
 		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{
 			ID:      "change_producer",
 			Tag:     producerTag,
-			Summary: "Pause, resume or stop a producer, or change its bounds",
+			Summary: "Pause, resume or stop a producer, or change its limits",
 			Reads:   producerChangeRequest{},
 			Answers: producerAnswer{},
 			Refuses: changes,
@@ -62,7 +62,7 @@ func (a *API) producerRoutes() []api.Route {
 		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{
 			ID:      "abort_producer",
 			Tag:     producerTag,
-			Summary: "End a producer and its groups early",
+			Summary: "Abort a producer and its groups",
 			Reads:   producerAbortRequest{},
 			Answers: producerAnswer{},
 			Refuses: changes,
@@ -76,28 +76,28 @@ type producerRequest struct {
 
 type producerChangeRequest struct {
 	producerRequest
-	Paused              *bool `json:"paused,omitempty" description:"true starts no groups, those that run go on; false resumes"`
-	Stop                bool  `json:"stop,omitempty" description:"end when what runs is delivered"`
-	Concurrency         *int  `json:"concurrency,omitempty" description:"rollouts at once"`
+	Paused              *bool `json:"paused,omitempty" description:"true: start no further groups; running groups continue. false: resume"`
+	Stop                bool  `json:"stop,omitempty" description:"true: end when the running groups are delivered"`
+	Concurrency         *int  `json:"concurrency,omitempty" description:"largest number of rollouts at a time"`
 	MaxBatchesOffpolicy *int  `json:"max_batches_offpolicy,omitempty" description:"batches that may be produced ahead of the trainer"`
 	TotalSteps          *int  `json:"total_steps,omitempty" description:"training steps after which the producer ends"`
 }
 
 type producerAbortRequest struct {
 	producerRequest
-	Reason string `json:"reason" description:"shown to people"`
+	Reason string `json:"reason" description:"name for display"`
 }
 
 type producerAnswer struct {
 	ProducerID string `json:"producer_id"`
-	Done       bool   `json:"done" description:"true: the producer had ended before, and nothing was changed"`
+	Done       bool   `json:"done" description:"true if the producer had already ended; nothing was changed"`
 }
 
 // producerListRequest selects producers; a missing parameter selects all.
 type producerListRequest struct {
 	Status string `query:"status" enum:"running,done"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"producers of a page"`
-	Cursor string `query:"cursor" description:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of producers in a page"`
+	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,7 @@ func (a *API) scoreRoutes() []api.Route {
 		api.Post("/rollouts/{id}/score", a.scoreRollout, &api.Operation{
 			ID:        "score_rollout",
 			Tag:       tag,
-			Summary:   "Grade a rollout whose verifier is external, while it awaits its score",
+			Summary:   "Score a rollout with an external verifier, while it waits for its score",
 			Reads:     scoreRequest{},
 			NeedsBody: true,
 			Answers:   reply.ScoreAnswer{},

@@ -24,7 +24,7 @@ func (a *API) traceRoute() api.Route {
 		"/trace",
 		a.getTrace,
 		"get_trace",
-		"Every model call of a rollout that is done; 409 before",
+		"Get every model call of a finished rollout. 409 while it runs",
 		[]any{
 			jsonLines, npzFile, formats.ATIF{},
 		},

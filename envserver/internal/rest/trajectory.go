@@ -32,9 +32,9 @@ const (
 )
 
 type trajectoryQuery struct {
-	Format    string `query:"format" enum:"jsonl,atropos,trl" default:"jsonl" description:"jsonl has a line per sequence; atropos is a scored group of Atropos' trainer API; trl is what a rollout_func of TRL returns"`
-	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate makes sequences of subagents' turns, too"`
-	Sequences string `query:"sequences" enum:"one,all" description:"one has for each rollout the sequence with the most tokens to train on, so that a trainer gets a row for each rollout; all has every sequence. The default is one for atropos and trl, all for jsonl"`
+	Format    string `query:"format" enum:"jsonl,atropos,trl" default:"jsonl" description:"jsonl: a line per sequence; atropos: a scored group of Atropos' trainer API; trl: the return value of a TRL rollout_func"`
+	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate: also return sequences of subagents' turns; drop: leave them out"`
+	Sequences string `query:"sequences" enum:"one,all" description:"one: for each rollout, the sequence with the most trainable tokens; all: every sequence. Default: one for atropos and trl, all for jsonl"`
 }
 
 type trajectoryRequest struct {
@@ -52,7 +52,7 @@ func (a *API) trajectoryRoute() api.Route {
 		"/trajectory",
 		a.getTrajectory,
 		"get_trajectory",
-		"The training sequences of a rollout that is done; 409 before",
+		"Get the training sequences of a finished rollout. 409 while it runs",
 		[]any{
 			jsonLines, api.TrainingData{},
 		},
@@ -66,7 +66,7 @@ func (a *API) groupTrajectoryRoute() api.Route {
 	return api.Get("/groups/{id}/trajectory", a.getGroupTrajectory, &api.Operation{
 		ID:      "get_group_trajectory",
 		Tag:     groupTag,
-		Summary: "The training sequences of all rollouts of a group that is done; 409 before",
+		Summary: "Get the training sequences of all rollouts of a finished group. 409 while it runs",
 		Reads:   groupTrajectoryRequest{},
 		Answers: []any{jsonLines, api.TrainingData{}},
 		Refuses: api.EngineErrors(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity),

@@ -48,7 +48,7 @@ func (a *API) uploadRoutes() []api.Route {
 		api.Put("/uploads/{sha256}", u.put, &api.Operation{
 			ID:      "put_upload",
 			Tag:     tag,
-			Summary: "Send a file, as the body, for the argument uploads of later rollouts",
+			Summary: "Upload a file for the argument uploads of later rollouts. The body is the file",
 			Reads:   uploadRequest{},
 			Answers: reply.Upload{},
 			Refuses: api.BodyErrors(http.StatusUnprocessableEntity, http.StatusTooManyRequests),
@@ -56,7 +56,7 @@ func (a *API) uploadRoutes() []api.Route {
 		api.Get("/uploads/{sha256}", u.get, &api.Operation{
 			ID:      "get_upload",
 			Tag:     tag,
-			Summary: "Whether a file was sent and need not be sent again",
+			Summary: "Report whether a file is uploaded",
 			Reads:   uploadRequest{},
 			Answers: reply.Upload{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound),

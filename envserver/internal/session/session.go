@@ -20,14 +20,14 @@ var ErrClosed = errors.New("the session was closed")
 
 // State is the state of a session for its client.
 type State struct {
-	EpisodeID         string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
-	StepCount         int      `json:"step_count" minimum:"0" default:"0" description:"steps since the last reset"`
-	RolloutsCompleted int      `json:"rollouts_completed" minimum:"0" default:"0" description:"results delivered since the last reset"`
+	EpisodeID         string   `json:"episode_id" nullable:"true" description:"id of the episode since the last reset"`
+	StepCount         int      `json:"step_count" minimum:"0" default:"0" description:"number of steps since the last reset"`
+	RolloutsCompleted int      `json:"rollouts_completed" minimum:"0" default:"0" description:"number of results delivered since the last reset"`
 	LastReward        *float64 `json:"last_reward" description:"reward of the last result"`
-	LastTaskID        *string  `json:"last_task_id" description:"task of the last result"`
-	LastSandboxID     *string  `json:"last_sandbox_id" description:"sandbox of the last result"`
+	LastTaskID        *string  `json:"last_task_id" description:"id of the task of the last result"`
+	LastSandboxID     *string  `json:"last_sandbox_id" description:"id of the sandbox of the last result"`
 	// Rollouts are the latest maxRollouts rollouts started in the episode, oldest first.
-	Rollouts []string `json:"rollouts,omitempty" description:"ids of the rollouts started since the last reset, the oldest first; absent where there are none"`
+	Rollouts []string `json:"rollouts,omitempty" description:"ids of the rollouts started since the last reset, oldest first; absent if there are none"`
 
 	_ struct{} `title:"State" additionalProperties:"true"`
 }

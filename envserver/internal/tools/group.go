@@ -25,9 +25,9 @@ type Groups interface {
 // GroupArgs are the arguments of run_group: those of run_rollout, which hold for each member, and the group's own.
 type GroupArgs struct {
 	RolloutArgs
-	GroupSize       int     `json:"group_size" jsonschema:"how many rollouts of the task run at the same time"`
-	MaxReplacements *int    `json:"max_replacements,omitempty" jsonschema:"rollouts that may replace others which infrastructure lost, in the whole group; left out: as many as the group is large"`
-	DeadlineS       float64 `json:"deadline_s,omitempty" jsonschema:"seconds from the group's start after which rollouts that still run are aborted; left out: their own bounds"`
+	GroupSize       int     `json:"group_size" jsonschema:"number of rollouts in the group, all of the same task"`
+	MaxReplacements *int    `json:"max_replacements,omitempty" jsonschema:"replacements in the group for rollouts that infrastructure failures lost. Default: group_size"`
+	DeadlineS       float64 `json:"deadline_s,omitempty" jsonschema:"seconds after the start of the group at which running rollouts are aborted. Default: only their own limits apply"`
 }
 
 func groupSchema(agents []string) (*jsonschema.Schema, error) {

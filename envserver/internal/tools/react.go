@@ -55,9 +55,9 @@ func (t *Table) react(a RolloutArgs) (*rollout.React, error) {
 
 // EpisodeArgs configure the agent "interactive".
 type EpisodeArgs struct {
-	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets of the client"`
-	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets taken from the enabled ones"`
-	MaxSteps         int      `json:"max_steps,omitempty" jsonschema:"tool calls at most; 0: 16000"`
+	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets that the client may call"`
+	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets to remove from the enabled ones"`
+	MaxSteps         int      `json:"max_steps,omitempty" jsonschema:"largest number of tool calls; 0: 16000"`
 	IdleS            float64  `json:"idle_s,omitempty" jsonschema:"seconds without a call after which the episode is closed"`
 }
 

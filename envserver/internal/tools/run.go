@@ -108,7 +108,7 @@ type Started struct {
 	RolloutID string  `json:"rollout_id"`
 	TaskID    string  `json:"task_id"`
 	Status    string  `json:"status" const:"starting"`
-	StartedAt float64 `json:"started_at" description:"unix seconds"`
+	StartedAt float64 `json:"started_at" description:"time in seconds since 1970"`
 }
 
 // deliver returns a result for the client and records it in the session.

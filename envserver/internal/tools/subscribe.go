@@ -21,9 +21,9 @@ const (
 
 type subscribeArgs struct {
 	idArgs
-	Cursor int64   `json:"cursor,omitempty" jsonschema:"next of the answer before; 0: from the first event"`
-	WaitS  float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for an event, in seconds, where there is none yet"`
-	Limit  int     `json:"limit,omitempty" jsonschema:"events to return at most"`
+	Cursor int64   `json:"cursor,omitempty" jsonschema:"position to continue from: next of the previous answer. 0: the first event"`
+	WaitS  float64 `json:"wait_s,omitempty" jsonschema:"longest wait for a new event, in seconds"`
+	Limit  int     `json:"limit,omitempty" jsonschema:"largest number of events to return"`
 }
 
 type subscribeAnswer struct {

@@ -20,8 +20,8 @@ const (
 
 type traceArgs struct {
 	idArgs
-	Cursor int `json:"cursor,omitempty" jsonschema:"turns to pass over: next of the answer before"`
-	Limit  int `json:"limit,omitempty" jsonschema:"turns to return at most"`
+	Cursor int `json:"cursor,omitempty" jsonschema:"position to continue from: next of the previous answer. 0: the first turn"`
+	Limit  int `json:"limit,omitempty" jsonschema:"largest number of turns to return"`
 }
 
 // traceAnswer is a part of a trace.

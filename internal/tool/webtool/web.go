@@ -53,7 +53,7 @@ const (
 func (t *Tools) List(context.Context) ([]tool.Definition, error) {
 	extract := tool.Definition{
 		Name:        extractName,
-		Description: "Read web pages as Markdown text. Long pages are cut.",
+		Description: "Read web pages as Markdown. Long pages are truncated.",
 		Parameters: json.RawMessage(
 			`{"type":"object","properties":{"urls":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":5,"description":"http and https URLs"}},"required":["urls"]}`,
 		),
