@@ -1,293 +1,118 @@
 package envserver_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"maps"
+	"bufio"
 	"net/http"
-	"os"
-	"slices"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
-// The references of arguments and routes are made of what the server says of itself.
-func TestReferencePages(t *testing.T) {
+// reference starts the reference server of the release that the wire contract describes.
+func reference(t *testing.T) *rig {
+	t.Helper()
+	python := pyclient.Interpreter(t, pyclient.Newest())
+	cmd := exec.CommandContext(t.Context(), python.Path(), filepath.Join("testdata", "py", "reference.py"))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // returns an error because the process was killed
+	})
+
+	port, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	r := &rig{t: t, url: "http://127.0.0.1:" + strings.TrimSpace(port), says: &contract{}}
+	r.eventually(func() bool {
+		resp, err := http.Get(r.url + "/health")
+		return err == nil && resp.Body.Close() == nil
+	}, "the reference answers")
+
+	return r
+}
+
+// The reference server gives the responses in the tables of our server, except where a table says how and why it differs.
+func TestTheReferenceAgrees(t *testing.T) {
 	t.Parallel()
+	r := reference(t)
 
-	server := start(t)
+	agree := func(t *testing.T, differs string, want []byte, got string) {
+		t.Helper()
 
-	for file, describe := range map[string]func(*testing.T, *rig) string{
-		"../docs/reference/arguments.md": referenceOfArguments,
-		"../docs/reference/rest.md":      referenceOfRoutes,
-	} {
-		page := describe(t, server)
-
-		if os.Getenv("UPDATE") != "" {
-			require.NoError(t, os.WriteFile(file, []byte(page), 0o644))
-		}
-
-		written, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Equal(t, string(written), page, "UPDATE=1 go test ./envserver -run TestReferencePages writes the page")
-	}
-}
-
-// schema is the part of a JSON schema that the pages show.
-type schema struct {
-	Type        any
-	Description string
-	Default     json.RawMessage
-	Enum        []any
-	Required    []string
-	Properties  properties
-	Items       *schema
-}
-
-// properties are the properties of an object in the order in which the server lists them.
-type properties []property
-
-type property struct {
-	Name string
-	schema
-}
-
-func (p *properties) UnmarshalJSON(raw []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if _, err := dec.Token(); err != nil {
-		return err
-	}
-
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return err
-		}
-
-		one := property{Name: fmt.Sprint(name)}
-		if err := dec.Decode(&one.schema); err != nil {
-			return err
-		}
-
-		*p = append(*p, one)
-	}
-
-	return nil
-}
-
-func referenceOfArguments(t *testing.T, server *rig) string {
-	t.Helper()
-
-	status, _, body := server.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"tools/list","id":1}`)
-	require.Equal(t, http.StatusOK, status)
-
-	var list struct {
-		Result struct {
-			Tools []struct {
-				Name, Description string
-				InputSchema       schema
-			}
+		err := mismatch(decode(t, want), withoutLinks(parsed(got)), "answer")
+		if differs == "" {
+			require.NoError(t, err)
+		} else {
+			require.Error(t, err, "it answers as we do")
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(body), &list))
-
-	var page strings.Builder
-
-	page.WriteString(`# Tools and their arguments
-
-This page is generated from the code. The tools are called over MCP, as an action of ` + "`/step`" + `, and over REST,
-which takes the same arguments as a JSON body.
-`)
-
-	shared := map[string]string{}
-
-	for _, tool := range list.Result.Tools {
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n", tool.Name, tool.Description)
-
-		var rows strings.Builder
-
-		repeated := 0
-
-		for _, p := range tool.InputSchema.Properties {
-			row := argumentRows("", p, tool.InputSchema.Required)
-
-			if tool.Name != "run_rollout" && shared[p.Name] == row {
-				repeated++
-
-				continue
+	for _, c := range load[wireCase](t, "http.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			status, headers, body := r.do(c.Method, c.Path, c.Body)
+			for k, v := range c.Headers {
+				require.Equal(t, strings.Replace(v, "<url>", r.url, 1), headers.Get(k), k)
 			}
 
-			rows.WriteString(row)
-
-			if tool.Name == "run_rollout" {
-				shared[p.Name] = row
-			}
-		}
-
-		if repeated > 5 {
-			page.WriteString("\nIt takes the arguments of `run_rollout`")
-
-			if rows.Len() > 0 {
-				page.WriteString(", and these")
+			if c.Differs == "" {
+				require.Equal(t, c.Status, status, body)
 			}
 
-			page.WriteString(".\n")
-		}
-
-		if rows.Len() > 0 {
-			page.WriteString("\n| Argument | Kind | Default | Meaning |\n|---|---|---|---|\n" + rows.String())
-		}
+			if c.Want != nil {
+				agree(t, c.Differs, c.Want, body)
+			}
+		})
 	}
 
-	return page.String()
-}
-
-// argumentRows returns the row of an argument, and those of its fields.
-func argumentRows(prefix string, p property, required []string) string {
-	var rows strings.Builder
-
-	name := prefix + p.Name
-
-	fallback := ""
-	if len(p.Default) > 0 {
-		fallback = "`" + string(p.Default) + "`"
+	for _, c := range load[wireCase](t, "rpc.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			_, _, body := r.do("POST", "/mcp", c.Send)
+			agree(t, c.Differs, c.Want, body)
+		})
 	}
 
-	if slices.Contains(required, p.Name) {
-		fallback = "required"
-	}
+	for _, s := range load[script](t, "ws.json") {
+		t.Run(s.Name, func(t *testing.T) {
+			c := r.dial("/ws")
+			for _, f := range s.Frames {
+				c.send(f.Send)
 
-	meaning := p.Description
-	if len(p.Enum) > 0 {
-		meaning += fmt.Sprintf(". One of %v", p.Enum)
-	}
-
-	fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, kindOf(p.schema), fallback, cell(meaning))
-
-	for _, inner := range p.Properties {
-		rows.WriteString(argumentRows(name+".", inner, p.Required))
-	}
-
-	if p.Items != nil {
-		for _, inner := range p.Items.Properties {
-			rows.WriteString(argumentRows(name+"[].", inner, p.Items.Required))
-		}
-	}
-
-	return rows.String()
-}
-
-func kindOf(s schema) string {
-	kinds, _ := s.Type.([]any)
-	if kinds == nil {
-		kinds = []any{s.Type}
-	}
-
-	for _, kind := range kinds {
-		switch {
-		case kind == "null":
-		case kind == "array" && s.Items != nil && s.Items.Type != nil:
-			return "list of " + kindOf(*s.Items)
-		case kind == "array":
-			return "list"
-		case kind != nil:
-			return fmt.Sprint(kind)
-		}
-	}
-
-	return "any"
-}
-
-func cell(text string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
-}
-
-func referenceOfRoutes(t *testing.T, server *rig) string {
-	t.Helper()
-
-	status, _, body := server.do("GET", "/openapi.json", "")
-	require.Equal(t, http.StatusOK, status)
-
-	type operation struct {
-		Tags       []string
-		Summary    string
-		Parameters []struct {
-			Name, In, Description string
-			Required              bool
-		}
-		RequestBody struct {
-			Content map[string]struct{ Schema schema }
-		}
-	}
-
-	var document struct {
-		Paths map[string]map[string]operation
-	}
-	require.NoError(t, json.Unmarshal([]byte(body), &document))
-
-	var page strings.Builder
-
-	page.WriteString(`# REST
-
-This page is generated from the code; ` + "`GET /openapi.json`" + ` has the same with all schemas. A failed request is
-answered with a status and ` + "`{\"detail\": …}`" + `.
-`)
-
-	byTag := map[string][]string{}
-
-	for path, methods := range document.Paths {
-		for method, op := range methods {
-			var rows strings.Builder
-
-			fmt.Fprintf(
-				&rows,
-				"\n### %s %s\n\n%s.\n",
-				strings.ToUpper(method),
-				path,
-				strings.TrimSuffix(op.Summary, "."),
-			)
-
-			shown := 0
-			row := func(name, in, kind, meaning string) {
-				if shown++; shown == 1 {
-					rows.WriteString("\n| Parameter | In | Kind | Meaning |\n|---|---|---|---|\n")
+				if f.Closes != 0 {
+					require.Equal(t, f.Closes, c.closed())
+					continue
 				}
 
-				fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, in, kind, cell(meaning))
-			}
+				agree(t, f.Differs, f.Want, c.read())
 
-			for _, p := range op.Parameters {
-				if p.In != "path" {
-					row(p.Name, p.In, "", p.Description)
+				if strings.Contains(f.Differs, "closes") {
+					c = r.dial("/ws")
 				}
 			}
+		})
+	}
+}
 
-			for _, p := range op.RequestBody.Content["application/json"].Schema.Properties {
-				row(p.Name, "body", kindOf(p.schema), p.Description)
-			}
+// withoutLinks removes the links to pydantic's documentation, which the reference server's errors have and ours do not.
+func withoutLinks(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if link, _ := v["url"].(string); strings.HasPrefix(link, "https://errors.pydantic.dev/") {
+			delete(v, "url")
+		}
 
-			tag := "Others"
-			if len(op.Tags) > 0 {
-				tag = op.Tags[0]
-			}
-
-			byTag[tag] = append(byTag[tag], path+" "+method+"\x00"+rows.String())
+		for _, e := range v {
+			withoutLinks(e)
+		}
+	case []any:
+		for _, e := range v {
+			withoutLinks(e)
 		}
 	}
 
-	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
-		fmt.Fprintf(&page, "\n## %s\n", tag)
-
-		slices.Sort(byTag[tag])
-
-		for _, rows := range byTag[tag] {
-			_, text, _ := strings.Cut(rows, "\x00")
-			page.WriteString(text)
-		}
-	}
-
-	return page.String()
+	return v
 }

@@ -269,9 +269,8 @@ func (s *Store) transport(host string) http.RoundTripper {
 
 	t.ResponseHeaderTimeout = stall
 	if s.insecure(host) {
-		t.TLSClientConfig = &tls.Config{
-			InsecureSkipVerify: true,
-		} //nolint:gosec // the operator named this registry as insecure
+		//nolint:gosec // the operator named this registry as insecure
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	}
 
 	return &patientTransport{base: t, stall: stall}

@@ -152,11 +152,10 @@ func (k Key) Box(purpose string) Box {
 }
 
 // Seal encrypts plain (AES-256-GCM, random nonce in front).
-func (b Box) Seal(
-	plain []byte,
-) []byte {
+func (b Box) Seal(plain []byte) []byte {
+	//nolint:gosec // G407: the AEAD draws its own nonce
 	return b.aead.Seal(nil, nil, plain, b.purpose)
-} //nolint:gosec // G407: the AEAD draws its own nonce
+}
 
 // Open decrypts the result of Seal.
 func (b Box) Open(sealed []byte) ([]byte, error) {

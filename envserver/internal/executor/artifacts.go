@@ -78,9 +78,8 @@ func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactReque
 
 	id, found, err := a.find(r.Context(), in.TrajectoryID)
 	if err == nil && !found {
-		err = errors.New(
-			"No active slot for trajectory (run a sandbox tool first)",
-		) //nolint:staticcheck // AgentEnv's words
+		//nolint:staticcheck // AgentEnv's words
+		err = errors.New("No active slot for trajectory (run a sandbox tool first)")
 	}
 
 	if err == nil && !inWorkspace(in.Path) {

@@ -91,10 +91,8 @@ func (s *server) register(w http.ResponseWriter, r *http.Request) {
 		)
 	}
 
-	s.answer(
-		w,
-		map[string]uint64{"uuid": rand.Uint64N(1 << 53)},
-	) //nolint:gosec // no secret; every JSON reader takes it as it is
+	//nolint:gosec // no secret; every JSON reader takes it as it is
+	s.answer(w, map[string]uint64{"uuid": rand.Uint64N(1 << 53)})
 }
 
 func (s *server) info(w http.ResponseWriter, _ *http.Request) {

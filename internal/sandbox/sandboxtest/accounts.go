@@ -33,7 +33,7 @@ func FillUsersImage(folder string) error {
 	}, imagetest.Programs()...)
 
 	err := errors.Join(imagetest.Fill(folder, programs), imagetest.Glibc(folder))
-	for path, text := range map[string]string{ //nolint:gosec // no account has a password
+	for path, text := range map[string]string{
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1001:0:App:/app:/bin/sh\nother:x:1000:1000::/:/bin/sh\n",
 		"etc/group":  "root:x:0:\nshared:x:50:app\n",
