@@ -7,7 +7,7 @@ set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$(dirname "$0")/.."
-pinned=$(sed -n 's/^openenv==//p' internal/pyclient/requirements-0.10.txt)
+pinned=$(sed -n 's/^openenv==//p' internal/testkit/pyclient/requirements-0.10.txt)
 newest=${ROLLOUTD_TEST_OPENENV:-}
 
 if [ -z "$newest" ]; then

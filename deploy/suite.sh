@@ -43,7 +43,7 @@ suite() { # NAME
 		;;
 	redteam-sandbox) # Probes of the isolation, limits, kills, trees and layers of a million files.
 		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m \
-			./internal/sandbox/... ./internal/sandboxd/... ./internal/image ./cmd/sandboxd
+			./internal/sandbox/... ./internal/driver/... ./internal/sandboxd/... ./internal/image ./cmd/sandboxd
 		;;
 	redteam-server) # Memory of the largest requests, forged calls, kills at each event, cheats with the real agent.
 		go test -count=1 -timeout 10m ./envserver -run 'Memory|ManyClientsShareOneResult|Dropped'

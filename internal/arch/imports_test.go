@@ -118,7 +118,7 @@ var rules = []rule{
 	{
 		pkg: "internal/pool",
 		deny: append(
-			[]string{"go.temporal.io/...", "internal/store/...", "internal/hostapi", "envserver/..."},
+			[]string{"go.temporal.io/...", "internal/store/...", "internal/host/hostapi", "envserver/..."},
 			noEngine...),
 		why: "the next size of a pool is a function of what was observed",
 	},
@@ -309,6 +309,10 @@ func TestDirectionOfImports(t *testing.T) {
 		}
 
 		require.Truef(t, matched, "there is no package %s: mend the rule", rule.pkg)
+
+		for _, deny := range rule.deny {
+			require.Truef(t, exists(all, deny), "rule of %s: there is no package %s: mend the rule", rule.pkg, deny)
+		}
 	}
 }
 
@@ -349,6 +353,21 @@ func packages(t *testing.T) map[string][]string {
 	require.NotEmpty(t, all)
 
 	return all
+}
+
+// exists reports whether a pattern of a rule matches one of our packages, or is of another module.
+func exists(all map[string][]string, pattern string) bool {
+	if strings.Contains(strings.TrimSuffix(pattern, "/..."), ".") {
+		return true
+	}
+
+	for pkg := range all {
+		if matches(pkg, pattern) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // matches reports whether the import path pkg matches a pattern of a rule.

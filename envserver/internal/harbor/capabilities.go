@@ -42,7 +42,12 @@ func (e *Env) Table() (*tools.Table, error) {
 			InputSchema: nothing,
 			Run:         e.capabilities,
 		},
-		{Name: "list_tasks", Description: "List the tasks of a task set, from start to stop.", InputSchema: list, Run: e.listTasks},
+		{
+			Name:        "list_tasks",
+			Description: "List the tasks of a task set, from start to stop.",
+			InputSchema: list,
+			Run:         e.listTasks,
+		},
 	}), nil
 }
 

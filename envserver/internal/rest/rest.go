@@ -77,7 +77,13 @@ func (a *API) Routes() []api.Route {
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
 		}),
 		rolloutRoute("", a.getRollout, "get_rollout", "Get the state of a rollout", rollout.State{}),
-		rolloutRoute("/messages", a.getMessages, "get_messages", "Get the agent's latest transcript", rollout.Transcript{}),
+		rolloutRoute(
+			"/messages",
+			a.getMessages,
+			"get_messages",
+			"Get the agent's latest transcript",
+			rollout.Transcript{},
+		),
 		api.Get("/rollouts/{id}/events", a.events, &api.Operation{
 			ID:      "get_events",
 			Tag:     tag,
