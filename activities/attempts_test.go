@@ -94,7 +94,7 @@ func TestRetryWaitsForPreviousAttempt(t *testing.T) {
 	require.Equal(t, 1.0, (<-given).Reward)
 }
 
-// A cancelled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox
+// A canceled activity of an attempt ends before the attempt is closed; otherwise it could create a sandbox
 // that nothing closes.
 func TestCloseWaitsForCanceledActivity(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
-		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialling the destroyed sandbox
+		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialing the destroyed sandbox
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),
 		b.Destroy(ctx, in.ControlID()),

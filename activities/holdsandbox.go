@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// HoldSandbox keeps the sandbox of an ended agent open until it is cancelled, and lets the client that
+// HoldSandbox keeps the sandbox of an ended agent open until it is canceled, and lets the client that
 // grades call any tool in it. It first stores the trace so far, so that the client can read it.
 func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)

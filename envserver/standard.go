@@ -252,7 +252,7 @@ func (s *Server) standardSession(
 	return nil, done, nil
 }
 
-// cancellable returns the context of a request's call, which can be cancelled by the request's id, and
+// cancellable returns the context of a request's call, which can be canceled by the request's id, and
 // handles cancellations.
 func (s *Server) cancellable(ctx context.Context, r *http.Request, h callHead) (_ context.Context, over func()) {
 	switch h.Method {

@@ -88,7 +88,7 @@ func (r *run) classify(a *attempt, lost error) {
 	})
 }
 
-// reclassify re-evaluates the last attempt after a retry was cancelled.
+// reclassify re-evaluates the last attempt after a retry was canceled.
 func (r *run) reclassify(a *attempt) *attempt {
 	r.classify(a, nil)
 	return a

@@ -42,7 +42,7 @@ func (r *run) listen(ctx, started workflow.Context) {
 	cancelled := func() bool { return !sawCancellation && started.Err() != nil }
 	overdue := func() bool { return !sawBound && r.bound != nil && r.bound.IsReady() }
 	changed := func() bool { return aborts.Len() > 0 || progress.Len() > 0 || cancelled() || overdue() }
-	// fails only if ctx is cancelled, which never happens
+	// fails only if ctx is canceled, which never happens
 	for workflow.Await(ctx, changed) == nil {
 		switch {
 		case aborts.Len() > 0:
@@ -136,7 +136,7 @@ func (r *run) end(ctx workflow.Context, c cause) {
 }
 
 // endAgent stops the agent by AbortAgent: RunAgent then saves the transcript and returns by itself. Only if
-// it does not return, its context is cancelled, which loses the activity's result.
+// it does not return, its context is canceled, which loses the activity's result.
 func (r *run) endAgent(ctx workflow.Context, c cause, stop workflow.CancelFunc) {
 	in := activities.AbortInput{Target: r.current.target, Agent: r.spec.Agent, Reason: c.reason}
 

@@ -152,7 +152,7 @@ func (r *run) run() (rollout.Summary, error) {
 
 // pause waits before the next attempt, unless the rollout ends early.
 func (r *run) pause(n int) {
-	// fails only if r.ctx is cancelled, which never happens
+	// fails only if r.ctx is canceled, which never happens
 	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set)
 }
 

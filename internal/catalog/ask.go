@@ -54,7 +54,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 	return a, nil
 }
 
-// readKey reads a model_key. Explicit values of generation 2 override its parts, as they override the catalogue.
+// readKey reads a model_key. Explicit values of generation 2 override its parts, as they override the catalog.
 func (c *Catalog) readKey(r Request) (asked, error) {
 	scheme, name, ok := strings.Cut(r.ModelKey, "://")
 	a := asked{think: r.Thinking, disable: r.DisableThinking, images: r.Images}

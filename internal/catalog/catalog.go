@@ -42,7 +42,7 @@ type Catalog struct {
 	endpoints []endpoint
 }
 
-// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value
+// New makes a catalog that reads the environment by getenv at each Resolve, so that a changed value
 // counts at once. URLs that clients name must pass the policy; those of the environment are the operator's
 // and need not.
 func New(getenv func(string) string, policy egress.Policy) *Catalog {

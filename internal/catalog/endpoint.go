@@ -1,6 +1,6 @@
 package catalog
 
-// endpoint is one row of the catalogue.
+// endpoint is one row of the catalog.
 type endpoint struct {
 	name    string
 	baseURL source

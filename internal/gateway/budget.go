@@ -19,7 +19,7 @@ type spent struct {
 
 // spending is what the calls of a route used of its budgets. It counts every call that reached the
 // endpoint, of every kind, also without a complete reply: otherwise an agent could sample without limit by
-// cancelling calls or by making them look like titles.
+// canceling calls or by making them look like titles.
 type spending struct {
 	// calls other than titles
 	turns  int

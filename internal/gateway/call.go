@@ -64,7 +64,7 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
 			return c.result, func() { r.delivered(c) }, c.result.kind != interrupted
 		}
-		// This request joined a call that was being cancelled for lack of waiters: make the call again.
+		// This request joined a call that was being canceled for lack of waiters: make the call again.
 	}
 }
 

@@ -388,7 +388,7 @@ func cutOff(text string) http.HandlerFunc {
 	}
 }
 
-// hanging sends the beginning of a reply, sends on begun, and waits until the request is cancelled (then it
+// hanging sends the beginning of a reply, sends on begun, and waits until the request is canceled (then it
 // sends on gone) or released.
 type hanging struct {
 	begun, gone, release chan struct{}
@@ -419,7 +419,7 @@ func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keepAlive sends only comments until the request is cancelled.
+// keepAlive sends only comments until the request is canceled.
 func (h *hanging) keepAlive(w http.ResponseWriter, r *http.Request) {
 	h.begun <- struct{}{}
 

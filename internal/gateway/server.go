@@ -54,7 +54,7 @@ type Server struct {
 	traces  *trace.Store
 	bodies  upstream.BufferPool[byte]
 
-	// opening serialises Open and Close of one route, by the hash of its id: both are slow, since they change files.
+	// opening serializes Open and Close of one route, by the hash of its id: both are slow, since they change files.
 	opening [64]sync.Mutex
 	seed    maphash.Seed
 
@@ -118,7 +118,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Run serves the routes' model channels and makes their calls until ctx ends. Then it cancels the calls and
-// waits for their end. A cancelled call gets no answer, so the sandbox asks again.
+// waits for their end. A canceled call gets no answer, so the sandbox asks again.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving != nil {

@@ -88,7 +88,7 @@ func exhaustions() []exhaustion {
 // increases the use.
 const serverMemory = 1 << 30
 
-// One sandbox exhausts a resource. Its neighbour still runs commands, calls its model and is graded. The
+// One sandbox exhausts a resource. Its neighbor still runs commands, calls its model and is graded. The
 // greedy sandbox responds after its processes are killed, and its reward is 0. The neighbour's slowdown is
 // logged and not asserted, because it depends on the machine.
 func TestExhaustion(t *testing.T) {
@@ -134,7 +134,7 @@ func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Pl
 	return p
 }
 
-// neighbour is a sandbox whose agent works normally.
+// neighbor is a sandbox whose agent works normally.
 type neighbour struct {
 	attacked *attacked
 	place    *sandboxtest.Place

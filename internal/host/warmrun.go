@@ -19,7 +19,7 @@ const (
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
 	// warmTimeout bounds one start. It is long because warm starts have low priority on a busy host, and
-	// cancelling one wastes its CPU time.
+	// canceling one wastes its CPU time.
 	warmTimeout = 10 * time.Minute
 	// firstRetry, doubled with each failure up to lastRetry, is the pause after a start that failed.
 	firstRetry = 15 * time.Second

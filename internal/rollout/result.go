@@ -333,7 +333,7 @@ func NewMask(prompt, completion int, train bool) Mask {
 }
 
 // PrefixBreak says that a turn's prompt does not begin, token for token, with the prompt and completion of
-// the previous delivered turn of its lineage: the conversation was summarised or changed, or the chat
+// the previous delivered turn of its lineage: the conversation was summarized or changed, or the chat
 // template renders earlier replies differently from how they were sampled. Turns on the two sides of a
 // break do not form one training sequence.
 type PrefixBreak struct {

@@ -137,9 +137,9 @@ type Model struct {
 	Images *bool `json:"images,omitempty"`
 }
 
-// Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalogue; host:port
+// Upstream is the name of the model's endpoint for bounds and pauses: its name in the catalog; host:port
 // if only a URL was given; name@host:port if both were given, which is a server apart from the one in the
-// catalogue.
+// catalog.
 func (m Model) Upstream() string {
 	switch {
 	case m.Endpoint == "":

@@ -80,7 +80,7 @@ func PassAtK(n, c, k int) float64 {
 	return 1 - miss
 }
 
-// Advantages centres rewards on their mean; scaled divides them by their standard deviation as well, as
+// Advantages centers rewards on their mean; scaled divides them by their standard deviation as well, as
 // GRPO does. Equal rewards have advantage 0.
 func Advantages(rewards []float64, scaled bool) []float64 {
 	// below it a standard deviation is rounding

@@ -63,7 +63,7 @@ func (b *Backend) gone(ctx context.Context, id string) bool {
 	return fault.Is(err, fault.SandboxLost)
 }
 
-// contextual keeps a cancelled or expired context from counting as a failure of the sandbox.
+// contextual keeps a canceled or expired context from counting as a failure of the sandbox.
 func contextual(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || fault.Is(err, fault.Unavailable) && errors.Is(err, ctx.Err()) {
 		return err

@@ -20,7 +20,7 @@ func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Lo
 
 	srv := &http.Server{ //nolint:gosec // G112: serves one connection, whose peer is sandboxd
 		Protocols: new(http.Protocols),
-		// Handlers end with their connection, not with ctx: a handler that returned on a cancelled context
+		// Handlers end with their connection, not with ctx: a handler that returned on a canceled context
 		// while the connection is open would send an empty answer, and the agent would take it for the
 		// model's.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

@@ -2,7 +2,7 @@ package sandboxd
 
 import "net/http"
 
-// turn serialises the requests that change the sandbox, in the order of their arrival. A cancelled caller's
+// turn serializes the requests that change the sandbox, in the order of their arrival. A canceled caller's
 // request may still be running, and its successor must not run beside it: the verifier's workspace would be
 // removed while it is being filled again. Killing a single process takes no turn, since it must not wait.
 type turn chan struct{}

@@ -38,7 +38,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	if data, ok := r.(*bytes.Reader); ok && s.folder == "" {
 		return s.upload(ctx, key, data)
 	}
-	// cancelling the context before Close aborts the write
+	// canceling the context before Close aborts the write
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// the temporary file; nil: the store is not a folder

@@ -91,7 +91,7 @@ func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 
 	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
 	if again {
-		// cancelled: this run ends
+		// canceled: this run ends
 		_ = workflow.Sleep(ctx, deliverPause)
 	}
 

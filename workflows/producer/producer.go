@@ -74,7 +74,7 @@ type run struct {
 	finishing bool
 	abort     string
 
-	// of activities and timers: cancelled when this run ends
+	// of activities and timers: canceled when this run ends
 	io     workflow.Context
 	stopIO workflow.CancelFunc
 
@@ -133,7 +133,7 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	return p, nil
 }
 
-// spawn runs f as a coroutine with p.io, which ends when that is cancelled.
+// spawn runs f as a coroutine with p.io, which ends when that is canceled.
 func (p *run) spawn(f func(workflow.Context)) {
 	p.tasks.Add(1)
 	workflow.Go(p.io, func(ctx workflow.Context) {

@@ -42,7 +42,7 @@ func TestPausedEndpoint(t *testing.T) {
 		ids = slices.DeleteFunc(ids, func(other string) bool { return other == id })
 	}
 	// on a slow machine the request may come after the retry
-	if asked, onWorker := srv.cancelled(t, inTemporal); asked.Before(next) {
+	if asked, onWorker := srv.canceled(t, inTemporal); asked.Before(next) {
 		require.False(t, onWorker, "its end waited for its next try")
 	}
 
@@ -149,9 +149,9 @@ func (d *dev) findWaitingInTemporal(t *testing.T, ids []string) (id string, next
 	return id, step.GetNextAttemptScheduleTime().AsTime()
 }
 
-// cancelled returns when the cancellation of the rollout's activity was requested, and whether a worker ran
+// canceled returns when the cancellation of the rollout's activity was requested, and whether a worker ran
 // the activity when the activity ended.
-func (d *dev) cancelled(t *testing.T, id string) (asked time.Time, onWorker bool) {
+func (d *dev) canceled(t *testing.T, id string) (asked time.Time, onWorker bool) {
 	t.Helper()
 
 	events := d.client(t).

@@ -39,7 +39,7 @@ type result struct {
 	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
 	ParamFixes    []string             `json:"param_fixes"`
 	Turns         []turn               `json:"turns"`
-	Conversations []dialogue           `json:"conversations"`
+	Conversations []dialog           `json:"conversations"`
 	NTurns        int                  `json:"n_turns"`
 	NRoots        int                  `json:"n_roots"`
 	BudgetStops   int                  `json:"budget_stop_count"`
@@ -80,7 +80,7 @@ func newResult(id identity, findings []string) result {
 		CaptureLevel:  rollout.CaptureTokens,
 		ParamFixes:    []string{},
 		Turns:         []turn{},
-		Conversations: []dialogue{},
+		Conversations: []dialog{},
 		ATIF:          "none",
 		Findings:      append([]string{}, findings...),
 		PhaseTimings:  map[string]float64{},

@@ -36,8 +36,8 @@ type turn struct {
 	Tools        []json.RawMessage    `json:"request_tools"`
 }
 
-// dialogue is HarborEnv's HarborConversation.
-type dialogue struct {
+// dialog is HarborEnv's HarborConversation.
+type dialog struct {
 	RootID   string            `json:"root_id"`
 	Role     string            `json:"role"`
 	NTurns   int               `json:"n_turns"`
@@ -59,7 +59,7 @@ const (
 // captured is the part of a result that comes from the trace.
 type captured struct {
 	turns         []turn
-	conversations []dialogue
+	conversations []dialog
 
 	// with a complete reply
 	calls int
@@ -213,7 +213,7 @@ func (c *captured) addToConversation(t *rollout.Turn, request formats.Request, r
 			role = roleAgent
 		}
 
-		c.conversations = append(c.conversations, dialogue{RootID: t.NodeID, Role: role, Messages: []json.RawMessage{}})
+		c.conversations = append(c.conversations, dialog{RootID: t.NodeID, Role: role, Messages: []json.RawMessage{}})
 	}
 
 	at := &c.conversations[i]
@@ -246,7 +246,7 @@ func (r *result) captured(c captured) {
 }
 
 // boundMessages drops the messages of conversations beyond the bound. The agent's own conversations have priority.
-func boundMessages(all []dialogue) []dialogue {
+func boundMessages(all []dialog) []dialog {
 	room := maxMessages
 
 	for _, role := range []string{roleAgent, roleAuxiliary} {

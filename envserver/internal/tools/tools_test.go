@@ -276,7 +276,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","sandbox":{"memory":true}}`: `sandbox.memory: must be a string, got true`,
 		`{"instruction":"i","sandbox":[]}`:              `sandbox: must be an object, got []`,
 		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: is missing: must be a non-empty string; mode: must be "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,
-		// Checked by the catalogue and the domain.
+		// Checked by the catalog and the domain.
 		`{"instruction":"i"}`:                                                          `endpoint: must be one of vllm`,
 		`{"instruction":"i","endpoint":"nowhere"}`:                                     `endpoint: must be one of vllm, openai, hf_router, scripted; got "nowhere"`,
 		`{"instruction":"i","endpoint":"openai"}`:                                      `OPENAI_API_KEY`,

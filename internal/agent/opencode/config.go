@@ -26,7 +26,7 @@ func config(job agent.Job) string {
 		"modalities": map[string][]string{"input": {"text", "image"}, "output": {"text"}},
 	}
 	if job.MaxOutput > 0 {
-		// Context 0 means unknown. With a number OpenCode would summarise the session when it estimates
+		// Context 0 means unknown. With a number OpenCode would summarize the session when it estimates
 		// that the context is full.
 		model["limit"] = map[string]int{"context": 0, "output": job.MaxOutput}
 	}
@@ -121,7 +121,7 @@ func environment(dir string, job agent.Job) map[string]string {
 		"LANG":   "C.UTF-8",
 
 		"OPENCODE_CONFIG_CONTENT": config(job),
-		// An empty model catalogue saves 35 % of CPU at the start and 190 MB of memory.
+		// An empty model catalog saves 35 % of CPU at the start and 190 MB of memory.
 		"OPENCODE_MODELS_PATH":             dir + "/" + binary.ModelsFile,
 		"OPENCODE_DISABLE_MODELS_FETCH":    "1",
 		"OPENCODE_DISABLE_AUTOUPDATE":      "1",

@@ -71,7 +71,7 @@ func (a *Agent) locate(ctx context.Context, b agent.Sandbox) (string, error) {
 	return "", nil
 }
 
-// upload copies the folder. The catalogue is last, because locate takes its presence as the mark of a complete folder.
+// upload copies the folder. The catalog is last, because locate takes its presence as the mark of a complete folder.
 func upload(ctx context.Context, b agent.Sandbox, from, to string) error {
 	f, err := os.Open(filepath.Join(from, binary.File))
 	if err != nil {

@@ -104,7 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"survives a restart":            restarts,
 		"takes groups at the same time": together,
 		"has room":                      room,
-		"obeys its context":             cancelled,
+		"obeys its context":             canceled,
 		"repeats what broke":            repeats,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -177,7 +177,7 @@ func room(t *testing.T, s Subject) {
 	require.NotZero(t, status.Room)
 }
 
-func cancelled(t *testing.T, s Subject) {
+func canceled(t *testing.T, s Subject) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 

@@ -20,7 +20,7 @@ const startTime = 2 * time.Minute
 // errEnded means that the container ended before sandboxd answered.
 var errEnded = errors.New("the container ended while starting")
 
-// Create implements driver.Driver. The container's name serialises several callers: one creates it, and all
+// Create implements driver.Driver. The container's name serializes several callers: one creates it, and all
 // start it and wait for its answer. So another caller can complete the work of one that was killed.
 func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -24,7 +24,7 @@ const (
 	minTimeout = time.Minute
 	// killTime bounds the end of an unusable machine.
 	killTime = time.Minute
-	// locksDir has the lock files that serialise the callers of one host; locks is their number.
+	// locksDir has the lock files that serialize the callers of one host; locks is their number.
 	locksDir = "locks"
 	locks    = 256
 )

@@ -47,7 +47,7 @@ func New(g *gateway.Server, o Options) *API {
 //	GET    /routes                              → {"ids": […]}
 //	PUT    /routes/{id}        Route            → 204
 //	GET    /routes/{id}                         → RouteStatus
-//	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
+//	POST   /routes/{id}/end    {"reason": …}    → 204, when canceled calls are recorded
 //	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
 //	GET    /routes/{id}/turns?after=N           → TurnList
 //	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else

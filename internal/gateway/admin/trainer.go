@@ -14,7 +14,7 @@ import (
 const (
 	// maxPause bounds a pause, in seconds.
 	maxPause = 24 * 3600
-	// clearTime bounds the wait for the end of cancelled requests.
+	// clearTime bounds the wait for the end of canceled requests.
 	clearTime = 10 * time.Second
 )
 
@@ -58,7 +58,7 @@ func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, g)
 }
 
-// drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are cancelled
+// drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are canceled
 // on request; otherwise the pause stays.
 func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	g, in, err := a.hold(w, req)

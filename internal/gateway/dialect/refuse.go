@@ -65,7 +65,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// anthropicRefusal has no field for a code: its agents recognise a prompt that is too long by the text
+// anthropicRefusal has no field for a code: its agents recognize a prompt that is too long by the text
 // "prompt is too long".
 func anthropicRefusal(text, code string) []byte {
 	if code == OverflowCode {
@@ -80,7 +80,7 @@ func anthropicRefusal(text, code string) []byte {
 	return body
 }
 
-// googleRefusal returns an error in the form of Google's APIs; agents recognise it by the status.
+// googleRefusal returns an error in the form of Google's APIs; agents recognize it by the status.
 func googleRefusal(text, _ string) []byte {
 	// always encodes
 	body, _ := json.Marshal(map[string]any{"error": map[string]any{

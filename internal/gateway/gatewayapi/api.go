@@ -85,7 +85,7 @@ type RouteStatus struct {
 	Held    time.Duration `json:"held,omitempty"`
 	Holding bool          `json:"holding,omitempty"`
 	// Owed is the time for which the agent's own calls waited without a useful answer: failed tries, the
-	// pauses between them, admission, and for a cancelled call the time since its reply last grew. Parallel
+	// pauses between them, admission, and for a canceled call the time since its reply last grew. Parallel
 	// calls count once.
 	Owed time.Duration `json:"owed,omitempty"`
 	// OwedSince is since when the agent's longest-waiting call has waited: since it began, since its reply

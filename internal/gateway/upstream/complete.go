@@ -308,7 +308,7 @@ func (s *Spec) target(engine string) *target {
 }
 
 // owes returns the part of a try for which the agent waited without a useful answer: all of a failed try,
-// and of a cancelled one the time since its reply last grew.
+// and of a canceled one the time since its reply last grew.
 func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()
 

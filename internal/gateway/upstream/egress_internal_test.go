@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 )
 
-// The policy checks the address that is dialled, not only the name, so nothing connects to the listener.
+// The policy checks the address that is dialed, not only the name, so nothing connects to the listener.
 func TestResolvedAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 

@@ -43,7 +43,7 @@ type Result struct {
 	// how the endpoint's reply differed from the API's form; "": Raw is unchanged
 	Repaired string
 
-	// the call was cancelled when no connection could be made for the time of reach
+	// the call was canceled when no connection could be made for the time of reach
 	Away bool
 
 	// the memory of Raw and Reply, released by the receiver of the result; nil: they are small
@@ -89,7 +89,7 @@ const (
 	// the call's time ended while the reply grew at a healthy pace: its length is the policy's doing
 	Overlong
 
-	// cancelled by its context; see Cause
+	// canceled by its context; see Cause
 	cancelled
 )
 
@@ -121,7 +121,7 @@ type Problem struct {
 	// the upstream asks for this pause
 	after time.Duration
 
-	// of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
+	// of canceled; limits.ErrCleared and errNoMemory of a try that is repeated
 	Cause error
 }
 

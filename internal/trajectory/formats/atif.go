@@ -101,7 +101,7 @@ func ReadATIF(trace io.Reader, rolloutID string) (ATIF, error) {
 		case slices.EqualFunc(asked.Messages, before, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
 			// the call was made again
 			seen = len(before)
-		case seen > len(asked.Messages): // the conversation was summarised
+		case seen > len(asked.Messages): // the conversation was summarized
 			seen = 0
 		}
 

@@ -20,7 +20,7 @@ const (
 	verifiedFile = ".verified"
 )
 
-// NoModels is an empty catalogue of models, which OpenCode reads instead of downloading one.
+// NoModels is an empty catalog of models, which OpenCode reads instead of downloading one.
 func NoModels() []byte { return []byte("{}\n") }
 
 // Fetch makes sure that AgentsDir has the verified, pinned binary, and returns its path. It downloads a
