@@ -33,10 +33,10 @@ type finding struct {
 type decision struct {
 	outcome rollout.Outcome
 
-	// of the failure; empty without one
+	// kind of the failure; empty without one
 	kind fault.Kind
 
-	// the same, for people
+	// description of the failure, for people
 	text string
 
 	// another attempt follows

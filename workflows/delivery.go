@@ -26,11 +26,8 @@ func DeliveryWorkflow(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.
 
 // deliverGroup runs the activity DeliverGroup until the delivery has ended.
 func deliverGroup(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	// nil: only to name the methods
-	var (
-		acts *activities.Activities
-		out  rollout.Delivery
-	)
+	// acts stays nil: it only names the methods.
+	var acts *activities.Activities
 
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           rollout.DeliveryQueue,
@@ -43,6 +40,9 @@ func deliverGroup(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Deli
 			MaximumInterval:    time.Minute,
 		},
 	})
+
+	var out rollout.Delivery
+
 	err := workflow.ExecuteActivity(ctx, acts.DeliverGroup, spec).Get(ctx, &out)
 
 	return out, err

@@ -100,7 +100,7 @@ func TestGroupWithoutItsTask(t *testing.T) {
 func TestSlowReports(t *testing.T) {
 	t.Parallel()
 	p := newGroupTest(t)
-	// the SDK delivers each signal in its own goroutine
+	// The SDK delivers each signal in its own goroutine, so left has a mutex.
 	var (
 		mu   sync.Mutex
 		left []int

@@ -3,13 +3,13 @@
 //
 //	sandboxd serve --control-fd N | --control-path PATH [flags]
 //	sandboxd probe HOST:PORT    checks that forbidden operations fail, prints the findings as JSON
-//	sandboxd stage              the step between the host and bwrap; see package stage
+//	sandboxd stage              the step between the host and bwrap; see package launcher
 //	sandboxd place              the first process of the place of the work in a verifier's sandbox; see sandboxd.Place
-//	sandboxd child              the step between sandboxd and a process that it starts; see package child
+//	sandboxd child              the step between sandboxd and a process that it starts; see package prestart
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
 //	sandboxd attach [--framed TIME] PATH
 //	                            carries a control connection over its standard streams; see package attach
-//	sandboxd enclose CONFIG     makes a sandbox of a part of this machine or container; see package enclose
+//	sandboxd enclose CONFIG     makes a sandbox of a part of this machine or container; see package nested
 //	sandboxd version
 //
 // Under the name run-as-agent it is the helper of package runas.

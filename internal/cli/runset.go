@@ -34,7 +34,7 @@ func RunTasks(
 	each func(TaskResult),
 ) ([]TaskResult, error) {
 	results := make([]TaskResult, len(tasks))
-	// each is called by one goroutine at a time
+	// mu makes each run in one goroutine at a time.
 	var (
 		mu sync.Mutex
 		g  errgroup.Group

@@ -43,7 +43,7 @@ type Janitor struct {
 	Sandboxes Sandboxes
 	Workflows Describer
 
-	// of the same host's gateway
+	// Routes are those of this host's gateway.
 	Routes Routes
 	// Grace is the least age of a sandbox that is destroyed: the workflow of a younger one may not have
 	// recorded it yet.

@@ -82,10 +82,10 @@ type Spec struct {
 	NodePool    string   `json:"node_pool,omitempty" yaml:"node_pool"`
 	OnePerNode  bool     `json:"one_per_node,omitempty" yaml:"one_per_node"`
 
-	// what Nomad reserves for a host
+	// CPU in MHz that Nomad reserves for a host
 	CPU int `json:"cpu_mhz" yaml:"cpu_mhz"`
 
-	// the same
+	// memory in MiB that Nomad reserves for a host
 	MemoryMiB int `json:"memory_mib" yaml:"memory_mib"`
 
 	// of the hosts; nothing secret

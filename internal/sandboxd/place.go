@@ -34,7 +34,7 @@ type Place struct {
 	// of its first process
 	PID int
 
-	// folders below which package child lets the verifier execute nothing; empty: the mounts forbid it
+	// folders below which package prestart lets the verifier execute nothing; empty: the mounts forbid it
 	NoExec []string
 }
 

@@ -20,7 +20,7 @@ import (
 // Capabilities that sandboxd keeps. Separate needs all others, and drops them at its end.
 const (
 	kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
-	// passed is the bounding set: the capabilities that package child gets by exec, to change the user and
+	// passed is the bounding set: the capabilities that package prestart gets by exec, to change the user and
 	// to empty that set.
 	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | process.VerifierCapabilities
 	// keptOfRoot is added if the agent is user 0: sandboxd can inspect a process only if it has the

@@ -31,7 +31,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": MaxLength, "tokens": ids})
 }
 
-// toyPrompt is the prompt of a conversation in the template of package toy.
+// toyPrompt is the prompt of a conversation in the template of the toy tokenizer.
 func (r *request) toyPrompt() []int32 {
 	messages := make([]toyMessage, 0, len(r.Messages))
 	for _, m := range r.Messages {

@@ -30,7 +30,7 @@ type Task struct {
 	// path (relative to the workdir) → text, written before the agent starts
 	Files map[string]string `yaml:"files" json:"files"`
 
-	// the same → a file beside the task file, or the SHA-256 of an upload
+	// path → a file beside the task file, or the SHA-256 of an upload
 	Uploads map[string]string `yaml:"uploads" json:"uploads"`
 
 	// bash commands before the agent starts; a failure ends the rollout
@@ -83,7 +83,7 @@ type Task struct {
 	// temperature, seed, max_tokens …, of every model call
 	Sampling map[string]any `yaml:"sampling" json:"sampling"`
 
-	// the same with purpose eval
+	// parameters of every model call with purpose eval, in place of sampling
 	EvalSampling map[string]any `yaml:"eval_sampling" json:"eval_sampling"`
 
 	// cpu, memory_mib, disk_mib …; the server checks them

@@ -22,7 +22,7 @@ const (
 	// training sequences, see sequence.MaxTokens
 	Sequences = 256 << 20
 
-	// the same in one JSON document
+	// training sequences in one JSON document
 	Shapes = 768 << 20
 )
 

@@ -39,7 +39,7 @@ type result struct {
 	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
 	ParamFixes    []string             `json:"param_fixes"`
 	Turns         []turn               `json:"turns"`
-	Conversations []dialog           `json:"conversations"`
+	Conversations []dialog             `json:"conversations"`
 	NTurns        int                  `json:"n_turns"`
 	NRoots        int                  `json:"n_roots"`
 	BudgetStops   int                  `json:"budget_stop_count"`

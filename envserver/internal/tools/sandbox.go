@@ -124,10 +124,10 @@ func memory(ask SandboxArgs) (int, error) {
 
 // NetworkMax are the hosts that the operator lets tasks reach. The zero value is none.
 type NetworkMax struct {
-	// for messages
+	// Hosts are the patterns as the operator wrote them, for messages.
 	Hosts []string
 
-	// the same, parsed
+	// List has the patterns of Hosts.
 	List egress.AllowList
 }
 

@@ -145,7 +145,7 @@ func mayMount(host *container.HostConfig, info *system.Info) {
 
 // mayEnclose allows the container's first process, sandboxd for a user of the image, to mount the image
 // again in namespaces of its own. The container's root is an unprivileged user of the daemon's machine.
-// Processes in these namespaces do not have this right; see package enclose.
+// Processes in these namespaces do not have this right; see package nested.
 func mayEnclose(host *container.HostConfig, info *system.Info) {
 	mayMount(host, info)
 	host.CapAdd = append(host.CapAdd, "FSETID", "NET_BIND_SERVICE")

@@ -43,7 +43,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 			d.log.Warn("metadata of a sandbox cannot be read", "machine", s.ID, "error", err)
 			continue
 		}
-		// the same id finds both of two machines
+		// Two machines with the same id are one sandbox: its id finds both.
 		if !seen[info.ID] {
 			infos = append(infos, info)
 		}

@@ -116,7 +116,7 @@ func checkSizes(spec driver.Spec, s apiSandbox) error {
 	return nil
 }
 
-// enclosed returns the configuration of package enclose.
+// enclosed returns the configuration of package nested.
 func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	data, err := json.Marshal(nested.Config{
 		ID:        id,

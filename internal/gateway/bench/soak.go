@@ -39,7 +39,7 @@ func soak(g *subject, long time.Duration) error {
 	defer cancel()
 
 	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: at}}
-	// the gateway prints a new route's address on its one standard output
+	// The gateway prints the address of a new route on its one standard output, so routes open one at a time.
 	var (
 		opening          sync.Mutex
 		rollouts, failed atomic.Int64

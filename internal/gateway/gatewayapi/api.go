@@ -72,7 +72,7 @@ type RouteStatus struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// GivenUp is set after the agent hung up a call of its own while no connection could be made to the
 	// endpoint, for as long as the gateway tries to connect to one that has never answered (Options.Reach
-	// of package proxy); until the endpoint answers another one.
+	// of package gateway); until the endpoint answers another one.
 	GivenUp *Failure `json:"given_up,omitempty"`
 	// Trouble is why the agent waits for the endpoint: the endpoint is paused, or the error of the latest
 	// failed try of a call that is being retried, of the latest attempt to tokenise a prompt, or of the

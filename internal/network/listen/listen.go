@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // TCP listens on address, or returns an Error. A client that is unreachable or reads nothing holds its
-// connection for deadpath.Timeout at most.
+// connection for lostconn.Timeout at most.
 func TCP(what, address, setting string) (*net.TCPListener, error) {
 	// listening does not block
 	l, err := lostconn.Listener().Listen(context.Background(), "tcp", address)

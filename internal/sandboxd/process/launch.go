@@ -18,7 +18,7 @@ import (
 // launchTime bounds the start of a process: a hostile process of the same user can stop it before its exec.
 const launchTime = 10 * time.Second
 
-// launcher starts processes through package child.
+// launcher starts processes through package prestart.
 type launcher struct {
 	// the sandboxd binary
 	program string

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childThreads is an upper bound of package child's threads.
+// childThreads is an upper bound of package prestart's threads.
 const childThreads = 16
 
-// hasRoom reports whether package child may be forked into a version 2 cgroup; always for one without a limit.
+// hasRoom reports whether package prestart may be forked into a version 2 cgroup; always for one without a limit.
 func hasRoom(cgroup *os.File) bool {
 	return pids(cgroup, "pids.max", math.MaxInt)-pids(cgroup, "pids.current", 0) >= childThreads
 }

@@ -47,7 +47,7 @@ type Message struct {
 	Content   any    `json:"content"`
 	Reasoning string `json:"reasoning,omitempty"`
 
-	// the same under its older name
+	// the reasoning under its older name
 	Thinking   string     `json:"reasoning_content,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
