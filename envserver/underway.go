@@ -103,7 +103,7 @@ func (u *cancelableCalls) CancelAll(r *http.Request) {
 	}
 }
 
-// readCallHead decodes the Head of a request; that of a batch is empty.
+// readCallHead decodes the callHead of a request; that of a batch is empty.
 func readCallHead(body []byte) callHead {
 	var h callHead
 	if json.Unmarshal(body, &h) != nil {

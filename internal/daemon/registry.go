@@ -16,7 +16,7 @@ import (
 )
 
 // toolLists returns the registry of a process that lists tools and calls none. A server whose configuration
-// is incomplete on this machine fails when it is listed. closeAll is as for Registry.
+// is incomplete on this machine fails when it is listed. closeAll is as for toolRegistry.
 func toolLists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
 	var (
 		opened  closers

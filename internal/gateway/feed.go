@@ -19,7 +19,10 @@ type Routes interface {
 	Watched(id string) (*FeedVersion, func() (gatewayapi.RouteStatus, error), error)
 }
 
-// Feed serves one reader. Add and Remove may be called during Next.
+// Feed reports the changes of several routes to one reader. Add and Remove may be called during Next.
+//
+// A route only marks its watches; its status is read when the reader takes it. So a slow reader gets the latest
+// status of each route, and a Feed's memory is bounded by its number of watches. It is idle while no route changes.
 type Feed struct {
 	routes Routes
 

@@ -18,7 +18,7 @@ type execs struct {
 	started   atomic.Int64
 }
 
-// newExecs returns an Execs that starts its commands in p.
+// newExecs returns execs that start its commands in p.
 func newExecs(p *process.Table) *execs {
 	return &execs{
 		processes: p,

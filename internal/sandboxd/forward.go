@@ -43,7 +43,7 @@ type forwarder struct {
 	running sync.WaitGroup
 }
 
-// newForwarder returns a Forwarder for that address.
+// newForwarder returns a forwarder for that address.
 func newForwarder(address string, log *slog.Logger) *forwarder {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &forwarder{channel: backchannel.New(wire.NetworkUpgrade, log), address: address, ctx: ctx, cancel: cancel}

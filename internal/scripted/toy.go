@@ -37,7 +37,10 @@ func merges() []string {
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// encodeTokens appends the ids of text.
+// encodeTokens appends the ids of text, in the vocabulary of the toy tokenizer.
+//
+// Its ids can be decoded, and its merges cross the borders of messages: tokenizing messages separately, or tokenizing a
+// reply again, gives other ids than the template, and readPrompt refuses them.
 func encodeTokens(ids []int32, text string) []int32 {
 	known := merges()
 	for i := 0; i < len(text); {

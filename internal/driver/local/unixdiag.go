@@ -15,7 +15,7 @@ import (
 // diagTimeout bounds the wait for each part of the kernel's answer, which is ready when the query returns.
 var diagTimeout = unix.Timeval{Sec: 10}
 
-// UnixListeners is the files of the sockets that had a listener when Listeners was called. The nil Set is empty.
+// UnixListeners is the files of the sockets that had a listener when ListUnixListeners was called. The nil set is empty.
 type UnixListeners map[file]struct{}
 
 // file identifies a file as the kernel's socket diagnosis does.

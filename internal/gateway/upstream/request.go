@@ -68,8 +68,11 @@ func isIDs(raw []byte) bool {
 	return len(inner) > 0 && len(inner) < len(raw) && inner[0] >= '0' && inner[0] <= '9'
 }
 
-// generateRequest returns the call of /generate for a completion that Takes accepts. Without a bound in the
-// completion it sets none, where SGLang's default would be 128 tokens.
+// generateRequest returns the call of SGLang's /generate for a completion that generateTakes accepts. Without a bound
+// in the completion it sets none, where SGLang's default would be 128 tokens.
+//
+// SGLang's /v1/completions accepts a prompt of ids, but most releases do not return the sampled ids; /generate returns
+// them with their log probabilities. Only the wire differs: bounds, records and views are those of the completion.
 func generateRequest(completion []byte) ([]byte, error) {
 	o, err := rawjson.ParseObject(completion)
 	if err != nil {

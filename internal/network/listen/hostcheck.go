@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AllowedHost says whether the Host header of a request names this server: by a loopback name or address,
+// AllowedHost reports whether the Host header of a request names this server: by a loopback name or address,
 // by the address that the connection came to, or by one of names, which are host names without a port.
 func AllowedHost(r *http.Request, names []string) bool {
 	host := hostname(r.Host)
@@ -21,7 +21,12 @@ func AllowedHost(r *http.Request, names []string) bool {
 	return err == nil && (ip.IsLoopback() || ip == localAddr(r))
 }
 
-// RequireHost lets requests through that Allowed allows; refuse answers all others.
+// RequireHost lets requests through that AllowedHost allows; refuse answers all others. It protects servers that ask
+// for no token against DNS rebinding.
+//
+// The page of another site cannot read a server on loopback under its own origin, but it can let its own name resolve
+// to 127.0.0.1. The browser then takes the server for the page's own. Such requests still carry the page's name in the
+// Host header.
 func RequireHost(names []string, refuse func(w http.ResponseWriter, why string), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !AllowedHost(r, names) {

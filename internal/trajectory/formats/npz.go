@@ -14,7 +14,12 @@ type NPZElement interface {
 	bool | int32 | int64 | float64
 }
 
-// NPZWriter writes one archive. It buffers one chunk of an array, whatever the array's size.
+// NPZWriter writes an archive of arrays that numpy.load reads without pickle. It buffers one chunk of an array,
+// whatever the array's size.
+//
+// The format is that of numpy.lib.format, version 1.0; entries are not compressed, as with numpy.savez. The known
+// Go library for it was last released in 2022, pads the header differently from numpy, and depends on a library for
+// linear algebra.
 type NPZWriter struct {
 	zip *zip.Writer
 	buf []byte

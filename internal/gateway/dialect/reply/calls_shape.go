@@ -11,6 +11,10 @@ const BadArguments = "a tool call whose arguments are not a JSON object"
 
 // CallShape follows the tool calls of a reply while it arrives, and reports whether they have OpenAI's
 // form. The zero value is that of a reply without calls.
+//
+// OpenAI's streams number the calls, and give the id and the name of a call once, in its first piece. Engines,
+// routers and their parsers differ: they number all calls 0 or none, leave out ids, send arguments as an object,
+// repeat the name with each piece, or repeat the whole call at the end. JoinCalls finds the calls in them.
 type CallShape struct {
 	// how the calls differ from OpenAI's form, the first reason; "": not
 	Odd   string

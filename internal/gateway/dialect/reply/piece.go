@@ -55,7 +55,7 @@ func EachCall(c *rawjson.Cursor, take func(CallPiece)) {
 // maxPieces bounds the pieces of a reply: a hostile endpoint can send many in few bytes.
 const maxPieces = 1 << 17
 
-// AppendCalls reads a list of tool calls and appends its pieces. It keeps no more than Join accepts.
+// AppendCalls reads a list of tool calls and appends its pieces. It keeps no more than JoinCalls accepts.
 func AppendCalls(dst []CallPiece, c *rawjson.Cursor) []CallPiece {
 	EachCall(c, func(p CallPiece) {
 		if len(dst) <= maxPieces {
@@ -66,7 +66,7 @@ func AppendCalls(dst []CallPiece, c *rawjson.Cursor) []CallPiece {
 	return dst
 }
 
-// AppendFunctionCall reads a call of the API before tools, which has no id and no number, and appends it like Append.
+// AppendFunctionCall reads a call of the API before tools, which has no id and no number, and appends it like AppendCalls.
 func AppendFunctionCall(dst []CallPiece, c *rawjson.Cursor) []CallPiece {
 	p := CallPiece{Index: -1}
 	if p.function(c); len(dst) > maxPieces {
