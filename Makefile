@@ -58,7 +58,7 @@ format: $(LINT)
 # The descriptions that the server serves, and the pages in docs/reference.
 generate:
 	UPDATE=1 go test ./envserver -run 'TestDescriptions|TestReferencePages'
-	UPDATE=1 go test ./internal/config ./cmd/rolloutd -run TestReference
+	UPDATE=1 go test ./cmd/rolloutd -run TestReferenceOfCommands
 	cd $(DEV) && UPDATE=1 go test ./e2e -run TestReferenceOfMetrics
 
 # Attacks by a hostile policy, client or endpoint, as root and as an ordinary user; docs/security.md names them.
