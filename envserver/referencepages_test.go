@@ -162,7 +162,7 @@ func argumentRows(prefix string, p property, required []string) string {
 
 	meaning := p.Description
 	if len(p.Enum) > 0 {
-		meaning += fmt.Sprintf(". One of %v", p.Enum)
+		meaning += ". " + choices(p)
 	}
 
 	fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, kindOf(p.schema), fallback, cell(meaning))
@@ -178,6 +178,20 @@ func argumentRows(prefix string, p property, required []string) string {
 	}
 
 	return rows.String()
+}
+
+// choices names the values of an argument. Which agents there are depends on the configuration of a server.
+func choices(p property) string {
+	if p.Name == "agent" || p.Name == "harness" {
+		return "The server's configuration decides which there are"
+	}
+
+	var values []string
+	for _, value := range p.Enum {
+		values = append(values, fmt.Sprintf("`%v`", value))
+	}
+
+	return "One of " + strings.Join(values, ", ")
 }
 
 func kindOf(s schema) string {

@@ -49,7 +49,7 @@ type RolloutArgs struct {
 	AllowNetwork    *bool             `json:"allow_network,omitempty" jsonschema:"true: the task may reach every host that the operator allows. Default: the hosts in network"`
 	RequireSandbox  bool              `json:"require_sandbox,omitempty" jsonschema:"accepted for compatibility; a rollout always runs in a sandbox"`
 	RequireStateful bool              `json:"require_stateful_sandbox,omitempty" jsonschema:"accepted for compatibility; a rollout always runs in a sandbox"`
-	Messages        string            `json:"messages,omitempty" jsonschema:"prompts in the turns of the result: delta has only new messages, full has all. The trace always has all"`
+	Messages        string            `json:"messages,omitempty" jsonschema:"prompts in the turns of the result: delta has only new messages, full has all, none has no messages. The trace always has all"`
 	Purpose         string            `json:"purpose,omitempty" jsonschema:"train: refuse an endpoint without token ids and log probabilities; eval: train on no turn; auto: train if the endpoint returns both"`
 	Pinned          *rollout.Sampling `json:"sampling,omitempty" jsonschema:"sampling parameters that replace the agent's in every model call. For training, those that change log probabilities must be neutral"`
 	EvalPinned      *rollout.Sampling `json:"eval_sampling,omitempty" jsonschema:"sampling parameters for purpose eval, in place of sampling; they may have any value"`
