@@ -71,10 +71,7 @@ func (r *rig) cut(t *testing.T, id, hello string, script func(string) []byte, se
 	again := r.dial("/ws")
 	if out := again.ask(
 		`{"type":"reset","data":{"episode_id":"ep-` + id + `","attach":true}}`,
-	); strings.Contains(
-		out,
-		"Unknown episode_id",
-	) {
+	); strings.Contains(out, "Unknown episode_id") {
 		// the connection broke before the server received the reset
 		again.ask(`{"type":"reset","data":{"episode_id":"ep-` + id + `"}}`)
 	}

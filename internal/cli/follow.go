@@ -99,9 +99,7 @@ func (f *Follower) handle(e rollout.Event) {
 			f.phase(p)
 		}
 	case rollout.EventTurn:
-		if t, ok := decodeEvent[rollout.TurnEvent](
-			e,
-		); ok && t.Broken == "" &&
+		if t, ok := decodeEvent[rollout.TurnEvent](e); ok && t.Broken == "" &&
 			(t.TurnKind == rollout.KindAgent || t.TurnKind == rollout.KindSubagent) {
 			f.turns, f.reason = f.turns+1, ""
 			f.line(

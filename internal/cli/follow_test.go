@@ -142,12 +142,7 @@ func TestFollowSaysOnceWhyARolloutWaits(t *testing.T) {
 	f := cli.Follower{Out: &out, Pause: time.Millisecond, Server: &streams{
 		{
 			[]rollout.Event{
-				phase(
-					1,
-					rollout.PhaseAgent,
-					1,
-					0,
-				),
+				phase(1, rollout.PhaseAgent, 1, 0),
 				waiting(2, "refused"),
 				waiting(3, ""),
 				waiting(4, "refused"),

@@ -59,10 +59,7 @@ func (e Environ) Check() error {
 func (e Environ) serviceLink(name string) bool {
 	for host := range e {
 		service, ok := strings.CutSuffix(host, "_SERVICE_HOST")
-		if rest, matches := strings.CutPrefix(
-			name,
-			service,
-		); ok && matches &&
+		if rest, matches := strings.CutPrefix(name, service); ok && matches &&
 			(strings.HasPrefix(rest, "_SERVICE_") || rest == "_PORT" || strings.HasPrefix(rest, "_PORT_")) {
 			return true
 		}

@@ -217,10 +217,7 @@ func CheckKey(ctx context.Context, c config.Config) (description string, err err
 			recorded,
 		)
 	case err == nil:
-		description, err = fmt.Sprintf(
-			"%q, as the store records for the deployment",
-			recorded,
-		), s.CheckKeyID(
+		description, err = fmt.Sprintf("%q, as the store records for the deployment", recorded), s.CheckKeyID(
 			ctx,
 			key.ID(),
 		)

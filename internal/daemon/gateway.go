@@ -148,11 +148,7 @@ func (d *Daemon) runGateway(g *gateway.Server) (tier.Running, error) {
 	d.cfg.Gateway.Listen = d.at.Gateway
 	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeWith(
-		l,
-		api.Handler(),
-		gatewayapi.Accept,
-	), tier.ServeHTTP(
+	own, trainers := tier.ServeWith(l, api.Handler(), gatewayapi.Accept), tier.ServeHTTP(
 		forTrainers,
 		api.TrainerHandler(),
 	)

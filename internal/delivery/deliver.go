@@ -96,9 +96,7 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	}
 
 	err = d.try(ctx, s, &g, spec)
-	record.Rollouts, record.TooLong, record.Stale = len(
-		g.Data,
-	), errors.Is(
+	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(
 		err,
 		errTooLong,
 	), errors.Is(err, errStale) ||

@@ -154,9 +154,7 @@ func TestErrorsOfEachAPI(t *testing.T) {
 	t.Parallel()
 
 	for _, s := range apis() {
-		h, e := newHost(
-			t,
-		), newEngine(
+		h, e := newHost(t), newEngine(
 			t,
 			answers(
 				400,

@@ -163,9 +163,7 @@ func TestHostCallOfAClosedRoute(t *testing.T) {
 // A refusal is returned as an error at once. A broken connection to the gateway is retried.
 func TestHostCallThatIsRefused(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(
-		t,
-	), newEngine(
+	h, e := newHost(t), newEngine(
 		t,
 		answers(400, `{"error":{"message":"prompt is too long"}}`, "Content-Type", "application/json"),
 	)

@@ -77,11 +77,7 @@ func TestPassThroughOfEveryLineEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			reply, first := strings.ReplaceAll(
-				goodReply,
-				"\n",
-				end,
-			), strings.ReplaceAll(
+			reply, first := strings.ReplaceAll(goodReply, "\n", end), strings.ReplaceAll(
 				": hello\n\n"+replyWithoutEnd(),
 				"\n",
 				end,

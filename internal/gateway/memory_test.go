@@ -98,10 +98,7 @@ func TestMemoryOfReplies(t *testing.T) {
 			h, bad := newHost(
 				t,
 				func(o *gateway.Options) { o.ReplyMemory, o.Registerer = memory, registry },
-			), newEngine(
-				t,
-				step,
-			)
+			), newEngine(t, step)
 			most := liveHeap()
 
 			var answered sync.WaitGroup

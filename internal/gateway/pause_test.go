@@ -233,9 +233,7 @@ func TestWeightsThatATrainerNames(t *testing.T) {
 	named := strings.Replace(goodReply, `"choices"`, `"weight_version":"engine-1","choices"`, 1)
 	unlabelled := strings.Replace(goodReply, `"choices"`, `"weight_version":"default","choices"`, 1)
 	slow := newHanging(halfReply(), goodReply[len(halfReply()):])
-	h, e := newHost(
-		t,
-	), newEngine(
+	h, e := newHost(t), newEngine(
 		t,
 		says(goodReply),
 		says(goodReply),

@@ -186,10 +186,7 @@ func TestAgentsTextIsNoQuirk(t *testing.T) {
 						`{"detail":[{"loc":["body","temperature"],"msg":"not a number","input":"`+strings.NewReplacer(`\u0069`, "i", `\u0064`, "d").
 							Replace(tc.words)+
 							`"}]}`,
-					)(
-						w,
-						r,
-					)
+					)(w, r)
 
 					return
 				}
@@ -218,9 +215,7 @@ func TestAgentsTextIsNoQuirk(t *testing.T) {
 // of any rollout's replies are not noticed.
 func TestAgentsStreamOptionsAreNoQuirk(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(
-		t,
-	), newEngine(
+	h, e := newHost(t), newEngine(
 		t,
 		strict(
 			"x",
@@ -332,9 +327,7 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 // A refusal of a parameter that the agent set is the agent's error.
 func TestRefusalsOfResponsesWithoutAQuirk(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(
-		t,
-	), newEngine(
+	h, e := newHost(t), newEngine(
 		t,
 		answers(400, `{"error":{"message":"logprobs are not supported with gpt-oss models"}}`),
 	)

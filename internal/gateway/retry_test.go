@@ -184,9 +184,7 @@ func TestStaleConnection(t *testing.T) {
 // If the upstream requests a pause longer than the call's remaining time, the call ends at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(
-		t,
-	), newEngine(
+	h, e := newHost(t), newEngine(
 		t,
 		answers(
 			429,
@@ -232,9 +230,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	for _, status := range []int{301, 401, 402, 403, 404, 405} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(
-				t,
-			), newEngine(
+			h, e := newHost(t), newEngine(
 				t,
 				answers(status, `{"error":{"message":"no such model"}}`, "Location", "http://127.0.0.1:1/"),
 			)

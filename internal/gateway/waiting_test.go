@@ -234,9 +234,7 @@ func TestOwedTimeOfASlowReply(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging("", "")
-	hanging, rejecting := h.route(
-		newEngine(t, hang.serve).URL,
-	), h.route(
+	hanging, rejecting := h.route(newEngine(t, hang.serve).URL), h.route(
 		newEngine(t, answers(400, `{"message":"max_tokens is too small"}`)).URL,
 	)
 	rejecting.ID, rejecting.SandboxID = "r2.1", "r2.1"

@@ -93,11 +93,7 @@ func TestTakeoverRetriesTheActivitiesOfADeadWorker(t *testing.T) {
 		},
 		steps: map[string][]*workflow.PendingActivityInfo{
 			"rollout-a": {
-				pending(
-					1,
-					"h1/7",
-					started,
-				),
+				pending(1, "h1/7", started),
 				pending(2, "h1/7", scheduled),
 				pending(3, "h11/7", started),
 				pending(4, "7@h1@", started),

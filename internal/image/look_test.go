@@ -15,10 +15,7 @@ import (
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	use, err := importOf(t, open(t, image.Options{}), []entry{
-		file(
-			"etc/passwd",
-			"low",
-		),
+		file("etc/passwd", "low"),
 		file("etc/group", "low"),
 		file("etc/gone", "low"),
 		file("a/b/c", "low"),
@@ -31,10 +28,7 @@ func TestLookup(t *testing.T) {
 			Name:     "etc/pipe",
 		}, ""},
 	}, []entry{
-		file(
-			"etc/passwd",
-			"high",
-		),
+		file("etc/passwd", "high"),
 		file("etc/.wh.gone", ""),
 		file("was", "a file now"),
 		file("plain/x", "a folder now"),

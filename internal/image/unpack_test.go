@@ -125,9 +125,7 @@ func TestUnpack(t *testing.T) {
 	device := entry{tar.Header{Typeflag: tar.TypeChar, Name: "dev/sda", Devmajor: 8}, ""}
 	fifo := entry{tar.Header{Typeflag: tar.TypeFifo, Name: "pipe"}, ""}
 	use, err := importOf(t, open(t, image.Options{}), []entry{
-		dir(
-			"bin",
-		),
+		dir("bin"),
 		tool,
 		hardlink("bin/same", "bin/tool"),
 		symlink("bin/link", "/etc/passwd"),
@@ -139,9 +137,7 @@ func TestUnpack(t *testing.T) {
 		dir("was/file"),
 		file("was/file/now", "2"),
 	}, []entry{
-		dir(
-			"bin",
-		),
+		dir("bin"),
 		file("bin/.wh.tool", ""),
 		dir("sealed"),
 		file("sealed/.wh..wh..opq", ""),

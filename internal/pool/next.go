@@ -128,9 +128,7 @@ func (o Observation) adjust(p Plan) Plan {
 	o.idle(&p, len(staying), used)
 
 	p.Target = o.target(len(staying), free, used)
-	if due := o.Now.Sub(
-		p.IdleSince,
-	); p.Target < len(staying) && o.auto() &&
+	if due := o.Now.Sub(p.IdleSince); p.Target < len(staying) && o.auto() &&
 		(p.IdleSince.IsZero() || due < seconds(o.Spec.Idle)) {
 		p.Target = min(len(staying), o.Spec.Max)
 	}

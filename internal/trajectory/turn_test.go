@@ -71,9 +71,7 @@ func TestExportIsAlwaysReadable(t *testing.T) {
 	require.NoError(t, l.Append(none))
 	// a tool's input is sampled by the model and may have any depth
 	deep := turnRecord(3, "c")
-	deep.API, deep.Reply = string(
-		reply.Messages,
-	), []byte(
+	deep.API, deep.Reply = string(reply.Messages), []byte(
 		`{"type":"message","content":[{"input":`+strings.Repeat("[", 9_990)+strings.Repeat("]", 9_990)+`}]}`,
 	)
 	require.NoError(t, l.Append(deep))

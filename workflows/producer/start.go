@@ -166,17 +166,9 @@ func (p *run) covered(groups int) int64 {
 		return p.state.Counts.Rollouts + coming
 	}
 
-	return int64(
-		p.state.Step,
-	)*int64(
-		p.batch(),
-	) + int64(
-		p.status.Queued-p.status.Training,
-	) + int64(
+	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(
 		p.since,
-	)*int64(
-		p.spec.GroupSize,
-	) + coming
+	)*int64(p.spec.GroupSize) + coming
 }
 
 // exhausted reports whether no further training group will start. The caller has checked that none is running.

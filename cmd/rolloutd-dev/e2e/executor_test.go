@@ -139,11 +139,7 @@ func TestEpisodeExecutorNoBarrier(t *testing.T) {
 	}
 
 	batch := send[struct{ Results []executed }](t, url+"/execute_batch", 200, args{"calls": []args{
-		toolRequest(
-			"0",
-			"a",
-			"echo 0",
-		),
+		toolRequest("0", "a", "echo 0"),
 		toolRequest("1", "a", "echo 1"),
 		toolRequest("2", "a", "echo 2"),
 		toolRequest("3", "a", "echo 3"),

@@ -452,11 +452,7 @@ func requireArchived(t *testing.T, url string) {
 func requireBatch(t *testing.T, url string) {
 	t.Helper()
 	batch := send[struct{ Results []executed }](t, url+"execute_batch", 200, args{"calls": []args{
-		wireTool(
-			"terminal",
-			"b1",
-			args{"command": "echo 1"},
-		),
+		wireTool("terminal", "b1", args{"command": "echo 1"}),
 		wireTool("nope", "b2", nil),
 		wireTool("terminal", "1", args{"command": "echo hi"}),
 	}})

@@ -93,11 +93,7 @@ func TestNetwork(t *testing.T) {
 					made = "refused"
 				}
 
-				if at := fmt.Sprintf(
-					"%s:%d",
-					e.Host,
-					e.Port,
-				); strings.HasPrefix(e.Host, "127.") ||
+				if at := fmt.Sprintf("%s:%d", e.Host, e.Port); strings.HasPrefix(e.Host, "127.") ||
 					strings.HasPrefix(e.Host, "169.") {
 					seen = append(seen, fmt.Sprintf("%s %s %s", e.Phase, at, made))
 				}

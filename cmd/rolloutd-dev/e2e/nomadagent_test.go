@@ -214,9 +214,7 @@ func (a *nomadAgent) clean(t *testing.T) {
 		env, _ := os.ReadFile(filepath.Join(proc, "environ"))
 
 		args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if pid, err := strconv.Atoi(
-			filepath.Base(proc),
-		); err == nil &&
+		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil &&
 			strings.Contains(string(env)+string(args), a.data+"/") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

@@ -29,13 +29,9 @@ const outageScript = `
 // at the agent's first call.
 func heldModel(t *testing.T, script string) (url string, called <-chan struct{}, release func()) {
 	t.Helper()
-	play, first, open := scripted.New(
-		scripted.Options{Scripts: scripts(t, script)},
-	), make(
+	play, first, open := scripted.New(scripted.Options{Scripts: scripts(t, script)}), make(
 		chan struct{},
-	), make(
-		chan struct{},
-	)
+	), make(chan struct{})
 	call, release := sync.OnceFunc(func() { close(first) }), sync.OnceFunc(func() { close(open) })
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/completions") && !isProbe(r) {

@@ -74,10 +74,7 @@ func BenchmarkWaitingAgents(b *testing.B) {
 	model := startSlowModel(b, longScript(1, 0), "the-gate-is-near")
 
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
-		fmt.Sprint(
-			"ROLLOUTD_WORKER_CAPACITY=",
-			n+8,
-		),
+		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8),
 		fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8),
 		fmt.Sprint("ROLLOUTD_SANDBOX_SWAP=", hasSwap(b)),
 	}})

@@ -22,14 +22,10 @@ func reactSchema(fields map[string]*jsonschema.Schema) {
 		fields[name].Enum, fields[name].Default = values, json.RawMessage(strconv.Quote(values[0].(string)))
 	}
 
-	fields["max_steps"].Minimum, fields["max_steps"].Default = jsonschema.Ptr(
-		1.0,
-	), json.RawMessage(
+	fields["max_steps"].Minimum, fields["max_steps"].Default = jsonschema.Ptr(1.0), json.RawMessage(
 		strconv.Itoa(rollout.DefaultSteps),
 	)
-	fields["temperature"].Minimum, fields["temperature"].Default = jsonschema.Ptr(
-		0.0,
-	), json.RawMessage(
+	fields["temperature"].Minimum, fields["temperature"].Default = jsonschema.Ptr(0.0), json.RawMessage(
 		strconv.FormatFloat(rollout.DefaultTemperature, 'g', -1, 64),
 	)
 	fields["enabled_toolsets"].Default = json.RawMessage(`["default"]`)

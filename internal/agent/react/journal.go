@@ -196,10 +196,7 @@ func (j *journal) addResult(i int, r tool.Result, began time.Time) {
 		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(
 			text.HeadUTF8(r.Content, maxToolText),
 			maxResults,
-		), j.fit(
-			text.HeadUTF8(r.Message, maxToolText),
-			maxResults,
-		), r.Data
+		), j.fit(text.HeadUTF8(r.Message, maxToolText), maxResults), r.Data
 		if r.Error {
 			st.Status = "error"
 		}

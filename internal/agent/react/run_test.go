@@ -103,10 +103,7 @@ func TestTokenizeIsWaitedFor(t *testing.T) {
 	model, failures := w.model, atomic.Int64{}
 	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if n := failures.Add(1); r.URL.Path == "/tokenize" && n <= 5 {
-			if route, err := w.client.Status(
-				r.Context(),
-				"r1.1",
-			); n > 1 &&
+			if route, err := w.client.Status(r.Context(), "r1.1"); n > 1 &&
 				(err != nil || !strings.Contains(route.Trouble, "answered 500")) {
 				t.Errorf("trouble %q, %v", route.Trouble, err)
 			}

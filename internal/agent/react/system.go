@@ -76,10 +76,7 @@ func toolList(tools []tool.Definition) string {
 		}
 
 		out.WriteString(
-			`{"name": ` + quoted(
-				d.Name,
-				false,
-			) + `, "description": ` + quoted(
+			`{"name": ` + quoted(d.Name, false) + `, "description": ` + quoted(
 				d.Description,
 				false,
 			) + `, "parameters": `,
@@ -103,9 +100,7 @@ func parameters(schema json.RawMessage) []byte {
 	out := []byte(
 		`{"type":` + string(
 			o.Or("type", `"object"`),
-		) + `,"properties":` + string(
-			o.Or("properties", "{}"),
-		) + `,"required":` + string(
+		) + `,"properties":` + string(o.Or("properties", "{}")) + `,"required":` + string(
 			o.Or("required", "[]"),
 		),
 	)

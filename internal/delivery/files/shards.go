@@ -205,10 +205,7 @@ func (s *shards) recover(o Options) error {
 		}
 	}
 
-	if err := os.Rename(
-		temporary(o.Folder, st.Written),
-		filepath.Join(o.Folder, st.Written),
-	); err != nil &&
+	if err := os.Rename(temporary(o.Folder, st.Written), filepath.Join(o.Folder, st.Written)); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

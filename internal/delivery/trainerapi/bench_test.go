@@ -43,19 +43,10 @@ func large(sequences, tokens int) []byte {
 		}
 
 		join := func(all []string) string { return "[" + strings.Join(all, ",") + "]" }
-		ids, masks, logprobs, scores = append(
-			ids,
-			join(i),
-		), append(
-			masks,
-			join(m),
-		), append(
+		ids, masks, logprobs, scores = append(ids, join(i)), append(masks, join(m)), append(
 			logprobs,
 			join(l),
-		), append(
-			scores,
-			"0.5",
-		)
+		), append(scores, "0.5")
 	}
 
 	lists := func(all []string) string { return "[" + strings.Join(all, ",") + "]" }

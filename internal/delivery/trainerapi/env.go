@@ -23,10 +23,7 @@ const maxName = 200
 
 func (b registerEnvBody) env() (queue.Env, error) {
 	err := errors.Join(
-		required(
-			"max_token_length",
-			b.MaxTokens,
-		),
+		required("max_token_length", b.MaxTokens),
 		required("desired_name", b.Name),
 		required("weight", b.Weight),
 		required("group_size", b.GroupSize),

@@ -28,10 +28,7 @@ type registerBody struct {
 
 func (b registerBody) registration() (queue.Registration, error) {
 	err := errors.Join(
-		required(
-			"wandb_group",
-			b.WandbGroup,
-		),
+		required("wandb_group", b.WandbGroup),
 		required("wandb_project", b.WandbProject),
 		required("checkpoint_dir", b.CheckpointDir),
 	)

@@ -261,9 +261,7 @@ func TestAddedImageIsShared(t *testing.T) {
 	t.Parallel()
 	d := open(t, docker.Options{})
 	count := func() int {
-		all, err := engine(
-			t,
-		).Client.ImageList(
+		all, err := engine(t).Client.ImageList(
 			t.Context(),
 			client.ImageListOptions{Filters: client.Filters{}.Add("label", "dev.rolloutd.base")},
 		)

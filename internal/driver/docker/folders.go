@@ -201,9 +201,7 @@ func (d *Driver) removeVolumes(ctx context.Context, id string) error {
 			ctx,
 			v.Name,
 			client.VolumeRemoveOptions{},
-		); !cerrdefs.IsNotFound(
-			removeErr,
-		) {
+		); !cerrdefs.IsNotFound(removeErr) {
 			err = errors.Join(err, removeErr)
 		}
 	}

@@ -53,9 +53,7 @@ func place(t *testing.T, s rollout.Sandbox) *sandboxtest.Place {
 // volumesOf returns the number of the engine's volumes of a sandbox.
 func volumesOf(t *testing.T, id string) int {
 	t.Helper()
-	all, err := engine(
-		t,
-	).Client.VolumeList(
+	all, err := engine(t).Client.VolumeList(
 		t.Context(),
 		client.VolumeListOptions{Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox="+id)},
 	)

@@ -18,9 +18,7 @@ import (
 func TestOldImagesAreRemoved(t *testing.T) {
 	made := func() int {
 		t.Helper()
-		all, err := engine(
-			t,
-		).Client.ImageList(
+		all, err := engine(t).Client.ImageList(
 			t.Context(),
 			client.ImageListOptions{Filters: client.Filters{}.Add("reference", "rolloutd-sandbox")},
 		)

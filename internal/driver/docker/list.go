@@ -85,10 +85,7 @@ func (d *Driver) sweep(ctx context.Context, c container.Summary) {
 
 	ended := time.Unix(c.Created, 0)
 	if err == nil && got.Container.State != nil {
-		if at, parseErr := time.Parse(
-			time.RFC3339Nano,
-			got.Container.State.FinishedAt,
-		); parseErr == nil &&
+		if at, parseErr := time.Parse(time.RFC3339Nano, got.Container.State.FinishedAt); parseErr == nil &&
 			at.After(ended) {
 			ended = at
 		}

@@ -103,9 +103,7 @@ const (
 
 func newReply(w work) reply {
 	token := entry + `,"top_logprobs":[` + list(5, entry+"}") + `]}`
-	ids, usage := vocabulary(
-		w.prompt,
-	), fmt.Sprintf(
+	ids, usage := vocabulary(w.prompt), fmt.Sprintf(
 		`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`,
 		w.prompt,
 		w.tokens,

@@ -124,10 +124,7 @@ func setWithin(o *Draft, outer, key string, on bool) error {
 func (c changes) view(api reply.API, stream bool) render.View {
 	v := render.All()
 
-	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.set(
-		ReturnIDs,
-		ResponseMessages,
-	), !c.set(
+	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.set(ReturnIDs, ResponseMessages), !c.set(
 		"logprobs",
 		Include,
 	), !c.set(StreamOptions) ||

@@ -68,11 +68,7 @@ func fillFrom(dir, from, to string) error {
 // Glibc copies libraries of glibc that every image with glibc has, although few programs are linked with them.
 func Glibc(dir string) error {
 	for _, name := range []string{"libpthread.so.0", "libdl.so.2", "libm.so.6", "librt.so.1"} {
-		if err := install(
-			dir,
-			"/lib/x86_64-linux-gnu/"+name,
-			"/lib/x86_64-linux-gnu/"+name,
-		); err != nil &&
+		if err := install(dir, "/lib/x86_64-linux-gnu/"+name, "/lib/x86_64-linux-gnu/"+name); err != nil &&
 			!errors.Is(err, os.ErrNotExist) {
 			return err
 		}

@@ -76,13 +76,7 @@ func ReadArrays(lines io.Reader, most int64) (*Turns, error) {
 func (t *Turns) add(r *rollout.Turn) {
 	t.addNumbers(r)
 	t.callID, t.api = append(t.callID, r.CallID), append(t.api, r.API)
-	t.kind, t.lineage, t.branch = append(
-		t.kind,
-		string(r.Kind),
-	), append(
-		t.lineage,
-		r.Lineage,
-	), append(
+	t.kind, t.lineage, t.branch = append(t.kind, string(r.Kind)), append(t.lineage, r.Lineage), append(
 		t.branch,
 		string(r.Branch),
 	)
@@ -101,21 +95,12 @@ func (t *Turns) addNumbers(r *rollout.Turn) {
 	}
 
 	t.turn, t.status = append(t.turn, int64(r.Turn)), append(t.status, int64(r.UpstreamStatus))
-	t.promptTokens, t.completionTokens = append(
-		t.promptTokens,
-		r.Usage.PromptTokens,
-	), append(
+	t.promptTokens, t.completionTokens = append(t.promptTokens, r.Usage.PromptTokens), append(
 		t.completionTokens,
 		r.Usage.CompletionTokens,
 	)
 	t.breakAfter, t.breakAt = append(t.breakAfter, int64(broke.AfterTurn)), append(t.breakAt, int64(broke.At))
-	t.train, t.delivered, t.broken = append(
-		t.train,
-		r.Train,
-	), append(
-		t.delivered,
-		r.Delivered,
-	), append(
+	t.train, t.delivered, t.broken = append(t.train, r.Train), append(t.delivered, r.Delivered), append(
 		t.broken,
 		r.Broken != "",
 	)

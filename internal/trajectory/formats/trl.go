@@ -43,10 +43,7 @@ func ToTRL(rollouts []Scored) (TRL, error) {
 		out.Rewards = append(out.Rewards, *of.Reward)
 		if of.GroupKey != "" {
 			out.RolloutIDs, out.GroupKeys = append(out.RolloutIDs, of.RolloutID), append(out.GroupKeys, of.GroupKey)
-			out.Advantages, out.CentredAdvantages = append(
-				out.Advantages,
-				*of.Advantage,
-			), append(
+			out.Advantages, out.CentredAdvantages = append(out.Advantages, *of.Advantage), append(
 				out.CentredAdvantages,
 				*of.CentredAdvantage,
 			)

@@ -198,9 +198,7 @@ func (e *Engine) Stop() error {
 		err = errors.Join(err, removeErr)
 	}
 
-	if signalErr := e.cmd.Process.Signal(
-		syscall.SIGTERM,
-	); signalErr != nil &&
+	if signalErr := e.cmd.Process.Signal(syscall.SIGTERM); signalErr != nil &&
 		!errors.Is(signalErr, os.ErrProcessDone) {
 		err = errors.Join(err, signalErr)
 	}

@@ -45,10 +45,7 @@ func BenchmarkView(b *testing.B) {
 		`data: {"choices":[],"prompt_token_ids":[` + strings.Repeat(
 			"12345,",
 			29999,
-		) + "7]}\n\n" + strings.Repeat(
-			event,
-			1000,
-		) + "data: [DONE]\n\n",
+		) + "7]}\n\n" + strings.Repeat(event, 1000) + "data: [DONE]\n\n",
 	)
 	b.SetBytes(int64(len(raw)))
 

@@ -52,9 +52,7 @@ func (s *Stream) Capacity(n int) int {
 func (s *Stream) Decoded() int {
 	const id, logprob, both = 4, 8, 16
 
-	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(
-		s.Logprobs,
-	) + both*cap(
+	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(
 		s.meta,
 	) + s.calls.Size()
 }
