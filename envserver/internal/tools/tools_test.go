@@ -348,8 +348,8 @@ func TestTablePublishesDefaults(t *testing.T) {
 	raw, err := json.Marshal(finalize.InputSchema)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"type":"object","additionalProperties":false,"required":["rollout_id"],"properties":{
-		"rollout_id":{"type":"string","description":"id of the rollout, as start_rollout or run_rollout gave it"},
-		"wait_s":{"type":"number","default":300,"description":"how long to wait for the result, in seconds"}}}`, string(raw))
+		"rollout_id":{"type":"string","description":"id of the rollout, as start_rollout or run_rollout returned it"},
+		"wait_s":{"type":"number","default":300,"description":"longest wait for the result, in seconds"}}}`, string(raw))
 }
 
 // FuzzArguments checks that any arguments are either refused as Invalid with a message, or start a valid spec.
