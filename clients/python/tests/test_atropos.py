@@ -4,27 +4,60 @@ import asyncio
 import gzip
 import json
 import logging
+import sys
 from base64 import b64encode
 from fractions import Fraction
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from conftest import Answer, Server
 
-from rolloutd import UnavailableError
-from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup, ToolCall
-from rolloutd.atropos.cli import _one, _room, build, process, serve
-from rolloutd.atropos.journal import Journal, _Kept
-from rolloutd.atropos.trainer import Trainer
+from rolloutd import InvalidError, UnavailableError
+
+pytest.importorskip("atroposlib")
+
+from atroposlib.envs.base import BaseEnv, BaseEnvConfig  # noqa: E402
+from pydantic import Field, ValidationError, field_validator  # noqa: E402
+
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredDataGroup, ToolCall, ToolResult  # noqa: E402
+from rolloutd.atropos.config import WITHOUT_EFFECT  # noqa: E402
+from rolloutd.atropos.env import REFUSED, passed  # noqa: E402
+from rolloutd.atropos.group import number  # noqa: E402
+from rolloutd.atropos.journal import Journal, _Kept  # noqa: E402
+from rolloutd.atropos.managers import process, run_worker, serve  # noqa: E402
+from rolloutd.atropos.trainer import Trainer  # noqa: E402
+
+
+@cache
+def tokenizer() -> str:
+    """The folder of a tokenizer with a token for each byte."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytes_ = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    bytes_.pre_tokenizer, bytes_.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), decoders.ByteLevel()
+    folder = mkdtemp()
+    PreTrainedTokenizerFast(tokenizer_object=bytes_, eos_token=letters[0]).save_pretrained(folder)
+    return folder
 
 
 class Config(AgentEnvConfig):
-    difficulty: int = 3
+    difficulty: int = Field(default=3, description="as environments written for the original have it")
+
+    @field_validator("difficulty")
+    @classmethod
+    def positive(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError("difficulty must be at least 1")
+        return value
 
 
-class Env(AgentEnv):
+class Env(AgentEnv[Config]):
     name = "test_env"
     env_config_cls = Config
 
@@ -43,7 +76,7 @@ class Env(AgentEnv):
 
 def transcript(text: str) -> Answer:
     parts = [{"type": "tool", "tool": "terminal", "callID": "c1", "state": {"status": "completed", "input": {"command": "x"}, "output": "out"}}]
-    messages = [{"info": {"role": "user"}, "parts": [{"type": "text", "text": "what"}]}, {"info": {"role": "assistant"}, "parts": parts}]
+    messages = [{"info": {"role": "user", "system": "be brief"}, "parts": [{"type": "text", "text": "what"}]}, {"info": {"role": "assistant"}, "parts": parts}]
     return Answer(200, {"messages": [*messages, {"info": {"role": "assistant"}, "parts": [{"type": "text", "text": text}]}]})
 
 
@@ -77,24 +110,30 @@ def group(server: Server, *members: tuple[str, str]) -> None:
 @pytest.fixture(autouse=True)
 def fixed_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolloutd.atropos.env.new_id", lambda: "g")
-    monkeypatch.setattr("rolloutd.atropos.cli.new_id", lambda: "g")
+    monkeypatch.setattr("rolloutd.atropos.managers.new_id", lambda: "g")
+    monkeypatch.setattr("rolloutd.atropos.managers.POLL_S", 0.01)
     monkeypatch.setattr("rolloutd.atropos.scores.POLL_S", 0.01)
 
 
-def collect(env: AgentEnv) -> ScoredGroup | None:
-    async def main() -> ScoredGroup | None:
+def collect(env: AgentEnv[Any]) -> ScoredDataGroup | None:
+    async def main() -> ScoredDataGroup | None:
         try:
             await env.setup()
-            return await env.collect_trajectories({"prompt": "what"})
+            group, backlog = await env.collect_trajectories({"prompt": "what"})
+            assert backlog == []
+            return group
         finally:
             await env.close()
 
     return asyncio.run(main())
 
 
-def make(server: Server, cls: type[AgentEnv] = Env, **config: Any) -> AgentEnv:
-    settings = Config(rolloutd_server=server.url, group_size=2, include_messages=True, **config)
-    return cls(settings, [APIServerConfig(base_url="http://model/v1", model_name="m")])
+def make(server: Server, cls: type[AgentEnv[Any]] = Env, **config: Any) -> Any:
+    settings = Config(
+        rolloutd_server=server.url, rollout_server_url=server.url, group_size=2, include_messages=True, tokenizer_name=tokenizer(), use_wandb=False,
+        **{"allow_network": False, "open_groups_path": "", **config},
+    )
+    return cls(settings, [APIServerConfig(base_url="http://model/v1", model_name="m", server_type="vllm", tokenizer_name=tokenizer())])
 
 
 def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
@@ -106,12 +145,13 @@ def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
     assert got["generation_params"] == {"temperature": 0.2}
     messages = got["messages"]
     assert messages is not None
-    assert [m["content"] for m in messages[0]] == ["what", "", "out", "long answer"]
+    response = '<tool_response>{"success": true, "output": "out", "uniq_id": "c1"}</tool_response>'
+    assert [m["content"] for m in messages[0]] == ["be brief", "what", "", response, "long answer"], "what the policy saw"
+    assert [m["role"] for m in messages[0]] == ["system", "user", "assistant", "user", "assistant"]
     (sent,) = server.requests("POST /groups")
     assert (sent.body["verifier"], sent.body["limits"]) == ({"external": True}, {"verifier_s": 660.0})
-    assert sent.body["react"] | {"system_prompt": ""} == {
-        "max_steps": 7, "temperature": 0.7, "max_tokens": 0, "tool_delay_s": 0.0, "system_prompt": "",
-        "enabled_toolsets": ["terminal"], "disabled_toolsets": [],
+    assert sent.body["react"] == {
+        "max_steps": 7, "temperature": 0.7, "tool_delay_s": 0.0, "enabled_toolsets": ["terminal"], "disabled_toolsets": [],
     }
     assert (sent.body["agent"], sent.body["base_url"], sent.body["model"]) == ("react", "http://model/v1", "m")
 
@@ -139,30 +179,46 @@ def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server, fails: 
     assert len(server.requests("POST /rollouts/r0/score")) == 1
 
 
-def test_a_score_may_be_any_real_number(server: Server) -> None:
-    """As numpy.float32, Fraction is a Real that is no float."""
+class Tensor:
+    """As tensors and numpy's numbers, it has its value in item()."""
 
-    class Scored(Env):
-        async def score_trajectory(self, item: Any, final_response: str) -> Any:
-            return Fraction(len(final_response))
+    def item(self) -> float:
+        return 0.5
 
-    group(server, ("completed", "longer"), ("completed", "long"))
-    got = collect(make(server, Scored))
-    assert got is not None
-    assert got["scores"] == [6.0, 4.0]
+
+@pytest.mark.parametrize(("value", "score"), [(True, 1.0), (2, 2.0), (Fraction(1, 4), 0.25), (Tensor(), 0.5)])
+def test_a_score_may_be_any_number(value: Any, score: float) -> None:
+    assert number(value) == score
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", None, [1.0]])
+def test_other_scores_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidError, match="must be a finite number"):
+        number(value)
+
+
+def work_on(env: AgentEnv[Any], items: int = 1) -> None:
+    """Collects groups as a worker does, and writes them."""
+
+    async def main() -> None:
+        env.process_mode = True
+        try:
+            for _ in range(items):
+                await run_worker(env, env.journal().begin("g", {"prompt": "what"}))
+        finally:
+            await env.close()
+
+    asyncio.run(main())
 
 
 def test_what_is_left_out_is_counted(server: Server) -> None:
     group(server, ("completed", "same"), ("completed", "same"))
     env = make(server)
-    assert collect(env) is None
-    assert env.counts.same_scores == 1
-    env = make(server, ensure_scores_are_not_same=False, max_token_length=2)
-    assert collect(env) is None
-    assert env.counts.too_long == 1
-    group(server, ("completed", "one"), ("infra_failed", ""))
+    work_on(env)
+    assert (env.counts.left_out, env.counts.delivered) == (1, 0), "scores that are all equal"
+    group(server, ("completed", "a"), ("infra_failed", ""))
     env = make(server)
-    assert collect(env) is None
+    work_on(env)
     assert env.counts.incomplete == 1
 
 
@@ -172,12 +228,9 @@ class Raises(Env):
 
 
 class Hangs(Env):
-    def build_task(self, item: Any) -> str:
-        self.config.worker_timeout = 0.05  # of the hooks after this one
-        return "what"
-
     async def score_trajectory(self, item: Any, final_response: str) -> float:
-        await asyncio.Event().wait()
+        self.hung = asyncio.Event()
+        await self.hung.wait()
         return 0.0
 
 
@@ -187,17 +240,17 @@ class NotANumber(Env):
 
 
 @pytest.mark.parametrize(("cls", "text"), [(Raises, "KeyError: 'expected'"), (Hangs, "longer than worker_timeout"), (NotANumber, "must be a finite number")])
-def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv], text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv[Any]], text: str, caplog: pytest.LogCaptureFixture) -> None:
     group(server, ("completed", "one"), ("completed", "two"))
-    env = make(server, cls)
-    assert collect(env) is None
+    env = make(server, cls, worker_timeout=1.0)
+    work_on(env)
     assert env.counts.incomplete == 1
-    assert "score of rollout r" in caplog.text and text in caplog.text
+    assert text in caplog.text
     assert server.requests("POST /groups/g/abort"), "the others get no score"
 
 
 class Verifies(Env):
-    def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> tuple[float, dict[str, Any]]:
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> tuple[float, dict[str, Any]]:
         result: AgentResult = more["agent_result"]
         (call,) = result.steps[0].tool_calls
         assert (call.name, call.arguments, result.total_tool_calls) == ("terminal", {"command": "x"}, 1)
@@ -214,7 +267,7 @@ def test_a_hook_sees_the_steps(server: Server) -> None:
 
 class RunsTests(Env):
     async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
-        ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, "u1"))
+        ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, uniq_id="u1"))
         return 1.0 if ran.success and ran.metadata["exit_code"] == 0 else 0.0
 
 
@@ -232,14 +285,16 @@ def test_a_hook_runs_tools_in_the_sandbox(server: Server) -> None:
 
 class Prepares(Env):
     def build_rollout(self, item: Any) -> dict[str, Any]:
-        return {"setup": ["true"], "sandbox": {"image": "python:3.12"}}
+        return {"setup": ["true"], "sandbox": {"image": "python:3.12"}, "network": {"allow": ["pypi.org"]}}
 
     async def setup_trajectory_workspace(self, item: Any, *, trajectory_id: str, exec_tool: Any) -> dict[str, Any]:
-        assert (await exec_tool(ToolCall("terminal", {"command": "git clone x"}, "u1"))).success
+        assert await super().setup_trajectory_workspace(item, trajectory_id=trajectory_id, exec_tool=exec_tool) == {}
+        self.prepared_in = trajectory_id
+        assert (await exec_tool(ToolCall("terminal", {"command": "git clone x"}, uniq_id="u1"))).success
         return {"commit": "abc"}
 
     async def verify_and_score_trajectory(self, item: Any, final_response: str, *, workspace_meta: Any = None, **more: Any) -> float:
-        assert workspace_meta == {"commit": "abc"}
+        assert (workspace_meta, more["trajectory_id"]) == ({"commit": "abc"}, self.prepared_in)
         return float(len(final_response))
 
 
@@ -257,6 +312,7 @@ def test_a_hook_prepares_the_workspace(server: Server) -> None:
     assert got["scores"] == [1.0, 2.0]
     (scratch,) = server.requests("POST /rollouts")
     assert (scratch.body["agent"], scratch.body["sandbox"], scratch.body["setup"]) == ("interactive", {"image": "python:3.12"}, ["true"])
+    assert scratch.body["network"] == {"allow": ["pypi.org"]}
     assert server.requests("POST /rollouts/scratch/abort")
     (sent,) = server.requests("POST /groups")
     assert [stored.body for stored in server.requests(f"PUT /uploads/{digest}")] == [packed]
@@ -280,66 +336,159 @@ def test_a_workspace_that_cannot_be_used_is_refused(server: Server) -> None:
 def test_settings_without_effect_are_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         make(server, slots_per_container=3)
-    assert "slots_per_container" in caplog.text
+    assert "slots_per_container has no effect: rolloutd's workers have slots" in caplog.text
 
 
-def test_command_line() -> None:
-    args = ["process", "--env.group_size", "8", "--env.difficulty", "5", "--env.enabled_toolsets", "terminal,files", "--env.use_wandb", "false"]
-    command, env = build(Env, [*args, "--openai.model_name", "7", "--env.agent_max_tokens", "64"])
-    assert (command, env.config.group_size, env.config.difficulty) == ("process", 8, 5)  # type: ignore[attr-defined]
-    assert (env.config.enabled_toolsets, env.config.use_wandb, env.config.agent_max_tokens) == (["terminal", "files"], False, 64)
-    assert env.server_configs[0].model_name == "7"
-    assert (env.config.include_messages, env.config.ensure_scores_are_not_same, env.config.data_path_to_save_groups) == (True, False, "data/test_env.jsonl")
-    assert env.config.open_groups_path == "data/test_env.open"
-    asyncio.run(env.close())
-    for wrong in (["train"], ["serve", "--env.group_size", "many"], ["serve", "--env.nothing", "1"], ["serve", "--env.use_wandb", "3"]):
-        with pytest.raises(SystemExit):
-            build(Env, wrong)
+def test_every_setting_is_honored_or_named() -> None:
+    """A setting that a release of atroposlib adds must be looked at: BaseEnv reads it, or it does not reach the agent."""
+    of_the_agent = set(AgentEnvConfig.model_fields) - set(BaseEnvConfig.model_fields)
+    honored = {name for name in of_the_agent if name.startswith(("agent_", "enabled_", "disabled_", "rolloutd_", "tool_server_"))}
+    honored |= {"allow_network", "score_hold_s", "open_groups_path", "failed_score"}
+    assert of_the_agent - honored <= set(WITHOUT_EFFECT)
+    known = {
+        "group_size", "max_num_workers", "max_eval_workers", "max_num_workers_per_node", "steps_per_eval", "max_token_length", "eval_handling",
+        "eval_limit_ratio", "inference_weight", "batch_size", "max_batches_offpolicy", "tokenizer_name", "use_wandb", "rollout_server_url",
+        "total_steps", "wandb_name", "num_rollouts_to_keep", "num_rollouts_per_group_for_logging", "ensure_scores_are_not_same",
+        "data_path_to_save_groups", "data_dir_to_save_evals", "min_items_sent_before_logging", "include_messages", "min_batch_allocation",
+        "worker_timeout", "thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt",
+    }
+    assert set(BaseEnvConfig.model_fields) == known
 
 
-def test_process_writes_groups(server: Server, tmp_path: Path) -> None:
+def test_every_method_is_called_or_refused(server: Server) -> None:
+    """What BaseEnv lets one override is called by its own code, by ours, or refused at the start."""
+    called = {
+        "derived_batch_size", "config_init", "collect_trajectory", "collect_trajectories", "postprocess_histories", "get_next_item", "evaluate",
+        "load_checkpoint", "save_checkpoint", "setup", "setup_wandb", "register_env", "get_server_info", "create_rollout_table",
+        "add_rollouts_for_wandb", "wandb_log", "evaluate_log", "handle_send_to_api", "handle_env", "cleanup", "get_status", "env_step_checks",
+        "env_manager", "process_manager", "cli", "get_cli_serve_config_cls", "get_cli_process_config_cls", "get_cli_evaluate_config_cls",
+    }
+    public = {name for name, member in vars(BaseEnv).items() if not name.startswith("_") and (callable(member) or isinstance(member, (property, classmethod)))}
+    assert public - {"env_config_cls", "server_cls"} == called | {"perf_stats", "add_train_workers"}
+
+    for name in REFUSED:
+        cls = type("Odd", (Env,), {name: lambda self: None})
+        with pytest.raises(InvalidError, match=f"Odd.{name} is not called by rolloutd: "):
+            make(server, cls)
+
+
+def test_a_tool_server_of_the_environment_is_refused(server: Server) -> None:
+    with pytest.raises(InvalidError, match="tool_server_url: .*add the tool server to the server's configuration"):
+        make(server, tool_server_url="inprocess")
+
+
+def test_network_is_asked_for_and_left_out_where_the_operator_allows_none(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
-    env = make(server, FailsFirst, total_steps=2, data_path_to_save_groups=str(tmp_path / "deep" / "groups.jsonl"))
+    refused = Answer(422, {"detail": "allow_network: the operator lets no task reach a network", "kind": "Invalid"})
+    server.on("POST /groups", refused, Answer(202, {"group_id": "g", "outcome": "", "members": []}))
+    assert collect(make(server, allow_network=True)) is not None
+    first, second = server.requests("POST /groups")
+    assert first.body["allow_network"] is True and "allow_network" not in second.body
+    assert "the sandboxes have no network: allow_network: the operator lets no task" in caplog.text
+
+
+def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Env:
+    """The environment that the command line makes; it does not run."""
+    made: list[Env] = []
+
+    class Made(Env):
+        name = "test_env"
+
+        @classmethod
+        def config_init(cls) -> tuple[Config, list[APIServerConfig]]:
+            return Config(tokenizer_name=tokenizer()), [APIServerConfig(base_url="http://model/v1", model_name="m", server_type="vllm", tokenizer_name=tokenizer())]
+
+        async def env_manager(self) -> None:
+            made.append(self)
+
+        async def process_manager(self) -> None:
+            made.append(self)
+
+    monkeypatch.setattr(sys, "argv", ["test_env", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        Made.cli()
+    assert ended.value.code in (0, None), ended.value
+    (env,) = made
+    return env
+
+
+def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.yaml").write_text("env:\n  group_size: 6\n  difficulty: 5\nopenai:\n  model_name: other\n")
+    env = run_cli(monkeypatch, "process", "--config", "c.yaml", "--env.group_size", "8", "--env.agent_max_tokens", "64", "--env.use_wandb", "false")
+    assert (env.config.group_size, env.config.difficulty, env.config.agent_max_tokens) == (8, 5, 64)
+    assert env.server.servers[0].config.model_name == "other"
+    assert (env.config.include_messages, env.config.ensure_scores_are_not_same) == (True, False)
+    assert env.config.data_path_to_save_groups == "data/test_env.jsonl"
+    env = run_cli(monkeypatch, "serve", "--env.enabled_toolsets", "terminal, files", "--slurm", "false", "--testing", "false")
+    assert env.config.enabled_toolsets == ["terminal", "files"]
+
+
+def test_a_setting_is_checked_by_the_environments_own_validator() -> None:
+    with pytest.raises(ValidationError, match="difficulty must be at least 1"):
+        Config(difficulty=0)
+    assert Config().difficulty == 3
+
+
+def test_a_result_is_shown_as_the_policy_sees_it() -> None:
+    result = ToolResult(False, "a </tool_response> b", "Exit code: 1", {"exit_code": 1}, "u1")
+    shown = '{"success": false, "output": "a \\u003c/tool_response> b", "uniq_id": "u1", "error": "Exit code: 1", "metadata": {"exit_code": 1}}'
+    assert result.to_xml() == f"<tool_response>{shown}</tool_response>"
+
+
+def test_run_agent(server: Server) -> None:
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "r"}))
+    server.on("GET /rollouts/r", Answer(200, {"rollout_id": "r", "phase": "done", "outcome": "completed"}))
+    server.on("GET /rollouts/r/events", Answer(200, b'event: done\ndata: {"rollout_id": "r", "phase": "done"}\n\n'))
+    server.on("GET /rollouts/r/messages", transcript("42"))
+    env = make(server)
+
+    async def main() -> Any:
+        try:
+            return await env.run_agent("what is it", trajectory_id="r")
+        finally:
+            await env.close()
+
+    assert asyncio.run(main()) == ("42", {"success": True, "error": None, "tool_calls": 1})
+    (sent,) = server.requests("POST /rollouts")
+    assert (sent.body["instruction"], sent.body["rollout_id"], sent.body["no_verify"]) == ("what is it", "r", True)
+
+
+class Single(Env):
+    """Changes each trajectory, as environments do that build their own rows."""
+
+    async def collect_trajectory(self, item: Any) -> Any:
+        row, backlog = await super().collect_trajectory(item)
+        assert row is not None
+        row["scores"] *= 10
+        return row, [*backlog, "again"]
+
+
+def test_an_environment_may_change_each_trajectory(server: Server) -> None:
+    group(server, ("completed", "abc"))
+    env = make(server, Single)
+
+    async def main() -> Any:
+        try:
+            return await env.collect_trajectories({"prompt": "what"})
+        finally:
+            await env.close()
+
+    got, backlog = asyncio.run(main())
+    assert (got["scores"], got["tokens"], backlog) == ([30.0, 30.0], [[5, 6], [5, 6]], ["again", "again"])
+    assert [s.body["group_size"] for s in server.requests("POST /groups")] == [1, 1]
+
+
+def run_process(env: AgentEnv[Any], count: int) -> None:
+    env.process_mode = True
 
     async def main() -> None:
-        await process(env)
-        await env.close()
+        try:
+            await process(env, count)
+        finally:
+            await env.close()
 
     asyncio.run(main())
-    lines = (tmp_path / "deep" / "groups.jsonl").read_text().splitlines()
-    assert [json.loads(line)["scores"] for line in lines] == [[1.0, 2.0]] * 2
-
-
-def test_room() -> None:
-    config = AgentEnvConfig(group_size=4, max_batches_offpolicy=3)
-    assert _room(config, {"queue_size": 2, "unallocated_fraction": 1.0}, 16, 2) == 10
-    assert _room(config, {"queue_size": 20, "unallocated_fraction": 1.0}, 16, 2) == 0
-    assert _room(AgentEnvConfig(group_size=4, max_num_workers=3), {"queue_size": 0}, 16, 1) == 3
-
-
-def test_trainer(server: Server) -> None:
-    server.on("POST /register-env", Answer(200, {"status": "wait for trainer to start"}), Answer(200, {"status": "success", "env_id": 0}))
-    server.on("GET /info", Answer(200, {"batch_size": 16, "max_token_len": 64}))
-    server.on("GET /status-env", Answer(500, b"Internal Server Error"), Answer(200, {"current_step": 1, "queue_size": 0}))
-    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
-
-    async def main() -> None:
-        async with Trainer(server.url) as trainer:
-            assert (await trainer.register("e", AgentEnvConfig(), poll_s=0.001))["batch_size"] == 16
-            assert (await trainer.status())["current_step"] == 1
-
-    asyncio.run(main())
-    assert server.requests("GET /status-env")[1].body == {"env_id": 0}
-    assert len(server.requests("POST /disconnect-env")) == 1
-
-
-class Until(Trainer):
-    """A trainer that has completed its steps after a number of groups."""
-
-    async def status(self) -> dict[str, Any]:
-        return {**await super().status(), "current_step": 10_000 if self.env.counts.delivered >= 2 else 1}
-
-    env: AgentEnv
 
 
 class FailsFirst(Env):
@@ -354,27 +503,141 @@ class FailsFirst(Env):
         return "what " * 300
 
 
-def test_serve_feeds_the_trainer(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    group(server, ("completed", "a"), ("completed", "bc"))
-    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))
-    server.on("GET /info", Answer(200, {"batch_size": 2, "max_token_len": 64}))
-    server.on("GET /status-env", Answer(200, {"queue_size": 0, "unallocated_fraction": 1.0}))
-    server.on("POST /scored_data", Answer(silent=True), Answer(200, {"status": "received"}))
-    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
-    env = make(server, FailsFirst, max_num_workers=1)
+def test_process_writes_groups(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "groups.jsonl"
+    for number_of_run, name in enumerate(("groups.jsonl", "groups_1.jsonl")):
+        group(server, ("completed", "a"), ("completed", "bc"))
+        run_process(make(server, FailsFirst, data_path_to_save_groups=str(path)), 2)
+        lines = (path.parent / name).read_text().splitlines()
+        assert [json.loads(line)["scores"] for line in lines] == [[1.0, 2.0]] * 2, f"run {number_of_run} has a file of its own"
 
+
+def test_process_without_a_group_fails(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("infra_failed", ""))
+    with pytest.raises(InvalidError, match="20 groups in a row gave no data"):
+        run_process(make(server, data_path_to_save_groups=str(tmp_path / "g.jsonl")), 1)
+
+    class Empty(Env):
+        def get_next_item(self) -> Any:
+            return None
+
+    with pytest.raises(InvalidError, match="no group gave data"):
+        run_process(make(server, Empty, data_path_to_save_groups=str(tmp_path / "g.jsonl")), 1)
+
+
+def test_room(server: Server) -> None:
+    def room(queue: int, batch: int = 16, evaluates: bool = False, **config: Any) -> int:
+        env = make(server, **config)
+        env.config.group_size, env.config.batch_size, env.status_dict = 4, batch, {"queue_size": queue, "unallocated_fraction": 1.0}
+
+        async def main() -> int:
+            env.eval_runner = asyncio.create_task(asyncio.sleep(3600)) if evaluates else None
+            try:
+                return int(env.room())
+            finally:
+                if env.eval_runner:
+                    env.eval_runner.cancel()
+                await env.close()
+
+        return asyncio.run(main())
+
+    assert (room(2), room(7), room(20)) == (8, 5, 0)
+    assert room(0, max_num_workers=3) == 3
+    assert (room(0, evaluates=True), room(0, evaluates=True, eval_handling="LIMIT_TRAIN"), room(0, evaluates=True, eval_handling="NONE")) == (0, 4, 8)
+
+
+def test_steps_that_were_passed() -> None:
+    assert passed(0, 5, 5) and passed(4, 11, 5) and not passed(5, 9, 5) and not passed(0, 100, -1)
+
+
+def trainer_api(server: Server, *, steps: int = 10_000, after: int = 2) -> None:
+    """A trainer that has completed its steps after a number of groups."""
+
+    def status(s: Server) -> dict[str, Any]:
+        sent = {r.headers["Idempotency-Key"] + str(i) for i, r in enumerate(s.requests("POST /scored_data"))}
+        return {"current_step": steps if len(sent) >= after else 1, "queue_size": 0, "unallocated_fraction": 1.0, "env_weight": 1.0}
+
+    registered = {
+        "status": "success", "env_id": 3, "wandb_name": "test_env_0", "starting_step": 0, "checkpoint_dir": "", "checkpoint_interval": -1, "num_steps": 9,
+    }
+    server.on("POST /register-env", Answer(200, {"status": "wait for trainer to start"}), Answer(200, registered))
+    server.on("GET /info", Answer(200, {"batch_size": 2, "max_token_len": 64}))
+    server.on("GET /status-env", Answer(200, status))
+    server.on("POST /scored_data", Answer(200, {"status": "received"}))
+    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
+
+
+def run_serve(env: AgentEnv[Any]) -> None:
     async def main() -> None:
-        async with Until(server.url) as trainer:
-            trainer.env = env
-            await serve(env, trainer, poll_s=0.01)
-        await env.close()
+        try:
+            await serve(env)
+        finally:
+            await env.close()
 
     asyncio.run(main())
+
+
+class Evaluated(FailsFirst):
+    async def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        return {"accuracy": 0.5}
+
+
+def test_serve_feeds_the_trainer(server: Server, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    group(server, ("completed", "a" * 600), ("completed", "b" * 700))
+    trainer_api(server)
+    server.on("POST /scored_data", Answer(silent=True), Answer(200, {"status": "received"}))
+    env = make(server, Evaluated, max_num_workers=1, data_dir_to_save_evals=str(tmp_path), steps_per_eval=1000)
+    run_serve(env)
     assert "broken item" in caplog.text, "an item that fails is named, and the others go on"
     sent = server.requests("POST /scored_data")
     assert {s.headers["Idempotency-Key"] for s in sent} == {"g"}, "a group keeps its key, whose answer was lost or not"
-    assert all((s.body["env_id"], s.body["scores"]) == (3, [1.0, 2.0]) for s in sent)
+    assert all((s.body["env_id"], s.body["scores"]) == (3, [600.0, 700.0]) for s in sent)
     assert sent[0].headers["Content-Encoding"] == "gzip"
+    assert len(server.requests("POST /disconnect-env")) == 1
+    assert env.evaluations == [{"step": 10_000, "metrics": {"accuracy": 0.5}}], "evaluated when the trainer passed the step, and kept"
+    assert json.loads((tmp_path / "test_env.evaluations.jsonl").read_text()) == env.evaluations[0]
+
+
+def send(server: Server, trainer: Trainer, config: AgentEnvConfig) -> None:
+    async def main() -> None:
+        await trainer.register("e", config)
+        sending = asyncio.create_task(trainer.send({"group_overrides": {"rolloutd_key": "k"}}, "k"))
+        while not sending.done():
+            await asyncio.sleep(0.001)
+            if trainer.env_id < 0 and not sending.done():
+                await trainer.register("e", config)  # as serve does
+        await sending
+        await trainer.close()
+
+    asyncio.run(main())
+
+
+def test_a_restarted_trainer_api_gets_no_group_before_it_knows_the_environment(server: Server) -> None:
+    trainer_api(server)
+    answers = [{"status": "success", "env_id": 3}, {"status": "wait for trainer to start"}, {"status": "success", "env_id": 0}]
+    server.on("POST /register-env", *(Answer(200, a) for a in answers))
+    server.on("GET /info", Answer(200, {"batch_size": -1, "max_token_len": -1}), Answer(200, {"batch_size": 2, "max_token_len": 64}))
+    send(server, Trainer(server.url), AgentEnvConfig())
+    (sent,) = server.requests("POST /scored_data")
+    assert sent.body["env_id"] == 0, "the id of the new registration"
+
+
+@pytest.mark.parametrize("status", [Answer(500, b"Internal Server Error"), Answer(404, {"detail": "no"}), Answer(200, {"current_step": 1})])
+def test_an_environment_that_the_api_does_not_know_registers_again(server: Server, status: Answer) -> None:
+    trainer_api(server)
+    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3, "starting_step": 5}), Answer(200, {"status": "success", "env_id": 4}))
+    server.on("GET /status-env", status, Answer(200, {"current_step": 9}))
+    send(server, Trainer(server.url), AgentEnvConfig())
+    (sent,) = server.requests("POST /scored_data")
+    assert sent.body["env_id"] == 4
+
+
+def test_a_group_whose_answer_was_lost_is_looked_for(server: Server) -> None:
+    trainer_api(server)
+    server.on("POST /scored_data", Answer(silent=True))
+    server.on("GET /latest_example", Answer(200, {"group_overrides": {"rolloutd_key": "k"}}))
+    send(server, Trainer(server.url), AgentEnvConfig())
+    assert len(server.requests("POST /scored_data")) == 1, "it is in the queue"
 
 
 def test_agent_config_has_the_defaults_of_the_original() -> None:
@@ -392,29 +655,21 @@ def save_group_of_ended_process(folder: Path, **known: Any) -> None:
     work.release()
 
 
-def run_process(env: AgentEnv) -> None:
-    async def main() -> None:
-        await process(env)
-        await env.close()
-
-    asyncio.run(main())
-
-
 def test_process_finishes_the_groups_of_a_killed_one(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
     save_group_of_ended_process(tmp_path / "open", task={"instruction": "what", "group_id": "g", "group_size": 2}, metadata={"r0": {"seen": 1}})
     out = tmp_path / "groups.jsonl"
-    out.write_text('{"a":1}\n{"cut')
-    run_process(make(server, total_steps=1, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
+    out.write_text('{"a":1}\n')
+    run_process(make(server, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")), 1)
     (sent,) = server.requests("POST /groups")
     assert sent.body == {"instruction": "what", "group_id": "g", "group_size": 2}, "the same group is asked for"
-    first, second = map(json.loads, out.read_text().splitlines())
-    assert (first, second["scores"], second["overrides"][0]) == ({"a": 1}, [1.0, 2.0], {"seen": 1, "rollout_id": "r0"})
+    (line,) = map(json.loads, (tmp_path / "groups_1.jsonl").read_text().splitlines())
+    assert (line["scores"], line["overrides"][0]) == ([1.0, 2.0], {"seen": 1, "rollout_id": "r0"})
     assert not list((tmp_path / "open").iterdir())
 
     save_group_of_ended_process(tmp_path / "open")
-    run_process(make(server, total_steps=0, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
-    assert len(out.read_text().splitlines()) == 2, "a group that is in the file is not written again"
+    run_process(make(server, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")), 0)
+    assert (tmp_path / "groups_2.jsonl").read_text() == "", "a group that is in a file is not written again"
     assert not list((tmp_path / "open").iterdir())
 
 
@@ -439,33 +694,18 @@ def test_an_environment_runs_without_a_folder_for_its_groups(tmp_path: Path, cap
 
 def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
-    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))
-    server.on("GET /info", Answer(200, {"batch_size": 2, "max_token_len": 64}))
-    server.on("GET /status-env", Answer(200, {"queue_size": 0, "unallocated_fraction": 1.0}))
-    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
+    trainer_api(server, after=1)
     server.on("POST /scored_data", Answer(500, b"broken"))
     save_group_of_ended_process(tmp_path)
-    env = make(server, total_steps=-1, max_num_workers=1, open_groups_path=str(tmp_path))
-
-    async def run(trainer: Trainer, work: Any) -> None:
-        async with trainer:
-            await trainer.register("e", env.config)
-            await _one(env, trainer, work)
-
-    (work,) = Journal(str(tmp_path)).left()
-    asyncio.run(run(Trainer(server.url, retry_s=0.01), work))
-    assert env.counts.undelivered == 1
-    assert isinstance(work, _Kept) and [path.name for path in tmp_path.iterdir()] == ["g.group"], "it is kept for the next start"
-    work.release()
-    server.on("POST /scored_data", Answer(200, {"status": "received"}))
     env = make(server, max_num_workers=1, open_groups_path=str(tmp_path))
+    env.trainer = Trainer(server.url, retry_s=0.01)
+    run_serve(env)
+    assert env.counts.undelivered == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["g.group"], "it is kept for the next start"
 
-    async def again() -> None:
-        async with Until(server.url) as trainer:
-            trainer.env = env
-            await serve(env, trainer, poll_s=0.01)
-        await env.close()
-
-    asyncio.run(again())
+    server.seen.clear()
+    trainer_api(server, after=1)
+    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path))
+    run_serve(env)
     assert {s.headers["Idempotency-Key"] for s in server.requests("POST /scored_data")} == {"g"}
     assert not list(tmp_path.iterdir())

@@ -63,7 +63,7 @@ tools:
 		)
 	})
 	t.Run("atropos", func(t *testing.T) {
-		python.Run(
+		pyclient.Interpreter(t, pyclient.Atropos()).WithPackage(t).Run(
 			t,
 			filepath.Join("testdata", "atropos.py"),
 			srv.url,

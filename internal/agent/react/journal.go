@@ -59,6 +59,9 @@ type info struct {
 	SessionID string `json:"sessionID"`
 	Role      string `json:"role"`
 	Finish    string `json:"finish,omitempty"`
+
+	// the system prompt, of the instruction
+	System    string `json:"system,omitempty"`
 	Time      span   `json:"time"`
 	Malformed int    `json:"malformed_calls,omitempty"`
 }
@@ -104,12 +107,13 @@ func newJournal(session string, events *agent.Reporter) *journal {
 	return &journal{session: session, events: events, recorded: -1, replayed: make(chan struct{})}
 }
 
-// addInstruction adds the instruction.
-func (j *journal) addInstruction(instruction string) {
+// addInstruction adds the instruction and the system prompt.
+func (j *journal) addInstruction(system, instruction string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	m := j.message(0, "user", time.Now())
+	m.Info.System = j.fit(system, maxTranscript)
 	j.add(m, part{Type: "text", Text: instruction})
 }
 

@@ -114,11 +114,8 @@ func callFailed(ctx context.Context, err error) (*agent.Status, error) {
 func (l *loop) opening(instruction string) []message {
 	var open []message
 
-	switch {
-	case l.config.SystemPrompt != "":
-		open = append(open, message{Role: "system", Content: l.config.SystemPrompt})
-	case l.config.Tools == rollout.ToolsHermes:
-		open = append(open, message{Role: "system", Content: systemPrompt(l.tools.Definitions())})
+	if system := l.system(); system != "" {
+		open = append(open, message{Role: "system", Content: system})
 	}
 
 	for _, m := range l.config.InitialMessages {
@@ -126,6 +123,15 @@ func (l *loop) opening(instruction string) []message {
 	}
 
 	return append(open, message{Role: "user", Content: instruction})
+}
+
+// system is the system prompt; "": none.
+func (l *loop) system() string {
+	if l.config.SystemPrompt == "" && l.config.Tools == rollout.ToolsHermes {
+		return systemPrompt(l.tools.Definitions())
+	}
+
+	return l.config.SystemPrompt
 }
 
 // callID is the id of the model call of a step.

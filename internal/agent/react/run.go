@@ -109,7 +109,7 @@ func (r *run) newLoop() (*loop, error) {
 		journal:      r.journal,
 		conversation: r.newConversation(config),
 	}
-	r.journal.addInstruction(r.job.Instruction)
+	r.journal.addInstruction(l.system(), r.job.Instruction)
 
 	return l, nil
 }

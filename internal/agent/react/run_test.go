@@ -513,6 +513,12 @@ func TestTranscriptOfAReplay(t *testing.T) {
 	said, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Len(t, said.Messages, len(whole.Messages))
+
+	var instruction struct {
+		Info struct{ System string }
+	}
+	require.NoError(t, json.Unmarshal(whole.Messages[0], &instruction))
+	require.Contains(t, instruction.Info.System, "You are a function calling AI model")
 }
 
 func TestStopAndLoss(t *testing.T) {

@@ -195,6 +195,18 @@ func TestCertificates(t *testing.T) {
 	)
 }
 
+// Tasks and scripts call Python by either name.
+func TestPythonHasBothNames(t *testing.T) {
+	t.Parallel()
+
+	if _, err := os.Stat("/usr/bin/python3"); err != nil {
+		t.Skip("this machine has no python3")
+	}
+
+	box := place(t, driver.Spec{})
+	require.Equal(t, "3\n", box.Bash(`python -c 'import sys; print(sys.version_info[0])'`).Stdout)
+}
+
 // The root file system is read-only, and no file in it grants more rights.
 func TestRootIsReadOnly(t *testing.T) {
 	t.Parallel()

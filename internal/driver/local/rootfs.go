@@ -33,9 +33,11 @@ func (d *Driver) root(c *composer) {
 	case d.standard != "":
 		c.dir(programsMount)
 		imageRoot(c, d.standard)
+		python(c, d.standard)
 	default:
 		c.dir(programsMount)
 		hostRoot(c)
+		python(c, "/")
 	}
 
 	c.bind(d.sandboxd, sandboxdMount)
@@ -86,6 +88,23 @@ func hostRoot(c *composer) {
 	certificates(c, "/etc/ssl", "certs", "ca-certificates.crt")
 	certificates(c, "/etc/pki", "tls", "certs", "ca-bundle.crt")
 	c.opt("--dir", "/var/lib", "--symlink", "/tmp", "/var/tmp")
+}
+
+// python adds a program python for a root that has python3 alone, since scripts and tasks call it by either
+// name. The last folder of the PATH has it, so that it hides no program. An image of a task stays as it is.
+func python(c *composer, root string) {
+	folders := []string{"/usr/local/bin", "/usr/bin", "/bin"}
+	has := func(name string) func(string) bool {
+		return func(folder string) bool { return exists(filepath.Join(root, folder, name)) }
+	}
+
+	if slices.ContainsFunc(folders, has("python")) {
+		return
+	}
+
+	if i := slices.IndexFunc(folders, has("python3")); i >= 0 {
+		c.opt("--symlink", folders[i]+"/python3", programsMount+"/python")
+	}
 }
 
 // certificates mounts the host's trusted certificates, by which programs verify hosts that a task may

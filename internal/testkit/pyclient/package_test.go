@@ -23,6 +23,12 @@ func TestPackageForPython(t *testing.T) {
 		t.Parallel()
 		run(t, dir, python.Command(t, "-m", "pytest", "-p", "no:cacheprovider"))
 	})
+	t.Run("environments", func(t *testing.T) {
+		t.Parallel()
+		atropos := pyclient.Interpreter(t, pyclient.Atropos()).WithPackage(t)
+		out := run(t, dir, atropos.Command(t, "-m", "pytest", "-p", "no:cacheprovider", filepath.Join("tests", "test_atropos.py")))
+		require.NotContains(t, out, "skipped")
+	})
 	t.Run("types", func(t *testing.T) {
 		t.Parallel()
 		run(t, dir, python.Command(t, "-m", "mypy", "--cache-dir", t.TempDir()))

@@ -6,6 +6,8 @@ Arguments: the server, the trainer API, the example of a trainer.
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,14 @@ def reply(messages: list[dict]) -> str:
     return right if next(COUNT) % 2 == 0 else "I do not know."
 
 
+def answer_alone(messages: list[dict]) -> str:
+    """The answer to a judge, or to an evaluation, which knows one of two answers."""
+    asked = messages[-1]["content"]
+    if "yes or no" in asked:
+        return "yes" if "Paris" in asked or "4" in asked else "no"
+    return "Paris" if "France" in asked else "I do not know."
+
+
 def ids(text: str) -> list[int]:
     return [byte + 3 for byte in text.encode()]
 
@@ -50,8 +60,8 @@ class Model(BaseHTTPRequestHandler):
         if not self.path.endswith("/chat/completions"):
             self.send_error(404)
             return
-        if not body.get("stream"):  # asks for the prompt's token ids, which this model does not give so
-            whole = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
+        if not body.get("stream"):  # of an evaluation or a judge, without token ids
+            whole = {"index": 0, "message": {"role": "assistant", "content": answer_alone(body["messages"])}, "finish_reason": "stop"}
             self.answer("application/json", json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "toy", "choices": [whole]}))
             return
         prompt = "".join(f"{m['role']}:{m['content']}\n" for m in body["messages"]) + "assistant:"
@@ -80,13 +90,34 @@ model = ThreadingHTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=model.serve_forever, daemon=True).start()
 
 
+def make_tokenizer(folder: str) -> str:
+    """A tokenizer with a token for each byte, which the environments load from a folder instead of a hub."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytes_ = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    bytes_.pre_tokenizer, bytes_.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=bytes_, eos_token=letters[0]).save_pretrained(folder)
+    return folder
+
+
+home = tempfile.TemporaryDirectory()
+tokenizer = make_tokenizer(f"{home.name}/tokenizer")
+model_url = f"http://127.0.0.1:{model.server_port}/v1"
+os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "MODEL_URL": model_url, "TOKENIZER": tokenizer}
+
+
 def command(env: str, *arguments: str) -> list[str]:
-    words = [sys.executable, str(Path(__file__).parent / "environments.py"), env, *arguments]
-    return words + ["--env.rolloutd_server", server, "--openai.base_url", f"http://127.0.0.1:{model.server_port}/v1"]
+    words = [sys.executable, str(Path(__file__).resolve().parent / "environments.py"), env, *arguments]
+    words += ["--env.rolloutd_server", server, "--env.tokenizer_name", tokenizer, "--env.use_wandb", "false", "--env.allow_network", "false"]
+    # A file of the environment that names several servers has them in config_init alone, as in the original.
+    return words if env == "judged_env" else words + ["--openai.base_url", model_url, "--openai.tokenizer_name", tokenizer]
 
 
 def run(env: str, *arguments: str) -> str:
-    done = subprocess.run(command(env, *arguments, "--env.open_groups_path="), capture_output=True, text=True, check=False)  # it ends by the rollouts' own bounds
+    # It ends by the rollouts' own bounds.
+    done = subprocess.run(command(env, *arguments), capture_output=True, text=True, check=False, cwd=home.name)
     assert done.returncode == 0, (done.args, done.stdout, done.stderr)
     return done.stdout
 
@@ -105,10 +136,22 @@ with tempfile.TemporaryDirectory() as folder:
     (group,) = map(json.loads, path.read_text().splitlines())
     check(group, 1)
     assert group["scores"] == [1.0] and group["generation_params"] == {"temperature": 0.2}, group
+    assert [m["role"] for m in group["messages"][0]] == ["system", "user", "assistant", "user", "assistant"], group["messages"]
     said = group["messages"][0][-1]["content"]
     assert re.fullmatch("[0-9a-f]{32}", said), said
     sampled = bytes(mask - 3 for mask in group["masks"][0] if mask != -100).decode()
     assert sampled.endswith("</tool_call>" + said) and sampled.startswith("<think>"), "each token that was sampled, of all turns"
+
+    path = Path(folder) / "capitals.jsonl"
+    page = (Path(consumer).parent.parent / "docs" / "python.md").read_text(encoding="utf-8")
+    (snippet,) = (text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "rolloutd.atropos" in text)
+    (Path(folder) / "capitals.py").write_text(snippet.replace("Qwen/Qwen3.5-4B", tokenizer).replace("http://gpu-box:8000/v1", model_url))
+    words = command("", "process", "--env.total_steps", "1", "--env.data_path_to_save_groups", str(path))
+    done = subprocess.run([sys.executable, str(Path(folder) / "capitals.py"), *words[3:]], capture_output=True, text=True, check=False, cwd=home.name)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    (group,) = map(json.loads, path.read_text().splitlines())
+    check(group, 4)
+    assert set(group["scores"]) == {0.0, 1.0}, group["scores"]
 
     path = Path(folder) / "skills.jsonl"
     run("toolserver_smoke_env", "process", "--env.total_steps", "1", "--env.data_path_to_save_groups", str(path))
@@ -120,8 +163,12 @@ with tempfile.TemporaryDirectory() as folder:
 def killed_while_it_scores(folder: Path) -> None:
     """The rollouts of an environment that is killed await their scores, which the next one gives."""
     path, stop, kept = folder / "killed.jsonl", folder / "stop", folder / "open"
-    words = command("killed_env", "process", "--env.total_steps", "0", "--env.data_path_to_save_groups", str(path), "--env.open_groups_path", str(kept))
-    first = subprocess.Popen([*words, "--env.total_steps", "1"], env={**os.environ, "STOP_AT": str(stop)})
+
+    def words(groups: int) -> list[str]:
+        arguments = ("--env.data_path_to_save_groups", str(path), "--env.open_groups_path", str(kept), "--env.total_steps", str(groups))
+        return command("killed_env", "process", *arguments)
+
+    first = subprocess.Popen(words(1), env={**os.environ, "STOP_AT": str(stop)})
     try:
         while not stop.exists():
             assert first.poll() is None, "it ended before it was killed"
@@ -130,9 +177,10 @@ def killed_while_it_scores(folder: Path) -> None:
         first.kill()
         first.wait()
     (begun,) = kept.glob("*.group")
-    again = subprocess.run(words, capture_output=True, text=True, check=False)
+    again = subprocess.run(words(0), capture_output=True, text=True, check=False)
     assert again.returncode == 0, (again.stdout, again.stderr)
-    (group,) = map(json.loads, path.read_text().splitlines())
+    assert path.read_text() == "", "the file of the killed process"
+    (group,) = map(json.loads, path.with_stem("killed_1").read_text().splitlines())
     check(group, 2)
     assert sorted(group["scores"]) == [0.0, 1.0], group
     assert {o["rollout_id"] for o in group["overrides"]} == {f"{begun.stem}-{i}" for i in range(2)}, "its rollouts are the same"
@@ -150,5 +198,56 @@ finally:
     trainer.kill()
 assert trainer.returncode == 0 and printed.count("advantages [0.5, -0.5]") + printed.count("advantages [-0.5, 0.5]") == 2, printed
 
-assert json.loads(run("simple_test_env", "evaluate")).keys() == {"eval/accuracy"}
+assert '"eval/accuracy": ' in run("simple_test_env", "evaluate")
+assert '"eval/accuracy": 0.5' in run("judged_env", "evaluate")
+
+
+def wait_for(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+def restarted_while_it_serves(folder: Path) -> None:
+    """Atropos' own server is killed and started again while an environment serves: the environment goes on, for the next trainer."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    api = [sys.executable, "-m", "uvicorn", "atroposlib.api.server:app", "--port", str(port), "--log-level", "warning"]
+    url = f"http://127.0.0.1:{port}"
+
+    first = subprocess.Popen(api)
+    wait_for(port)
+    arguments = ("--env.rollout_server_url", url, "--env.total_steps", "1000", "--env.max_num_workers", "1", "--env.data_dir_to_save_evals", str(folder))
+    env = subprocess.Popen(command("judged_env", "serve", *arguments), stdout=subprocess.PIPE, text=True, cwd=folder)
+    second = None
+    try:
+        steps(url)
+        first.kill()
+        first.wait()
+        second = subprocess.Popen(api)
+        wait_for(port)
+        steps(url)
+        env.send_signal(signal.SIGINT)
+        printed, _ = env.communicate()
+    finally:
+        for process in filter(None, (first, second, env)):
+            process.kill()
+            process.wait()
+    assert re.search(r"logged: \d+ scores", printed), "wandb_log of the environment is called"
+    records = [json.loads(line) for line in (folder / "judged_env.evaluations.jsonl").read_text().splitlines()]
+    assert records and all(r["metrics"] == {"eval/accuracy": 0.5} for r in records), records
+
+
+def steps(url: str) -> None:
+    """Two steps of a trainer, each of one group."""
+    done = subprocess.run([sys.executable, consumer, url, "2", "2"], capture_output=True, text=True, check=True)
+    assert len(re.findall(r"advantages \[-?0.5, -?0.5\]", done.stdout)) == 2, done.stdout
+
+
+with tempfile.TemporaryDirectory() as folder:
+    restarted_while_it_serves(Path(folder))
 print("all checks held")

@@ -1,4 +1,4 @@
-"""Environments written for Atropos, run by our package: `environments.py NAME serve|process|evaluate …`."""
+"""Environments in the style of those for the original AgentEnv: `environments.py NAME serve|process|evaluate …`."""
 
 import asyncio
 import os
@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ToolCall
+from pydantic import Field, field_validator
+
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, Item, ScoredDataGroup, ToolCall
 
 TRIVIA = [("What is the capital of France?", "Paris"), ("What is two plus two?", "4")]
 
@@ -37,12 +39,90 @@ class SimpleTestEnv(AgentEnv):
     async def score_trajectory(self, item: tuple[str, str], final_response: str) -> float:
         return 1.0 if item[1].lower() in final_response.lower() else 0.0
 
-    async def evaluate(self) -> dict[str, float]:
+    async def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         scores = []
         for item in TRIVIA:
-            result = await self.run_agent(item)
-            scores.append(await self.score_trajectory(item, result.final_response))
+            answer, about = await self.run_agent(item[0])
+            assert about["success"] and about["tool_calls"] == 0, about
+            scores.append(await self.score_trajectory(item, answer))
         return {"eval/accuracy": sum(scores) / len(scores)}
+
+
+class JudgedConfig(AgentEnvConfig):
+    """Settings with a default by Field and a validator."""
+
+    strict: bool = Field(default=False, description="a default that is false, and not an object")
+    judge_prompt: str = Field(default="Answer yes or no: is this right? ", description="for the judge")
+
+    @field_validator("judge_prompt")
+    @classmethod
+    def not_empty(cls, value: str) -> str:
+        if not value:
+            raise ValueError("judge_prompt must not be empty")
+        return value
+
+
+class JudgedEnv(AgentEnv[JudgedConfig]):
+    """Overrides what the base classes let one override; the model judges the answers."""
+
+    name = "judged_env"
+    env_config_cls = JudgedConfig
+
+    def __init__(self, config: JudgedConfig, server_configs: list[APIServerConfig], slurm: bool = False, testing: bool = False) -> None:
+        super().__init__(config, server_configs, slurm, testing)
+        self.seen: list[float] = []
+
+    @classmethod
+    def config_init(cls) -> tuple[JudgedConfig, list[APIServerConfig]]:
+        base_url, folder = os.environ["MODEL_URL"], os.environ["TOKENIZER"]
+        servers = [
+            APIServerConfig(model_name=f"toy-{i}", base_url=base_url, api_key="local", server_type="openai", tokenizer_name=folder) for i in range(2)
+        ]
+        config = JudgedConfig(group_size=2, agent_max_steps=5, steps_per_eval=1, min_items_sent_before_logging=1, include_messages=True)
+        return config, servers
+
+    async def setup_agent_env(self) -> None:
+        assert self.config.strict is False
+        assert self.tokenizer.decode(self.tokenizer.encode("Paris")) == "Paris"
+        self.number = 0
+
+    async def get_next_item(self) -> Item:
+        self.number += 1
+        return {"question": TRIVIA[self.number % 2][0], "answer": TRIVIA[self.number % 2][1]}
+
+    def build_task(self, item: Item) -> str:
+        return str(item["question"])
+
+    async def score_trajectory(self, item: Item, final_response: str) -> float:
+        return 1.0 if item["answer"] in final_response else 0.0
+
+    async def verify_and_score_trajectory(self, item: Item, final_response: str, **more: Any) -> tuple[Any, dict[str, Any]]:
+        score, metadata = await super().verify_and_score_trajectory(item, final_response, **more)
+        judged = await self.server.chat_completion(messages=[{"role": "user", "content": self.config.judge_prompt + final_response}], n=1, max_tokens=8)
+        assert (judged.choices[0].message.content == "yes") is bool(score), judged
+        return bool(score), {**metadata, "verification_messages": [{"role": "user", "content": "judged"}]}
+
+    async def collect_trajectories(self, item: Item) -> tuple[ScoredDataGroup | None, list[Item]]:
+        group, backlog = await super().collect_trajectories(item)
+        if group is not None:
+            group["group_overrides"] = {**(group["group_overrides"] or {}), "question": item["question"]}
+        return group, backlog
+
+    async def postprocess_histories(self, trajectories: Any) -> Any:
+        self.seen += trajectories["scores"]
+        return trajectories
+
+    async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
+        print(f"logged: {len(self.seen)} scores", flush=True)
+        await super().wandb_log(wandb_metrics)
+
+    async def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        answers = [await self._ask(question) for question, _ in TRIVIA]
+        return {"eval/accuracy": sum(right in answer for answer, (_, right) in zip(answers, TRIVIA, strict=True)) / len(TRIVIA)}
+
+    async def _ask(self, question: str) -> str:
+        reply = await self.server.chat_completion(messages=[{"role": "user", "content": question}], n=1, max_tokens=8, temperature=0.0, split="eval")
+        return reply.choices[0].message.content or ""
 
 
 class TerminalSmokeEnv(AgentEnv):
@@ -136,4 +216,6 @@ class KilledEnv(SimpleTestEnv):
 
 
 if __name__ == "__main__":
-    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv, KilledEnv)}[sys.argv[1]].cli(sys.argv[2:])
+    named = {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv, KilledEnv, JudgedEnv)}
+    env = named[sys.argv.pop(1)]
+    env.cli()

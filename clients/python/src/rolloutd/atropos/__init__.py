@@ -1,8 +1,16 @@
-"""Environments written for Atropos' AgentEnv: their hooks run in this process, the agent and its sandboxes in rolloutd."""
+"""Environments written for Atropos' AgentEnv: their hooks run in this process, the agent and its sandboxes in rolloutd.
 
-from .config import AgentConfig, AgentEnvConfig, APIServerConfig
+It needs the package atroposlib, whose BaseEnv, configs and command line it uses: pip install 'rolloutd[atropos]'.
+"""
+
+try:
+    from atroposlib.envs.base import APIServerConfig, BaseEnv, BaseEnvConfig, EvalHandlingEnum, Item, ScoredDataGroup, ScoredDataItem
+except ImportError as err:
+    raise ImportError(f"rolloutd.atropos needs atroposlib: pip install 'rolloutd[atropos]' ({err})") from err
+
+from .config import AgentConfig, AgentEnvConfig
 from .env import AgentEnv, Counts
-from .records import AgentResult, AgentStep, ScoredGroup, ToolCall, ToolResult
+from .records import AgentResult, AgentStep, SequenceData, ToolCall, ToolResult
 
 __all__ = [
     "APIServerConfig",
@@ -11,8 +19,14 @@ __all__ = [
     "AgentEnvConfig",
     "AgentResult",
     "AgentStep",
+    "BaseEnv",
+    "BaseEnvConfig",
     "Counts",
-    "ScoredGroup",
+    "EvalHandlingEnum",
+    "Item",
+    "ScoredDataGroup",
+    "ScoredDataItem",
+    "SequenceData",
     "ToolCall",
     "ToolResult",
 ]

@@ -1,60 +1,18 @@
-"""The settings of an environment, with the names and defaults of the original."""
+"""The settings of an environment: those of the original, each of which is honoured or has no effect here, and those of rolloutd."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
+from atroposlib.envs.base import BaseEnvConfig
+from pydantic import Field, field_validator
 
-    def dataclass_transform(**_: Any) -> Any:
-        return lambda cls: cls
+from ..errors import InvalidError
 
 
-@dataclass_transform(kw_only_default=True)
-class _Settings:
-    """Makes each subclass a dataclass whose fields are given by name."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(kw_only=True)(cls)
-
-
-class AgentEnvConfig(_Settings):
-    """Settings of an environment. A subclass adds its own fields.
-
-    The settings of the original's container pool are accepted and have no effect; see `IGNORED`.
-    """
-
-    group_size: int = 4
-    max_num_workers: int = -1
-    max_num_workers_per_node: int = 8
-    max_eval_workers: int = 16
-    steps_per_eval: int = 100
-    max_token_length: int = 2048
-    batch_size: int = -1
-    max_batches_offpolicy: int = 3
-    total_steps: int = 1000
-    rollout_server_url: str = "http://localhost:8000"
-    tokenizer_name: str = ""
-    use_wandb: bool = True
-    wandb_name: str | None = None
-    ensure_scores_are_not_same: bool = True
-    data_path_to_save_groups: str | None = None
-    include_messages: bool = False
-    min_batch_allocation: float | None = None
-    inference_weight: float = 1.0
-    worker_timeout: float = 600.0
-    eval_handling: str = "STOP_TRAIN"
-    eval_limit_ratio: float = 0.5
-
-    agent_max_steps: int = 50
-    agent_temperature: float = 0.7
-    agent_max_tokens: int | None = None
-    agent_tool_delay_s: float = 0.0
-    enabled_toolsets: list[str] = field(default_factory=lambda: ["default"])
-    disabled_toolsets: list[str] = field(default_factory=list)
+class AgentEnvConfig(BaseEnvConfig):
+    """Settings of an environment. A subclass adds its own fields."""
 
     tool_pool_mode: str = "nomad"
     allow_network: bool = True
@@ -72,82 +30,96 @@ class AgentEnvConfig(_Settings):
     acquire_timeout_s: float = 30.0
     purge_job_on_start: bool = False
     purge_job_on_shutdown: bool = True
+
+    agent_max_steps: int = 50
+    agent_temperature: float = 0.7
+    agent_max_tokens: int | None = None
+    agent_tool_delay_s: float = 0.0
+    enabled_toolsets: list[str] = Field(default_factory=lambda: ["default"])
+    disabled_toolsets: list[str] = Field(default_factory=list)
     tool_server_url: str | None = None
     tool_server_token: str | None = None
 
-    # Settings of rolloutd: the server (default: ROLLOUTD_SERVER), its token (default: ROLLOUTD_TOKEN), and the name of a model endpoint.
-    rolloutd_server: str | None = None
-    rolloutd_token: str | None = None
-    rolloutd_endpoint: str | None = None
-    # Seconds for which a rollout keeps its sandbox until it is scored. The minimum, and the default, is worker_timeout plus a minute. A killed
-    # environment must be restarted within this time.
-    score_hold_s: float | None = None
-    # Folder of the groups that have begun. A restarted `serve` or `process` finishes the groups of a killed one. The command line sets it to
-    # data/NAME.open; "" saves no groups.
-    open_groups_path: str | None = None
-    # Score of a trajectory whose agent failed, for instance by reaching agent_max_steps. With None, its group is not delivered.
-    failed_score: float | None = 0.0
+    rolloutd_server: str | None = Field(default=None, description="URL of rolloutd's server; default: ROLLOUTD_SERVER")
+    rolloutd_token: str | None = Field(default=None, description="its bearer token; default: ROLLOUTD_TOKEN")
+    rolloutd_endpoint: str | None = Field(default=None, description="name of a model endpoint of the server, instead of the server configs")
+    score_hold_s: float | None = Field(
+        default=None,
+        description="seconds for which a rollout keeps its sandbox until it is scored, and within which a killed environment must be "
+        "started again; default, and minimum: worker_timeout and a minute",
+    )
+    open_groups_path: str | None = Field(
+        default=None,
+        description='folder of the groups that have begun, from which a restarted environment finishes them; default: data/NAME.open, "": none',
+    )
+    failed_score: float | None = Field(
+        default=0.0, description="score of a trajectory whose agent failed, for instance by reaching agent_max_steps; None: no score, so no group"
+    )
 
 
-# Settings that rolloutd has in its own configuration or does not need.
-IGNORED = frozenset(
-    {
-        "allow_network",
-        "require_sandbox",
-        "require_stateful_sandbox",
-        "tool_pool_mode",
-        "tool_batch_window_ms",
-        "tool_max_batch_size",
-        "nomad_address",
-        "sandbox_job_id",
-        "sandbox_image",
-        "slots_per_container",
-        "min_containers",
-        "max_containers",
-        "privileged",
-        "acquire_timeout_s",
-        "purge_job_on_start",
-        "purge_job_on_shutdown",
-        "tool_server_url",
-        "tool_server_token",
-        "tokenizer_name",
-        "use_wandb",
-        "eval_handling",
-        "eval_limit_ratio",
-        "max_eval_workers",
-    }
-)
+    @field_validator("enabled_toolsets", "disabled_toolsets", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """The command line gives a list as names with commas between them."""
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
-def ignored(config: AgentEnvConfig) -> list[str]:
-    """The changed settings that have no effect here."""
-    return [f.name for f in fields(config) if f.name in IGNORED and getattr(config, f.name) != _default(f)]
+_SANDBOXES = "rolloutd's server decides how sandboxes are run: docs/backends.md"
+_SIZES = "rolloutd's workers have slots: worker.capacity of its configuration"
+
+# Settings of the original that have no effect here, and what takes their place.
+WITHOUT_EFFECT = {
+    "tool_pool_mode": _SANDBOXES,
+    "nomad_address": _SANDBOXES,
+    "sandbox_job_id": _SANDBOXES,
+    "sandbox_image": "build_rollout names an image: {'sandbox': {'image': ...}}",
+    "privileged": "no sandbox of rolloutd is privileged",
+    "slots_per_container": _SIZES,
+    "min_containers": _SIZES,
+    "max_containers": _SIZES,
+    "acquire_timeout_s": "limits.queue_s of build_rollout bounds the wait for a slot",
+    "purge_job_on_start": "rolloutd's worker removes the sandboxes of a worker that was killed",
+    "purge_job_on_shutdown": "a sandbox ends with its rollout",
+    "tool_batch_window_ms": "a call runs at once, without a batch",
+    "tool_max_batch_size": "a call runs at once, without a batch",
+    "require_sandbox": "each rollout runs in a sandbox, and a host that cannot isolate is refused",
+    "require_stateful_sandbox": "each rollout runs in a sandbox, and a host that cannot isolate is refused",
+    "reasoning_effort": "it applies to self.server; for the agent, build_rollout gives the arguments of the model",
+    "max_reasoning_tokens": "it applies to self.server; for the agent, build_rollout gives the arguments of the model",
+    "custom_thinking_prompt": "build_agent_config gives the agent's system prompt",
+}
 
 
-def _default(f: Any) -> Any:
-    return f.default if f.default is not MISSING else f.default_factory()
+def without_effect(config: AgentEnvConfig) -> list[str]:
+    """A line for each setting that was changed and has no effect here."""
+    fields = AgentEnvConfig.model_fields
+    return [
+        f"{name} has no effect: {instead}"
+        for name, instead in WITHOUT_EFFECT.items()
+        if getattr(config, name) != fields[name].get_default(call_default_factory=True)
+    ]
 
 
-class APIServerConfig(_Settings):
-    """A model endpoint. `base_url` ends in /v1."""
-
-    model_name: str = ""
-    base_url: str | None = None
-    api_key: str | None = None
-    server_type: str = "openai"
-    timeout: float = 1200.0
-    num_max_requests_at_once: int = 512
-    num_requests_for_eval: int = 64
-    health_check: bool = True
-    n_kwarg_is_ignored: bool = False
-    tokenizer_name: str = "none"
+def check(config: Any) -> None:
+    """Raises InvalidError for settings that rolloutd cannot honour."""
+    if not isinstance(config, AgentEnvConfig):
+        raise InvalidError(f"config: must be an AgentEnvConfig of rolloutd.atropos, got {type(config).__module__}.{type(config).__qualname__}")
+    if config.tool_server_url:
+        raise InvalidError(
+            f"tool_server_url: rolloutd's server calls the tool servers, not the environment: remove tool_server_url ({config.tool_server_url}) "
+            "and add the tool server to the server's configuration (docs/tools.md)"
+        )
+    if config.group_size < 1:
+        raise InvalidError(f"group_size: must be at least 1, got {config.group_size}")
 
 
-class AgentConfig(_Settings):
+@dataclass
+class AgentConfig:
     """The configuration of the agent for one item."""
 
-    max_steps: int = 50
     temperature: float | None = 0.7
     max_tokens: int | None = None
-    tool_delay_s: float = 0.0
+    max_steps: int = 50
     system_prompt: str | None = None
+    tool_delay_s: float = 0.0
+    working_dir: str | None = None

@@ -1,34 +1,49 @@
-"""The base class of environments."""
+"""The base class of environments: Atropos' own BaseEnv, whose trajectories are rollouts of rolloutd."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import json
 import logging
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import jsonlines
+from atroposlib.envs.base import APIServerConfig, BaseEnv, EvalHandlingEnum
 
 from .._calls import new_id
 from ..aio import AsyncClient
-from ..errors import InvalidError, RolloutdError
-from ..types import Sequence
-from .config import AgentConfig, AgentEnvConfig, APIServerConfig, ignored
-from .journal import Work
-from .records import AgentResult, ScoredGroup, ToolCall, ToolResult, logprobs_of, masks_of
-from .scores import Scores
-from .workspace import prepared, tools_of
+from ..errors import InvalidError, RolloutdError, ServerError, UnavailableError
+from .config import AgentConfig, AgentEnvConfig, check, without_effect
+from .group import GroupRun, call, overrides, score, scored_group
+from .journal import Journal, Work
+from .managers import process, serve
+from .records import AgentResult, ScoredDataGroup, ScoredDataItem
+from .trainer import Trainer
+from .workspace import ExecTool
 
 log = logging.getLogger("rolloutd.atropos")
 
-# Seconds by which a sandbox is kept longer than the time limit of the hook.
-_SLACK_S = 60.0
-
 Item = Any
-ExecTool = Callable[[ToolCall], Awaitable[ToolResult]]
+ConfigT = TypeVar("ConfigT", bound=AgentEnvConfig)
+
+# The work that a worker collects, until collect_trajectories takes it. A group beyond it is the environment's own.
+_works: ContextVar[list[Work]] = ContextVar("works")
+
+# The key of a server config without one.
+_NO_KEY = "none"
+
+# Methods that rolloutd has no use for, and what to do instead of overriding them.
+REFUSED = {
+    "build_tools": "the agent's tools run in rolloutd: choose them by enabled_toolsets, or add a tool server to rolloutd's configuration",
+    "shutdown_tool_backend": "rolloutd ends the sandboxes: override cleanup, which is called after each group",
+    "add_train_workers": "rolloutd starts the groups: set max_num_workers and max_batches_offpolicy",
+    "perf_stats": "rolloutd measures: its metrics are in docs/reference/metrics.md",
+}
 
 
 @dataclass
@@ -36,52 +51,52 @@ class Counts:
     """Counts of the groups of an environment, by result."""
 
     delivered: int = 0
-    same_scores: int = 0
-    too_long: int = 0
+    left_out: int = 0  # equal scores, too long, or another rule of Atropos; its log names it
     incomplete: int = 0  # a sibling was lost, has nothing to train on, or its hook failed
     undelivered: int = 0  # the trainer refused the group, or was unreachable for too long
 
 
-@dataclass
-class _Trajectory:
-    """A scored sibling."""
-
-    sequence: Sequence
-    score: float
-    result: AgentResult
-    task: str
-    metadata: dict[str, Any]
-
-
-class AgentEnv(ABC):
+class AgentEnv(BaseEnv, Generic[ConfigT]):
     """An environment: subclasses define the items, the task of each item, and the score.
 
-    The hooks run in this process and may be plain functions, which run in a thread, or coroutines; each call has `worker_timeout` seconds.
-    The agent, its tools and its sandboxes are rollouts of rolloutd's agent `react`. If a hook fails, only its own group is lost.
+    The hooks run in this process and may be plain functions, which run in a thread, or coroutines. The agent, its tools and its sandboxes are
+    rollouts of rolloutd's agent `react`. If a hook fails, only its own group is lost.
     """
 
-    name: ClassVar[str] = "agent_env"
-    env_config_cls: ClassVar[type[AgentEnvConfig]] = AgentEnvConfig
+    name = "agent_env"
+    env_config_cls = AgentEnvConfig
 
-    def __init__(self, config: AgentEnvConfig, server_configs: list[APIServerConfig] | None = None) -> None:
-        self.config = config
-        self.server_configs = server_configs or []
+    config: ConfigT
+    jsonl_writer: Any
+    curr_step: int
+    items_sent_this_step: int
+
+    def __init__(self, config: ConfigT, server_configs: Any = None, slurm: bool = False, testing: bool = False) -> None:
+        refuse_overrides(type(self))
+        check(config)
+        super().__init__(config, with_keys([APIServerConfig()] if server_configs is None else server_configs), slurm, testing)
         self.counts = Counts()
         self.client = AsyncClient(config.rolloutd_server, token=config.rolloutd_token)
+        self.trainer = Trainer(config.rollout_server_url)
+        self.evaluations: list[dict[str, Any]] = []
+        self.env_id = -1
+        self.status_dict: Mapping[str, Any] = {}
+        self.undelivered: set[str] = set()  # ids of groups that the next start sends
+        self.process_mode = False
+        self.n_groups_to_process = config.total_steps
         self._next_server = 0
-        changed = ignored(config)
-        if changed:
-            log.warning("settings without effect, since rolloutd runs the sandboxes: %s", ", ".join(changed))
+        self._network = config.allow_network
+        for line in without_effect(config):
+            log.warning("%s", line)
+        if self.jsonl_writer is not None:  # a group is in the file before it counts as written
+            self.jsonl_writer.close()
+            self.jsonl_writer = jsonlines.Writer(open(config.data_path_to_save_groups or "", "a"), flush=True)
 
     # Hooks of an environment.
 
     @abstractmethod
     def setup_agent_env(self) -> Any:
         """Loads the data. Runs once, before the first item."""
-
-    @abstractmethod
-    def get_next_item(self) -> Any:
-        """The next item; None if there is no item at present."""
 
     @abstractmethod
     def build_task(self, item: Item) -> Any:
@@ -91,11 +106,22 @@ class AgentEnv(ABC):
     def score_trajectory(self, item: Item, final_response: str) -> Any:
         """The score of a trajectory."""
 
-    def verify_and_score_trajectory(
-        self, item: Item, final_response: str, *, trajectory_id: str, exec_tool: ExecTool, agent_result: AgentResult
+    async def setup_trajectory_workspace(self, item: Item, *, trajectory_id: str, exec_tool: ExecTool) -> Any:
+        """Prepares the workspace of an item by tools. What it returns is `workspace_meta` of the next hook."""
+        return {}
+
+    async def verify_and_score_trajectory(
+        self,
+        item: Item,
+        final_response: str,
+        *,
+        trajectory_id: str,
+        exec_tool: ExecTool,
+        agent_result: AgentResult | None = None,
+        workspace_meta: Any = None,
     ) -> Any:
         """The score and metadata of a trajectory; by default those of `score_trajectory`. `exec_tool` runs tools in its sandbox."""
-        return self.score_trajectory(item, final_response)
+        return await call(self.score_trajectory, item, final_response), {}
 
     def build_agent_config(self, item: Item) -> AgentConfig:
         """The configuration of the agent for an item."""
@@ -108,191 +134,284 @@ class AgentEnv(ABC):
         """Further arguments of the item's rollouts, such as `sandbox`, `setup` and `upload_files`."""
         return {}
 
-    def evaluate(self) -> Any:
+    async def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates the policy; returns metrics by name."""
         return {}
 
-    @classmethod
-    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
-        """The settings that the command line changes."""
-        return cls.env_config_cls(), [APIServerConfig()]
-
-    # Methods of the base class, which call the hooks.
+    # Trajectories.
 
     async def setup(self) -> None:
         """Prepares the environment."""
-        await self._hook(self.setup_agent_env)
+        await call(self.setup_agent_env)
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self.client.close()
+    async def collect_trajectories(self, item: Item) -> tuple[ScoredDataGroup | None, list[Item]]:
+        """The scored group of an item, and items to be run later. None: it is not training data, and the log has the reason."""
+        if overrides(self, "collect_trajectory"):
+            group: tuple[ScoredDataGroup | None, list[Item]] = await super().collect_trajectories(item)
+            return group
 
-    async def run_agent(self, item: Item, **arguments: Any) -> AgentResult:
-        """Runs the agent once, without a score."""
-        task = await self._arguments(item)
-        rollout_id = await self.client.rollouts.submit({**task, **arguments})
+        works = _works.get([])
+        work = works.pop() if works and works[-1].item is item else Work(new_id(), item)
+        return await self._group(work, self.config.group_size), []
+
+    async def collect_trajectory(self, item: Item) -> tuple[ScoredDataItem | None, list[Item]]:
+        """One scored trajectory of an item."""
+        group = await self._group(Work(new_id(), item), 1)
+        if group is None:
+            return None, []
+        rows = ("tokens", "masks", "scores", "inference_logprobs", "messages", "overrides")
+        one = {name: group[name][0] for name in rows if group.get(name) is not None}
+        return ScoredDataItem(**one), []
+
+    async def run_agent(self, task: str, *, trajectory_id: str | None = None) -> tuple[str, dict[str, Any]]:
+        """Runs the agent once on a task, without a score. Returns its answer, and whether it succeeded."""
+        arguments = {**self._agent_arguments(AgentEnv.build_agent_config(self, None)), "instruction": task}
+        rollout_id = await self.client.rollouts.submit({**arguments, "rollout_id": trajectory_id or new_id(), "no_verify": True})
         state = await self.client.rollouts.wait(rollout_id)
-        return await self._result(rollout_id, state.error)
+        result = AgentResult.of(rollout_id, state.error, await self.client.rollouts.messages(rollout_id), None)
+        return result.final_response, {"success": result.success, "error": result.error, "tool_calls": result.total_tool_calls}
 
-    async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
-        """The scored group of an item; None if it is not training data. `counts` and the log have the reason."""
-        return await self.collect(Work(new_id(), item))
-
-    async def collect(self, work: Work) -> ScoredGroup | None:
-        """The scored group of new work, or of work that a killed process began. In the second case the rollouts are the same."""
-        group_id = work.group_id
-        task = work.task or await self._begin(work)
-        scores = Scores(self, work)
-        try:
-            await self.client.groups.submit(task)
-            group = await scores.until_done()
-        except BaseException as err:  # its hooks do not run any more
-            await asyncio.shield(self._abandon(group_id, err))
-            raise
-        kept = []
-        for member in group.members:
-            if member.reward is None:
-                log.error("group %s: rollout %s ended as %s: %s", group_id, member.rollout_id, member.outcome, member.error)
-                continue
-            result = await self._result(member.rollout_id, member.error)
-            score = member.reward if result.success and member.outcome == "completed" else self.config.failed_score
-            if result.sequence is None:
-                log.error("group %s: rollout %s: the endpoint gave no token ids to train on", group_id, member.rollout_id)
-            elif score is not None:
-                kept.append(_Trajectory(result.sequence, score, result, task["instruction"], work.metadata.get(member.rollout_id, {})))
-        return self._group(group_id, kept)
-
-    async def _begin(self, work: Work) -> dict[str, Any]:
-        """The arguments of the group's rollouts. They are saved before the rollouts start."""
-        task, work.workspace = await self._prepared(work.item, await self._arguments(work.item))
-        hold = max(self.config.score_hold_s or 0.0, self.config.worker_timeout + _SLACK_S)
-        limits = {"verifier_s": hold, **task.get("limits", {})}
-        work.task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self.config.group_size, "group_id": work.group_id}
-        work.save()
-        return work.task
-
-    async def _prepared(self, item: Item, task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The task with the workspace that setup_trajectory_workspace prepares, and what the hook returned."""
-        setup = getattr(self, "setup_trajectory_workspace", None)
-        if setup is None:
-            return task, None
-
-        async def hook(trajectory_id: str, exec_tool: ExecTool) -> Any:
-            return await self._hook(setup, item, trajectory_id=trajectory_id, exec_tool=exec_tool)
-
-        return await prepared(self.client, task, hook, self.config.worker_timeout + _SLACK_S)
-
-    async def _abandon(self, group_id: str, why: BaseException) -> None:
-        try:
-            await self.client.groups.abort(group_id, f"{type(why).__name__}: {why}"[:500])
-        except RolloutdError as err:
-            log.warning("group %s is not aborted; it ends by its own bounds: %s", group_id, err)
-
-    def _group(self, group_id: str, kept: list[_Trajectory]) -> ScoredGroup | None:
+    async def _group(self, work: Work, size: int) -> ScoredDataGroup | None:
+        trajectories = await GroupRun(self, work, size).trajectories()
+        if len(trajectories) < size:
+            log.warning("group %s is left out: %d of %d trajectories have a score and tokens to train on", work.group_id, len(trajectories), size)
+            return None
         c = self.config
-        if len(kept) != c.group_size:
-            self.counts.incomplete += 1
-            log.warning("group %s is left out: %d of %d trajectories have a score and tokens to train on", group_id, len(kept), c.group_size)
-            return None
-        if c.ensure_scores_are_not_same and len({t.score for t in kept}) == 1:
-            self.counts.same_scores += 1
-            return None
-        longest = max(len(t.sequence.token_ids) for t in kept)
-        if 0 < c.max_token_length <= longest:
-            self.counts.too_long += 1
-            log.warning("group %s is left out: %d tokens, max_token_length is %d", group_id, longest, c.max_token_length)
-            return None
-        temperatures = [span.temperature for t in kept for span in t.sequence.spans if span.train and span.temperature is not None]
-        return ScoredGroup(
-            tokens=[t.sequence.token_ids for t in kept],
-            masks=[masks_of(t.sequence) for t in kept],
-            scores=[t.score for t in kept],
-            inference_logprobs=[logprobs_of(t.sequence) for t in kept],
-            messages=[_messages(t) for t in kept] if c.include_messages else None,
-            generation_params={"temperature": temperatures[0] if temperatures else c.agent_temperature},
-            overrides=[{**t.metadata, "rollout_id": t.result.rollout_id} for t in kept],
-            group_overrides={"rolloutd_key": group_id},
-        )
+        return scored_group(work.group_id, trajectories, messages=c.include_messages, temperature=c.agent_temperature)
 
-    async def _arguments(self, item: Item) -> dict[str, Any]:
-        agent = self.build_agent_config(item)
+    async def arguments(self, item: Item) -> dict[str, Any]:
+        """The arguments of the item's rollouts."""
+        task = self._agent_arguments(self.build_agent_config(item))
+        return {**task, "instruction": str(await call(self.build_task, item)), **self.build_rollout(item)}
+
+    def _agent_arguments(self, agent: AgentConfig) -> dict[str, Any]:
+        c = self.config
         react = {
             "max_steps": agent.max_steps,
             "temperature": agent.temperature,
-            "max_tokens": agent.max_tokens or 0,
+            "max_tokens": agent.max_tokens,
             "tool_delay_s": agent.tool_delay_s,
-            "system_prompt": agent.system_prompt or "",
-            "enabled_toolsets": self.config.enabled_toolsets or ["default"],
-            "disabled_toolsets": self.config.disabled_toolsets,
+            "system_prompt": agent.system_prompt,
+            "enabled_toolsets": c.enabled_toolsets or ["default"],
+            "disabled_toolsets": c.disabled_toolsets,
         }
-        return {
-            "instruction": str(await self._hook(self.build_task, item)),
-            "agent": "react",
-            "react": {name: value for name, value in react.items() if value is not None},
-            **self._endpoint(),
-            **self.build_rollout(item),
-        }
+        react = {name: value for name, value in react.items() if value is not None}
+        thinking = {"thinking": True} if c.thinking_mode else {}
+        network = {"allow_network": True} if self._network else {}
+        return {"agent": "react", "react": react, **thinking, **network, **self._endpoint()}
 
     def _endpoint(self) -> dict[str, Any]:
-        """The model endpoint of the next group; groups take the configured endpoints in turn."""
+        """The model endpoint of the next rollouts; they take the configured endpoints in turn."""
         if self.config.rolloutd_endpoint:
             return {"endpoint": self.config.rolloutd_endpoint}
-        if not self.server_configs:
+        configs = [server.config for server in self.server.servers if hasattr(server, "config")]
+        if not configs:
             raise InvalidError("model endpoint: set server configs with base_url and model_name, or rolloutd_endpoint")
-        server = self.server_configs[self._next_server % len(self.server_configs)]
+
+        server = configs[self._next_server % len(configs)]
         self._next_server += 1
         endpoint = "openai" if server.server_type == "openai" and not server.base_url else "vllm"
-        given = {"endpoint": endpoint, "base_url": server.base_url, "api_key": server.api_key, "model": server.model_name}
+        key = "" if server.api_key == _NO_KEY else server.api_key
+        given = {"endpoint": endpoint, "base_url": server.base_url, "api_key": key, "model": server.model_name}
         return {name: value for name, value in given.items() if value}
 
-    async def _result(self, rollout_id: str, error: str) -> AgentResult:
-        transcript = await self.client.rollouts.messages(rollout_id)
-        sequences = [s for s in await self.client.rollouts.trajectory(rollout_id) if s.trained]
-        best = max(sequences, key=lambda s: s.trained, default=None)
-        return AgentResult.of(rollout_id, error, transcript, best)
-
-    async def score(self, item: Item, rollout_id: str, workspace: Any = None) -> tuple[float, dict[str, Any]]:
-        """The score and the metadata of a rollout that awaits its score. Its tools can be called until then."""
-        result = AgentResult.of(rollout_id, "", await self.client.rollouts.messages(rollout_id), None)
-        if not result.success:
-            return self.config.failed_score or 0.0, {}
-
-        hook = self.verify_and_score_trajectory
-        more = {"workspace_meta": workspace} if "workspace_meta" in inspect.signature(hook).parameters else {}
-        scored = await self._hook(
-            hook, item, result.final_response, trajectory_id=rollout_id, exec_tool=tools_of(self.client, rollout_id), agent_result=result, **more
-        )
-        value, metadata = scored if isinstance(scored, tuple) else (scored, {})
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise InvalidError(f"the score must be a finite number, got {value!r}")
-        return float(value), dict(metadata or {})
-
-    async def _hook(self, hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a hook, with its time limit."""
-
-        async def call() -> Any:
-            if inspect.iscoroutinefunction(hook):
-                return await hook(*args, **kwargs)
-            value = await asyncio.to_thread(hook, *args, **kwargs)
-            return await value if inspect.isawaitable(value) else value
-
+    async def submit(self, task: dict[str, Any], submit: Callable[[dict[str, Any]], Awaitable[Any]]) -> Any:
+        """Submits rollouts, without a network if rolloutd's operator allows none."""
         try:
-            return await asyncio.wait_for(call(), self.config.worker_timeout)
-        except asyncio.TimeoutError as err:
-            raise RolloutdError(f"{hook.__name__} took longer than worker_timeout ({self.config.worker_timeout:g} s)") from err
+            return await submit(task)
+        except InvalidError as err:
+            if not task.get("allow_network") or not str(err).startswith("allow_network:"):
+                raise
+            if self._network:
+                log.warning("the sandboxes have no network: %s", err)
+            self._network = False
+            return await submit({name: value for name, value in task.items() if name != "allow_network"})
+
+    async def score(self, work: Work, rollout_id: str) -> tuple[float, dict[str, Any]]:
+        """The score and the metadata of a rollout that awaits its score."""
+        return await score(self, work, rollout_id)
+
+    # Atropos' scheduler.
+
+    async def env_manager(self) -> None:
+        """Sends groups to a trainer until its last step."""
+        try:
+            await serve(self)
+        finally:
+            await self.close()
+
+    async def process_manager(self) -> None:
+        """Writes a number of groups to a file."""
+        self.process_mode = True
+        try:
+            await process(self, self.n_groups_to_process)
+        finally:
+            await self.close()
+
+    async def _run_evaluate(self) -> None:
+        try:
+            await self.setup()
+            print(json.dumps(await self.run_evaluation(), default=str))
+        finally:
+            await self.close()
+
+    async def run_evaluation(self) -> Any:
+        """Evaluates, and keeps what the hook returns in `evaluations` and in a file."""
+        metrics = await call(self.evaluate)
+        record = {"step": self.curr_step, "metrics": metrics}
+        self.evaluations.append(record)
+        log.info("evaluation: %s", json.dumps(record, default=str))
+
+        folder = Path(self.config.data_dir_to_save_evals or "data")
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{self.name}.evaluations.jsonl").open("a") as out:
+            out.write(json.dumps(record, default=str) + "\n")
+        return metrics
+
+    async def env_step_checks(self) -> None:
+        """Evaluates, saves a checkpoint and logs when the trainer has passed a step for it. No group is ended for an evaluation."""
+        before, now = self.curr_step, int(self.status_dict["current_step"])
+        self.curr_step = now
+        if passed(before, now, self.config.steps_per_eval):
+            self._start_evaluation()
+        if passed(before, now, self.checkpoint_interval):
+            self.save_checkpoint(now // self.checkpoint_interval * self.checkpoint_interval)
+        if now != before and self.items_sent_this_step >= self.config.min_items_sent_before_logging:
+            self.items_sent_this_step = 0
+            await self.wandb_log({})
+
+    def _start_evaluation(self) -> None:
+        if self.evaluating:
+            log.warning("the evaluation at step %d is left out: the one before still runs", self.curr_step)
+            return
+        self.eval_runner = asyncio.create_task(self._evaluate_beside_training())
+
+    async def _evaluate_beside_training(self) -> None:
+        try:
+            await self.run_evaluation()
+        except Exception as err:  # the hook may raise any exception; training goes on
+            log.error("the evaluation at step %d failed: %s: %s", self.curr_step, type(err).__name__, err)
+
+    @property
+    def evaluating(self) -> bool:
+        return self.eval_runner is not None and not self.eval_runner.done()
+
+    def room(self) -> int:
+        """How many groups may run, by the trainer's queue, the settings and a running evaluation."""
+        c = self.config
+        most = c.max_num_workers if c.max_num_workers > 0 else c.max_num_workers_per_node * len(self.server.servers)
+        if self.evaluating and c.eval_handling == EvalHandlingEnum.STOP_TRAIN:
+            return 0
+        if self.evaluating and c.eval_handling == EvalHandlingEnum.LIMIT_TRAIN:
+            most = int(most * c.eval_limit_ratio)
+
+        wanted = c.max_batches_offpolicy * self.derived_batch_size // c.group_size - int(self.status_dict["queue_size"])
+        return max(0, min(most, wanted))
+
+    async def handle_env(self, item_uuid: str) -> Any:
+        """Collects the group of a running item, and sends it or writes it."""
+        _works.set(self.running_items[item_uuid]["works"])
+        result = await super().handle_env(item_uuid)
+        if result is None:
+            self.counts.incomplete += 1
+        return result
+
+    async def handle_send_to_api(
+        self,
+        scored_data: Any,
+        item: Item = None,
+        do_send_to_api: bool = True,
+        abort_on_any_max_length_exceeded: bool = True,
+    ) -> None:
+        """Sends groups to the trainer, or writes them, if they are training data by Atropos' rules."""
+        sent = self.counts.delivered + self.counts.undelivered
+        written = len(self.completion_lengths)
+        send = do_send_to_api and not self.process_mode
+        await super().handle_send_to_api(scored_data, item, send, abort_on_any_max_length_exceeded and not self.process_mode)
+
+        if self.process_mode and len(self.completion_lengths) > written:
+            self.counts.delivered += 1
+        elif sent == self.counts.delivered + self.counts.undelivered:
+            self.counts.left_out += 1
+
+    async def _send_scored_data_to_api(self, scored_data: Any) -> None:
+        for group in scored_data if isinstance(scored_data, list) else [scored_data]:
+            key = (group.get("group_overrides") or {}).get("rolloutd_key") or new_id()
+            try:
+                await self.trainer.send(group, key)
+                self.counts.delivered += 1
+            except RolloutdError as err:
+                self.counts.undelivered += 1
+                log.error("group %s is not delivered: %s", key, err)
+                if isinstance(err, (UnavailableError, ServerError)):
+                    self.undelivered.add(key)  # the next start of the environment sends it
+
+    async def _register_env(self) -> Mapping[str, Any]:
+        return await self.trainer.register(self.config.wandb_name or self.name, self.config)
+
+    async def get_status(self) -> None:
+        """Reads the trainer's state. A trainer API that does not know this environment, after its restart or reset, gets it registered again."""
+        while True:
+            try:
+                status = await self.trainer.status()
+            except UnavailableError as err:
+                log.warning("the trainer is away: %s", err)
+                continue
+            if status is not None:
+                self.status_dict = status
+                return
+            await self.register_env()
+            await self.get_server_info()
+
+    async def get_server_info(self) -> None:
+        """Reads the batch size and the longest sequence of the trainer."""
+        info = await self.trainer.info()
+        if int(info["batch_size"]) > 0:
+            self.config.batch_size = int(info["batch_size"])
+        if int(info["max_token_len"]) > 0:
+            self.max_token_len = int(info["max_token_len"])
+        if self.config.group_size > self.config.batch_size:
+            raise InvalidError(f"group_size: must be at most the trainer's batch size ({self.config.batch_size}), got {self.config.group_size}")
+
+    def journal(self) -> Journal:
+        """The groups that have begun."""
+        path = self.config.open_groups_path
+        return Journal(f"data/{self.name}.open" if path is None else path)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        log.info("groups: %s", self.counts)
+        await self.trainer.close()
+        await self.client.close()
 
     @classmethod
-    def cli(cls, arguments: list[str] | None = None) -> None:
-        """Runs `serve`, `process` or `evaluate`, as the command line says."""
-        from .cli import main
+    def cli(cls) -> None:
+        """Runs `serve`, `process` or `evaluate`, as Atropos' command line says."""
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        for chatty in ("httpx", "atroposlib.envs.base"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)
+        try:
+            super().cli()
+        except RolloutdError as err:
+            raise SystemExit(f"{cls.name}: {err}") from err
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
 
-        main(cls, arguments)
+
+def with_keys(configs: Any) -> Any:
+    """Server configs that all have a key, without which OpenAI's client does not start."""
+    if not isinstance(configs, list):
+        return configs
+    return [c if c.api_key else c.model_copy(update={"api_key": _NO_KEY}) for c in configs]
 
 
-def _messages(t: _Trajectory) -> list[dict[str, str]]:
-    messages = [{"role": "user", "content": t.task}]
-    for step in t.result.steps:
-        messages.append({"role": "assistant", "content": step.assistant_message})
-        if step.tool_results:
-            messages.append({"role": "user", "content": "\n".join(r.output or r.error for r in step.tool_results)})
-    return [*messages, *t.metadata.get("verification_messages", ())]
+def passed(before: int, now: int, interval: int) -> bool:
+    """Whether a multiple of the interval is in (before, now]."""
+    return interval > 0 and now // interval > before // interval
+
+
+def refuse_overrides(cls: type[AgentEnv[Any]]) -> None:
+    """Raises InvalidError for a method of a subclass that nothing calls here."""
+    for name, instead in REFUSED.items():
+        if hasattr(cls, name) and getattr(cls, name) is not getattr(AgentEnv, name, None):
+            raise InvalidError(f"{cls.__name__}.{name} is not called by rolloutd: {instead}")

@@ -24,6 +24,7 @@ class Work:
     item: Any
     task: dict[str, Any] | None = None
     workspace: Any = None
+    setup_id: str = ""  # the trajectory's id in setup_trajectory_workspace
     metadata: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def save(self) -> None:

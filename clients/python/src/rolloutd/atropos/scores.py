@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConflictError, NotFoundError
 from ..types import Group
@@ -21,7 +21,7 @@ POLL_S = 1.0
 class Scores:
     """The scores of one group."""
 
-    def __init__(self, env: AgentEnv, work: Work) -> None:
+    def __init__(self, env: AgentEnv[Any], work: Work) -> None:
         self._env, self._work, self._group_id = env, work, work.group_id
         self._given: dict[tuple[str, int], asyncio.Task[None]] = {}  # by rollout and attempt
 
@@ -62,7 +62,7 @@ class Scores:
 
     async def _score(self, rollout_id: str, attempt: int) -> None:
         try:
-            score, metadata = await self._env.score(self._work.item, rollout_id, self._work.workspace)
+            score, metadata = await self._env.score(self._work, rollout_id)
         except Exception as err:  # an exception of a hook affects only its own group
             if not await self._awaits(rollout_id, attempt):
                 return

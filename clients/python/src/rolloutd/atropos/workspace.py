@@ -21,10 +21,15 @@ MAX_PACKED = 256 << 20
 # Name of the packed workspace in a sandbox, while it is unpacked.
 _PACKED = ".prepared-workspace.tgz"
 
-Hook = Callable[[str, Callable[[ToolCall], Awaitable[ToolResult]]], Awaitable[Any]]
+ExecTool = Callable[[ToolCall], Awaitable[ToolResult]]
+Hook = Callable[[str, ExecTool], Awaitable[Any]]
+Submit = Callable[[dict[str, Any]], Awaitable[str]]
+
+# Arguments of a rollout that decide what its sandbox has and may reach.
+_SANDBOX = ("sandbox", "network", "allow_network", "setup", "setup_shell", "upload_files", "uploads", "files")
 
 
-def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Awaitable[ToolResult]]:
+def tools_of(client: AsyncClient, rollout_id: str) -> ExecTool:
     """Runs tools in the sandbox of a rollout that accepts calls."""
 
     async def exec_tool(call: ToolCall) -> ToolResult:
@@ -34,14 +39,14 @@ def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Await
     return exec_tool
 
 
-async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, timeout_s: float) -> tuple[dict[str, Any], Any]:
-    """Runs the hook in its own episode. Returns a task whose rollouts begin with the workspace that the hook left, and the hook's result.
+async def prepared(client: AsyncClient, task: Mapping[str, Any], submit: Submit, hook: Hook, timeout_s: float) -> tuple[dict[str, Any], Any, str]:
+    """Runs the hook in its own episode. Returns a task whose rollouts begin with the workspace that the hook left, the hook's result, and its rollout.
 
     The episode ends after `timeout_s` seconds.
     """
-    like = {name: task[name] for name in ("sandbox", "setup", "setup_shell", "upload_files", "uploads") if name in task}
+    like = {name: task[name] for name in _SANDBOX if name in task}
     episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}, "agent_timeout_s": timeout_s}
-    rollout_id = await client.rollouts.submit({**like, **episode, "rollout_id": new_id()})
+    rollout_id = await submit({**like, **episode, "rollout_id": new_id()})
     try:
         result = await hook(rollout_id, tools_of(client, rollout_id))
         packed = await client.executor.archive(rollout_id, max_bytes=MAX_FILES)
@@ -52,7 +57,7 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, tim
     check(packed)
     uploads = {**task.get("uploads", {}), _PACKED: await uploaded(client, packed)}
     setup = [*task.get("setup", []), f"tar -xzf {_PACKED} && rm {_PACKED}"]
-    return {**task, "uploads": uploads, "setup": setup}, result
+    return {**task, "uploads": uploads, "setup": setup}, result, rollout_id
 
 
 def check(packed: bytes) -> None:

@@ -1,0 +1,181 @@
+"""One group: rollouts of one item, each scored by the environment's hooks while it keeps its sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidError, RolloutdError
+from ..types import Group, Member, Sequence
+from .journal import Work
+from .records import AgentResult, ScoredDataGroup, logprobs_of, masks_of
+from .scores import Scores
+from .workspace import ExecTool, prepared, tools_of
+
+if TYPE_CHECKING:
+    from .env import AgentEnv
+
+log = logging.getLogger("rolloutd.atropos")
+
+# Seconds by which a sandbox is kept longer than the time limit of a group, and the time if a group has no limit.
+_SLACK_S = 60.0
+_WITHOUT_LIMIT_S = 3600.0
+
+
+@dataclass
+class Trajectory:
+    """A scored rollout."""
+
+    sequence: Sequence
+    score: float
+    result: AgentResult
+    messages: list[dict[str, Any]]
+    metadata: dict[str, Any]
+
+
+class GroupRun:
+    """Runs and scores the group of some work, or continues the one that a killed process began: its rollouts are the same."""
+
+    def __init__(self, env: AgentEnv[Any], work: Work, size: int) -> None:
+        self._env, self._work, self._size = env, work, size
+
+    async def trajectories(self) -> list[Trajectory]:
+        """The scored trajectories. Fewer than the size of the group: the log has the reasons."""
+        work = self._work
+        task = work.task or await self._begin()
+        try:
+            await self._env.submit(task, self._env.client.groups.submit)
+            group = await Scores(self._env, work).until_done()
+        except BaseException as err:  # its hooks do not run any more
+            await asyncio.shield(self._abandon(err))
+            raise
+        return await self._scored(group, task)
+
+    async def _begin(self) -> dict[str, Any]:
+        """The arguments of the group's rollouts. They are saved before the rollouts start."""
+        env, work = self._env, self._work
+        task = await env.arguments(work.item)
+        hold = hold_s(env.config.worker_timeout, env.config.score_hold_s)
+        if overrides(env, "setup_trajectory_workspace"):
+            task, work.workspace, work.setup_id = await prepared(env.client, task, self._submit_episode, self._setup, hold)
+
+        limits = {"verifier_s": hold, **task.get("limits", {})}
+        work.task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self._size, "group_id": work.group_id}
+        work.save()
+        return work.task
+
+    async def _submit_episode(self, task: dict[str, Any]) -> str:
+        rollout_id: str = await self._env.submit(task, self._env.client.rollouts.submit)
+        return rollout_id
+
+    async def _setup(self, trajectory_id: str, exec_tool: ExecTool) -> Any:
+        hook = self._env.setup_trajectory_workspace
+        return await call(hook, self._work.item, trajectory_id=trajectory_id, exec_tool=exec_tool)
+
+    async def _abandon(self, why: BaseException) -> None:
+        try:
+            await self._env.client.groups.abort(self._work.group_id, f"{type(why).__name__}: {why}"[:500])
+        except RolloutdError as err:
+            log.warning("group %s is not aborted; it ends by its own bounds: %s", self._work.group_id, err)
+
+    async def _scored(self, group: Group, task: dict[str, Any]) -> list[Trajectory]:
+        scored = []
+        for member in group.members:
+            if member.reward is None:
+                log.error("group %s: rollout %s ended as %s: %s", group.group_id, member.rollout_id, member.outcome, member.error)
+                continue
+            trajectory = await self._trajectory(member, member.reward, task)
+            if trajectory:
+                scored.append(trajectory)
+        return scored
+
+    async def _trajectory(self, member: Member, reward: float, task: dict[str, Any]) -> Trajectory | None:
+        transcript = await self._env.client.rollouts.messages(member.rollout_id)
+        result = AgentResult.of(member.rollout_id, member.error, transcript, await self._sequence(member.rollout_id))
+        score = reward if result.success and member.outcome == "completed" else self._env.config.failed_score
+        if result.sequence is None:
+            log.error("group %s: rollout %s: the endpoint gave no token ids to train on", self._work.group_id, member.rollout_id)
+        if result.sequence is None or score is None:
+            return None
+
+        metadata = self._work.metadata.get(member.rollout_id, {})
+        messages = [*result.opening, *result.to_messages(), *metadata.get("verification_messages", ())]
+        return Trajectory(result.sequence, score, result, messages, metadata)
+
+    async def _sequence(self, rollout_id: str) -> Sequence | None:
+        """The sequence with the most tokens to train on."""
+        sequences = [s for s in await self._env.client.rollouts.trajectory(rollout_id) if s.trained]
+        return max(sequences, key=lambda s: s.trained, default=None)
+
+
+def hold_s(worker_timeout: float, chosen: float | None) -> float:
+    """The seconds for which a rollout keeps its sandbox until it is scored."""
+    least = worker_timeout if worker_timeout > 0 else _WITHOUT_LIMIT_S
+    return max(chosen or 0.0, least + _SLACK_S)
+
+
+def scored_group(group_id: str, trajectories: list[Trajectory], *, messages: bool, temperature: float) -> ScoredDataGroup:
+    """The group in the form of Atropos' trainer API."""
+    spans = [span for t in trajectories for span in t.sequence.spans if span.train and span.temperature is not None]
+    return ScoredDataGroup(
+        tokens=[t.sequence.token_ids for t in trajectories],
+        masks=[masks_of(t.sequence) for t in trajectories],
+        scores=[t.score for t in trajectories],
+        advantages=None,
+        ref_logprobs=None,
+        messages=[t.messages for t in trajectories] if messages else None,
+        generation_params={"temperature": spans[0].temperature if spans else temperature},
+        inference_logprobs=[logprobs_of(t.sequence) for t in trajectories],
+        group_overrides={"rolloutd_key": group_id},
+        overrides=[{**t.metadata, "rollout_id": t.result.rollout_id} for t in trajectories],
+        images=None,
+        distill_token_ids=None,
+        distill_logprobs=None,
+    )
+
+
+async def score(env: AgentEnv[Any], work: Work, rollout_id: str) -> tuple[float, dict[str, Any]]:
+    """The score and the metadata of a rollout that awaits its score. Its tools can be called until then."""
+    result = AgentResult.of(rollout_id, "", await env.client.rollouts.messages(rollout_id), None)
+    if not result.success:
+        return env.config.failed_score or 0.0, {}
+
+    hook = env.verify_and_score_trajectory
+    known = inspect.signature(hook).parameters
+    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
+    more = {"agent_result": result, "workspace_meta": work.workspace}
+    more = {name: value for name, value in more.items() if takes_all or name in known}
+
+    trajectory_id = work.setup_id or rollout_id
+    scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools_of(env.client, rollout_id), **more)
+    value, metadata = scored if isinstance(scored, tuple) else (scored, {})
+    return number(value), dict(metadata or {})
+
+
+def number(value: Any) -> float:
+    """A score as a float: a number, a bool, a number of numpy, or an array or tensor of one element."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise InvalidError(f"the score must be a finite number, got {value!r}")
+    return float(value)
+
+
+async def call(hook: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls a hook: a coroutine, or a plain function, which runs in a thread."""
+    if inspect.iscoroutinefunction(hook):
+        return await hook(*args, **kwargs)
+    value = await asyncio.to_thread(hook, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+def overrides(env: object, name: str) -> bool:
+    """Whether the environment's class, or the instance, has a method of its own in place of the base class's."""
+    from .env import AgentEnv
+
+    return getattr(getattr(env, name), "__func__", None) is not getattr(AgentEnv, name)
