@@ -512,6 +512,16 @@ def test_process_writes_groups(server: Server, tmp_path: Path) -> None:
         assert [json.loads(line)["scores"] for line in lines] == [[1.0, 2.0]] * 2, f"run {number_of_run} has a file of its own"
 
 
+def test_a_group_that_cannot_be_written_is_kept(server: Server, tmp_path: Path) -> None:
+    """As with a full disk."""
+    group(server, ("completed", "a"), ("completed", "bc"))
+    env = make(server, data_path_to_save_groups=str(tmp_path / "g.jsonl"), open_groups_path=str(tmp_path / "open"))
+    env.jsonl_writer.close()
+    work_on(env)
+    assert env.counts.delivered == 0
+    assert [path.name for path in (tmp_path / "open").iterdir()] == ["g.group"]
+
+
 def test_process_without_a_group_fails(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("infra_failed", ""))
     with pytest.raises(InvalidError, match="20 groups in a row gave no data"):

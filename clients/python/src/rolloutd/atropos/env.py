@@ -327,7 +327,11 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
         sent = self.counts.delivered + self.counts.undelivered
         written = len(self.completion_lengths)
         send = do_send_to_api and not self.process_mode
-        await super().handle_send_to_api(scored_data, item, send, abort_on_any_max_length_exceeded and not self.process_mode)
+        try:
+            await super().handle_send_to_api(scored_data, item, send, abort_on_any_max_length_exceeded and not self.process_mode)
+        except Exception:  # of a full disk, or of an override: the next start writes it
+            self.undelivered |= {key_of(group) for group in (scored_data if isinstance(scored_data, list) else [scored_data]) if group}
+            raise
 
         if self.process_mode and len(self.completion_lengths) > written:
             self.counts.delivered += 1
@@ -336,7 +340,7 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
 
     async def _send_scored_data_to_api(self, scored_data: Any) -> None:
         for group in scored_data if isinstance(scored_data, list) else [scored_data]:
-            key = (group.get("group_overrides") or {}).get("rolloutd_key") or new_id()
+            key = key_of(group) or new_id()
             try:
                 await self.trainer.send(group, key)
                 self.counts.delivered += 1
@@ -403,6 +407,11 @@ def with_keys(configs: Any) -> Any:
     if not isinstance(configs, list):
         return configs
     return [c if c.api_key else c.model_copy(update={"api_key": _NO_KEY}) for c in configs]
+
+
+def key_of(group: ScoredDataGroup) -> str:
+    """The key of a group; "" for one that the environment made itself."""
+    return str((group.get("group_overrides") or {}).get("rolloutd_key", ""))
 
 
 def passed(before: int, now: int, interval: int) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,17 +123,24 @@ async def process(env: AgentEnv[Any], count: int) -> None:
         generate_html(path)
 
 
-def _unwritten(env: AgentEnv[Any], journal: Journal) -> Iterator[Work]:
-    """The groups of a killed process that are not in its file. The files of later processes have a number behind their name."""
-    path = Path(env.config.data_path_to_save_groups or "")
-    stem = path.stem.rstrip("0123456789").rstrip("_") if path.name else ""
-    written = [file.read_bytes() for file in path.parent.glob(f"{stem}*{path.suffix}")] if stem else []
-    for work in journal.left():
+def _unwritten(env: AgentEnv[Any], journal: Journal) -> list[Work]:
+    """The groups of a killed process that are not in its file."""
+    left = list(journal.left())
+    written = [file.read_bytes() for file in _files(Path(env.config.data_path_to_save_groups or "groups.jsonl"))] if left else []
+    unwritten = []
+    for work in left:
         key = f'"rolloutd_key": "{work.group_id}"'.encode()
         if any(key in text for text in written):
             work.end()
         else:
-            yield work
+            unwritten.append(work)
+    return unwritten
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of this and of earlier processes: the first has the name that was set, later ones a number behind it."""
+    name = re.escape(re.sub(r"_\d+$", "", path.stem)) + r"(_\d+)?" + re.escape(path.suffix)
+    return [file for file in path.parent.iterdir() if re.fullmatch(name, file.name)]
 
 
 async def _next(env: AgentEnv[Any], journal: Journal) -> Work | None:
