@@ -108,7 +108,8 @@ def group(server: Server, *members: tuple[str, str]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def fixed_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # environments write below the folder that they run in
     monkeypatch.setattr("rolloutd.atropos.env.new_id", lambda: "g")
     monkeypatch.setattr("rolloutd.atropos.managers.new_id", lambda: "g")
     monkeypatch.setattr("rolloutd.atropos.managers.POLL_S", 0.01)
@@ -413,7 +414,6 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Env:
 
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "c.yaml").write_text("env:\n  group_size: 6\n  difficulty: 5\nopenai:\n  model_name: other\n")
     env = run_cli(monkeypatch, "process", "--config", "c.yaml", "--env.group_size", "8", "--env.agent_max_tokens", "64", "--env.use_wandb", "false")
     assert (env.config.group_size, env.config.difficulty, env.config.agent_max_tokens) == (8, 5, 64)
@@ -706,16 +706,16 @@ def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_p
     group(server, ("completed", "a"), ("completed", "bc"))
     trainer_api(server, after=1)
     server.on("POST /scored_data", Answer(500, b"broken"))
-    save_group_of_ended_process(tmp_path)
-    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path))
+    save_group_of_ended_process(tmp_path / "open")
+    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path / "open"))
     env.trainer = Trainer(server.url, retry_s=0.01)
     run_serve(env)
     assert env.counts.undelivered == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["g.group"], "it is kept for the next start"
+    assert [path.name for path in (tmp_path / "open").iterdir()] == ["g.group"], "it is kept for the next start"
 
     server.seen.clear()
     trainer_api(server, after=1)
-    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path))
+    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path / "open"))
     run_serve(env)
     assert {s.headers["Idempotency-Key"] for s in server.requests("POST /scored_data")} == {"g"}
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / "open").iterdir())
