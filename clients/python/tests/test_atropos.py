@@ -28,7 +28,7 @@ from rolloutd.atropos.config import WITHOUT_EFFECT  # noqa: E402
 from rolloutd.atropos.env import REFUSED, passed  # noqa: E402
 from rolloutd.atropos.group import number  # noqa: E402
 from rolloutd.atropos.journal import Journal, _Kept  # noqa: E402
-from rolloutd.atropos.managers import process, run_worker, serve  # noqa: E402
+from rolloutd.atropos.managers import process, run_worker, serve, within_limit  # noqa: E402
 from rolloutd.atropos.trainer import Trainer  # noqa: E402
 
 
@@ -437,11 +437,12 @@ def test_a_result_is_shown_as_the_policy_sees_it() -> None:
 
 
 def test_run_agent(server: Server) -> None:
-    server.on("POST /rollouts", Answer(202, {"rollout_id": "r"}))
+    refused = Answer(422, {"detail": "allow_network: the operator lets no task reach a network", "kind": "Invalid"})
+    server.on("POST /rollouts", refused, Answer(202, {"rollout_id": "r"}))
     server.on("GET /rollouts/r", Answer(200, {"rollout_id": "r", "phase": "done", "outcome": "completed"}))
     server.on("GET /rollouts/r/events", Answer(200, b'event: done\ndata: {"rollout_id": "r", "phase": "done"}\n\n'))
     server.on("GET /rollouts/r/messages", transcript("42"))
-    env = make(server)
+    env = make(server, allow_network=True)
 
     async def main() -> Any:
         try:
@@ -450,7 +451,7 @@ def test_run_agent(server: Server) -> None:
             await env.close()
 
     assert asyncio.run(main()) == ("42", {"success": True, "error": None, "tool_calls": 1})
-    (sent,) = server.requests("POST /rollouts")
+    _, sent = server.requests("POST /rollouts")
     assert (sent.body["instruction"], sent.body["rollout_id"], sent.body["no_verify"]) == ("what is it", "r", True)
 
 
@@ -476,6 +477,7 @@ def test_an_environment_may_change_each_trajectory(server: Server) -> None:
 
     got, backlog = asyncio.run(main())
     assert (got["scores"], got["tokens"], backlog) == ([30.0, 30.0], [[5, 6], [5, 6]], ["again", "again"])
+    assert (got["inference_logprobs"], got["generation_params"]) == ([[1.0, -1], [1.0, -1]], {"temperature": 0.2})
     assert [s.body["group_size"] for s in server.requests("POST /groups")] == [1, 1]
 
 
@@ -640,6 +642,70 @@ def test_an_environment_that_the_api_does_not_know_registers_again(server: Serve
     send(server, Trainer(server.url), AgentEnvConfig())
     (sent,) = server.requests("POST /scored_data")
     assert sent.body["env_id"] == 4
+
+
+def test_the_time_limit_of_a_worker_does_not_bound_its_delivery() -> None:
+    async def main() -> list[str]:
+        done: list[str] = []
+        collected = asyncio.Event()
+
+        async def deliver() -> None:
+            collected.set()
+            await asyncio.sleep(0.1)
+            done.append("delivered")
+
+        await within_limit(deliver(), collected, 0.01)
+        with pytest.raises(asyncio.TimeoutError):
+            await within_limit(asyncio.Event().wait(), asyncio.Event(), 0.01)
+        return done
+
+    assert asyncio.run(main()) == ["delivered"]
+
+
+def test_a_group_that_is_being_sent_when_the_environment_ends_is_kept(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    trainer_api(server)
+    save_group_of_ended_process(tmp_path / "open")
+    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path / "open"))
+    serving: list[asyncio.Task[None]] = []
+
+    class Stuck(Trainer):
+        async def send(self, group: ScoredDataGroup, key: str) -> None:
+            serving[0].cancel()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        env.trainer = Stuck(server.url)
+        serving.append(asyncio.create_task(serve(env)))
+        with pytest.raises(asyncio.CancelledError):
+            await serving[0]
+        await env.close()
+
+    asyncio.run(main())
+    assert [path.name for path in (tmp_path / "open").iterdir()] == ["g.group"]
+
+
+def test_requests_to_the_trainer_follow_one_another(server: Server) -> None:
+    """Else an older answer, with a lower step, would look like that of another run."""
+
+    class Watched(Trainer):
+        open = most = 0
+
+        async def _ask(self, *args: Any, **kwargs: Any) -> Any:
+            self.open += 1
+            self.most = max(self.most, self.open)
+            await asyncio.sleep(0)
+            self.open -= 1
+            return {"status": "success", "env_id": 1, "batch_size": 2, "current_step": 1}
+
+    async def main() -> int:
+        trainer = Watched(server.url)
+        await trainer.register("e", AgentEnvConfig())
+        await asyncio.gather(*(trainer.send({}, str(i)) for i in range(4)), *(trainer.status() for _ in range(4)))
+        await trainer.close()
+        return trainer.most
+
+    assert asyncio.run(main()) == 1
 
 
 def test_a_group_whose_answer_was_lost_is_looked_for(server: Server) -> None:

@@ -110,7 +110,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "MODEL_URL": mod
 
 def command(env: str, *arguments: str) -> list[str]:
     words = [sys.executable, str(Path(__file__).resolve().parent / "environments.py"), env, *arguments]
-    words += ["--env.rolloutd_server", server, "--env.tokenizer_name", tokenizer, "--env.use_wandb", "false", "--env.allow_network", "false"]
+    words += ["--env.rolloutd_server", server, "--env.tokenizer_name", tokenizer, "--env.use_wandb", "false"]
     # A file of the environment that names several servers has them in config_init alone, as in the original.
     return words if env == "judged_env" else words + ["--openai.base_url", model_url, "--openai.tokenizer_name", tokenizer]
 

@@ -1,4 +1,4 @@
-"""The settings of an environment: those of the original, each of which is honoured or has no effect here, and those of rolloutd."""
+"""The settings of an environment: those of the original, each of which is honored or has no effect here, and those of rolloutd."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class AgentEnvConfig(BaseEnvConfig):
         default=0.0, description="score of a trajectory whose agent failed, for instance by reaching agent_max_steps; None: no score, so no group"
     )
 
-
     @field_validator("enabled_toolsets", "disabled_toolsets", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -101,7 +100,7 @@ def without_effect(config: AgentEnvConfig) -> list[str]:
 
 
 def check(config: Any) -> None:
-    """Raises InvalidError for settings that rolloutd cannot honour."""
+    """Raises InvalidError for settings that rolloutd cannot honor."""
     if not isinstance(config, AgentEnvConfig):
         raise InvalidError(f"config: must be an AgentEnvConfig of rolloutd.atropos, got {type(config).__module__}.{type(config).__qualname__}")
     if config.tool_server_url:

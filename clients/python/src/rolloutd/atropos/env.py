@@ -19,7 +19,7 @@ from .._calls import new_id
 from ..aio import AsyncClient
 from ..errors import InvalidError, RolloutdError, ServerError, UnavailableError
 from .config import AgentConfig, AgentEnvConfig, check, without_effect
-from .group import GroupRun, call, overrides, score, scored_group
+from .group import GroupRun, Running, call, joined, overrides, score, scored_group, split
 from .journal import Journal, Work
 from .managers import process, serve
 from .records import AgentResult, ScoredDataGroup, ScoredDataItem
@@ -31,8 +31,8 @@ log = logging.getLogger("rolloutd.atropos")
 Item = Any
 ConfigT = TypeVar("ConfigT", bound=AgentEnvConfig)
 
-# The work that a worker collects, until collect_trajectories takes it. A group beyond it is the environment's own.
-_works: ContextVar[list[Work]] = ContextVar("works")
+# What the worker of this task runs; None outside of a worker.
+_running: ContextVar[Running | None] = ContextVar("running", default=None)
 
 # The key of a server config without one.
 _NO_KEY = "none"
@@ -81,7 +81,6 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
         self.evaluations: list[dict[str, Any]] = []
         self.env_id = -1
         self.status_dict: Mapping[str, Any] = {}
-        self.undelivered: set[str] = set()  # ids of groups that the next start sends
         self.process_mode = False
         self.n_groups_to_process = config.total_steps
         self._next_server = 0
@@ -147,26 +146,42 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
     async def collect_trajectories(self, item: Item) -> tuple[ScoredDataGroup | None, list[Item]]:
         """The scored group of an item, and items to be run later. None: it is not training data, and the log has the reason."""
         if overrides(self, "collect_trajectory"):
-            group: tuple[ScoredDataGroup | None, list[Item]] = await super().collect_trajectories(item)
-            return group
+            return await self._by_trajectory(item)
 
-        works = _works.get([])
-        work = works.pop() if works and works[-1].item is item else Work(new_id(), item)
-        return await self._group(work, self.config.group_size), []
+        running = _running.get()
+        if running is None or running.taken or running.work.item is not item:
+            return await self._group(Work(new_id(), item), self.config.group_size), []
+        running.taken = True
+        return await self._group(running.work, self.config.group_size), []
+
+    async def _by_trajectory(self, item: Item) -> tuple[ScoredDataGroup | None, list[Item]]:
+        """The group of an environment that makes each trajectory itself."""
+        size = self.config.group_size
+        results = await asyncio.gather(*(self.collect_trajectory(item) for _ in range(size)), return_exceptions=True)
+        backlog: list[Item] = []
+        rows = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            row, later = result
+            backlog += later
+            if row:
+                rows.append(row)
+        if len(rows) < size:
+            log.warning("a group is left out: %d of %d trajectories are training data", len(rows), size)
+            return None, backlog
+        return joined(rows), backlog
 
     async def collect_trajectory(self, item: Item) -> tuple[ScoredDataItem | None, list[Item]]:
         """One scored trajectory of an item."""
         group = await self._group(Work(new_id(), item), 1)
-        if group is None:
-            return None, []
-        rows = ("tokens", "masks", "scores", "inference_logprobs", "messages", "overrides")
-        one = {name: group[name][0] for name in rows if group.get(name) is not None}
-        return ScoredDataItem(**one), []
+        return (None if group is None else split(group)), []
 
     async def run_agent(self, task: str, *, trajectory_id: str | None = None) -> tuple[str, dict[str, Any]]:
         """Runs the agent once on a task, without a score. Returns its answer, and whether it succeeded."""
         arguments = {**self._agent_arguments(AgentEnv.build_agent_config(self, None)), "instruction": task}
-        rollout_id = await self.client.rollouts.submit({**arguments, "rollout_id": trajectory_id or new_id(), "no_verify": True})
+        arguments |= {"rollout_id": trajectory_id or new_id(), "no_verify": True}
+        rollout_id = await self.submit(arguments, self.client.rollouts.submit)
         state = await self.client.rollouts.wait(rollout_id)
         result = AgentResult.of(rollout_id, state.error, await self.client.rollouts.messages(rollout_id), None)
         return result.final_response, {"success": result.success, "error": result.error, "tool_calls": result.total_tool_calls}
@@ -310,7 +325,7 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
 
     async def handle_env(self, item_uuid: str) -> Any:
         """Collects the group of a running item, and sends it or writes it."""
-        _works.set(self.running_items[item_uuid]["works"])
+        _running.set(self.running_items[item_uuid]["running"])
         result = await super().handle_env(item_uuid)
         if result is None:
             self.counts.incomplete += 1
@@ -324,31 +339,35 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
         abort_on_any_max_length_exceeded: bool = True,
     ) -> None:
         """Sends groups to the trainer, or writes them, if they are training data by Atropos' rules."""
+        running = _running.get() or Running(Work("", item))
+        running.collected.set()
+        running.undelivered = True  # until it is; a full disk, an override or the end of this process may come first
         sent = self.counts.delivered + self.counts.undelivered
         written = len(self.completion_lengths)
         send = do_send_to_api and not self.process_mode
-        try:
-            await super().handle_send_to_api(scored_data, item, send, abort_on_any_max_length_exceeded and not self.process_mode)
-        except Exception:  # of a full disk, or of an override: the next start writes it
-            self.undelivered |= {key_of(group) for group in (scored_data if isinstance(scored_data, list) else [scored_data]) if group}
-            raise
+        await super().handle_send_to_api(scored_data, item, send, abort_on_any_max_length_exceeded and not self.process_mode)
 
+        if not send or sent == self.counts.delivered + self.counts.undelivered:
+            running.undelivered = False
         if self.process_mode and len(self.completion_lengths) > written:
             self.counts.delivered += 1
         elif sent == self.counts.delivered + self.counts.undelivered:
             self.counts.left_out += 1
 
     async def _send_scored_data_to_api(self, scored_data: Any) -> None:
-        for group in scored_data if isinstance(scored_data, list) else [scored_data]:
-            key = key_of(group) or new_id()
+        running = _running.get() or Running(Work(new_id(), None))
+        later = False
+        for number, group in enumerate(scored_data if isinstance(scored_data, list) else [scored_data]):
+            # An override may have replaced group_overrides.
+            key = key_of(group) or f"{running.work.group_id}-{number}"
             try:
                 await self.trainer.send(group, key)
                 self.counts.delivered += 1
             except RolloutdError as err:
                 self.counts.undelivered += 1
                 log.error("group %s is not delivered: %s", key, err)
-                if isinstance(err, (UnavailableError, ServerError)):
-                    self.undelivered.add(key)  # the next start of the environment sends it
+                later = later or isinstance(err, (UnavailableError, ServerError))
+        running.undelivered = later
 
     async def _register_env(self) -> Mapping[str, Any]:
         return await self.trainer.register(self.config.wandb_name or self.name, self.config)

@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidError, RolloutdError
 from ..types import Group, Member, Sequence
 from .journal import Work
-from .records import AgentResult, ScoredDataGroup, logprobs_of, masks_of
+from .records import AgentResult, ScoredDataGroup, ScoredDataItem, logprobs_of, masks_of
 from .scores import Scores
 from .workspace import ExecTool, prepared, tools_of
 
@@ -25,6 +25,16 @@ log = logging.getLogger("rolloutd.atropos")
 # Seconds by which a sandbox is kept longer than the time limit of a group, and the time if a group has no limit.
 _SLACK_S = 60.0
 _WITHOUT_LIMIT_S = 3600.0
+
+
+@dataclass
+class Running:
+    """The work of one worker. `collected` is set when the group is complete; from then on it is only delivered, without a time limit."""
+
+    work: Work
+    collected: asyncio.Event = field(default_factory=asyncio.Event)
+    taken: bool = False  # by collect_trajectories; a further group of the same worker is the environment's own
+    undelivered: bool = False  # the next start of the environment delivers it
 
 
 @dataclass
@@ -137,6 +147,28 @@ def scored_group(group_id: str, trajectories: list[Trajectory], *, messages: boo
         distill_token_ids=None,
         distill_logprobs=None,
     )
+
+
+# The lists of a group, each with a row for each trajectory.
+ROWS = (
+    "tokens", "masks", "scores", "advantages", "ref_logprobs", "messages", "inference_logprobs", "overrides", "images", "distill_token_ids",
+    "distill_logprobs",
+)
+
+
+def split(group: ScoredDataGroup) -> ScoredDataItem:
+    """The one trajectory of a group."""
+    rows = {name: group[name][0] for name in ROWS if group.get(name) is not None}
+    return ScoredDataItem(**rows, generation_params=group["generation_params"])
+
+
+def joined(rows: list[ScoredDataItem]) -> ScoredDataGroup:
+    """A group of trajectories. A list that a row lacks is None."""
+    group = {name: [row[name] for row in rows] if all(row.get(name) is not None for row in rows) else None for name in ROWS}
+    overrides: dict[str, Any] = {}
+    for row in rows:
+        overrides |= row.get("group_overrides") or {}
+    return ScoredDataGroup(**group, generation_params=rows[0].get("generation_params"), group_overrides=overrides)
 
 
 async def score(env: AgentEnv[Any], work: Work, rollout_id: str) -> tuple[float, dict[str, Any]]:

@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from collections import deque
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from atroposlib.frontend.jsonl2html import generate_html
 
 from .._calls import new_id
 from ..errors import InvalidError
-from .group import call
+from .group import Running, call
 from .journal import Journal, Work
 
 if TYPE_CHECKING:
@@ -80,19 +81,33 @@ async def _wait(env: AgentEnv[Any]) -> None:
 
 
 async def run_worker(env: AgentEnv[Any], work: Work) -> None:
-    """Collects one group within `worker_timeout`. A group that the trainer could not be given is kept for the next start."""
-    item_uuid = str(uuid.uuid4())
-    env.running_items[item_uuid] = {"item": work.item, "worker": asyncio.current_task(), "start_time": time.time(), "works": [work]}
+    """Collects and delivers one group. A group that cannot be delivered is kept for the next start."""
+    item_uuid, running = str(uuid.uuid4()), Running(work)
+    env.running_items[item_uuid] = {"item": work.item, "worker": asyncio.current_task(), "start_time": time.time(), "running": running}
     limit = env.config.worker_timeout
     try:
-        await asyncio.wait_for(env.handle_env(item_uuid), limit if limit > 0 else None)
+        await within_limit(env.handle_env(item_uuid), running.collected, limit if limit > 0 else None)
     except asyncio.TimeoutError:
         env.counts.incomplete += 1
         log.error("group %s is aborted: it took longer than worker_timeout (%g s)", work.group_id, limit)
     finally:
         env.running_items.pop(item_uuid, None)
-        if work.group_id not in env.undelivered:
+        if not running.undelivered:
             work.end()
+
+
+async def within_limit(work: Coroutine[Any, Any, Any], collected: asyncio.Event, limit_s: float | None) -> None:
+    """Waits for the work, whose first part, until `collected` is set, may take `limit_s` seconds."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(collected.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise asyncio.TimeoutError
+        await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def process(env: AgentEnv[Any], count: int) -> None:

@@ -37,6 +37,8 @@ class Trainer:
         self._step = 0  # the highest one seen
         self.env_id = -1
         self._registered = asyncio.Event()
+        # One request after the other: an older answer must not look like that of another run, and the newest group of the queue is usually ours.
+        self._turn = asyncio.Lock()
 
     async def register(self, name: str, config: AgentEnvConfig) -> Mapping[str, Any]:
         """Registers the environment. The answer's status is another one than "success" while the trainer has not started."""
@@ -59,6 +61,10 @@ class Trainer:
 
     async def status(self) -> Mapping[str, Any] | None:
         """current_step, queue_size (in groups of this environment) and unallocated_fraction. None: the API does not know this environment."""
+        async with self._turn:
+            return await self._status()
+
+    async def _status(self) -> Mapping[str, Any] | None:
         info = await self.info()
         if self.env_id < 0 or int(info["batch_size"]) <= 0:
             self._forget()
@@ -84,14 +90,18 @@ class Trainer:
         while True:
             await self._registered.wait()
             try:
-                if await self.status() is None:
-                    continue
-                await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=key, retry_s=0.0)
-                return
+                async with self._turn:
+                    if retry.tries and await self._has(key) or await self._post(group, key):
+                        return
             except (ServerError, UnavailableError, ExhaustedError) as err:  # a later try may succeed
                 await asyncio.sleep(retry.pause(err))
-            if await self._has(key):
-                return
+
+    async def _post(self, group: ScoredDataGroup, key: str) -> bool:
+        """Sends the group once. False: the API does not know this environment, and got nothing."""
+        if await self._status() is None:
+            return False
+        await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=key, retry_s=0.0)
+        return True
 
     async def _has(self, key: str) -> bool:
         """Whether the group is the newest one of the queue."""

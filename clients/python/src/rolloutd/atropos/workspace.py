@@ -26,7 +26,7 @@ Hook = Callable[[str, ExecTool], Awaitable[Any]]
 Submit = Callable[[dict[str, Any]], Awaitable[str]]
 
 # Arguments of a rollout that decide what its sandbox has and may reach.
-_SANDBOX = ("sandbox", "network", "allow_network", "setup", "setup_shell", "upload_files", "uploads", "files")
+_SANDBOX = ("sandbox", "network", "allow_network", "setup", "setup_shell", "upload_files", "uploads")
 
 
 def tools_of(client: AsyncClient, rollout_id: str) -> ExecTool:
