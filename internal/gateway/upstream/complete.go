@@ -109,9 +109,15 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 		}
 
 		res.Held.Release()
+		last := res.Problem
 
 		switch res = next; {
 		case ctx.Err() != nil && res.Problem != nil:
+			if last.unreachable {
+				// why the endpoint is away; the interrupted try has only that it was interrupted
+				res.Problem.Text = last.Text
+			}
+
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
