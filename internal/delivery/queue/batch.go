@@ -100,16 +100,21 @@ func (q *Queue) lease(i int, l Lease, now time.Time) error {
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i] = b; return nil })
 }
 
+// next returns the indices of the groups of the next batch; nil: they do not fill one.
+func (q *Queue) next(queue []group) []int {
+	size := q.st.Registration.BatchSize
+	if minimums := q.minimums(); len(minimums) > 0 {
+		return formWithMinimums(queue, size, minimums)
+	}
+
+	return form(queue, size)
+}
+
 // form forms the next batch from the oldest groups, if they fill one.
 func (q *Queue) form() (bool, error) {
 	queue, parts, _ := q.queued()
-	size := q.st.Registration.BatchSize
 
-	indices := form(queue, size)
-	if minimums := q.minimums(); len(minimums) > 0 {
-		indices = formWithMinimums(queue, size, minimums)
-	}
-
+	indices := q.next(queue)
 	if indices == nil {
 		return false, nil
 	}

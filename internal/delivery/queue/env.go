@@ -241,7 +241,9 @@ func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 
 	taken := 0.0
 	for _, m := range q.minimums() {
-		taken += m.share
+		if !m.silent {
+			taken += m.share
+		}
 	}
 
 	s.Unallocated -= min(taken, 1)
@@ -285,11 +287,11 @@ func (q *Queue) weight(id int) float64 {
 	return max(leastWeight, float64(q.st.Envs[id].MaxTokens)*q.st.Envs[id].Weight/total)
 }
 
-// minimums returns those of the connected environments.
+// minimums returns those of the environments that have not disconnected.
 func (q *Queue) minimums() (out []minimum) {
 	for i, e := range q.st.Envs {
-		if e.Minimum != nil && q.connected(i) {
-			out = append(out, minimum{i, *e.Minimum})
+		if e.Minimum != nil && !e.Left {
+			out = append(out, minimum{env: i, share: *e.Minimum, silent: !q.connected(i)})
 		}
 	}
 

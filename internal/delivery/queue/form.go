@@ -90,10 +90,13 @@ func form(queue []group, size int) []int {
 type minimum struct {
 	env   int
 	share float64
+
+	// the environment may be dead: no batch waits for its groups
+	silent bool
 }
 
-// formWithMinimums is form with minimums of connected environments. Groups without an environment fill the
-// rest; Atropos omits them.
+// formWithMinimums is form with minimums of environments. Groups without an environment fill the rest;
+// Atropos omits them.
 func formWithMinimums(queue []group, size int, minimums []minimum) []int {
 	packs := packsByEnv(queue)
 
@@ -173,8 +176,8 @@ func packsByEnv(queue []group) map[int][]int {
 	return packs
 }
 
-// wantedOf returns the least number of sequences of each environment; false: one with a minimum has no
-// pack. Minimums that exceed a batch are scaled down, to at least one group each.
+// wantedOf returns the least number of sequences of each environment; false: one that calls has a minimum
+// and no pack. Minimums that exceed a batch are scaled down, to at least one group each.
 func wantedOf(queue []group, packs map[int][]int, size int, minimums []minimum) (map[int]int, bool) {
 	wanted, total := map[int]int{}, 0
 
@@ -184,7 +187,11 @@ func wantedOf(queue []group, packs map[int][]int, size int, minimums []minimum) 
 			continue
 		}
 
-		if len(packs[m.env]) == 0 {
+		switch {
+		case len(packs[m.env]) > 0:
+		case m.silent:
+			continue
+		default:
 			return nil, false
 		}
 

@@ -259,43 +259,128 @@ func TestBufferedGroupsStayTogether(t *testing.T) {
 	require.Equal(t, []int{1, 2}, marks(c.ok("GET", "/batch", "")))
 }
 
-// An environment that is silent for long does not reserve a part of each batch.
+// An environment that is silent for a minute does not reserve a part of each batch. Its queued groups are used.
 func TestSilentEnvironments(t *testing.T) {
 	t.Parallel()
 
 	now := time.Unix(1_700_000_000, 0)
-	q, err := queue.Open(queue.Options{
-		Path:       filepath.Join(t.TempDir(), "q"),
-		Now:        func() time.Time { return now },
-		EnvTimeout: time.Minute,
-	})
-	require.NoError(t, err)
+	c := openAt(t, &now)
+	c.register(4)
+	c.ok("GET", "/batch", "")
+	c.registerEnvs("0.5", "null")
 
-	defer q.Close()
+	c.ok("POST", "/scored_data", groupOf(2, 1, `, "env_id": 1`))
+	c.ok("POST", "/scored_data", groupOf(2, 2, `, "env_id": 1`))
+	require.Empty(t, marks(c.ok("GET", "/batch", "")))
+	require.InDelta(t, 0.5, c.ok("GET", "/status-env", `{"env_id":1}`)["env_weight"], 0)
+	require.InDelta(t, 0.5, c.ok("GET", "/status-env", `{"env_id":1}`)["unallocated_fraction"], 0)
 
-	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)}))
-	defer srv.Close()
+	now = now.Add(time.Minute)
 
-	c := client{t, srv.URL}
+	require.InDelta(t, 1, c.ok("GET", "/status-env?env_id=1", "")["env_weight"], 0)
+	require.InDelta(t, 1, c.ok("GET", "/status-env?env_id=1", "")["unallocated_fraction"], 0)
+	require.Equal(t, []int{1, 2}, marks(c.ok("GET", "/batch", "")))
+
+	for mark := 3; mark <= 5; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, `, "env_id": 1`))
+	}
+
+	c.ok("POST", "/scored_data", groupOf(2, 6, `, "env_id": 0`))
+
+	now = now.Add(time.Minute)
+
+	require.Equal(t, []int{6, 3}, marks(c.ok("GET", "/batch", "")), "the share of its queued groups")
+}
+
+// Environments from before a reset have no minimum until they call.
+func TestEnvironmentsAfterAReset(t *testing.T) {
+	t.Parallel()
+
+	now := time.Unix(1_700_000_000, 0)
+	c := openAt(t, &now)
 	c.register(2)
 	c.ok("GET", "/batch", "")
+	c.registerEnvs("0.5", "null")
+	c.do("GET", "/reset_data", "")
 
-	for _, least := range []string{"0.5", "null"} {
+	c.register(2)
+	c.ok("POST", "/scored_data", groupOf(2, 1, `, "env_id": 1`))
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch", "")))
+
+	c.ok("GET", "/status-env?env_id=0", "")
+	c.ok("POST", "/scored_data", groupOf(2, 2, `, "env_id": 1`))
+	require.Empty(t, marks(c.ok("GET", "/batch", "")))
+}
+
+func TestWhatABatchWaitsFor(t *testing.T) {
+	t.Parallel()
+
+	now := time.Unix(1_700_000_000, 0)
+	c := openAt(t, &now)
+	waitsFor := func() any { return c.ok("GET", "/status", "")["next_batch_waits_for"] }
+
+	require.Equal(t, "a trainer: none is registered", waitsFor())
+	c.register(8)
+	require.Equal(t, "groups: 0 of 8 sequences are queued", waitsFor())
+	c.ok("GET", "/batch", "")
+	c.registerEnvs("0.25", "null")
+
+	for mark, n := range []int{2, 4, 2, 4} {
+		c.ok("POST", "/scored_data", groupOf(n, mark, `, "env_id": 1`))
+	}
+
+	now = now.Add(3 * time.Second)
+
+	require.Equal(
+		t,
+		"groups of environment 0 (e), whose min_batch_allocation is 0.25: none is queued. It called 3s ago",
+		waitsFor(),
+	)
+	c.ok("POST", "/scored_data", groupOf(4, 4, `, "env_id": 0`))
+	require.Empty(t, waitsFor())
+
+	c.do("GET", "/reset_data", "")
+	c.register(6)
+
+	for mark, n := range []int{3, 2, 2} {
+		c.ok("POST", "/scored_data", groupOf(n, mark, ``))
+	}
+
+	require.Equal(
+		t,
+		"groups: 7 sequences are queued, but not a batch of 6 in whole packs of the largest group's size, 3",
+		waitsFor(),
+	)
+}
+
+// openAt opens a trainer API with a clock.
+func openAt(t *testing.T, now *time.Time) client {
+	t.Helper()
+
+	q, err := queue.Open(queue.Options{
+		Path: filepath.Join(t.TempDir(), "q"),
+		Now:  func() time.Time { return *now },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = q.Close() })
+
+	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(srv.Close)
+
+	return client{t, srv.URL}
+}
+
+// registerEnvs registers environments with groups of two and these minimums.
+func (c client) registerEnvs(minimums ...string) {
+	c.t.Helper()
+
+	for _, least := range minimums {
 		c.ok(
 			"POST",
 			"/register-env",
 			`{"max_token_length":1,"desired_name":"e","weight":1,"group_size":2,"min_batch_allocation":`+least+`}`,
 		)
 	}
-
-	c.ok("POST", "/scored_data", groupOf(2, 1, `, "env_id": 1`))
-	require.Empty(t, marks(c.ok("GET", "/batch", "")))
-	require.InDelta(t, 0.5, c.ok("GET", "/status-env", `{"env_id":1}`)["env_weight"], 0)
-
-	now = now.Add(time.Hour)
-
-	require.InDelta(t, 1, c.ok("GET", "/status-env?env_id=1", "")["env_weight"], 0)
-	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch", "")))
 }
 
 func TestBodies(t *testing.T) {

@@ -121,6 +121,9 @@ type statusAnswer struct {
 	Buffered int `json:"buffered_sequences"`
 	Unacked  int `json:"unacknowledged_batches"`
 
+	// "": a trainer's request
+	WaitsFor string `json:"next_batch_waits_for"`
+
 	// -1: none
 	BatchSize int `json:"batch_size"`
 	NumSteps  int `json:"num_steps"`
@@ -136,6 +139,7 @@ func (s *server) status(w http.ResponseWriter, _ *http.Request) {
 		Unfit:     c.Unfit,
 		Buffered:  c.Buffered,
 		Unacked:   c.Batches,
+		WaitsFor:  c.WaitsFor,
 		BatchSize: -1,
 		NumSteps:  -1,
 	}
