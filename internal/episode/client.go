@@ -57,7 +57,8 @@ func (c *Client) Join(ctx context.Context, sandbox, client string) (Status, erro
 	return s, err
 }
 
-// List lists the entries of a folder, at most limit of them. more says that there are others.
+// List lists the entries of a folder, at most limit of them, or a file. Links count as what they lead to in
+// the workdir. more says that there are others.
 func (c *Client) List(
 	ctx context.Context,
 	sandbox, path string,
@@ -71,9 +72,10 @@ func (c *Client) List(
 	return list.Entries, list.More, err
 }
 
-// Tar streams a file or folder as a tar with names relative to it. The caller closes it.
+// Tar streams a file or folder as a tar with names relative to the workdir. A folder is its first entry.
+// Links count as what they lead to in the workdir. The caller closes the tar.
 func (c *Client) Tar(ctx context.Context, sandbox, path string) (io.ReadCloser, error) {
-	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}}, nil)
+	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}, "links": {"follow"}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ type Step struct {
 
 // Entry is a file or folder of a workspace.
 type Entry struct {
-	// relative to the folder that was listed
+	// relative to the workdir, without links
 	Path  string `json:"path"`
 	IsDir bool   `json:"is_dir"`
 	Size  int64  `json:"size"`

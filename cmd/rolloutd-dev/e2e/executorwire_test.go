@@ -80,21 +80,21 @@ func wireCases() []wireCase {
 			"artifacts/read",
 			wireArtifact("a", nil),
 			0,
-			`{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`,
+			unread("No active slot for trajectory (run a sandbox tool first)"),
 		},
 		{
 			"no slot yet: list",
 			"artifacts/list",
 			wireArtifact("a", nil),
 			0,
-			`{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`,
+			unlisted("No active slot for trajectory (run a sandbox tool first)"),
 		},
 		{
 			"no slot yet: archive",
 			"artifacts/archive",
 			wireArtifact("a", nil),
 			0,
-			`{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`,
+			unpacked("No active slot for trajectory (run a sandbox tool first)"),
 		},
 		{"release of an unknown trajectory", "release", args{
 			"trajectory_id":   "never",
@@ -159,14 +159,14 @@ func wireCases() []wireCase {
 			"execute",
 			wireTool("write_file", "9", args{"path": "d/one.txt", "content": "one\r\n"}),
 			0,
-			`{"success":true,"output":"Successfully wrote 5 bytes to d/one.txt","error":"","uniq_id":"9","metadata":{"size":5}}`,
+			`{"success":true,"output":"Successfully wrote 5 bytes to d/one.txt","error":"","uniq_id":"9","metadata":{"path":"/home/user/workdir/d/one.txt","size":5}}`,
 		},
 		{
 			"read: CRLF stays",
 			"execute",
 			wireTool("read_file", "10", args{"path": "d/one.txt"}),
 			0,
-			`{"success":true,"output":"one\r\n","error":"","uniq_id":"10","metadata":{"size":5}}`,
+			`{"success":true,"output":"one\r\n","error":"","uniq_id":"10","metadata":{"path":"/home/user/workdir/d/one.txt","size":5}}`,
 		},
 		{"read: absolute", "execute", wireTool("read_file", "11", args{"path": "/home/user/workdir/d/one.txt"}), 0, ""},
 		{
@@ -174,14 +174,14 @@ func wireCases() []wireCase {
 			"execute",
 			wireTool("read_file", "12", args{"path": "none"}),
 			0,
-			`{"success":false,"output":"","error":"File not found: none","uniq_id":"12","metadata":{"size":0}}`,
+			`{"success":false,"output":"","error":"File not found: none","uniq_id":"12","metadata":{}}`,
 		},
 		{
 			"read: a folder",
 			"execute",
 			wireTool("read_file", "13", args{"path": "d"}),
 			0,
-			`{"success":false,"output":"","error":"Not a file: d is a directory","uniq_id":"13","metadata":{"size":0}}`,
+			`{"success":false,"output":"","error":"Not a file: d is a directory","uniq_id":"13","metadata":{}}`,
 		},
 		{
 			"a stateful shell",
@@ -263,14 +263,18 @@ func wireCases() []wireCase {
 			"artifacts/read",
 			wireArtifact("none", nil),
 			0,
-			`{"success":false,"error":"Not found: none"}`,
+			unread("Not found: none"),
 		},
 		{
 			"artifact: a folder",
 			"artifacts/read",
 			wireArtifact("d", nil),
 			0,
-			`{"success":false,"error":"Not a file: d"}`,
+			unread("Not a file: d"),
+		},
+		{
+			"artifact through a link", "artifacts/read", wireArtifact("near", nil), 0,
+			`{"success":true,"content":"one\r\n","error":"","encoding":"text","truncated":false,"bytes":5,"file_size":5,"path":"d/one.txt","mime":"text/plain","sha256":null}`,
 		},
 		{"artifact: encoding", "artifacts/read", wireArtifact("d/one.txt", args{"encoding": "hex"}), 422, ""},
 		{
@@ -278,42 +282,42 @@ func wireCases() []wireCase {
 			"artifacts/read",
 			wireArtifact("../../../etc/passwd", nil),
 			0,
-			`{"success":false,"error":"Access denied: path outside workspace"}`,
+			unread("Access denied: path outside workspace"),
 		},
 		{
 			"artifact: absolute outside",
 			"artifacts/read",
 			wireArtifact("/etc/passwd", nil),
 			0,
-			`{"success":false,"error":"Access denied: path outside workspace"}`,
+			unread("Access denied: path outside workspace"),
 		},
 		{
 			"list: outside",
 			"artifacts/list",
 			wireArtifact("..", nil),
 			0,
-			`{"success":false,"error":"Access denied: path outside workspace"}`,
+			unlisted("Access denied: path outside workspace"),
 		},
 		{
 			"list: missing",
 			"artifacts/list",
 			wireArtifact("none", nil),
 			0,
-			`{"success":false,"error":"Not found: none"}`,
+			unlisted("Not found: none"),
 		},
 		{
 			"archive: missing",
 			"artifacts/archive",
 			wireArtifact("none", nil),
 			0,
-			`{"success":false,"error":"Not found: none"}`,
+			unpacked("Not found: none"),
 		},
 		{
 			"archive: outside",
 			"artifacts/archive",
 			wireArtifact("/", nil),
 			0,
-			`{"success":false,"error":"Access denied: path outside workspace"}`,
+			unpacked("Access denied: path outside workspace"),
 		},
 		{"archive: format", "artifacts/archive", wireArtifact(".", args{"format": "zip"}), 422, ""},
 		{
@@ -321,14 +325,14 @@ func wireCases() []wireCase {
 			"artifacts/archive",
 			wireArtifact(".", args{"max_bytes": 2}),
 			0,
-			`{"success":false,"error":"the archive is larger than max_bytes"}`,
+			unpacked("the archive is larger than max_bytes"),
 		},
 		{
 			"archive: too many",
 			"artifacts/archive",
 			wireArtifact(".", args{"max_entries": 1}),
 			0,
-			`{"success":false,"error":"the archive has more files than max_entries"}`,
+			unpacked("the archive has more files than max_entries"),
 		},
 		{"health", "", nil, 0, `{"status":"ok"}`},
 	}
@@ -337,7 +341,6 @@ func wireCases() []wireCase {
 // The test compares the executor's answers with those of AgentEnv's service, member by member.
 func TestExecutorAnswersAsAgentEnv(t *testing.T) {
 	t.Parallel()
-	onlyRedteam(t)
 	srv := startDev(t, devOptions{})
 	url := srv.url + "/executor/"
 
@@ -360,8 +363,8 @@ func TestExecutorAnswersAsAgentEnv(t *testing.T) {
 	}
 
 	for _, path := range []string{"link", "linked/passwd", "near/../../../../etc/passwd"} {
-		got := send[executed](t, url+"artifacts/read", 200, wireArtifact(path, nil))
-		require.False(t, got.Success, path)
+		got := send[json.RawMessage](t, url+"artifacts/read", 200, wireArtifact(path, nil))
+		require.JSONEq(t, unread("Access denied: path outside workspace"), string(got), path)
 	}
 
 	requireListed(t, url)
@@ -387,6 +390,21 @@ func TestExecutorAnswersAsAgentEnv(t *testing.T) {
 	}))
 }
 
+// unread, unlisted and unpacked are the answers to requests that failed.
+func unread(message string) string {
+	return `{"success":false,"content":"","error":"` + message + `","encoding":"text","truncated":false,"bytes":0,` +
+		`"file_size":null,"path":"","mime":null,"sha256":null}`
+}
+
+func unlisted(message string) string {
+	return `{"success":false,"entries":[],"truncated":false,"error":"` + message + `"}`
+}
+
+func unpacked(message string) string {
+	return `{"success":false,"content":"","error":"` + message + `","encoding":"base64","format":"tar.gz","bytes":0,` +
+		`"entry_count":0}`
+}
+
 type folderList struct {
 	Success   bool             `json:"success"`
 	Entries   []map[string]any `json:"entries"`
@@ -405,7 +423,7 @@ func requireListed(t *testing.T, url string) {
 		require.Len(t, e, 4)
 		require.Equal(t, false, e["is_dir"])
 		require.Greater(t, e["mtime"], 1e9)
-		require.InDelta(t, map[any]float64{"one.txt": 5, "empty.log": 0}[e["path"]], e["size"], 0)
+		require.InDelta(t, map[any]float64{"d/one.txt": 5, "d/empty.log": 0}[e["path"]], e["size"], 0)
 	}
 
 	exact := send[folderList](t, url+"artifacts/list", 200, wireArtifact("d", args{"max_entries": 2}))
@@ -446,7 +464,7 @@ func requireArchived(t *testing.T, url string) {
 		names[h.Name] = h.Size
 	}
 
-	require.Equal(t, map[string]int64{"one.txt": 5, "empty.log": 0}, names)
+	require.Equal(t, map[string]int64{"d/": 0, "d/one.txt": 5, "d/empty.log": 0}, names)
 }
 
 func requireBatch(t *testing.T, url string) {

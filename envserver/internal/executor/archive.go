@@ -20,7 +20,7 @@ const maxBuffered = 8 << 20
 
 // archivePost answers with a folder as tar.gz in base64, streamed where it is large.
 func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
-	in, id, ok := a.artifact(w, r)
+	in, id, ok := a.artifact(w, r, failedArchive)
 	if !ok {
 		return
 	}
@@ -34,7 +34,7 @@ func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 
 	if err := a.archive(ctx, w, id, in); err != nil {
-		failed(w, missing(in.Path, err))
+		httpio.WriteJSON(w, http.StatusOK, failedArchive(missing(in.Path, err)))
 	}
 }
 
@@ -68,11 +68,10 @@ func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in 
 		return err
 	}
 
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"success":true,"error":"","content":"`)
+	begin(w)
+
 	n := encode(w, io.MultiReader(&head, packed))
-	_, _ = io.WriteString(w, `"`)
-	tail(w, map[string]any{"encoding": "base64", "format": "tar.gz", "bytes": n, "entry_count": <-files})
+	end(w, archiveAnswer{Success: true, Encoding: "base64", Format: "tar.gz", Bytes: n, Entries: <-files})
 
 	return nil
 }

@@ -5,18 +5,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"hash"
 	"io"
 	"net/http"
 	"path"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -46,27 +43,28 @@ const (
 	maxListed = 5000
 )
 
-// failure is the answer to a request for an artifact that cannot be read. Its status is 200, as in AgentEnv.
-type failure struct {
-	Success bool   `json:"success"`
-	Error   string `json:"error"`
-}
-
-func failed(w http.ResponseWriter, err error) {
-	httpio.WriteJSON(w, http.StatusOK, failure{Error: err.Error()})
-}
-
-// missing returns AgentEnv's error text for a path that does not exist; it returns other errors unchanged.
+// missing returns AgentEnv's error text for a path that does not exist, or is out of reach; it returns other
+// errors unchanged.
 func missing(p string, err error) error {
-	if fault.Is(err, fault.NotFound) {
+	switch fault.KindOf(err) {
+	case fault.NotFound:
 		return errors.New("Not found: " + p)
+	case fault.Unauthorized:
+		return errOutside
+	default:
+		return err
 	}
-
-	return err
 }
 
-// artifact reads a request and finds its rollout. If ok is false, the request has been answered.
-func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactRequest, id string, ok bool) {
+var errOutside = errors.New("Access denied: path outside workspace") //nolint:staticcheck // AgentEnv's words
+
+// artifact reads a request and finds its rollout. If ok is false, the request has been answered; failed is
+// the answer of the route to one that failed.
+func (a *API) artifact(
+	w http.ResponseWriter,
+	r *http.Request,
+	failed func(error) any,
+) (in artifactRequest, id string, ok bool) {
 	in, ok = read[artifactRequest](a, w, r)
 	if !ok {
 		return in, "", false
@@ -83,11 +81,11 @@ func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactReque
 	}
 
 	if err == nil && !inWorkspace(in.Path) {
-		err = errors.New("Access denied: path outside workspace") //nolint:staticcheck // the same
+		err = errOutside
 	}
 
 	if err != nil {
-		failed(w, err)
+		httpio.WriteJSON(w, http.StatusOK, failed(err))
 		return in, "", false
 	}
 
@@ -113,7 +111,7 @@ func bounded(asked *int64, most int64) int64 {
 }
 
 func (a *API) listPost(w http.ResponseWriter, r *http.Request) {
-	in, id, ok := a.artifact(w, r)
+	in, id, ok := a.artifact(w, r, failedList)
 	if !ok {
 		return
 	}
@@ -128,21 +126,16 @@ func (a *API) listPost(w http.ResponseWriter, r *http.Request) {
 
 	entries, more, err := a.Episodes.List(ctx, id, in.Path, in.Recursive, limit)
 	if err != nil {
-		failed(w, missing(in.Path, err))
+		httpio.WriteJSON(w, http.StatusOK, failedList(missing(in.Path, err)))
 		return
 	}
 
-	httpio.WriteJSON(w, http.StatusOK, struct {
-		Success   bool            `json:"success"`
-		Entries   []episode.Entry `json:"entries"`
-		Truncated bool            `json:"truncated"`
-		Error     string          `json:"error"`
-	}{true, entries, more, ""})
+	httpio.WriteJSON(w, http.StatusOK, listAnswer{Success: true, Entries: entries, Truncated: more})
 }
 
 // readPost streams a file.
 func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
-	in, id, ok := a.artifact(w, r)
+	in, id, ok := a.artifact(w, r, failedRead)
 	if !ok {
 		return
 	}
@@ -162,7 +155,7 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 
 	if err := a.read(ctx, w, id, in, bounded(in.MaxBytes, most)); err != nil {
-		failed(w, err)
+		httpio.WriteJSON(w, http.StatusOK, failedRead(err))
 	}
 }
 
@@ -178,87 +171,63 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 
 	h, err := archive.Next()
 	switch {
-	case errors.Is(err, io.EOF): // an empty folder
-		return errors.New("Not a file: " + in.Path)
 	case err != nil:
 		return fault.Wrap(fault.KindOf(err), err, "read %s", in.Path)
-	case h.Typeflag != tar.TypeReg || h.Name != path.Base(relative(in.Path)):
+	case h.Typeflag != tar.TypeReg:
 		return errors.New("Not a file: " + in.Path)
 	}
 
 	sum := sha256.New()
 	content := io.TeeReader(io.LimitReader(archive, most), sum)
-	n := min(h.Size, most)
-
-	w.Header().Set("Content-Type", "application/json")
 
 	if in.Encoding == "text" {
-		text, err := io.ReadAll(content)
-		if err != nil {
-			return fault.Wrap(fault.KindOf(err), err, "read %s", in.Path)
-		}
-
-		quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))
-		if err != nil {
-			return fault.Wrap(fault.Internal, err, "read %s", in.Path)
-		}
-
-		_, _ = io.WriteString(w, `{"success":true,"error":"","content":`)
-		_, _ = w.Write(quoted)
+		err = writeText(w, content)
 	} else {
-		_, _ = io.WriteString(w, `{"success":true,"error":"","content":"`)
+		begin(w)
 		encode(w, content)
-		_, _ = io.WriteString(w, `"`)
 	}
 
-	tail(w, map[string]any{
-		"encoding": in.Encoding, "truncated": h.Size > most, "bytes": n, "file_size": h.Size, "path": relative(in.Path),
-		"mime": mimeOf(in.Path), "sha256": sumOf(sum, in.IncludeSHA256),
-	})
+	if err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "read %s", in.Path)
+	}
+
+	mime := mimeOf(h.Name)
+
+	answer := readAnswer{
+		Success:   true,
+		Encoding:  in.Encoding,
+		Truncated: h.Size > most,
+		Bytes:     min(h.Size, most),
+		FileSize:  &h.Size,
+		Path:      h.Name,
+		Mime:      &mime,
+	}
+	if in.IncludeSHA256 {
+		digest := hex.EncodeToString(sum.Sum(nil))
+		answer.SHA256 = &digest
+	}
+
+	end(w, answer)
 
 	return nil
 }
 
-// encode copies r as base64. A failure aborts the answer, so that no client takes a part for the whole.
-func encode(w io.Writer, r io.Reader) int64 {
-	out := base64.NewEncoder(base64.StdEncoding, w)
-
-	n, err := io.Copy(out, r)
-	if err == nil {
-		err = out.Close()
-	}
-
+// writeText begins an answer with a text. It returns an error only if nothing was written yet.
+func writeText(w http.ResponseWriter, content io.Reader) error {
+	text, err := io.ReadAll(content)
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		return err
 	}
 
-	return n
-}
-
-// tail writes the last members of an object that has begun, and its end.
-func tail(w io.Writer, members map[string]any) {
-	rest, err := json.Marshal(members)
+	quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		return err
 	}
 
-	_, _ = w.Write(append([]byte(","), rest[1:]...))
-}
+	begin(w)
+	_, _ = w.Write(quoted[1 : len(quoted)-1])
 
-func sumOf(h hash.Hash, asked bool) any {
-	if !asked {
-		return nil
-	}
-
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-func relative(p string) string {
-	if !path.IsAbs(p) {
-		p = path.Join(rollout.Workdir, p)
-	}
-
-	return strings.TrimPrefix(strings.TrimPrefix(path.Clean(p), rollout.Workdir), "/")
+	return nil
 }
 
 // mimeOf returns the type for a suffix. Its table is fixed, because that of the operating system differs between hosts.

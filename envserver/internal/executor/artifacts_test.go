@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -50,33 +51,30 @@ func (w *workspace) Call(_ context.Context, _ string, c episode.Call) (episode.A
 	return episode.Answer{}, nil
 }
 
+// Tar has names relative to the workdir, and a folder first.
 func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error) {
 	var out bytes.Buffer
 
-	archive, found := tar.NewWriter(&out), false
+	name = path.Clean(name)
+	archive := tar.NewWriter(&out)
+	files := maps.Clone(w.files)
+	maps.DeleteFunc(files, func(file, _ string) bool {
+		return name != "." && file != name && !strings.HasPrefix(file, name+"/")
+	})
 
-	for file, content := range w.files {
-		rel, below := strings.CutPrefix(file, name+"/")
-		if file == name {
-			rel = path.Base(file)
+	if len(files) == 0 {
+		return nil, fault.New(fault.NotFound, "tar %q: no such file", name)
+	}
+
+	if _, ok := files[name]; !ok {
+		if err := archive.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir}); err != nil {
+			return nil, err
 		}
+	}
 
-		if name == "." {
-			rel, below = file, true
-		}
-
-		if file != name && !below {
-			continue
-		}
-
-		found = true
-
-		if err := archive.WriteHeader(&tar.Header{
-			Name:     rel,
-			Typeflag: tar.TypeReg,
-			Size:     int64(len(content)),
-			Mode:     0o644,
-		}); err != nil {
+	for file, content := range files {
+		h := &tar.Header{Name: file, Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o644}
+		if err := archive.WriteHeader(h); err != nil {
 			return nil, err
 		}
 
@@ -85,11 +83,11 @@ func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error
 		}
 	}
 
-	if !found {
-		return nil, fault.New(fault.NotFound, "tar %q: no such file", name)
-	}
-
 	return io.NopCloser(&out), archive.Close()
+}
+
+func (w *workspace) List(context.Context, string, string, bool, int) ([]episode.Entry, bool, error) {
+	return nil, false, fault.New(fault.Unauthorized, "it leads out")
 }
 
 // serve returns a function that calls a route of the executor, with GET if the body is nil.
@@ -140,6 +138,16 @@ func TestArtifacts(t *testing.T) {
 	post := serve(t, &workspace{files: map[string]string{"d/one.txt": "one\r\n", "d/bad.png": "\xff", "empty.log": ""}})
 
 	const none = `"sha256":null}`
+
+	unread := func(message string) string {
+		return `{"success":false,"content":"","error":"` + message + `","encoding":"text","truncated":false,
+			"bytes":0,"file_size":null,"path":"","mime":null,` + none
+	}
+	unpacked := func(message string) string {
+		return `{"success":false,"content":"","error":"` + message + `","encoding":"base64","format":"tar.gz",
+			"bytes":0,"entry_count":0}`
+	}
+
 	for i, c := range []struct {
 		route string
 		body  map[string]any
@@ -160,16 +168,18 @@ func TestArtifacts(t *testing.T) {
 			"bytes":1,"file_size":1,"path":"d/bad.png","mime":"image/png",` + none},
 		{"read", map[string]any{"path": "empty.log"}, `{"success":true,"content":"","error":"","encoding":"text","truncated":false,
 			"bytes":0,"file_size":0,"path":"empty.log","mime":"text/plain",` + none},
-		{"read", map[string]any{"path": "d"}, `{"success":false,"error":"Not a file: d"}`},
-		{"read", map[string]any{"path": "none"}, `{"success":false,"error":"Not found: none"}`},
-		{"archive", map[string]any{"path": "none"}, `{"success":false,"error":"Not found: none"}`},
-		{"archive", map[string]any{"max_bytes": 2}, `{"success":false,"error":"the archive is larger than max_bytes"}`},
-		{"archive", map[string]any{"max_entries": 1}, `{"success":false,"error":"the archive has more files than max_entries"}`},
-		{"read", map[string]any{"path": "../x"}, `{"success":false,"error":"Access denied: path outside workspace"}`},
+		{"read", map[string]any{"path": "d"}, unread("Not a file: d")},
+		{"read", map[string]any{"path": "none"}, unread("Not found: none")},
+		{"archive", map[string]any{"path": "none"}, unpacked("Not found: none")},
+		{"archive", map[string]any{"max_bytes": 2}, unpacked("the archive is larger than max_bytes")},
+		{"archive", map[string]any{"max_entries": 1}, unpacked("the archive has more files than max_entries")},
+		{"read", map[string]any{"path": "../x"}, unread("Access denied: path outside workspace")},
 		{"read", map[string]any{
 			"path":          "x",
 			"trajectory_id": "other",
-		}, `{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`},
+		}, unread("No active slot for trajectory (run a sandbox tool first)")},
+		{"list", map[string]any{"path": "out"}, `{"success":false,"entries":[],"truncated":false,
+			"error":"Access denied: path outside workspace"}`},
 	} {
 		if c.body["trajectory_id"] == nil {
 			c.body["trajectory_id"] = "r1"

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
-	"github.com/rolloutd/rolloutd/internal/episode"
 )
 
 // The types below describe the bodies of the routes.
@@ -78,28 +77,6 @@ type describedArtifact struct {
 	Recursive     bool   `json:"recursive" description:"of list"`
 	MaxEntries    *int   `json:"max_entries" description:"of list and archive"`
 	Format        string `json:"format" description:"of archive: tar.gz"`
-}
-
-type describedContent struct {
-	Success    bool    `json:"success" required:"true"`
-	Error      string  `json:"error" description:"why there is no content"`
-	Content    string  `json:"content,omitempty"`
-	Encoding   string  `json:"encoding,omitempty"`
-	Truncated  bool    `json:"truncated,omitempty"`
-	Bytes      int     `json:"bytes,omitempty"`
-	FileSize   int     `json:"file_size,omitempty" description:"of read"`
-	Path       string  `json:"path,omitempty" description:"of read"`
-	Mime       string  `json:"mime,omitempty" description:"of read"`
-	SHA256     *string `json:"sha256,omitempty" nullable:"true" description:"of read"`
-	Format     string  `json:"format,omitempty" description:"of archive"`
-	EntryCount int     `json:"entry_count,omitempty" description:"of archive"`
-}
-
-type describedList struct {
-	Success   bool            `json:"success" required:"true"`
-	Error     string          `json:"error"`
-	Entries   []episode.Entry `json:"entries,omitempty" nullable:"false"`
-	Truncated bool            `json:"truncated,omitempty"`
 }
 
 // describe is the operation of a route; reads nil: it has no body.

@@ -92,17 +92,17 @@ func (a *API) Routes() []api.Route {
 		api.Post(
 			base+"/artifacts/read",
 			a.readPost,
-			describe("read", "Read a file of a trajectory", describedArtifact{}, describedContent{}),
+			describe("read", "Read a file of a trajectory", describedArtifact{}, readAnswer{}),
 		),
 		api.Post(
 			base+"/artifacts/list",
 			a.listPost,
-			describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{}),
+			describe("list", "List a folder of a trajectory", describedArtifact{}, listAnswer{}),
 		),
 		api.Post(
 			base+"/artifacts/archive",
 			a.archivePost,
-			describe("archive", "Pack a folder of a trajectory", describedArtifact{}, describedContent{}),
+			describe("archive", "Pack a folder of a trajectory", describedArtifact{}, archiveAnswer{}),
 		),
 	}
 }

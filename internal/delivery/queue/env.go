@@ -240,6 +240,7 @@ func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 	s.Own, s.Queue = own/size, (own+q.available(others, s.Largest))/size
 
 	taken := 0.0
+
 	for _, m := range q.minimums() {
 		if !m.silent {
 			taken += m.share

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -29,7 +28,7 @@ const (
 //	POST /episodes/{id}/join    {"client": …}   → episode.Status
 //	POST /episodes/{id}/submit  episode.Call   → 204
 //	POST /episodes/{id}/list    {"path": …, "recursive": …, "limit": …} → {"entries": […], "more": …}
-//	GET  /episodes/{id}/tar?path=…              → a tar
+//	GET  /episodes/{id}/tar?path=…&links=follow → a tar
 //
 // A sandbox that takes no calls is a fault.Unavailable.
 func (t *Table) Handler(token string, log *slog.Logger) http.Handler {
@@ -149,21 +148,37 @@ func (a api) list(w http.ResponseWriter, r *http.Request, e *Episode) error {
 
 // tar streams a tar. An error in the middle aborts the response, so that no reader takes a partial tar for a whole one.
 func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
-	stream, err := e.o.Files.GetTar(r.Context(), inWorkdir(r.URL.Query().Get("path")))
-	if err != nil {
-		return err
+	at, out := r.URL.Query().Get("path"), &tarResponse{ResponseWriter: w}
+
+	send := pack
+	if r.URL.Query().Get("links") != "follow" {
+		// a server of an earlier release
+		send = copyTar
 	}
-	defer stream.Close()
 
-	w.Header().Set("Content-Type", "application/x-tar")
-	w.WriteHeader(http.StatusOK)
-
-	if _, err := io.Copy(w, stream); err != nil {
+	err := send(r.Context(), e.o.Files, at, out)
+	if err != nil && out.begun {
 		a.log.Warn("tar aborted", "sandbox", e.o.ID, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 
-	return nil
+	return err
+}
+
+// tarResponse is a response that begins with the first byte of its tar.
+type tarResponse struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (r *tarResponse) Write(p []byte) (int, error) {
+	if !r.begun {
+		r.begun = true
+		r.Header().Set("Content-Type", "application/x-tar")
+	}
+
+	return r.ResponseWriter.Write(p)
 }
 
 func read[T any](w http.ResponseWriter, r *http.Request) (in T, err error) {

@@ -3,13 +3,10 @@ package toolservice
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"io"
 	"path"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/episode"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -30,7 +27,7 @@ func inWorkdir(p string) string {
 	return path.Join(rollout.Workdir, p)
 }
 
-// list lists a folder by its tar.
+// list lists a folder, or a file, with names relative to the workdir.
 func list(
 	ctx context.Context,
 	files Files,
@@ -42,35 +39,72 @@ func list(
 		limit = maxEntries
 	}
 
-	stream, err := files.GetTar(ctx, inWorkdir(folder))
-	if err != nil {
-		return nil, false, err
-	}
-	defer stream.Close()
-
 	entries = []episode.Entry{}
+	t, first := tree{files: files}, true
 
-	for archive := tar.NewReader(stream); ; {
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return entries, false, nil
-		}
+	err = t.walk(ctx, folder, recursive, func(h *tar.Header, _ io.Reader) error {
+		itself := first && h.Typeflag == tar.TypeDir
+		first = false
 
-		if err != nil {
-			return nil, false, fault.Wrap(fault.Unavailable, err, "list %s", folder)
-		}
-
-		name := strings.Trim(path.Clean("/"+h.Name), "/")
-		if name == "" || !recursive && strings.Contains(name, "/") {
-			continue
-		}
-
-		if len(entries) == limit {
-			return entries, true, nil
+		switch {
+		case itself:
+			return nil
+		case len(entries) == limit:
+			more = true
+			return errEnough
 		}
 
 		entries = append(entries, episode.Entry{
-			Path: name, IsDir: h.Typeflag == tar.TypeDir, Size: h.Size, MTime: float64(h.ModTime.UnixNano()) / 1e9,
+			Path:  path.Clean(h.Name),
+			IsDir: h.Typeflag == tar.TypeDir,
+			Size:  h.Size,
+			MTime: float64(h.ModTime.UnixNano()) / 1e9,
 		})
+
+		return nil
+	})
+
+	return entries, more, err
+}
+
+// copyTar writes a folder, or a file, with its links and with names relative to it.
+func copyTar(ctx context.Context, files Files, at string, w io.Writer) error {
+	stream, err := files.GetTar(ctx, inWorkdir(at))
+	if err != nil {
+		return err
 	}
+	defer stream.Close()
+
+	_, err = io.Copy(w, stream)
+
+	return err
+}
+
+// pack writes a folder, or a file, as a tar with names relative to the workdir. A file to which several
+// links lead is packed once.
+func pack(ctx context.Context, files Files, at string, w io.Writer) error {
+	out := tar.NewWriter(w)
+	packed := map[string]bool{}
+	t := tree{files: files, contents: true}
+
+	err := t.walk(ctx, at, true, func(h *tar.Header, content io.Reader) error {
+		if packed[h.Name] {
+			return nil
+		}
+
+		packed[h.Name] = true
+
+		if err := out.WriteHeader(h); err != nil || content == nil {
+			return err
+		}
+
+		_, err := io.CopyN(out, content, h.Size)
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	return out.Close()
 }

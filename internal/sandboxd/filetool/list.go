@@ -22,8 +22,8 @@ const (
 )
 
 type listArguments struct {
-	Path      string `json:"path"`
-	Recursive bool   `json:"recursive"`
+	location
+	Recursive bool `json:"recursive"`
 }
 
 // lister collects the entries below a directory.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -43,13 +44,31 @@ func Main(name string, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(a)
 }
 
-func run[A any](in io.Reader, tool func(A) (wire.FileAnswer, error)) (wire.FileAnswer, error) {
+// location is the file or folder that the arguments of a tool name.
+type location struct {
+	// absolute, or relative to the folder of the process
+	Path string `json:"path"`
+}
+
+func (l location) absolute() (string, error) { return filepath.Abs(l.Path) }
+
+func run[A interface{ absolute() (string, error) }](
+	in io.Reader,
+	tool func(A) (wire.FileAnswer, error),
+) (wire.FileAnswer, error) {
 	var arguments A
 	if err := json.NewDecoder(io.LimitReader(in, maxArguments)).Decode(&arguments); err != nil {
 		return wire.FileAnswer{}, fmt.Errorf("arguments: %w", err)
 	}
 
-	return tool(arguments)
+	answer, err := tool(arguments)
+	if err != nil {
+		return answer, err
+	}
+
+	answer.Path, err = arguments.absolute()
+
+	return answer, err
 }
 
 // mistake is an error in AgentEnv's words, which policies know.

@@ -19,7 +19,7 @@ const (
 
 // readArguments has floats, as the schema accepts 2.0 as an integer.
 type readArguments struct {
-	Path string `json:"path"`
+	location
 
 	// the first line, from 1; 0: from the start
 	Offset float64 `json:"offset"`

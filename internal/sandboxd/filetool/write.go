@@ -16,7 +16,7 @@ import (
 const maxEdit = 16 << 20
 
 type writeArguments struct {
-	Path    string `json:"path"`
+	location
 	Content string `json:"content"`
 }
 
@@ -35,7 +35,7 @@ func write(a writeArguments) (wire.FileAnswer, error) {
 }
 
 type editArguments struct {
-	Path       string `json:"path"`
+	location
 	Old        string `json:"old_string"`
 	New        string `json:"new_string"`
 	ReplaceAll bool   `json:"replace_all"`

@@ -36,6 +36,8 @@ type FileAnswer struct {
 	Error string `json:"error,omitempty"`
 	// Size is the size of a file in bytes, or the number of a list's entries.
 	Size int64 `json:"size"`
+	// Path is the absolute path.
+	Path string `json:"path,omitempty"`
 }
 
 // Actions of a PTYCall.

@@ -93,11 +93,16 @@ func (t file) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result,
 		return tool.Failed(t.definition.Name + " gave no usable answer"), nil
 	}
 
+	if answer.Error != "" {
+		return tool.Result{Content: answer.Content, Error: true, Message: answer.Error}, nil
+	}
+
 	return tool.Result{
-		Content: answer.Content, Error: answer.Error != "", Message: answer.Error,
+		Content: answer.Content,
 		Data: data(struct {
-			Size int64 `json:"size"`
-		}{answer.Size}),
+			Path string `json:"path"`
+			Size int64  `json:"size"`
+		}{answer.Path, answer.Size}),
 	}, nil
 }
 

@@ -31,7 +31,7 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, "one\r\n2\nthree é", b.call("read_file", args{"path": "a/b/f.txt"}).Content)
 	require.Equal(t, "caf\uFFFD", b.call("read_file", args{"path": "latin"}).Content)
 	require.Empty(t, b.call("read_file", args{"path": "empty"}).Content)
-	require.Equal(t, tool.Result{Data: json.RawMessage(`{"size":0}`)}, b.call("read_file", args{
+	require.Equal(t, tool.Result{Data: json.RawMessage(`{"path":"/home/user/workdir/empty","size":0}`)}, b.call("read_file", args{
 		"path":   "empty",
 		"offset": 1,
 		"limit":  10,
