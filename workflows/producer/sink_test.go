@@ -157,7 +157,38 @@ func TestTrainerIsAway(t *testing.T) {
 	s := w.run(t, spec(6, 2, 4))
 	require.Contains(t, first.Waiting, "connection refused")
 	require.Zero(t, first.Counts.Started)
-	require.Contains(t, second.Waiting, "wait for trainer to start")
+	require.Equal(t, "wait for trainer to start", second.Waiting)
+	require.Equal(t, int64(6), s.Counts.Delivered, "%+v", s)
+}
+
+// What a sink said last does not count while it is away.
+func TestWaitingForASinkThatGoesAway(t *testing.T) {
+	t.Parallel()
+	w := newTestEnv(t)
+	begun := w.env.Now()
+	ready := w.status
+	w.status = func() (delivery.Status, error) {
+		switch age := w.env.Now().Sub(begun); {
+		case age < time.Hour:
+			return delivery.Status{Ready: true, Waiting: "the trainer has enough batches"}, nil
+		case age < 2*time.Hour:
+			return delivery.Status{}, errAway
+		}
+
+		return ready()
+	}
+
+	var full, away producer.State
+
+	w.env.RegisterDelayedCallback(func() { full = w.query(t) }, 59*time.Minute)
+	w.env.RegisterDelayedCallback(func() { away = w.query(t) }, 119*time.Minute)
+	s := w.run(t, spec(6, 2, 4))
+	require.Equal(
+		t,
+		"the sink takes 0 groups, and 0 are on their way: the trainer has enough batches",
+		full.Waiting,
+	)
+	require.Regexp(t, `^sink \S+ does not answer: .*connection refused`, away.Waiting)
 	require.Equal(t, int64(6), s.Counts.Delivered, "%+v", s)
 }
 

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,9 +69,10 @@ func (p *run) noRoom() string {
 
 	switch room, bounded := p.offpolicyRoom(); {
 	case !p.status.Ready:
-		why = "the trainer has not started"
+		why = cmp.Or(p.status.Waiting, "the trainer has not started")
 	case p.status.Room != delivery.Unbounded && ahead >= p.status.Room-p.since:
 		why = fmt.Sprintf("the sink takes %d groups, and %d are on their way", max(p.status.Room-p.since, 0), ahead)
+		why += waitingText(p.status.Waiting)
 	case bounded && ahead >= room:
 		why = fmt.Sprintf(
 			"%d groups are on their way, at most %d may be ahead of the trainer (max_batches_offpolicy %d)",
@@ -83,11 +85,13 @@ func (p *run) noRoom() string {
 	}
 
 	p.asked = true
-	if p.status.Waiting != "" {
-		why += waitingText(p.status.Waiting)
+
+	if p.sinkError != "" {
+		// what it last said may be over
+		return "sink " + p.spec.Sink + " does not answer" + waitingText(p.sinkError)
 	}
 
-	return why + waitingText(p.sinkError)
+	return why
 }
 
 // offpolicyRoom is how many groups may run or wait at the producer within the off-policy depth; false: no limit.
