@@ -73,9 +73,9 @@ func (c *Client) List(
 }
 
 // Tar streams a file or folder as a tar with names relative to the workdir. A folder is its first entry.
-// Links count as what they lead to in the workdir. The caller closes the tar.
+// The caller closes the tar.
 func (c *Client) Tar(ctx context.Context, sandbox, path string) (io.ReadCloser, error) {
-	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}, "links": {"follow"}}, nil)
+	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}, "names": {"workdir"}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"path"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -96,6 +97,11 @@ func compress(w io.Writer, r io.Reader, most packLimits) (files int, err error) 
 
 		if err != nil {
 			return files, err
+		}
+
+		if path.Clean(h.Name) == "." {
+			// unpacking it would change the folder of the caller
+			continue
 		}
 
 		if h.Typeflag == tar.TypeReg {

@@ -28,7 +28,7 @@ const (
 //	POST /episodes/{id}/join    {"client": …}   → episode.Status
 //	POST /episodes/{id}/submit  episode.Call   → 204
 //	POST /episodes/{id}/list    {"path": …, "recursive": …, "limit": …} → {"entries": […], "more": …}
-//	GET  /episodes/{id}/tar?path=…&links=follow → a tar
+//	GET  /episodes/{id}/tar?path=…&names=workdir → a tar
 //
 // A sandbox that takes no calls is a fault.Unavailable.
 func (t *Table) Handler(token string, log *slog.Logger) http.Handler {
@@ -151,7 +151,7 @@ func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	at, out := r.URL.Query().Get("path"), &tarResponse{ResponseWriter: w}
 
 	send := pack
-	if r.URL.Query().Get("links") != "follow" {
+	if r.URL.Query().Get("names") != "workdir" {
 		// a server of an earlier release
 		send = copyTar
 	}

@@ -27,7 +27,8 @@ func inWorkdir(p string) string {
 	return path.Join(rollout.Workdir, p)
 }
 
-// list lists a folder, or a file, with names relative to the workdir.
+// list lists a folder, or a file, with names relative to the workdir. Links are listed as what they lead to;
+// those that lead out of the workdir are left out.
 func list(
 	ctx context.Context,
 	files Files,
@@ -67,7 +68,7 @@ func list(
 	return entries, more, err
 }
 
-// copyTar writes a folder, or a file, with its links and with names relative to it.
+// copyTar writes a folder, or a file, with names relative to it.
 func copyTar(ctx context.Context, files Files, at string, w io.Writer) error {
 	stream, err := files.GetTar(ctx, inWorkdir(at))
 	if err != nil {
@@ -80,20 +81,12 @@ func copyTar(ctx context.Context, files Files, at string, w io.Writer) error {
 	return err
 }
 
-// pack writes a folder, or a file, as a tar with names relative to the workdir. A file to which several
-// links lead is packed once.
+// pack writes a folder, or a file, as a tar with names relative to the workdir.
 func pack(ctx context.Context, files Files, at string, w io.Writer) error {
 	out := tar.NewWriter(w)
-	packed := map[string]bool{}
-	t := tree{files: files, contents: true}
+	t := tree{files: files, keepLinks: true}
 
 	err := t.walk(ctx, at, true, func(h *tar.Header, content io.Reader) error {
-		if packed[h.Name] {
-			return nil
-		}
-
-		packed[h.Name] = true
-
 		if err := out.WriteHeader(h); err != nil || content == nil {
 			return err
 		}

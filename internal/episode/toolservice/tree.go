@@ -13,13 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// tree reads the workdir of a sandbox. Links count as what they lead to; those that lead out of the workdir
-// do not count. All of it is what the policy made: a link can only lead to what its own user reads.
+// tree reads the workdir of a sandbox. All of it is what the policy made: a link can only lead to what its
+// own user reads.
 type tree struct {
 	files Files
 
-	// visits get the content of files
-	contents bool
+	// links are visited as they are, not as what they lead to
+	keepLinks bool
 
 	// all entries of the workdir by their names; read when the first link is met
 	all map[string]node
@@ -37,13 +37,13 @@ type node struct {
 }
 
 // visit gets an entry with its name relative to the workdir, which ends with a slash for a folder. content
-// is that of a file; nil: it has none, or the tree reads none.
+// is that of a file, but nil for one to which a link leads.
 type visit func(h *tar.Header, content io.Reader) error
 
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
 
-// walk visits a file, or a folder and then what is in it.
+// walk visits a file; or a folder, and then what is in it.
 func (t *tree) walk(ctx context.Context, at string, recursive bool, v visit) error {
 	name, stream, err := t.open(ctx, at)
 	if err != nil {
@@ -101,7 +101,8 @@ func (t *tree) each(ctx context.Context, name string, archive *tar.Reader, recur
 				return t.visit(ctx, h, name, archive, v)
 			}
 
-			if e := v(t.header(name, node{kind: tar.TypeDir, mode: 0o755}), nil); e != nil {
+			itself := t.header(name, node{kind: tar.TypeDir, mode: 0o755, modified: time.Now()})
+			if e := v(itself, nil); e != nil {
 				return e
 			}
 		}
@@ -141,20 +142,24 @@ func (t *tree) isFile(ctx context.Context, name string, first *tar.Header) (bool
 	return false, err
 }
 
-// visit visits an entry of a tar. A link is visited as what it leads to, under that name.
+// visit visits an entry of a tar.
 func (t *tree) visit(ctx context.Context, h *tar.Header, name string, content io.Reader, v visit) error {
-	switch h.Typeflag {
-	case tar.TypeDir:
+	switch {
+	case h.Typeflag == tar.TypeDir:
 		h.Name = name + "/"
 		return v(h, nil)
-	case tar.TypeReg:
+	case h.Typeflag == tar.TypeReg:
+		h.Name = name
+		return v(h, content)
+	case h.Typeflag == tar.TypeLink && t.keepLinks:
+		// its target is relative to the folder of the tar
+		h.Linkname = path.Join(strings.TrimSuffix(name, h.Name), h.Linkname)
 		h.Name = name
 
-		if !t.contents {
-			content = nil
-		}
-
-		return v(h, content)
+		return v(h, nil)
+	case t.keepLinks:
+		h.Name = name
+		return v(h, nil)
 	}
 
 	target, err := t.find(ctx, name)
@@ -166,30 +171,7 @@ func (t *tree) visit(ctx context.Context, h *tar.Header, name string, content io
 		return err
 	}
 
-	if target.Typeflag == tar.TypeDir || !t.contents {
-		return v(target, nil)
-	}
-
-	return t.visitFile(ctx, target, v)
-}
-
-func (t *tree) visitFile(ctx context.Context, h *tar.Header, v visit) error {
-	stream, err := t.files.GetTar(ctx, inWorkdir(h.Name))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-
-	content := tar.NewReader(stream)
-
-	now, err := content.Next()
-	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "read %s", h.Name)
-	}
-
-	h.Size = now.Size
-
-	return v(h, content)
+	return v(target, nil)
 }
 
 // maxLinks is how many links may follow each other, as in Linux.

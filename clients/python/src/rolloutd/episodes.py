@@ -59,7 +59,7 @@ class Executor:
         return self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
 
     def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
-        """A folder as tar.gz, by default the workspace. Its files may have `max_bytes` in total."""
+        """A folder as tar.gz, by default the workspace, with names relative to the workspace. Its files may have `max_bytes` in total."""
         return self._client.send(calls.archive(trajectory_id, path, max_bytes))
 
     def release(self, trajectory_id: str) -> bool:
@@ -110,7 +110,7 @@ class AsyncExecutor:
         return await self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
 
     async def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
-        """A folder as tar.gz, by default the workspace. Its files may have `max_bytes` in total."""
+        """A folder as tar.gz, by default the workspace, with names relative to the workspace. Its files may have `max_bytes` in total."""
         return await self._client.send(calls.archive(trajectory_id, path, max_bytes))
 
     async def release(self, trajectory_id: str) -> bool:
