@@ -12,11 +12,12 @@ want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
 want bwrap bubblewrap
 if [ "${1:-}" = --test ]; then
   want gcc gcc # the race detector
+  want git git # cloned in a sandbox
   want chromium chromium # the web page's tests
   # The tests of containers start a daemon of their own, as root.
   [ "$(id -u)" -ne 0 ] || want dockerd docker.io
   [ -e /usr/include/stdlib.h ] || need+=(libc6-dev)
-  python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
+  { python3 -c 'import ensurepip, venv' && /usr/bin/python3 -c 'import ensurepip, venv'; } 2>/dev/null || need+=(python3-venv)
 fi
 for tool in go npm; do
   command -v "$tool" >/dev/null 2>&1 || { echo "deps: $tool is missing; install it and run this again" >&2; exit 1; }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,10 @@ import (
 func TestPackageForPython(t *testing.T) {
 	t.Parallel()
 	ports, disk := freePorts(t, 2), t.TempDir()
+	_, port, err := net.SplitHostPort(ports[1])
+	require.NoError(t, err)
+	// the same number is free at another address, which programs of a sandbox reach by the proxy
+	sources := net.JoinHostPort("127.0.0.2", port)
 	examples, err := filepath.Abs(filepath.Join("..", "..", "..", "examples", "small"))
 	require.NoError(t, err)
 	config := filepath.Join(t.TempDir(), "config.yaml")
@@ -36,6 +41,8 @@ tools:
 		"ROLLOUTD_TRAINER_LISTEN=" + ports[0],
 		"ROLLOUTD_TRAINER_TOKENS=trainer-token-of-this-test",
 		"SKILLS_TOKEN=token-of-sixteen",
+		"ROLLOUTD_NETWORK_MAX=" + sources,
+		"ROLLOUTD_NETWORK_ALLOW_HOSTS=" + sources,
 		"VLLM_URL=" + startModel(t, "").url,
 	}})
 	python := pyclient.Interpreter(t, pyclient.Trainer()).WithPackage(t)
@@ -69,6 +76,7 @@ tools:
 			srv.url,
 			"http://"+ports[1],
 			filepath.Join("..", "..", "..", "examples", "atropos_consumer.py"),
+			sources,
 		)
 	})
 }

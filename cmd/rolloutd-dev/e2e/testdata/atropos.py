@@ -1,6 +1,6 @@
 """Environments written for Atropos against a real server, with a model that reads its prompts.
 
-Arguments: the server, the trainer API, the example of a trainer.
+Arguments: the server, the trainer API, the example of a trainer, the address that sandboxes may reach.
 """
 
 import json
@@ -13,10 +13,12 @@ import sys
 import tempfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import zipfile
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-server, trainer_api, consumer = sys.argv[1:4]
+server, trainer_api, consumer, sources = sys.argv[1:5]
 COUNT = iter(range(1_000_000))
 
 
@@ -105,7 +107,33 @@ def make_tokenizer(folder: str) -> str:
 home = tempfile.TemporaryDirectory()
 tokenizer = make_tokenizer(f"{home.name}/tokenizer")
 model_url = f"http://127.0.0.1:{model.server_port}/v1"
-os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "MODEL_URL": model_url, "TOKENIZER": tokenizer}
+os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "MODEL_URL": model_url, "TOKENIZER": tokenizer, "SOURCES": f"http://{sources}"}
+
+
+class Sources(SimpleHTTPRequestHandler):
+    """Serves files."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def make_sources(folder: Path) -> None:
+    """A repository, and an index with a package."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(folder / "work")]
+    (folder / "work").mkdir()
+    (folder / "work" / "readme.txt").write_text("a repository")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a repository"], ["clone", "-q", "--bare", ".", str(folder / "repo.git")]):
+        subprocess.run([*git, *words], check=True)
+    subprocess.run(["git", "-C", str(folder / "repo.git"), "update-server-info"], check=True)
+
+    wheel = folder / "simple" / "word" / "word-1.0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    with zipfile.ZipFile(wheel, "w") as package:
+        package.writestr("word.py", "VALUE = 'installed'\n")
+        package.writestr("word-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: word\nVersion: 1.0\n")
+        package.writestr("word-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        package.writestr("word-1.0.dist-info/RECORD", "word.py,,\nword-1.0.dist-info/METADATA,,\nword-1.0.dist-info/WHEEL,,\nword-1.0.dist-info/RECORD,,\n")
+    (wheel.parent / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
 
 
 def command(env: str, *arguments: str) -> list[str]:
@@ -141,6 +169,17 @@ with tempfile.TemporaryDirectory() as folder:
     assert re.fullmatch("[0-9a-f]{32}", said), said
     sampled = bytes(mask - 3 for mask in group["masks"][0] if mask != -100).decode()
     assert sampled.endswith("</tool_call>" + said) and sampled.startswith("<think>"), "each token that was sampled, of all turns"
+
+    make_sources(Path(folder))
+    host, port = sources.split(":")
+    served = ThreadingHTTPServer((host, int(port)), partial(Sources, directory=folder))
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    path = Path(folder) / "sources.jsonl"
+    run("sources_env", "process", "--env.total_steps", "1", "--env.data_path_to_save_groups", str(path))
+    served.shutdown()
+    (group,) = map(json.loads, path.read_text().splitlines())
+    check(group, 2)
+    assert group["scores"] == [1.0, 1.0], group["messages"]
 
     path = Path(folder) / "capitals.jsonl"
     page = (Path(consumer).parent.parent / "docs" / "python.md").read_text(encoding="utf-8")

@@ -201,6 +201,46 @@ class ToolServerSmokeEnv(AgentEnv):
         return float(calls == ["skills_list", "terminal"] and last.output.strip() == "ok" and final_response == "ok")
 
 
+class SourcesEnv(AgentEnv):
+    """Each workspace is a clone of a repository, with a package installed beside it."""
+
+    name = "sources_env"
+
+    @classmethod
+    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
+        config = AgentEnvConfig(group_size=2, agent_max_steps=4, ensure_scores_are_not_same=False, enabled_toolsets=["terminal"])
+        return config, [APIServerConfig(model_name="toy", server_type="vllm")]
+
+    async def setup_agent_env(self) -> None:
+        self.url = os.environ["SOURCES"]
+
+    async def get_next_item(self) -> dict[str, str]:
+        return {"command": "cd repo && ../env/bin/python -c 'import word; print(word.VALUE)' | tee answer.txt"}
+
+    def build_task(self, item: dict[str, str]) -> str:
+        return f"Run this command and repeat the token that it prints, and nothing else: {item['command']}"
+
+    async def setup_trajectory_workspace(self, item: Any, *, trajectory_id: str, exec_tool: Any) -> dict[str, str]:
+        commands = [
+            f"git clone -q {self.url}/repo.git repo",
+            "python3 -m venv env",
+            f"env/bin/pip install -q --disable-pip-version-check --index-url {self.url}/simple/ word",
+        ]
+        for command in commands:
+            done = await exec_tool(ToolCall("terminal", {"command": command, "timeout": 300}))
+            assert done.success, done
+        return {}
+
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        raise NotImplementedError
+
+    async def verify_and_score_trajectory(
+        self, item: Any, final_response: str, *, trajectory_id: str, exec_tool: Any, agent_result: AgentResult, workspace_meta: Any
+    ) -> tuple[float, dict[str, Any]]:
+        status = await exec_tool(ToolCall("terminal", {"command": "cd repo && git status --porcelain && git log --format=%s && cat answer.txt"}))
+        return float(final_response == "installed" and status.output.split("\n") == ["?? answer.txt", "a repository", "installed"]), {}
+
+
 class KilledEnv(SimpleTestEnv):
     """Scores one answer. While STOP_AT names a file, the next one makes that file and is never scored."""
 
@@ -216,6 +256,6 @@ class KilledEnv(SimpleTestEnv):
 
 
 if __name__ == "__main__":
-    named = {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv, KilledEnv, JudgedEnv)}
+    named = {e.name: e for e in (SimpleTestEnv, SourcesEnv, TerminalSmokeEnv, ToolServerSmokeEnv, KilledEnv, JudgedEnv)}
     env = named[sys.argv.pop(1)]
     env.cli()
