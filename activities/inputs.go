@@ -140,6 +140,9 @@ type VerifyInput struct {
 
 	// script and commands together
 	Timeout time.Duration `json:"timeout"`
+
+	// the task has no files and no setup
+	Untouched bool `json:"untouched,omitempty"`
 }
 
 // HoldInput asks for the sandbox to stay open for the calls of a client that grades, after the agent has ended.

@@ -211,7 +211,7 @@ func (r *run) agentInput(a *attempt) *activities.AgentInput {
 
 // verify grades the workspace, if there is a verifier and the agent's outcome may carry a reward.
 func (r *run) verify(a *attempt) error {
-	_, v := r.spec.Task.Split()
+	files, v := r.spec.Task.Split()
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
 		return nil
 	}
@@ -220,11 +220,14 @@ func (r *run) verify(a *attempt) error {
 		return r.awaitScore(a)
 	}
 
+	t := r.spec.Task
+	uploads, _ := t.SplitUploads()
 	in := activities.VerifyInput{
-		Target:   a.target,
-		Sandbox:  r.spec.Sandbox,
-		Verifier: v,
-		Timeout:  r.spec.Limits.Verifier,
+		Target:    a.target,
+		Sandbox:   r.spec.Sandbox,
+		Verifier:  v,
+		Timeout:   r.spec.Limits.Verifier,
+		Untouched: len(files)+len(uploads)+len(t.Setup) == 0 && t.FilesRef == nil,
 	}
 
 	var out activities.Grade

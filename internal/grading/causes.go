@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // ReadCauses returns the recorded resource limits that the attempt's sandboxes reached.
@@ -49,16 +51,16 @@ func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 	return nil
 }
 
-// checkVerifier decides whether the verifier itself reached a limit of its sandbox, after a grading without
-// a reward or with failed commands. It runs the verifier again without the agent's work: if that reaches
-// the same limit, or cannot be staged, the verifier is at fault. The agent cannot reach that sandbox, so it
-// cannot turn a reward of 0 into null.
+// checkVerifier decides whether the verifier itself is at fault, after a grading without a reward or with
+// failed commands. It runs the verifier again without the agent's work: if that reaches the same limit of
+// the sandbox, cannot be staged, or ends in the same way without a reward, the verifier is at fault. The
+// agent cannot reach that sandbox, so it cannot turn a reward of 0 into null.
 func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
 	if !doubtful(job, record, err) {
 		return err
 	}
 
-	alone, controlErr := g.causesAlone(ctx, job)
+	alone, controlErr := g.runAlone(ctx, job)
 
 	var f *failure
 	if errors.As(controlErr, &f) {
@@ -69,21 +71,59 @@ func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err 
 		return controlErr
 	}
 
-	for _, c := range alone {
+	for _, c := range alone.causes {
 		if slices.ContainsFunc(record.Causes, func(o rollout.ResourceCause) bool { return o.Cause == c.Cause }) {
 			return verifierFailed("the verifier reaches a bound of its sandbox without the agent's work too: %s", c)
 		}
 	}
 
+	if silent(job, err) && alone.script.ends(record.Script) {
+		return verifierFailed(
+			"the test script (exit code %d) writes no reward without the agent's work too%s",
+			record.Script.ExitCode,
+			lastLine(alone.script.stderr),
+		)
+	}
+
 	return err
 }
 
-// doubtful reports whether a limit of the sandbox may have determined the reward: the submission or a
-// command failed. A reward that the script wrote is not doubtful.
+// silent reports whether a test script wrote no reward and the verifier can be asked about that: its
+// sandbox without the agent's work is that in which the agent began.
+func silent(job Job, err error) bool {
+	var f *failure
+	return errors.As(err, &f) && f.silent && job.Untouched
+}
+
+// scriptEnd is how the test script ended without the agent's work.
+type scriptEnd struct {
+	// it wrote a reward, or did not end
+	other  bool
+	exit   int
+	stderr string
+}
+
+// ends reports whether the script ended in the same way with the work, which also wrote no reward.
+func (e *scriptEnd) ends(with *rollout.CommandResult) bool {
+	return e != nil && !e.other && with != nil && e.exit == with.ExitCode
+}
+
+// lastLine is the last line of a script's output, after a colon; "": there is none.
+func lastLine(output string) string {
+	output = strings.TrimSpace(output)
+	if output == "" {
+		return ""
+	}
+
+	return ": " + text.Head(output[strings.LastIndexByte(output, '\n')+1:], 300)
+}
+
+// doubtful reports whether a limit of the sandbox, or the verifier itself, may have determined the reward:
+// the submission or a command failed. A reward that the script wrote is not doubtful.
 func doubtful(job Job, record Record, err error) bool {
 	var f *failure
 	if err != nil {
-		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0)
+		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0 || silent(job, err))
 	}
 
 	scriptDecided := job.Verifier.Script != "" && len(record.Commands) == 0
@@ -103,17 +143,26 @@ func timeLeft(ctx context.Context, job Job) time.Duration {
 	return job.Timeout
 }
 
-// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the limits that it
-// reached there. It uses the remaining time of ctx; if none is left, it returns no causes.
-func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCause, error) {
+// control is how the verifier ended without the agent's work.
+type control struct {
+	// the limits that it reached
+	causes []rollout.ResourceCause
+
+	// nil: no script ran
+	script *scriptEnd
+}
+
+// runAlone runs the verifier in a fresh sandbox without the agent's work. It uses the remaining time of ctx;
+// if none is left, it runs nothing.
+func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	total := min(job.Timeout, timeLeft(ctx, job))
 	if total <= 0 {
-		return nil, nil
+		return c, nil
 	}
 
 	sb, release, err := g.Sandboxes.CreateControl(ctx, job.Target, job.Sandbox)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	defer release()
 
@@ -123,38 +172,70 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 	}
 
 	if err == nil {
-		err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
+		c.script, err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
 	}
 
 	if err != nil {
-		return nil, g.lost(ctx, sb, job, &Record{}, err)
+		return c, g.lost(ctx, sb, job, &Record{}, err)
 	}
 
 	use, err := sb.Usage(ctx)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 
-	return sandbox.Causes(use, rollout.PhaseVerifying, nil), nil
+	c.causes = sandbox.Causes(use, rollout.PhaseVerifying, nil)
+
+	return c, nil
 }
 
 // runControl runs script and commands. It skips a command that cannot start because earlier ones left too
 // many processes.
-func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *sandbox.CommandBudget) error {
+func runControl(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	v rollout.Verifier,
+	b *sandbox.CommandBudget,
+) (script *scriptEnd, err error) {
 	if v.Script != "" {
-		if _, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b); err != nil {
-			return blameBounds(err, "start the test script")
+		if script, err = scriptAlone(ctx, sb, b); err != nil {
+			return nil, err
 		}
 	}
 
 	for i, cmd := range v.Commands {
 		_, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
 		if err != nil && !fault.Is(err, fault.Exhausted) {
-			return err
+			return nil, err
 		}
 	}
 
-	return nil
+	return script, nil
+}
+
+func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBudget) (*scriptEnd, error) {
+	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b)
+	if err != nil {
+		return nil, blameBounds(err, "start the test script")
+	}
+
+	res, err := sandbox.CommandResult(ctx, sb, testScript, st)
+	if err != nil {
+		return nil, err
+	}
+
+	end := &scriptEnd{other: st.TimedOut, exit: res.ExitCode, stderr: res.Stderr}
+
+	for _, file := range []string{rewardsFile, rewardFile} {
+		written, err := readRewardFile(ctx, sb, file, maxRewardsFile)
+		if err != nil {
+			return nil, err
+		}
+
+		end.other = end.other || strings.TrimSpace(written) != ""
+	}
+
+	return end, nil
 }
 
 func errorsFirst(a, b error) error {

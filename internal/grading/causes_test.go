@@ -61,3 +61,49 @@ func TestVerifierRunsOut(t *testing.T) {
 		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
 	}
 }
+
+// A test script that ends without a reward, and does so without the agent's work too, gives no reward. If
+// the work causes it, the submission has failed.
+func TestSilentScript(t *testing.T) {
+	t.Parallel()
+
+	a := newAttackedOf(t, 256)
+	a.agent(t, "work", cheat{agent: "echo bad > workdir/bad"})
+
+	const (
+		missing = "python3 -m no_such_runner || exit 1"
+		broken  = "[ ! -e ~/workdir/bad ] || exit 1; echo 0 > $VERIFIER_DIR/reward.txt"
+		other   = "[ ! -e ~/workdir/bad ] || exit 2; exit 3"
+		named   = "[ ! -e ~/workdir/bad ] || exit 0; echo '{\"reward\": 0}' > $VERIFIER_DIR/reward.json"
+	)
+
+	for n, c := range []struct {
+		name, script string
+		untouched    bool
+		status       rollout.GradingStatus
+		why          string
+	}{
+		{
+			"by itself", missing, true, rollout.NoUsableReward,
+			"the test script (exit code 1) writes no reward without the agent's work too: " +
+				"/usr/bin/python3: No module named no_such_runner",
+		},
+		{"by itself, in a task with setup", missing, false, rollout.FailedBySubmission, "wrote no reward"},
+		{"by the work", broken, true, rollout.FailedBySubmission, "the test script (exit code 1) wrote no reward"},
+		{"in another way", other, true, rollout.FailedBySubmission, "the test script (exit code 2) wrote no reward"},
+		{"with named rewards", named, true, rollout.FailedBySubmission, "the test script (exit code 0) wrote no reward"},
+	} {
+		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
+		record, err := a.grader.Grade(t.Context(), grading.Job{
+			Target:    target,
+			Verifier:  rollout.Verifier{Script: c.script},
+			Timeout:   10 * time.Minute,
+			Untouched: c.untouched,
+		})
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.status, record.Grading.Status, "%s: %+v", c.name, record)
+		require.Contains(t, record.Grading.Why, c.why, c.name)
+		require.Equal(t, c.status == rollout.NoUsableReward, record.Reward == nil, c.name)
+		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+	}
+}

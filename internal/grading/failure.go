@@ -18,6 +18,9 @@ type failure struct {
 
 	// the submission or the verifier reached a limit of the sandbox
 	bound bool
+
+	// the test script wrote no reward
+	silent bool
 }
 
 func (f *failure) Error() string { return f.why }

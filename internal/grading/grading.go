@@ -54,6 +54,9 @@ type Job struct {
 
 	// of script and commands together
 	Timeout time.Duration
+
+	// Untouched: the agent began in what a fresh sandbox has, without files and setup of the task.
+	Untouched bool
 }
 
 // Record is the result of a grading, stored under store.Grading.

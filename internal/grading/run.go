@@ -304,7 +304,8 @@ func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most 
 }
 
 // noReward handles a script that wrote no reward. If the script succeeded and commands follow, they
-// determine the reward. Otherwise the submission has failed, unless bash cannot parse the script.
+// determine the reward. Otherwise the submission has failed, unless bash cannot parse the script, or the
+// script ends like that without the agent's work; see checkVerifier.
 func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
 		return g.readCommands(ctx, sb, record)
@@ -319,7 +320,10 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 		return err
 	}
 
-	return submissionFailed("the test script (exit code %d) wrote no reward", record.Script.ExitCode)
+	return &failure{
+		why:    fmt.Sprintf("the test script (exit code %d) wrote no reward", record.Script.ExitCode),
+		silent: true,
+	}
 }
 
 // readCommands sets the share of the commands that passed as the reward. A command that bash cannot parse
