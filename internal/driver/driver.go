@@ -25,6 +25,9 @@ type Spec struct {
 	ImageEnv   bool
 	GradePaths []string
 
+	// variables for all processes, which take precedence over those of the image
+	Env map[string]string
+
 	// cores
 	CPU float64
 

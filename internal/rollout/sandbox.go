@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -52,6 +53,10 @@ func (s Sandbox) CheckImage() error {
 			UserOfImage,
 			s.User,
 		)
+	}
+
+	if err := CheckEnv("sandbox.env", s.Env); err != nil {
+		return err
 	}
 
 	if len(s.GradePaths) > maxGradePaths {
@@ -106,12 +111,47 @@ func (s Sandbox) CheckBackend(backend string) error {
 			"folders of the image cannot be graded on the backend %s: use the backend local or docker",
 			backend,
 		)
-	case s.ImageEnv:
+	case s.ImageEnv, len(s.Env) > 0:
 		return fault.Field(
-			"sandbox.image_env",
-			"is not possible on the backend %s: set the variables in the task",
+			"sandbox.env",
+			"variables of the task and of the image are not possible on the backend %s: use the backend local or docker",
 			backend,
 		)
+	}
+
+	return nil
+}
+
+// Bounds of a task's variables: their number, and the bytes of all of them.
+const (
+	maxVariables = 256
+	maxEnv       = 64 << 10
+)
+
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// CheckEnv refuses variables that a process cannot have, and HOME, which is the sandbox's own.
+func CheckEnv(field string, env map[string]string) error {
+	if len(env) > maxVariables {
+		return fault.Field(field, "must have at most %d variables, got %d", maxVariables, len(env))
+	}
+
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		size += len(name) + len(env[name])
+
+		switch {
+		case !variablePattern.MatchString(name):
+			return fault.Field(field, "must have names of letters, digits and '_', got %.100q", name)
+		case name == "HOME":
+			return fault.Field(field+".HOME", "is the sandbox's own: leave it out")
+		case strings.ContainsRune(env[name], 0):
+			return fault.Field(field+"."+name, "must not contain a zero byte")
+		}
+	}
+
+	if size > maxEnv {
+		return fault.Field(field, "must have at most %d bytes in all, got %d", maxEnv, size)
 	}
 
 	return nil

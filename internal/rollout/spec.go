@@ -210,6 +210,8 @@ type Sandbox struct {
 	Workdir    string   `json:"workdir,omitempty"`
 	ImageEnv   bool     `json:"image_env,omitempty"`
 	GradePaths []string `json:"grade_paths,omitempty"`
+	// Env are variables for all processes of the task. They are in the history, and are no secrets.
+	Env map[string]string `json:"env,omitempty"`
 	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but
 	// the model channel.
 	Network *Network `json:"network,omitempty"`

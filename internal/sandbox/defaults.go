@@ -46,6 +46,7 @@ func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 		Workdir:    s.Workdir,
 		ImageEnv:   s.ImageEnv,
 		GradePaths: s.GradePaths,
+		Env:        s.Env,
 		CPU:        s.CPU,
 		MemoryMiB:  s.MemoryMiB,
 		HomeMiB:    s.DiskMiB,

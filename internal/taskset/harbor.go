@@ -40,7 +40,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	}
 
 	t.TestFiles = h.texts(&t, h.files("tests"), source, "tests", rollout.TestsDir+"/")
-	t.TestScript = t.TestFiles["test.sh"]
+	t.TestScript = withVariables(t.TestFiles["test.sh"], h.verifierEnv)
 	delete(t.TestFiles, "test.sh")
 
 	if t.TestScript == "" {
@@ -62,6 +62,9 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 // harborReader reads the files of one task and collects the errors.
 type harborReader struct {
 	folder fs.FS
+
+	// variables of the test script, and of solve.sh
+	verifierEnv, solutionEnv map[string]string
 
 	// bytes that may still be read
 	left  int64
@@ -193,8 +196,22 @@ func (h *harborReader) solution() []string {
 	}
 
 	return append(commands,
-		"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+
+		exports(h.solutionEnv)+"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+
 			"if [ -e /solution/solve.sh ]; then exec /solution/solve.sh; else exec "+folder+"/solve.sh; fi")
+}
+
+// withVariables sets variables at the start of a script, after its first line if that names its shell.
+func withVariables(script string, env map[string]string) string {
+	line := exports(env)
+	if script == "" || line == "" {
+		return script
+	}
+
+	if head, rest, ok := strings.Cut(script, "\n"); ok && strings.HasPrefix(head, "#!") {
+		return head + "\n" + line + "\n" + rest
+	}
+
+	return line + "\n" + script
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

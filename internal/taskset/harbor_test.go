@@ -154,6 +154,48 @@ func TestHarborFilesThatAreNotText(t *testing.T) {
 	}
 }
 
+// Variables have the values that Harbor gives them without its own environment.
+func TestHarborVariables(t *testing.T) {
+	t.Parallel()
+
+	task, err := open(t, folder(t, harborTask(map[string]string{
+		"task.toml": "[environment.env]\nMODE = \"it's\"\nPORT = \"${PORT:-80}\"\nNONE = \"${NONE:-}\"\nURL = \"http://$HOST\"\n" +
+			"[verifier.env]\nLEVEL = \"it's\"\n[solution.env]\nANSWER = \"42\"\n",
+		"tests/test.sh": "#!/bin/bash\necho 1\n",
+	}))).Task(0)
+	require.NoError(t, err)
+
+	args := task.Arguments()
+	require.Equal(t, map[string]any{
+		"env": map[string]string{"MODE": "it's", "PORT": "80", "NONE": "", "URL": "http://$HOST"},
+	}, args["sandbox"])
+	require.Equal(t, "#!/bin/bash\nexport LEVEL='it'\\''s'; \necho 1\n", args["test_script"])
+	require.Contains(t, args["solution"].([]string)[2], "export ANSWER='42'; chmod +x")
+}
+
+func TestHarborNetwork(t *testing.T) {
+	t.Parallel()
+
+	const list = "network_mode = \"allowlist\"\nallowed_hosts = [\"a.org\", \"*.b.org\"]\n"
+
+	for settings, want := range map[string]any{
+		"[environment]\nnetwork_mode = \"public\"\n":     nil,
+		"[environment]\nnetwork_mode = \"no-network\"\n": nil,
+		"[environment]\n" + list:                         map[string]any{"allow": []string{"a.org", "*.b.org"}},
+		"[agent]\n" + list:                               map[string]any{"agent": []string{"a.org", "*.b.org"}},
+		"[environment]\n" + list + "[agent]\nnetwork_mode = \"no-network\"\n": map[string]any{
+			"setup": []string{"a.org", "*.b.org"},
+		},
+		"[verifier]\nnetwork_mode = \"no-network\"\n[environment]\n" + list: map[string]any{
+			"allow": []string{"a.org", "*.b.org"},
+		},
+	} {
+		task, err := open(t, folder(t, harborTask(map[string]string{"task.toml": settings}))).Task(0)
+		require.NoError(t, err, settings)
+		require.Equal(t, want, task.Arguments()["network"], settings)
+	}
+}
+
 func TestOneHarborTaskIsASet(t *testing.T) {
 	t.Parallel()
 	s := open(t, folder(t, harborTask(nil)))
@@ -178,7 +220,12 @@ func TestBrokenHarborTasks(t *testing.T) {
 		"task.toml: environment.workdir: needs":            {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"task.toml: steps: is not supported":               {"task.toml": "[[steps]]\nname = \"a\"\n"},
 		"task.toml: environment.gpus: is not supported":    {"task.toml": "[environment]\ngpus = 1\n"},
-		"task.toml: verifier.env: is not supported":        {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
+		"task.toml: verifier.env.KEY: must be a value or":  {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
+		"environment.env.HOME: is the sandbox's own":       {"task.toml": "[environment.env]\nHOME = \"/\"\n"},
+		"solution.env: must have names of letters":         {"task.toml": "[solution.env]\n\"A B\" = \"1\"\n"},
+		"verifier.network_mode: grading reaches no":        {"task.toml": "[verifier]\nnetwork_mode = \"allowlist\"\n"},
+		"agent.network_mode: must be public, no-network":   {"task.toml": "[agent]\nnetwork_mode = \"some\"\n"},
+		"environment.allowed_hosts: needs network_mode":    {"task.toml": "[environment]\nallowed_hosts = [\"a.org\"]\n"},
 		"task.toml: line 1":                                {"task.toml": "version = = 1\n"},
 		"task.toml: must be at most 65536 bytes":           {"task.toml": strings.Repeat("#", 65537)},
 		"environment/docker-compose.yaml: services beside": {"environment/docker-compose.yaml": "services: {}"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,26 +24,48 @@ type harborSettings struct {
 
 		// a name or a number
 		User any `toml:"user"`
+		harborNetwork
 	} `toml:"agent"`
 	Verifier struct {
-		TimeoutSec float64 `toml:"timeout_sec"`
+		TimeoutSec float64           `toml:"timeout_sec"`
+		Env        map[string]string `toml:"env"`
+		harborNetwork
 	} `toml:"verifier"`
+	Solution struct {
+		Env map[string]string `toml:"env"`
+	} `toml:"solution"`
 	Environment struct {
-		DockerImage string  `toml:"docker_image"`
-		Workdir     string  `toml:"workdir"`
-		CPUs        float64 `toml:"cpus"`
-		MemoryMB    float64 `toml:"memory_mb"`
-		StorageMB   float64 `toml:"storage_mb"`
-		Memory      string  `toml:"memory"`
-		Storage     string  `toml:"storage"`
+		harborNetwork
+		Env         map[string]string `toml:"env"`
+		DockerImage string            `toml:"docker_image"`
+		Workdir     string            `toml:"workdir"`
+		CPUs        float64           `toml:"cpus"`
+		MemoryMB    float64           `toml:"memory_mb"`
+		StorageMB   float64           `toml:"storage_mb"`
+		Memory      string            `toml:"memory"`
+		Storage     string            `toml:"storage"`
 	} `toml:"environment"`
 }
+
+// harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what the
+// deployment gives: that of a task here is nothing unless it is asked for.
+type harborNetwork struct {
+	Mode  string   `toml:"network_mode"`
+	Hosts []string `toml:"allowed_hosts"`
+}
+
+// Modes of a harborNetwork.
+const (
+	harborPublic    = "public"
+	harborNoNetwork = "no-network"
+	harborAllowlist = "allowlist"
+)
 
 // unsupported are fields that change a task and that rolloutd does not support: the task would run with
 // another meaning.
 var unsupported = []string{
-	"steps", "verifier.environment_mode", "verifier.user", "verifier.env", "verifier.collect",
-	"verifier.environment", "solution.env", "environment.env", "environment.os", "environment.gpus",
+	"steps", "verifier.environment_mode", "verifier.user", "verifier.collect",
+	"verifier.environment", "environment.os", "environment.gpus",
 	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"environment.healthcheck",
 }
@@ -68,7 +91,15 @@ func (h *harborReader) settings(t *Task) {
 		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
 	}
 
+	h.network(t, s)
+	h.verifierEnv = h.variables("verifier.env", s.Verifier.Env)
+	h.solutionEnv = h.variables("solution.env", s.Solution.Env)
+
 	size := h.image(s)
+	if env := h.variables("environment.env", s.Environment.Env); len(env) > 0 {
+		size["env"] = env
+	}
+
 	set(size, "cpu", s.Environment.CPUs)
 	set(size, "memory", s.Environment.Memory)
 	set(size, "memory_mib", int(s.Environment.MemoryMB))
@@ -81,6 +112,93 @@ func (h *harborReader) settings(t *Task) {
 	if len(size) > 0 {
 		t.Sandbox = size
 	}
+}
+
+// network reads the hosts that setup and agent may reach.
+func (h *harborReader) network(t *Task, s harborSettings) {
+	all, agent := s.Environment.harborNetwork, s.Agent.harborNetwork
+	h.checkNetwork("environment", all)
+	h.checkNetwork("agent", agent)
+	h.checkNetwork("verifier", s.Verifier.harborNetwork)
+
+	if s.Verifier.Mode == harborAllowlist {
+		h.refuse("%s: verifier.network_mode: grading reaches no network, so it must be %q", harborFile, harborNoNetwork)
+	}
+
+	network := map[string]any{}
+
+	switch {
+	case agent.Mode == "" || agent.Mode == all.Mode && agent.Mode != harborAllowlist:
+		hosts(network, "allow", all.Hosts)
+	default:
+		hosts(network, "setup", all.Hosts)
+		hosts(network, "agent", agent.Hosts)
+	}
+
+	if len(network) > 0 {
+		t.Network = network
+	}
+}
+
+func hosts(network map[string]any, phase string, names []string) {
+	if len(names) > 0 {
+		network[phase] = names
+	}
+}
+
+func (h *harborReader) checkNetwork(section string, n harborNetwork) {
+	switch n.Mode {
+	case "", harborPublic, harborNoNetwork:
+		if len(n.Hosts) > 0 {
+			h.refuse("%s: %s.allowed_hosts: needs network_mode = %q", harborFile, section, harborAllowlist)
+		}
+	case harborAllowlist:
+	default:
+		h.refuse(
+			"%s: %s.network_mode: must be %s, %s or %s, got %q",
+			harborFile, section, harborPublic, harborNoNetwork, harborAllowlist, n.Mode,
+		)
+	}
+}
+
+// template is a value that Harbor takes from the environment of its own process.
+var template = regexp.MustCompile(`^\$\{([^}:]+)(:-(.*))?\}$`)
+
+// variables reads environment variables. A value from the environment of the host is refused, since it may
+// be a secret and the policy sees it; its default is taken.
+func (h *harborReader) variables(field string, given map[string]string) map[string]string {
+	env := map[string]string{}
+
+	for name, value := range given {
+		if found := template.FindStringSubmatch(value); found != nil {
+			if found[2] == "" {
+				h.refuse(
+					"%s: %s.%s: must be a value or have a default (${%s:-value}): a task gets no variable of the host",
+					harborFile, field, name, found[1],
+				)
+			}
+
+			value = found[3]
+		}
+
+		env[name] = value
+	}
+
+	if err := rollout.CheckEnv(field, env); err != nil {
+		h.refuse("%s: %v", harborFile, err)
+	}
+
+	return env
+}
+
+// exports is a line of shell that sets variables; "": none.
+func exports(env map[string]string) string {
+	line := ""
+	for _, name := range sortedKeys(env) {
+		line += "export " + name + "=" + shellQuote(env[name]) + "; "
+	}
+
+	return line
 }
 
 // mebibytes parses a size with a unit, as older tasks have it: 10G, 512M.

@@ -71,7 +71,9 @@ type SandboxArgs struct {
 	Workdir    string   `json:"workdir,omitempty" jsonschema:"folder of the image to use as the working directory; image: the folder that the image names"`
 	ImageEnv   bool     `json:"image_env,omitempty" jsonschema:"start processes with the environment variables of the image"`
 	GradePaths []string `json:"grade_paths,omitempty" jsonschema:"more folders of the image whose changes the verifier sees, besides the working directory and home"`
-	Network    string   `json:"network,omitempty" jsonschema:"none: the sandbox has no network of its own. The argument network names the hosts that the task may reach"`
+	// not secret
+	Env     map[string]string `json:"env,omitempty" jsonschema:"environment variables for all processes of the task, by name. They are kept in its history, so they must not be secrets"`
+	Network string            `json:"network,omitempty" jsonschema:"none: the sandbox has no network of its own. The argument network names the hosts that the task may reach"`
 }
 
 // NetworkArgs are hosts that a task may reach: names, *.domain, with or without a port.

@@ -49,6 +49,8 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	}
 
 	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
+
+	s.Env = ask.Env
 	if err = s.CheckImage(); err != nil {
 		return s, err
 	}

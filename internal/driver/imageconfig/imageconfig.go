@@ -4,6 +4,7 @@ package imageconfig
 
 import (
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -68,7 +69,11 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 			"is needed: the user, the workdir, the environment and further folders are those of an image",
 		)
 	case use == nil:
-		return Guest{}, nil
+		var plain Guest
+
+		plain.setEnv(nil, spec)
+
+		return plain, nil
 	case spec.User != "" && !separate:
 		return g, fault.Field(
 			"user",
@@ -93,7 +98,7 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 		return g, err
 	}
 
-	g.setEnv(use.Env, spec.ImageEnv)
+	g.setEnv(use.Env, spec)
 
 	return g, nil
 }
@@ -138,18 +143,20 @@ func (g *Guest) Writable() []string {
 	return slices.Compact(all)
 }
 
-// setEnv sets the base environment of processes: the image's if the task wants it.
-func (g *Guest) setEnv(env []string, wanted bool) {
+// setEnv sets the base environment of processes: the image's if the task wants it, and the task's.
+func (g *Guest) setEnv(env []string, spec driver.Spec) {
 	all := map[string]string{}
 	if g.IsRoot() {
 		all["PATH"] = rootPath
 	}
 
 	for _, line := range env {
-		if name, value, ok := strings.Cut(line, "="); ok && wanted && name != "" && !strings.ContainsRune(line, 0) {
+		if name, value, ok := strings.Cut(line, "="); ok && spec.ImageEnv && name != "" && !strings.ContainsRune(line, 0) {
 			all[name] = value
 		}
 	}
+
+	maps.Copy(all, spec.Env)
 
 	g.Env = wire.BaseEnv{Agent: all, Verifier: g.forVerifier(all)}
 }

@@ -50,6 +50,35 @@ func imageTests() map[string]func(*testing.T, Harness) {
 		"Workdir": imageWorkdir,
 		"Graded":  imageGraded,
 		"Refused": imageRefused,
+		"Env":     taskEnv,
+	}
+}
+
+// Processes of agent and verifier have the task's variables. Those that name a folder of the agent's reach
+// only the work.
+func taskEnv(t *testing.T, h Harness) {
+	if h.AppImage == "" {
+		t.Skip("the driver takes nothing from an image")
+	}
+
+	env := map[string]string{"MODE": "it's\nodd", "DATA": "/home/user/workdir/data", "PS4": "$(x)"}
+
+	for name, s := range map[string]rollout.Sandbox{
+		"image": {Image: h.AppImage, Env: env}, "no image": {Env: env},
+	} {
+		const show = `printf '%s|' "$MODE" "$DATA"; env | grep -c '^PS4'`
+
+		agent := h.placeOf(t, driver.PurposeAgent, s)
+		require.Equal(t, "it's\nodd|/home/user/workdir/data|1\n", agent.Bash(show).Stdout, name)
+
+		v := h.placeOf(t, driver.PurposeVerifier, s).User(wire.VerifierUser)
+		require.Equal(t, "it's\nodd||0\n", v.Bash(show).Stdout, name)
+		require.Equal(
+			t,
+			"it's\nodd|/home/user/workdir/data|\n",
+			v.Bash(`run-as-agent bash -c 'printf "%s|" "$MODE" "$DATA"; echo'`).Stdout,
+			name,
+		)
 	}
 }
 
