@@ -359,6 +359,10 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 			id > q.Cursor &&
 			(q.Owner == "" || s.Owner == q.Owner) &&
 			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) &&
+			(q.Model == "" || f.specs[id].Model.Name == q.Model) &&
+			(q.MinReward == nil || s.Reward != nil && *s.Reward >= *q.MinReward) &&
+			(q.MaxReward == nil || s.Reward != nil && *s.Reward <= *q.MaxReward) &&
+			!s.StartedAt.Before(q.Since) && (q.Until.IsZero() || s.StartedAt.Before(q.Until)) &&
 			(q.Outcome == "" || s.Outcome == q.Outcome) {
 			page.Rollouts = append(page.Rollouts, rollout.Listed{
 				ID:      s.ID,

@@ -146,6 +146,13 @@ func TestRESTList(t *testing.T) {
 		"outcome=completed": 3,
 		"outcome=aborted":   0,
 		"status=running":    0,
+		"model=none":        0,
+		"min_reward=2":      0,
+		"max_reward=-1.5":   0,
+		"min_reward=-1":     0,
+
+		"since=2100-01-01T00:00:00Z": 0,
+		"until=2100-01-01T00:00:00Z": 3,
 	} {
 		_, _, out = r.do("GET", "/rollouts?"+query, "", "Authorization", "Bearer token-of-operator")
 		require.Len(t, object(t, out)["rollouts"], want, query)
@@ -164,7 +171,10 @@ func TestRESTListRefuses(t *testing.T) {
 		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
 		"limit=1001":             "limit: must be a whole number",
 		"limit=1e2":              "limit: must be a whole number",
-		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, outcome, limit, cursor",
+		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, model, min_reward, max_reward, since, until, outcome, limit, cursor",
+		"min_reward=nan":         "min_reward: must be a number such as 0.5, got \"nan\"",
+		"max_reward=a":           "max_reward: must be a number",
+		"since=yesterday":        "since: must be a time such as 2026-01-31T12:00:00Z, got \"yesterday\"",
 		"Status=done":            "Status: there is no such parameter",
 		"task_id=a&task_id=b":    "task_id: must be given once, got 2 times",
 		"task_id=50%off":         `query: invalid URL escape "%of"`,

@@ -13,8 +13,10 @@ import (
 
 func lsCommand(s std) *cobra.Command {
 	var (
-		f       rollout.Filter
-		outcome string
+		f        rollout.Filter
+		outcome  string
+		min, max float64
+		since    time.Duration
 	)
 
 	asJSON := false
@@ -29,12 +31,29 @@ func lsCommand(s std) *cobra.Command {
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "only rollouts of this task id")
 	cmd.Flags().StringVar(&f.GroupID, "group", "", "only rollouts of this group id")
 	cmd.Flags().StringVar(&outcome, "outcome", "", "only rollouts with this outcome: "+rollout.OutcomeNames())
+	cmd.Flags().StringVar(&f.Model, "model", "", "only rollouts of this model")
+	cmd.Flags().Float64Var(&min, "min-reward", 0, "only rollouts with at least this reward")
+	cmd.Flags().Float64Var(&max, "max-reward", 0, "only rollouts with at most this reward")
+	cmd.Flags().DurationVar(&since, "since", 0, "only rollouts that started within this time, such as 2h")
 	cmd.Flags().IntVar(&f.Limit, "limit", 20, "size of the page, at most 1000")
 	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.Outcome, f.Detail = rollout.Outcome(outcome), f.Limit <= rollout.MaxDetail
+
+		if cmd.Flags().Changed("min-reward") {
+			f.MinReward = &min
+		}
+
+		if cmd.Flags().Changed("max-reward") {
+			f.MaxReward = &max
+		}
+
+		if since > 0 {
+			f.Since = time.Now().Add(-since)
+		}
+
 		c := connect()
 
 		page, err := c.List(cmd.Context(), f)

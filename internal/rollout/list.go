@@ -22,7 +22,14 @@ type Filter struct {
 	TaskID  string
 	GroupID string
 	Owner   string
+	Model   string
 	Outcome Outcome
+
+	// bounds of the reward, both included; nil: none. A rollout without a reward is in no range.
+	MinReward, MaxReward *float64
+
+	// bounds of the start: from Since, before Until; zero: none
+	Since, Until time.Time
 
 	// of one page
 	Limit int
@@ -49,6 +56,8 @@ func (f Filter) Validate() error {
 		return fault.Field("task_id", "must be UTF-8, got %q", f.TaskID)
 	case !utf8.ValidString(f.GroupID):
 		return fault.Field("group_id", "must be UTF-8, got %q", f.GroupID)
+	case !utf8.ValidString(f.Model):
+		return fault.Field("model", "must be UTF-8, got %q", f.Model)
 	}
 
 	return nil
@@ -70,6 +79,7 @@ type Listed struct {
 	TaskID  string `json:"task_id"`
 	GroupID string `json:"group_id,omitempty"`
 	Owner   string `json:"owner,omitempty"`
+	Model   string `json:"model,omitempty"`
 	Phase   Phase  `json:"phase"`
 
 	// of a running rollout, the one that last had a sandbox

@@ -2,9 +2,12 @@ package rest
 
 import (
 	"cmp"
+	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -38,11 +41,52 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 		return rollout.Filter{}, fault.Field("detail", "must be true or false, got %q", d)
 	}
 
-	return rollout.Filter{
+	f := rollout.Filter{
 		Detail: q.Get("detail") == "true",
-		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
+		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"), Model: q.Get("model"),
 		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
-	}, nil
+	}
+
+	return f, errors.Join(
+		readNumber(q, "min_reward", &f.MinReward),
+		readNumber(q, "max_reward", &f.MaxReward),
+		readTime(q, "since", &f.Since),
+		readTime(q, "until", &f.Until),
+	)
+}
+
+// readNumber reads a parameter that is a finite number, if it is given.
+func readNumber(q url.Values, name string, into **float64) error {
+	text := q.Get(name)
+	if text == "" {
+		return nil
+	}
+
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return fault.Field(name, "must be a number such as 0.5, got %q", text)
+	}
+
+	*into = &n
+
+	return nil
+}
+
+// readTime reads a parameter that is a time, if it is given.
+func readTime(q url.Values, name string, into *time.Time) error {
+	text := q.Get(name)
+	if text == "" {
+		return nil
+	}
+
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fault.Field(name, "must be a time such as 2026-01-31T12:00:00Z, got %q", text)
+	}
+
+	*into = at
+
+	return nil
 }
 
 // pageOf reads the parameters of a list, and the size of a page.

@@ -21,11 +21,16 @@ type abortRequest struct {
 
 // listRequest selects rollouts; a missing parameter selects all.
 type listRequest struct {
-	Status  string `query:"status" enum:"running,done"`
-	TaskID  string `query:"task_id"`
-	GroupID string `query:"group_id"`
-	Outcome string `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
-	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of rollouts in a page"`
-	Cursor  string `query:"cursor" description:"position to continue from: next of the previous page"`
-	Detail  string `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts; a page then has at most 100"`
+	Status    string  `query:"status" enum:"running,done"`
+	TaskID    string  `query:"task_id"`
+	GroupID   string  `query:"group_id"`
+	Model     string  `query:"model"`
+	MinReward float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
+	MaxReward float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
+	Since     string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`
+	Until     string  `query:"until" description:"the start must be before this time"`
+	Outcome   string  `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
+	Limit     int     `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of rollouts in a page"`
+	Cursor    string  `query:"cursor" description:"position to continue from: next of the previous page"`
+	Detail    string  `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts; a page then has at most 100"`
 }

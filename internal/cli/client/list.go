@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -33,11 +34,24 @@ func queryOf(f rollout.Filter) url.Values {
 		"status":   f.Status,
 		"task_id":  f.TaskID,
 		"group_id": f.GroupID,
+		"model":    f.Model,
 		"outcome":  string(f.Outcome),
 		"cursor":   f.Cursor,
 	} {
 		if value != "" {
 			q.Set(name, value)
+		}
+	}
+
+	for name, bound := range map[string]*float64{"min_reward": f.MinReward, "max_reward": f.MaxReward} {
+		if bound != nil {
+			q.Set(name, strconv.FormatFloat(*bound, 'g', -1, 64))
+		}
+	}
+
+	for name, bound := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !bound.IsZero() {
+			q.Set(name, bound.UTC().Format(time.RFC3339Nano))
 		}
 	}
 

@@ -71,16 +71,18 @@ func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 	_ = group.Wait()
 }
 
-// carries says whether the rollout has exactly these labels; the query may match more rollouts.
-func carries(s rollout.State, labels []label) bool {
-	has := map[string]string{
-		searchattr.NameTask:    s.TaskID,
-		searchattr.NameGroup:   s.GroupID,
-		searchattr.NameOwner:   s.Owner,
-		searchattr.NameOutcome: string(s.Outcome),
-	}
+// carries says whether a rollout has exactly these labels; the query may match more rollouts.
+func carries(w *workflowpb.WorkflowExecutionInfo, labels []label) bool {
+	fields := w.GetSearchAttributes().GetIndexedFields()
 
-	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })
+	return !slices.ContainsFunc(labels, func(l label) bool {
+		if l.name == searchattr.NameOutcome {
+			// a list has an outcome also for a rollout without the attribute
+			return string(listed(w).Outcome) != l.want
+		}
+
+		return keyword(fields[l.name]) != l.want
+	})
 }
 
 // inList is a rollout as a list has it.
@@ -92,6 +94,7 @@ func inList(w *workflowpb.WorkflowExecutionInfo) rollout.Listed {
 		TaskID:     s.TaskID,
 		GroupID:    s.GroupID,
 		Owner:      s.Owner,
+		Model:      keyword(w.GetSearchAttributes().GetIndexedFields()[searchattr.NameModel]),
 		Phase:      s.Phase,
 		SandboxID:  s.SandboxID,
 		Outcome:    s.Outcome,

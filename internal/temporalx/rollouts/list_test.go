@@ -90,6 +90,18 @@ func TestList(t *testing.T) {
 		f.listed[2].GetQuery(),
 	)
 	require.Len(t, page.Rollouts, 1, "it is found by what it is listed as")
+
+	least, most := -0.5, 1e-7
+	_, err = rc.List(t.Context(), rollout.Filter{
+		Model: "m", MinReward: &least, MaxReward: &most, Since: at, Until: at.Add(time.Second / 2), Limit: 2,
+	})
+	require.NoError(t, err)
+	require.Equal(
+		t,
+		`WorkflowType = 'RolloutWorkflow' AND RolloutModel = 'm' AND RolloutReward >= -0.5 AND RolloutReward <= 0.0000001 `+
+			`AND StartTime >= '1970-01-01T00:01:40Z' AND StartTime < '1970-01-01T00:01:40.5Z'`,
+		f.listed[3].GetQuery(),
+	)
 	require.Equal(t, "b", page.Rollouts[0].ID)
 }
 

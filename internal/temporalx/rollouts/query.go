@@ -1,7 +1,9 @@
 package rollouts
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
@@ -15,7 +17,7 @@ func labelsOf(f rollout.Filter) []label {
 
 	for _, l := range []label{
 		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOwner, f.Owner},
-		{searchattr.NameOutcome, string(f.Outcome)},
+		{searchattr.NameModel, f.Model}, {searchattr.NameOutcome, string(f.Outcome)},
 	} {
 		if l.want != "" {
 			labels = append(labels, label{l.name, searchattr.Keyword(l.want)})
@@ -25,10 +27,10 @@ func labelsOf(f rollout.Filter) []label {
 	return labels
 }
 
-func queryOf(workflow, status string, labels []label) string {
+func queryOf(workflow string, f rollout.Filter, labels []label) string {
 	terms := []string{"WorkflowType = '" + workflow + "'"}
 
-	switch status {
+	switch f.Status {
 	case rollout.StatusRunning:
 		terms = append(terms, "ExecutionStatus = 'Running'")
 	case rollout.StatusDone:
@@ -39,8 +41,33 @@ func queryOf(workflow, status string, labels []label) string {
 		terms = append(terms, l.term())
 	}
 
-	return strings.Join(terms, " AND ")
+	return strings.Join(append(terms, bounds(f)...), " AND ")
 }
+
+// bounds are the terms of the ranges of reward and start.
+func bounds(f rollout.Filter) (terms []string) {
+	if f.MinReward != nil {
+		terms = append(terms, searchattr.NameReward+" >= "+number(*f.MinReward))
+	}
+
+	if f.MaxReward != nil {
+		terms = append(terms, searchattr.NameReward+" <= "+number(*f.MaxReward))
+	}
+
+	if !f.Since.IsZero() {
+		terms = append(terms, "StartTime >= "+moment(f.Since))
+	}
+
+	if !f.Until.IsZero() {
+		terms = append(terms, "StartTime < "+moment(f.Until))
+	}
+
+	return terms
+}
+
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+func moment(t time.Time) string { return "'" + t.UTC().Format(time.RFC3339Nano) + "'" }
 
 // term selects the label, or a prefix of it before characters that a query cannot have: Temporal's SQL
 // stores (server v1.32.1) compare quotes, backslashes and control characters in the escaped form of MySQL,

@@ -132,14 +132,14 @@ func (c *Client) list(
 	labels := labelsOf(f)
 
 	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(name, f.Status, labels) + more,
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(name, f, labels) + more,
 	})
 	if err != nil {
 		return "", classify(err, "list %s", name)
 	}
 
 	for _, w := range got.GetExecutions() {
-		if carries(listed(w), labels) {
+		if carries(w, labels) {
 			each(w)
 		}
 	}

@@ -139,11 +139,11 @@ def abort(kind: str, id: str, reason: str) -> Call[bool]:
     return Call("POST", one(kind, id, "abort"), object_of(lambda raw: bool(raw["aborted"])), body={"reason": reason})
 
 
-def known(params: Mapping[str, str | int | None]) -> Mapping[str, str]:
+def known(params: Mapping[str, Any]) -> Mapping[str, str]:
     return {name: str(value) for name, value in params.items() if value is not None and value != ""}
 
 
-def rollouts(**params: str | int | None) -> Call[Page]:
+def rollouts(**params: Any) -> Call[Page]:
     def of(raw: Mapping[str, Any]) -> Page:
         return Page(tuple(State.of(s) for s in raw["rollouts"] or ()), raw.get("next", ""))
 

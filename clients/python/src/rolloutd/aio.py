@@ -22,7 +22,7 @@ from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
-from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, RolloutFilter, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -210,17 +210,15 @@ class AsyncRollouts:
         """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
         await self._client.send(episodes.score(rollout_id, score))
 
-    async def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
+    async def page(self, *, limit: int | None = None, cursor: str = "", **filters: Unpack[RolloutFilter]) -> Page:
         """One page of the caller's rollouts."""
-        return await self._client.send(
-            calls.rollouts(status=status, task_id=task_id, group_id=group_id, outcome=outcome, limit=limit, cursor=cursor)
-        )
+        return await self._client.send(calls.rollouts(limit=limit, cursor=cursor, **filters))
 
-    async def all(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "") -> AsyncIterator[State]:
+    async def all(self, **filters: Unpack[RolloutFilter]) -> AsyncIterator[State]:
         """All of the caller's rollouts: those that run first, then by their end, latest first."""
         cursor = ""
         while True:
-            page = await self.page(status=status, task_id=task_id, group_id=group_id, outcome=outcome, cursor=cursor)
+            page = await self.page(cursor=cursor, **filters)
             for rollout in page.rollouts:
                 yield rollout
             cursor = page.next

@@ -20,7 +20,7 @@ from ._sse import Decoder
 from .episodes import Episodes, Executor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import Deliveries, Producers
-from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, RolloutFilter, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -210,17 +210,15 @@ class Rollouts:
         """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
         self._client.send(episodes.score(rollout_id, score))
 
-    def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
+    def page(self, *, limit: int | None = None, cursor: str = "", **filters: Unpack[RolloutFilter]) -> Page:
         """One page of the caller's rollouts."""
-        return self._client.send(
-            calls.rollouts(status=status, task_id=task_id, group_id=group_id, outcome=outcome, limit=limit, cursor=cursor)
-        )
+        return self._client.send(calls.rollouts(limit=limit, cursor=cursor, **filters))
 
-    def all(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "") -> Iterator[State]:
+    def all(self, **filters: Unpack[RolloutFilter]) -> Iterator[State]:
         """All of the caller's rollouts: those that run first, then by their end, latest first."""
         cursor = ""
         while True:
-            page = self.page(status=status, task_id=task_id, group_id=group_id, outcome=outcome, cursor=cursor)
+            page = self.page(cursor=cursor, **filters)
             yield from page.rollouts
             cursor = page.next
             if not cursor:

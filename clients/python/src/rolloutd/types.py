@@ -293,6 +293,20 @@ class GroupPage:
     next: str
 
 
+class RolloutFilter(TypedDict, total=False):
+    """Selects rollouts of a list. `since` and `until` bound the start, as RFC 3339. Rollouts without a reward are in no range of rewards."""
+
+    status: str  # running or done
+    task_id: str
+    group_id: str
+    model: str
+    outcome: str
+    min_reward: float
+    max_reward: float
+    since: str
+    until: str
+
+
 class Task(TypedDict, total=False):
     """The arguments of a rollout; docs/edge.md explains each. `arguments` of the methods takes any that are missing here."""
 

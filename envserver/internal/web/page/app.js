@@ -9,18 +9,19 @@ import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
 
 const pages = {
-  playground: () => playground(), rollouts: () => rollouts.list(), rollout: (id) => rollout.rollout(id),
+  playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id) => rollout.rollout(id),
   groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id),
 };
 
 function where() {
-  const [page, id] = location.hash.replace(/^#\//, "").split("/");
+  const [path, query] = location.hash.replace(/^#\//, "").split("?");
+  const [page, id] = path.split("/");
   if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
-  return id ? [page.slice(0, -1), decodeURIComponent(id)] : [page];
+  return id ? [page.slice(0, -1), decodeURIComponent(id)] : [page, undefined, new URLSearchParams(query)];
 }
 
 async function open() {
-  const [page, id] = where();
+  const [page, id, query] = where();
   keep.stop();
   rollout.stop();
   complain("");
@@ -32,7 +33,7 @@ async function open() {
     else link.removeAttribute("aria-current");
   }
   try {
-    await pages[page](id);
+    await pages[page](id, query);
   } catch (error) {
     if (error.name !== "AbortError") complain(error.message);
   }

@@ -5,13 +5,14 @@ import { keep } from "./keep.js";
 
 let pages = 1;
 
-/** list shows the rollouts and keeps them fresh until another page is opened. */
-export async function list() {
+/** list shows the rollouts that the query selects, and keeps them fresh until another page is opened. */
+export async function list(query) {
   const again = () => draw().catch((error) => complain(error.message));
+  for (const field of $("filter").elements) if (field.name) field.value = query.get(field.name) ?? "";
+  pages = 1;
   $("filter").onsubmit = (event) => {
     event.preventDefault();
-    pages = 1;
-    again();
+    select(wanted());
   };
   $("more").onclick = () => {
     pages++;
@@ -20,18 +21,28 @@ export async function list() {
   await keep(draw);
 }
 
+// wanted are the filters of the form.
+const wanted = () => new URLSearchParams([...new FormData($("filter"))].filter(([, v]) => v !== ""));
+
+// select opens the list with other filters, which its address has.
+function select(query) {
+  location.hash = "#/rollouts" + (query.size ? "?" + query : "");
+}
+
 async function draw() {
   const rows = [];
   let cursor = "";
   for (let page = 0; page < pages; page++) {
-    const query = new URLSearchParams([...new FormData($("filter"))].filter(([, v]) => v !== ""));
+    const query = wanted();
     if (cursor) query.set("cursor", cursor);
     const found = await get("rollouts?" + query);
     rows.push(...found.rollouts);
     cursor = found.next ?? "";
     if (!cursor) break;
   }
-  const heads = ["Rollout", "Task", "Phase", "Outcome", { number: "Reward" }, { number: "Time" }];
+  complain("");
+  $("counts").replaceChildren(...counts(rows));
+  const heads = ["Rollout", "Task", "Model", "Phase", "Outcome", { number: "Reward" }, { number: "Turns" }, { number: "Tokens" }, { number: "Time" }];
   $("list").replaceChildren(...table(heads, rows.map(row)));
   show("more", cursor !== "");
 }
@@ -41,7 +52,30 @@ export const rolloutLink = (id) => link("rollouts", id);
 
 function row(r) {
   const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
-  return [rolloutLink(r.rollout_id), r.task_id, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: seconds((end - Date.parse(r.started_at)) / 1000) }];
+  return [
+    rolloutLink(r.rollout_id), r.task_id, r.model, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: r.turns },
+    { number: r.usage?.completion_tokens }, { number: seconds((end - Date.parse(r.started_at)) / 1000) },
+  ];
+}
+
+// counts are the outcomes and rewards of the rollouts, each a button that selects them.
+function counts(rows) {
+  const found = new Map();
+  const count = (text, filters) => {
+    const same = found.get(text) ?? { n: 0, filters };
+    found.set(text, { ...same, n: same.n + 1 });
+  };
+  for (const r of rows) {
+    if (r.outcome) count(r.outcome.replaceAll("_", " "), { outcome: r.outcome });
+    else count("running", { status: "running" });
+    if (typeof r.reward === "number") count("reward " + r.reward, { min_reward: r.reward, max_reward: r.reward });
+  }
+  // a verifier may give each rollout another reward
+  const shown = [...found].sort(([, a], [, b]) => b.n - a.n).slice(0, 12);
+  return shown.map(([text, { n, filters }]) => {
+    const click = () => select(new URLSearchParams({ ...Object.fromEntries(wanted()), ...filters }));
+    return el("button", { type: "button", click }, `${text}: ${n}`);
+  });
 }
 
 export function outcome(r) {
