@@ -63,12 +63,12 @@ func (t *tree) walk(ctx context.Context, at string, recursive bool, v visit) err
 func (t *tree) open(ctx context.Context, at string) (name string, stream io.ReadCloser, err error) {
 	name = relative(inWorkdir(at))
 
+	// a link on the way, or at the end, is a fault.Invalid
 	stream, err = t.files.GetTar(ctx, inWorkdir(name))
-	if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.NotFound) {
+	if !fault.Is(err, fault.Invalid) {
 		return name, stream, err
 	}
 
-	// there may be a link on the way
 	h, e := t.find(ctx, name)
 	if e != nil {
 		return "", nil, e

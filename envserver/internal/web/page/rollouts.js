@@ -13,6 +13,7 @@ export async function list(query) {
   $("filter").onsubmit = (event) => {
     event.preventDefault();
     select(wanted());
+    again(); // the filters may be the same
   };
   $("more").onclick = () => {
     pages++;
