@@ -33,6 +33,9 @@ type runFlags struct {
 
 	// rollouts of a set at once
 	concurrency int
+
+	// that the mean of a set must reach
+	minReward float64
 }
 
 func runCommand(s std) *cobra.Command {
@@ -54,7 +57,7 @@ func runCommand(s std) *cobra.Command {
 			return f.runSet(cmd, s, connect(), args)
 		}
 
-		if err := refuseFlags(cmd, args[0], append([]string{"concurrency"}, selectionFlags...)...); err != nil {
+		if err := refuseFlags(cmd, args[0], setFlags...); err != nil {
 			return err
 		}
 
@@ -129,7 +132,14 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of the task at the same time, as a group")
 	fl.IntVar(&f.concurrency, "concurrency", 4, "with several tasks: rollouts at once")
+	fl.Float64Var(
+		&f.minReward,
+		"min-reward",
+		0,
+		"with several tasks: exit with 1 if their mean reward is below this or a task has none, and with 0 otherwise",
+	)
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
+	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")
 }
 

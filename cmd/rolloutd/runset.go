@@ -14,6 +14,9 @@ import (
 // selectionFlags are the flags of run that apply to a single set of tasks only.
 var selectionFlags = []string{"task", "exclude", "shuffle", "shard", "limit"}
 
+// setFlags are the flags of run that apply to several tasks only.
+var setFlags = append([]string{"concurrency", "min-reward"}, selectionFlags...)
+
 // refuseFlags refuses flags that do not apply to the argument what.
 func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
 	for _, name := range names {
@@ -64,6 +67,10 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 	if !f.json {
 		fmt.Fprintln(s.out)
 		cli.SetTable(s.out, results)
+	}
+
+	if cmd.Flags().Changed("min-reward") {
+		return cli.BelowReward(results, f.minReward)
 	}
 
 	if code := cli.SetExitCode(results); code != cli.ExitOK {

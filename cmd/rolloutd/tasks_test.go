@@ -224,8 +224,22 @@ func TestRunASet(t *testing.T) {
 	code, out, errText = rolloutd(t.Context(), env, "run", dir+"/a.yaml", dir+"/b.yaml", "--agent", "nop")
 	require.Zero(t, code, errText)
 	require.Contains(t, out, "tasks     2, 2 with a reward")
+	require.Contains(t, out, "outcome   completed: 2")
+	require.Contains(t, out, "tokens    0 in prompts, 0 sampled")
 
-	for _, args := range [][]string{{dir, "--rollout-id", "x"}, {dir + "/a.yaml", "--limit", "1"}, {dir, "--concurrency", "0"}} {
+	for least, message := range map[string]string{
+		"0.75": "", "0.8": "--min-reward: the mean reward is 0.75, below 0.8",
+	} {
+		code, _, errText = rolloutd(t.Context(), env, "run", dir, "--task", "a,b", "--agent", "nop", "--min-reward", least)
+		require.Equal(t, message == "", code == 0, least)
+		require.Contains(t, errText, message)
+	}
+
+	code, _, errText = rolloutd(t.Context(), env, "run", dir, "--agent", "nop", "--min-reward", "-1")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "--min-reward: 1 of 3 tasks have no reward")
+
+	for _, args := range [][]string{{dir, "--rollout-id", "x"}, {dir + "/a.yaml", "--limit", "1"}, {dir + "/a.yaml", "--min-reward", "1"}, {dir, "--concurrency", "0"}} {
 		code, _, errText = rolloutd(t.Context(), env, append([]string{"run"}, args...)...)
 		require.Equal(t, 1, code)
 		require.Contains(t, errText, "--")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -92,8 +94,44 @@ func TaskLine(w io.Writer, r TaskResult) {
 	)
 }
 
-// SetTable writes the statistics of the results of a set.
+// SetTable writes the statistics of the results of a set, its outcomes, and what the model calls used.
 func SetTable(w io.Writer, results []TaskResult) {
+	row := func(name, format string, values ...any) {
+		fmt.Fprintf(w, "  %-9s "+format+"\n", append([]any{name}, values...)...)
+	}
+
+	s := statisticsOf(results)
+	row("tasks", "%d, %d with a reward", len(results), s.N)
+	row("mean", "%.4g ± %.4g", s.Mean, s.Std)
+	row("passed", "%d", s.Pass)
+
+	outcomes, used := map[string]int{}, rollout.Usage{}
+
+	for _, r := range results {
+		if r.Err != nil {
+			outcomes["no result"]++
+			continue
+		}
+
+		outcomes[string(r.Result.Outcome)]++
+
+		used.PromptTokens += r.Result.Usage.PromptTokens
+		used.CompletionTokens += r.Result.Usage.CompletionTokens
+		used.CostUSD += r.Result.Usage.CostUSD
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(outcomes)) {
+		row("outcome", "%s: %d", name, outcomes[name])
+	}
+
+	row("tokens", "%d in prompts, %d sampled", used.PromptTokens, used.CompletionTokens)
+
+	if used.CostUSD > 0 {
+		row("cost", "%.4g US dollars", used.CostUSD)
+	}
+}
+
+func statisticsOf(results []TaskResult) rollout.Statistics {
 	var rewards []float64
 
 	for _, r := range results {
@@ -102,10 +140,20 @@ func SetTable(w io.Writer, results []TaskResult) {
 		}
 	}
 
-	s := rollout.StatisticsOf(rewards)
-	fmt.Fprintf(w, "  %-9s %d, %d with a reward\n", "tasks", len(results), s.N)
-	fmt.Fprintf(w, "  %-9s %.4g ± %.4g\n", "mean", s.Mean, s.Std)
-	fmt.Fprintf(w, "  %-9s %d\n", "passed", s.Pass)
+	return rollout.StatisticsOf(rewards)
+}
+
+// BelowReward returns an error if the mean reward of a set is below least, or a task has no reward: then the
+// mean is not known.
+func BelowReward(results []TaskResult, least float64) error {
+	switch s := statisticsOf(results); {
+	case s.N < len(results):
+		return fmt.Errorf("--min-reward: %d of %d tasks have no reward", len(results)-s.N, len(results))
+	case s.Mean < least:
+		return fmt.Errorf("--min-reward: the mean reward is %.4g, below %g", s.Mean, least)
+	default:
+		return nil
+	}
 }
 
 // SetExitCode is the exit code of a set: that of its first task that did not complete.
