@@ -142,6 +142,12 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 			"outcome":    "completed",
 			"reward":     rewards[id],
 		}
+		if rewards[id] < 1 {
+			answer["verify_results"] = []map[string]any{
+				{"cmd": "true", "exit_code": 0}, {"cmd": "grep 4 out", "exit_code": 2, "stderr": "grep: out\nis gone\n"},
+			}
+		}
+
 		if rewards[id] == 2 {
 			answer["outcome"], answer["reward"], answer["error"] = "setup_failed", nil, "no such command"
 		}
@@ -193,7 +199,9 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	require.Equal(t, 1, code, errText)
 
 	for _, want := range []string{
-		"unsolved.yaml: oracle: the solution earns 0.5 of 1", "without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
+		"unsolved.yaml: oracle: the solution earns 0.5 of 1 (rollout unsolved-oracle)\n" +
+			"        grep 4 out (exit code 2):\n        grep: out\n        is gone\n",
+		"without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
 		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 6, problems: 5",
 	} {
 		require.Contains(t, out, want)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/taskset"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // TaskResult is how the rollout of one task of a set ended.
@@ -181,10 +184,46 @@ func (r TaskResult) OracleProblem() string {
 	case r.Result.Reward == nil:
 		return "oracle: the task has no verifier: it must have verify or test_script"
 	case *r.Result.Reward < most:
-		return fmt.Sprintf("oracle: the solution earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
+		return fmt.Sprintf(
+			"oracle: the solution earns %g of %g (rollout %s)%s",
+			*r.Result.Reward,
+			most,
+			r.Result.ID,
+			r.verifierSays(),
+		)
 	}
 
 	return ""
+}
+
+// maxSaid bounds what a problem quotes of a verifier, in bytes.
+const maxSaid = 600
+
+// verifierSays is why the verifier was not content, on lines of its own: the first verify command that
+// failed and the end of what it wrote, or the end of what the test script wrote; "": it wrote nothing.
+func (r TaskResult) verifierSays() string {
+	what, said := "the test script", cmp.Or(r.Result.VerifierStderr, r.Result.VerifierStdout)
+
+	for _, c := range r.Result.VerifyResults {
+		if c.ExitCode != 0 {
+			what = fmt.Sprintf("%s (exit code %d)", text.HeadUTF8(c.Cmd, 120), c.ExitCode)
+			said = cmp.Or(c.Stderr, c.Stdout)
+
+			break
+		}
+	}
+
+	said = strings.TrimSpace(text.Tail(strings.TrimSpace(said), maxSaid))
+	if said == "" {
+		return ""
+	}
+
+	lines := "\n        " + plain(what) + ":"
+	for line := range strings.SplitSeq(said, "\n") {
+		lines += "\n        " + plain(line)
+	}
+
+	return lines
 }
 
 // NopProblem says why the rollout of the agent nop does not prove that the task needs work; "" if it does.
