@@ -218,12 +218,9 @@ func (r TaskResult) verifierSays() string {
 		return ""
 	}
 
-	lines := "\n        " + plain(what) + ":"
-	for line := range strings.SplitSeq(said, "\n") {
-		lines += "\n        " + plain(line)
-	}
+	const indent = "        "
 
-	return lines
+	return "\n" + indent + plain(what) + ":\n" + indent + block(said, indent)
 }
 
 // NopProblem says why the rollout of the agent nop does not prove that the task needs work; "" if it does.
