@@ -111,12 +111,14 @@ func (s Sandbox) CheckBackend(backend string) error {
 			"folders of the image cannot be graded on the backend %s: use the backend local or docker",
 			backend,
 		)
-	case s.ImageEnv, len(s.Env) > 0:
+	case s.ImageEnv:
 		return fault.Field(
-			"sandbox.env",
-			"variables of the task and of the image are not possible on the backend %s: use the backend local or docker",
+			"sandbox.image_env",
+			"is not possible on the backend %s: use the backend local or docker",
 			backend,
 		)
+	case len(s.Env) > 0:
+		return fault.Field("sandbox.env", "is not possible on the backend %s: use the backend local or docker", backend)
 	}
 
 	return nil

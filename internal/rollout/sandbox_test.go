@@ -1,6 +1,8 @@
 package rollout_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +40,7 @@ func TestCheckBackend(t *testing.T) {
 		"sandbox.workdir":     {Workdir: "/app"},
 		"sandbox.grade_paths": {GradePaths: []string{"/srv"}},
 		"sandbox.image_env":   {ImageEnv: true},
+		"sandbox.env":         {Env: map[string]string{"A": "1"}},
 	} {
 		require.NoError(t, s.CheckBackend(rollout.DefaultBackend))
 		require.NoError(t, s.CheckBackend(rollout.BackendDocker))
@@ -45,5 +48,30 @@ func TestCheckBackend(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), field)
 		require.ErrorContains(t, err, field+": ")
 		require.ErrorContains(t, err, rollout.BackendE2B)
+	}
+}
+
+func TestCheckEnv(t *testing.T) {
+	t.Parallel()
+
+	require.NoError(t, rollout.CheckEnv("env", map[string]string{"A_1": "", "_": "a b\n=$x", "PATH": "/bin"}))
+
+	many := map[string]string{}
+	for i := range 257 {
+		many["A"+strconv.Itoa(i)] = ""
+	}
+
+	for message, env := range map[string]map[string]string{
+		`env: must have names of letters, digits and '_', got "A-B"`: {"A-B": ""},
+		`env: must have names of letters, digits and '_', got ""`:    {"": ""},
+		`env: must have names of letters, digits and '_', got "1A"`:  {"1A": ""},
+		"env.HOME: is the sandbox's own: leave it out":               {"HOME": "/"},
+		"env.A: must not contain a zero byte":                        {"A": "\x00"},
+		"env: must have at most 65536 bytes in all, got 65538":       {"A": strings.Repeat("x", 65537)},
+		"env: must have at most 256 variables, got 257":              many,
+	} {
+		err := rollout.CheckEnv("env", env)
+		require.Equal(t, fault.Invalid, fault.KindOf(err), message)
+		require.ErrorContains(t, err, message)
 	}
 }

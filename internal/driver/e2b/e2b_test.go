@@ -98,6 +98,7 @@ func TestRefusals(t *testing.T) {
 		"cannot be the workdir":                  {Workdir: "/srv"},
 		"or be graded on the backend e2b":        {GradePaths: []string{"/srv"}},
 		"image_env: is not possible":             {ImageEnv: true},
+		"env: is not possible":                   {Env: map[string]string{"A": "1"}},
 		"must be the name of a template of E2B":  {Image: "../x?y"},
 		`E2B has no template "missing"`:          {Image: "missing"},
 		"have 2 cores, but the task needs 3":     {CPU: 3},

@@ -81,8 +81,10 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 			"workdir",
 			"folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local",
 		)
-	case spec.ImageEnv, len(spec.Env) > 0:
-		return "", fault.Field("env", "variables of the task and of the image are not possible on the backend e2b")
+	case spec.ImageEnv:
+		return "", fault.Field("image_env", "is not possible on the backend e2b: use the backend local")
+	case len(spec.Env) > 0:
+		return "", fault.Field("env", "is not possible on the backend e2b: use the backend local")
 	case name == "":
 		return "", fault.Field("image", "is needed: the backend e2b has no default template (sandbox.e2b.template)")
 	case !templateName.MatchString(name):
