@@ -212,7 +212,7 @@ class Rollouts:
 
     def page(self, *, limit: int | None = None, cursor: str = "", **filters: Unpack[RolloutFilter]) -> Page:
         """One page of the caller's rollouts."""
-        return self._client.send(calls.rollouts(limit=limit, cursor=cursor, **filters))
+        return self._client.send(calls.rollouts(**filters, limit=limit, cursor=cursor))
 
     def all(self, **filters: Unpack[RolloutFilter]) -> Iterator[State]:
         """All of the caller's rollouts: those that run first, then by their end, latest first."""
