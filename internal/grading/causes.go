@@ -88,7 +88,7 @@ func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err 
 	return err
 }
 
-// silent reports whether a test script wrote no reward and the verifier can be asked about that: its
+// silent reports whether a test script failed without a reward and the verifier can be asked about that: its
 // sandbox without the agent's work is that in which the agent began.
 func silent(job Job, err error) bool {
 	var f *failure

@@ -62,8 +62,8 @@ func TestVerifierRunsOut(t *testing.T) {
 	}
 }
 
-// A test script that ends without a reward, and does so without the agent's work too, gives no reward. If
-// the work causes it, the submission has failed.
+// A test script that fails without a reward, and does so without the agent's work too, gives no reward. If
+// the work causes it, or the script does not fail, the submission has failed.
 func TestSilentScript(t *testing.T) {
 	t.Parallel()
 
@@ -91,6 +91,7 @@ func TestSilentScript(t *testing.T) {
 		{"by itself, in a task with setup", missing, false, rollout.FailedBySubmission, "wrote no reward"},
 		{"by the work", broken, true, rollout.FailedBySubmission, "the test script (exit code 1) wrote no reward"},
 		{"in another way", other, true, rollout.FailedBySubmission, "the test script (exit code 2) wrote no reward"},
+		{"without a failure", "true", true, rollout.FailedBySubmission, "the test script (exit code 0) wrote no reward"},
 		{"with named rewards", named, true, rollout.FailedBySubmission, "the test script (exit code 0) wrote no reward"},
 	} {
 		target := rollout.Target{RolloutID: "work", Attempt: n + 1}

@@ -19,7 +19,7 @@ type failure struct {
 	// the submission or the verifier reached a limit of the sandbox
 	bound bool
 
-	// the test script wrote no reward
+	// the test script failed and wrote no reward
 	silent bool
 }
 

@@ -322,7 +322,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 
 	return &failure{
 		why:    fmt.Sprintf("the test script (exit code %d) wrote no reward", record.Script.ExitCode),
-		silent: true,
+		silent: record.Script.ExitCode != 0,
 	}
 }
 
