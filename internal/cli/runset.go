@@ -189,7 +189,7 @@ func (r TaskResult) OracleProblem() string {
 			*r.Result.Reward,
 			most,
 			r.Result.ID,
-			r.verifierSays(),
+			r.verifierSays()+r.unseen(),
 		)
 	}
 
@@ -221,6 +221,26 @@ func (r TaskResult) verifierSays() string {
 	const indent = "        "
 
 	return "\n" + indent + plain(what) + ":\n" + indent + block(said, indent)
+}
+
+// unseen names what the solution changed and the verifier did not see, on a line of its own; "": nothing.
+func (r TaskResult) unseen() string {
+	const (
+		shown  = 8
+		indent = "        "
+	)
+
+	paths := r.Result.Grading.Unseen
+	if len(paths) == 0 {
+		return ""
+	}
+
+	more := ""
+	if len(paths) > shown {
+		paths, more = paths[:shown], fmt.Sprintf(" and %d more", len(paths)-shown)
+	}
+
+	return "\n" + indent + "the verifier did not see changes in " + plain(strings.Join(paths, ", ")) + more
 }
 
 // NopProblem says why the rollout of the agent nop does not prove that the task needs work; "" if it does.

@@ -24,6 +24,9 @@ type Spec struct {
 	Workdir    string
 	ImageEnv   bool
 	GradePaths []string
+	// Changed are folders outside of these that the agent has changed. A verifier's sandbox gets those that
+	// hold no program of the image; see imageconfig.Guest. Other sandboxes ignore them.
+	Changed []string
 
 	// variables for all processes, which take precedence over those of the image
 	Env map[string]string

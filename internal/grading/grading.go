@@ -82,6 +82,9 @@ type Record struct {
 
 	// the kernel killed processes of the sandbox because the host's memory was full
 	byHost bool
+
+	// Grading.Unseen, before there is a Grading
+	unseen []string
 }
 
 // Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes
@@ -157,13 +160,16 @@ func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
 
 	sb, release, err := g.verifierSandbox(ctx, job, &record)
-	if err == nil {
-		defer release()
+	if err != nil {
+		return record, err
+	}
+	defer release()
 
-		err = g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
+	if record.unseen, err = g.unseen(ctx, sb, job); err == nil {
+		err = g.run(ctx, sb, job, &record)
 	}
 
-	return record, err
+	return record, g.lost(ctx, sb, job, &record, err)
 }
 
 // end puts failures of the submission and of the verifier into the record, and returns every other error.
@@ -179,6 +185,8 @@ func (r *Record) end(err error) error {
 	default:
 		r.Reward, r.Grading = new(float64), rollout.Grading{Status: rollout.FailedBySubmission, Why: f.why}
 	}
+
+	r.Grading.Unseen = r.unseen
 
 	return nil
 }

@@ -26,8 +26,14 @@ type asRoot struct {
 	user    string
 }
 
-func (a asRoot) create(ctx context.Context, id, purpose string) (*sandbox.Sandbox, func(), error) {
-	s := rollout.Sandbox{Image: "app", User: a.user, Workdir: "/app", GradePaths: []string{"/srv"}}
+func (a asRoot) create(
+	ctx context.Context,
+	id, purpose string,
+	changed ...string,
+) (*sandbox.Sandbox, func(), error) {
+	s := rollout.Sandbox{
+		Image: "app", User: a.user, Workdir: "/app", GradePaths: []string{"/srv"}, ImageEnv: true, Changed: changed,
+	}
 
 	sb, err := a.backend.Create(ctx, id, s, map[string]string{driver.LabelPurpose: purpose})
 	if err != nil {
@@ -47,9 +53,9 @@ func (a asRoot) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 func (a asRoot) CreateVerifier(
 	ctx context.Context,
 	t rollout.Target,
-	_ rollout.Sandbox,
+	s rollout.Sandbox,
 ) (*sandbox.Sandbox, func(), error) {
-	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
+	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier, s.Changed...)
 }
 
 // CreateControl implements grading.Sandboxes.
@@ -127,10 +133,24 @@ func TestUserOfAnImageIsGraded(t *testing.T) {
 // gradeInImage grades the work of the script with commands that all succeed if the script has not cheated.
 func gradeInImage(t *testing.T, user, script, judge string) {
 	t.Helper()
+	record := gradeScript(t, user, rootImage(t), script,
+		`read a < answer; [ "$a" = 42 ]`,
+		`read a < /app/answer; [ "$a" = 42 ]`,
+		`read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
+		`[ ! -e /usr/bin/cheat ] && [ ! -e /verifier/tests/cheat ] && [ ! -e /verifier/logs/reward.txt ]`,
+		judge,
+		`[ ! -e /usr/bin/late ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /verifier/logs/reward.txt ] && [ "$(tool)" = tool ]`,
+	)
+	require.Contains(t, record.Grading.Unseen, "/usr/bin")
+}
+
+// gradeScript grades the work of the script with commands, which must all succeed.
+func gradeScript(t *testing.T, user string, images *image.Store, script string, commands ...string) grading.Record {
+	t.Helper()
 	d, err := local.New(local.Options{
 		Dir:          filepath.Join(t.TempDir(), "sandboxes"),
 		SandboxdPath: sandboxdPath,
-		Images:       rootImage(t),
+		Images:       images,
 		BridgeDir:    t.TempDir(),
 	})
 	require.NoError(t, err)
@@ -156,20 +176,15 @@ func gradeInImage(t *testing.T, user, script, judge string) {
 	require.Zero(t, st.ExitCode, "%+v", st)
 
 	g := &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
-	commands := []string{
-		`read a < answer; [ "$a" = 42 ]`,
-		`read a < /app/answer; [ "$a" = 42 ]`,
-		`read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
-		`[ ! -e /usr/bin/cheat ] && [ ! -e /verifier/tests/cheat ] && [ ! -e /verifier/logs/reward.txt ]`,
-		judge,
-		`[ ! -e /usr/bin/late ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /verifier/logs/reward.txt ] && [ "$(tool)" = tool ]`,
-	}
 	record, err := g.Grade(t.Context(), grading.Job{
 		Target:   target,
+		Sandbox:  rollout.Sandbox{User: user},
 		Verifier: rollout.Verifier{Commands: commands},
 		Timeout:  10 * time.Minute,
 	})
 	require.NoError(t, err)
 	require.NotNil(t, record.Reward, record.Error)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record.Commands)
+
+	return record
 }

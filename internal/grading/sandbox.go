@@ -46,13 +46,20 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return sb, release, blameBounds(err, "grade in the agent's sandbox")
 	}
 
+	changed, err := g.changedFolders(ctx, job)
+	if err != nil {
+		return nil, nil, blame(err, "look for changes")
+	}
+
 	var (
 		saveErr error
 		saving  sync.WaitGroup
 	)
-	saving.Go(func() { saveErr = g.SaveHome(ctx, job.Target) })
+	saving.Go(func() { saveErr = g.saveHome(ctx, job.Target, changed) })
 
-	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, job.Sandbox)
+	spec := job.Sandbox
+	spec.Changed = changed
+	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, spec)
 
 	saving.Wait()
 
@@ -240,7 +247,12 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	}
 	defer content.Close()
 
-	err = sb.Restore(ctx, rollout.Home, content)
+	skip, err := g.refused(ctx, sb, job)
+	if err != nil {
+		return err
+	}
+
+	err = sb.Restore(ctx, rollout.Home, content, skip...)
 
 	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -18,6 +19,11 @@ import (
 // SaveHome puts the home of the agent's sandbox into the store, once. It kills every process of the sandbox
 // first, so that the archive shows one moment.
 func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
+	return g.saveHome(ctx, t, nil)
+}
+
+// saveHome also saves further folders that the agent has changed.
+func (g *Grader) saveHome(ctx context.Context, t rollout.Target, changed []string) error {
 	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Home)
 	if done, err := g.Store.Exists(ctx, key); err != nil || done {
 		return err
@@ -30,7 +36,7 @@ func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
 	defer release()
 
 	if err = sb.KillAll(ctx); err == nil {
-		err = g.save(ctx, sb, rollout.Home, key)
+		err = g.save(ctx, key, func() (io.ReadCloser, error) { return sb.GetHome(ctx, changed) })
 	}
 
 	return sb.OfMemory(ctx, err)
@@ -45,7 +51,7 @@ func (g *Grader) SavePackages(ctx context.Context, sb *sandbox.Sandbox, t rollou
 		return err
 	}
 
-	err := g.save(ctx, sb, rollout.Packages, key)
+	err := g.save(ctx, key, func() (io.ReadCloser, error) { return sb.GetTar(ctx, rollout.Packages) })
 	if fault.Is(err, fault.NotFound) {
 		_, err = g.Store.Put(ctx, key, Folders())
 	}
@@ -53,9 +59,9 @@ func (g *Grader) SavePackages(ctx context.Context, sb *sandbox.Sandbox, t rollou
 	return err
 }
 
-// save puts a folder of the sandbox into the store.
-func (g *Grader) save(ctx context.Context, sb *sandbox.Sandbox, folder, key string) error {
-	content, err := sb.GetTar(ctx, folder)
+// save puts a tar of the sandbox into the store.
+func (g *Grader) save(ctx context.Context, key string, open func() (io.ReadCloser, error)) error {
+	content, err := open()
 	if err != nil {
 		return err
 	}
@@ -63,7 +69,7 @@ func (g *Grader) save(ctx context.Context, sb *sandbox.Sandbox, folder, key stri
 
 	_, err = g.Store.Put(ctx, key, content)
 
-	return fault.Wrap(fault.KindOf(err), err, "save %s", folder)
+	return fault.Wrap(fault.KindOf(err), err, "save %s", path.Base(key))
 }
 
 // restore unpacks a blob of the attempt into the folder.

@@ -114,6 +114,9 @@ func NewResult(id string) Result {
 type Grading struct {
 	Status GradingStatus `json:"status"`
 	Why    string        `json:"why,omitempty"`
+	// Unseen are paths that the agent changed and the verifier did not see: it ran beside the image's own
+	// files there. There are at most 50.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // GradingStatus is a closed set.

@@ -215,6 +215,9 @@ type Sandbox struct {
 	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but
 	// the model channel.
 	Network *Network `json:"network,omitempty"`
+	// Changed are folders outside of the workdir, the home and GradePaths that the agent has changed. Only
+	// the grader sets it, for a verifier's sandbox: it is no part of a task.
+	Changed []string `json:"-"`
 }
 
 // Names of agents that every deployment has.

@@ -46,6 +46,7 @@ func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 		Workdir:    s.Workdir,
 		ImageEnv:   s.ImageEnv,
 		GradePaths: s.GradePaths,
+		Changed:    s.Changed,
 		Env:        s.Env,
 		CPU:        s.CPU,
 		MemoryMiB:  s.MemoryMiB,

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // WriteFile writes data to an absolute path and creates missing parents. It replaces an existing file, and
@@ -61,11 +62,23 @@ func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 }
 
 // Restore makes the directory path equal to the tar r: it removes other files, and does not rewrite files
-// that are equal. The bounds are those of GetTar.
-func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader) error {
-	return s.json(ctx, call{
-		method: http.MethodPut, path: "/v1/tar", query: s.file(path, "exact", "true"), body: io.NopCloser(r),
-	}, nil)
+// that are equal. It leaves out the entries of the tar in skip, with all below them. The bounds are those of
+// GetTar.
+func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader, skip ...string) error {
+	query := s.file(path, "exact", "true")
+	query["skip"] = skip
+
+	return s.json(ctx, call{method: http.MethodPut, path: "/v1/tar", query: query, body: io.NopCloser(r)}, nil)
+}
+
+// Changes lists what has changed in the given folders of the image since the sandbox started, without the
+// folders that a verifier's sandbox gets anyway. It has at most wire.MaxChanges entries.
+func (s *Sandbox) Changes(ctx context.Context, folders ...string) ([]wire.Change, error) {
+	var all []wire.Change
+
+	err := s.json(ctx, call{method: http.MethodGet, path: "/v1/changes", query: url.Values{"in": folders}}, &all)
+
+	return all, err
 }
 
 // GetTar streams path, a directory or a regular file, as a tar with names relative to it. It omits sockets,
@@ -73,7 +86,20 @@ func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader) error {
 // longer names or deeper folders is a fault.Invalid. Both are returned before the first byte. If the stream
 // breaks, its reader returns an error.
 func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
-	c := call{method: http.MethodGet, path: "/v1/tar", query: s.file(path)}
+	return s.tar(ctx, s.file(path))
+}
+
+// GetHome streams the agent's home as GetTar does. Folder n of the changed ones is at n below the base of
+// wire.AgentChanged.
+func (s *Sandbox) GetHome(ctx context.Context, changed []string) (io.ReadCloser, error) {
+	query := s.file(wire.AgentHome)
+	query["changed"] = changed
+
+	return s.tar(ctx, query)
+}
+
+func (s *Sandbox) tar(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+	c := call{method: http.MethodGet, path: "/v1/tar", query: query}
 
 	res, err := s.do(ctx, c)
 	if err != nil {

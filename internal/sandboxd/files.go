@@ -3,10 +3,14 @@ package sandboxd
 import (
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/view"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // defaultRead bounds a returned file if the request sets no limit, in bytes.
@@ -49,7 +53,7 @@ func fileMode(q string) (uint32, error) {
 }
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
-	path, limit := r.FormValue("path"), int64(defaultRead)
+	name, limit := r.FormValue("path"), int64(defaultRead)
 	if q := r.FormValue("limit"); q != "" {
 		n, err := strconv.ParseInt(q, 10, 64)
 		if err != nil || n < 0 {
@@ -60,9 +64,9 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
 		limit = n
 	}
 
-	f, err := s.places.OpenRegular(path, limit)
+	f, err := s.places.OpenRegular(name, limit)
 	if err != nil {
-		reply.Error(w, fault.Wrap(reply.Kind(err), err, "read %q", path))
+		reply.Error(w, fault.Wrap(reply.Kind(err), err, "read %q", name))
 		return
 	}
 	defer f.Close()
@@ -80,12 +84,13 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
-	unpack := s.places.Unpack
+	folder := r.FormValue("path")
 	if r.FormValue("exact") == "true" {
-		unpack = s.places.Restore
+		reply.Result(w, s.places.Restore(folder, s.treeLimit, r.Body, r.Form["skip"]...))
+		return
 	}
 
-	reply.Result(w, unpack(r.FormValue("path"), s.treeLimit, r.Body))
+	reply.Result(w, s.places.Unpack(folder, s.treeLimit, r.Body))
 }
 
 func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
@@ -96,15 +101,53 @@ func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
 	}
 	defer source.Close()
 
-	if err := source.Measure(s.treeLimit); err != nil {
+	limit := s.treeLimit
+	if err := source.Measure(limit); err != nil {
 		reply.Error(w, err)
 		return
 	}
 
+	if changed := r.Form["changed"]; len(changed) > 0 {
+		limit += files.MaxChangedBytes
+		if err := addChanged(source, changed, limit); err != nil {
+			reply.Error(w, err)
+			return
+		}
+	}
+
 	w.Header().Set("Content-Type", "application/x-tar")
 
-	if err := source.Pack(w, s.treeLimit); err != nil {
+	if err := source.Pack(w, limit); err != nil {
 		s.log.Warn("tar broken off", "error", err)
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// addChanged adds folders that changed to the tar of a home.
+func addChanged(source *files.Source, changed []string, limit int64) error {
+	for n, folder := range changed {
+		name := path.Join(path.Base(wire.AgentChanged), strconv.Itoa(n))
+		if err := source.Add(name, folder); err != nil {
+			return err
+		}
+	}
+
+	return source.Measure(limit)
+}
+
+// getChanges lists what has changed since sandboxd started, besides the folders that the verifier gets anyway.
+func (s *Server) getChanges(w http.ResponseWriter, r *http.Request) {
+	graded, err := view.ShownBelow(wire.AgentWorkdir, wire.AgentGraded)
+
+	var all []wire.Change
+	if err == nil {
+		all, err = files.Changes("/", r.URL.Query()["in"], graded, s.info.StartedAt)
+	}
+
+	if err != nil {
+		reply.Error(w, fault.Wrap(reply.Kind(err), err, "list changes"))
+		return
+	}
+
+	reply.JSON(w, all)
 }

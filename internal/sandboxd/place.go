@@ -34,7 +34,10 @@ type Place struct {
 	// of its first process
 	PID int
 
-	// folders below which package prestart lets the verifier execute nothing; empty: the mounts forbid it
+	// folders that the work may write
+	Shared []string
+
+	// those below which package prestart lets the verifier execute nothing; empty: the mounts forbid it
 	NoExec []string
 }
 
@@ -44,6 +47,14 @@ func (p *Place) pid() int {
 	}
 
 	return p.PID
+}
+
+func (p *Place) shared() []string {
+	if p == nil {
+		return nil
+	}
+
+	return p.Shared
 }
 
 func (p *Place) noExec() []string {
@@ -105,8 +116,9 @@ func (o Separation) startPlace() (*Place, error) {
 		return nil, err
 	}
 
+	p.Shared = view.Paths(shared)
 	if prestart.CanRefuseExec() {
-		p.NoExec = view.Paths(shared)
+		p.NoExec = p.Shared
 	}
 
 	return p, view.Close(shared, len(p.NoExec) == 0)

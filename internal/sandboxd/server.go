@@ -102,6 +102,7 @@ func New(o Options) *Server {
 	return &Server{
 		info: wire.Info{
 			Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now(), SeparateUsers: o.SeparateUsers,
+			Shared: o.Place.shared(),
 		},
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
@@ -217,6 +218,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("DELETE /v1/files", s.turn.take(s.as(s.deleteFile)))
 	mux.HandleFunc("PUT /v1/tar", s.turn.take(s.as(s.putTar)))
 	mux.HandleFunc("GET /v1/tar", s.as(s.getTar))
+	mux.HandleFunc("GET /v1/changes", s.as(s.getChanges))
 	mux.HandleFunc("POST /v1/model", s.model.Upgrade)
 	mux.HandleFunc("POST /v1/network", s.network.Upgrade)
 

@@ -28,6 +28,9 @@ const (
 	// the agent's home directory
 	Home = "home.tar"
 
+	// []wire.Change: what the agent changed in its image besides; missing: nobody looked
+	Changes = "changes.json"
+
 	// JSON lines of episode.Step
 	Steps = "steps.jsonl"
 

@@ -295,10 +295,11 @@ func (d *Driver) serveArgs(
 func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, info *system.Info) ([]string, error) {
 	root := g.Overlay()
 	root.SizeMiB = spec.HomeMiB
-	root.Points = []string{"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
+	root.Points = append(root.Points,
+		"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount)
 	tree := int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20
 	// unchanged files of the image are included, but are not written again
-	if len(g.Writable()) > 0 {
+	if len(g.Writable()) > 0 || len(g.Changed) > 0 {
 		tree = maxCopied
 	}
 
@@ -317,6 +318,7 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, i
 			Agent:    g.Agent(),
 			Workdir:  g.Workdir,
 			Graded:   g.Graded,
+			Changed:  g.Changed,
 			Verifier: g.Verifier,
 		},
 	})

@@ -119,6 +119,9 @@ type accountFiles struct {
 // FirstNoFolder implements guest.Files. Folders are checked when files are added to the image.
 func (f *accountFiles) FirstNoFolder(string) (string, fs.FileMode, error) { return "", 0, nil }
 
+// HoldsPrograms implements guest.Files. Folders are looked through in the container.
+func (f *accountFiles) HoldsPrograms(string) (bool, error) { return false, nil }
+
 // ReadFile implements guest.Files.
 func (f *accountFiles) ReadFile(path string, most int64) ([]byte, error) {
 	if f.id == "" {

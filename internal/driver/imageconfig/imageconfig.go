@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/driver/launcher"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -28,6 +29,8 @@ type Guest struct {
 
 	// further folders that are copied to the verifier
 	Graded []string
+	// Changed are folders that the agent changed elsewhere; "": the verifier does not get it.
+	Changed []string
 	Env    wire.BaseEnv
 }
 
@@ -43,10 +46,11 @@ type Image struct {
 
 // Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and
 // is not a folder, and its type; "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none;
-// fault.Invalid: it is too long.
+// fault.Invalid: it is too long. HoldsPrograms is launcher.HoldsPrograms of the image.
 type Files interface {
 	FirstNoFolder(path string) (string, fs.FileMode, error)
 	ReadFile(path string, most int64) ([]byte, error)
+	HoldsPrograms(path string) (bool, error)
 }
 
 // Stored returns an image of the store; nil for nil.
@@ -55,7 +59,21 @@ func Stored(use *image.Use) *Image {
 		return nil
 	}
 
-	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: use}
+	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: stored{use}}
+}
+
+// stored are the files of an image of the store.
+type stored struct{ *image.Use }
+
+// HoldsPrograms implements Files.
+func (s stored) HoldsPrograms(p string) (bool, error) {
+	for _, layer := range s.Layers {
+		if holds, err := launcher.HoldsPrograms(layer, p); holds || err != nil {
+			return holds, err
+		}
+	}
+
+	return false, nil
 }
 
 // Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not
@@ -100,7 +118,46 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 
 	g.setEnv(use.Env, spec)
 
-	return g, nil
+	if g.Verifier {
+		g.Changed, err = g.gradable(spec.Changed, use)
+	}
+
+	return g, err
+}
+
+// gradable keeps the folders that the verifier gets. Its programs, and what these load, must not come from
+// a folder that the agent has changed: neither one of the system, nor one that a variable names, nor one in
+// which the image has programs.
+func (g *Guest) gradable(changed []string, use *Image) ([]string, error) {
+	kept := make([]string, len(changed))
+
+	for n, p := range changed {
+		if rollout.CheckGradePath("", p) != nil || slices.Contains(g.Writable(), p) || named(g.Env.Agent, p) {
+			continue
+		}
+
+		programs, err := use.Files.HoldsPrograms(p)
+		if err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "look for programs in %s of the image", p)
+		}
+
+		if !programs {
+			kept[n] = p
+		}
+	}
+
+	return kept, nil
+}
+
+// named reports whether a variable names the folder, or something below it.
+func named(env map[string]string, folder string) bool {
+	for _, value := range env {
+		if strings.Contains(value, folder) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // CheckFolders refuses folders that cannot be copied to the verifier, and paths through a link or a file of

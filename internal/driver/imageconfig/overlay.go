@@ -2,6 +2,7 @@ package imageconfig
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/driver/launcher"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -17,6 +18,7 @@ const HostnameFile = "sandbox\n"
 func (g *Guest) Overlay() launcher.Overlay {
 	return launcher.Overlay{
 		Folders:  g.Writable(),
+		Points:   slices.DeleteFunc(slices.Clone(g.Changed), func(p string) bool { return p == "" }),
 		Files:    map[string]string{"/etc/hosts": HostsFile, "/etc/hostname": HostnameFile},
 		Accounts: accounts(g.Account.VerifierID()),
 	}

@@ -84,6 +84,8 @@ func exists(root *os.Root, p string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+var errNoFolder = errors.New("not a folder")
+
 // foldersOnly requires that all existing parts of the path are folders.
 func foldersOnly(root *os.Root, p string) error {
 	at := ""
@@ -100,7 +102,7 @@ func foldersOnly(root *os.Root, p string) error {
 		}
 
 		if !st.IsDir() {
-			return fmt.Errorf("/%s is %s, not a folder; name the folder itself", at, st.Mode().Type())
+			return fmt.Errorf("/%s is %s, %w; name the folder itself", at, st.Mode().Type(), errNoFolder)
 		}
 	}
 

@@ -110,7 +110,7 @@ const maxTreeMiB = 4096
 // treeMiB bounds the files of a tar by the sandbox's memory, into which they are unpacked. Unchanged files
 // of the image are in the tar too, but are not written again.
 func treeMiB(spec driver.Spec) int {
-	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
+	if spec.Workdir != "" || len(spec.GradePaths) > 0 || len(spec.Changed) > 0 {
 		return maxTreeMiB
 	}
 
@@ -239,9 +239,17 @@ func (c *composer) shared() {
 		c.opt("--bind", at(p), wire.AgentGraded+"/"+strconv.Itoa(i))
 	}
 
-	if g.Verifier {
-		for _, p := range g.Writable() {
-			c.opt("--bind", at(p), p)
+	if !g.Verifier {
+		return
+	}
+
+	for _, p := range g.Writable() {
+		c.opt("--bind", at(p), p)
+	}
+
+	for i, p := range g.Changed {
+		if p != "" {
+			c.opt("--bind", at(p), p, "--bind", at(p), wire.AgentChanged+"/"+strconv.Itoa(i))
 		}
 	}
 }

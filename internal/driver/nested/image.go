@@ -24,7 +24,10 @@ type Image struct {
 	// Workdir is a folder of the image that becomes the workdir; Graded are folders shown below the home.
 	Workdir string   `json:"workdir"`
 	Graded  []string `json:"graded"`
-	// Verifier makes the root file system read-only, except for Workdir and Graded.
+	// Changed are folders that the agent changed elsewhere. Those with programs of the image are left out;
+	// "": one that is left out already.
+	Changed []string `json:"changed,omitempty"`
+	// Verifier makes the root file system read-only, except for Workdir, Graded and Changed.
 	Verifier bool `json:"verifier"`
 }
 
@@ -135,7 +138,12 @@ func (i *Image) movedPaths(root string) ([]movedPath, error) {
 
 	all := []movedPath{own}
 
-	for _, shown := range i.shown() {
+	shown, err := i.shown(root)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, shown := range shown {
 		g, err := take(filepath.Join(root, shown[0]), shown[1])
 		if err != nil {
 			return nil, err
@@ -149,7 +157,7 @@ func (i *Image) movedPaths(root string) ([]movedPath, error) {
 
 // shown returns folders of the image with their mount points: below the home, with which they are copied to
 // the verifier, and in a verifier's sandbox over the read-only original.
-func (i *Image) shown() [][2]string {
+func (i *Image) shown(root string) ([][2]string, error) {
 	var all [][2]string
 	if i.Workdir != "" {
 		all = append(all, [2]string{i.Workdir, wire.AgentWorkdir})
@@ -159,13 +167,28 @@ func (i *Image) shown() [][2]string {
 		all = append(all, [2]string{p, wire.AgentGraded + "/" + strconv.Itoa(n)})
 	}
 
+	for n, p := range i.Changed {
+		if p == "" {
+			continue
+		}
+
+		programs, err := launcher.HoldsPrograms(root, p)
+		if err != nil {
+			return nil, fmt.Errorf("look for programs in %s of the image: %w", p, err)
+		}
+
+		if !programs {
+			all = append(all, [2]string{p, wire.AgentChanged + "/" + strconv.Itoa(n)})
+		}
+	}
+
 	if i.Verifier {
 		for _, s := range slices.Clone(all) {
 			all = append(all, [2]string{s[0], s[0]})
 		}
 	}
 
-	return all
+	return all, nil
 }
 
 // readOnlyView mounts a folder a second time, read-only.

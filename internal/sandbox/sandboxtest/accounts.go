@@ -35,6 +35,7 @@ func FillUsersImage(folder string) error {
 	err := errors.Join(imagetest.Fill(folder, programs), imagetest.Glibc(folder))
 	for path, text := range map[string]string{
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
+		"opt/tool/run.py": "run\n", "opt/rows": "rows\n",
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1001:0:App:/app:/bin/sh\nother:x:1000:1000::/:/bin/sh\n",
 		"etc/group":  "root:x:0:\nshared:x:50:app\n",
 	} {
@@ -98,6 +99,7 @@ func accountTests() map[string]func(*testing.T, Harness) {
 		"RootBesideVerifier": rootBesideVerifier,
 		"RootPrivate":        rootIsPrivate,
 		"RootGraded":         rootIsGraded,
+		"RootElsewhere":      rootChangesElsewhere,
 		"User":               userOfAnImage,
 		"UserBesideVerifier": userBesideVerifier,
 	}
@@ -321,6 +323,49 @@ func rootIsGraded(t *testing.T, h Harness) {
 		ran.Stdout,
 		ran.Stderr,
 	)
+}
+
+// What root changes outside of the graded folders is found, and goes to another sandbox of the image, except
+// into a folder with the image's programs.
+func rootChangesElsewhere(t *testing.T, h Harness) {
+	p := h.rooted(t, driver.PurposeAgent)
+	none, err := p.Changes(t.Context(), "/", "/etc", "/opt", "/usr")
+	require.NoError(t, err)
+	require.Empty(t, none, "nobody has changed anything")
+
+	ran := p.Bash(`set -e; mkdir -p /output/deep; echo 1 > /output/deep/file; echo x > /opt/tool/more; echo x > /opt/file
+		echo x > /srv/file; echo x > /srv/data/file; echo x > /app/file; echo x > /tmp/file; echo x > ~/file; rm /usr/bin/ls`)
+	require.Zero(t, ran.ExitCode, ran.Stderr)
+
+	all, err := p.Changes(t.Context(), "/", "/etc", "/opt", "/usr")
+	require.NoError(t, err)
+
+	folders := map[string]bool{}
+	for _, c := range all {
+		folders[c.Path] = c.Folder
+	}
+
+	require.Equal(t, map[string]bool{
+		"/output": true, "/opt/tool": true, "/opt/file": false, "/srv/file": false, "/usr/bin": true,
+	}, folders)
+
+	changed := []string{"/opt/tool", "/output"}
+	home, err := p.GetHome(t.Context(), changed)
+	require.NoError(t, err)
+
+	defer home.Close()
+
+	v := h.account(t, driver.PurposeVerifier, rollout.Sandbox{
+		User: rollout.UserRoot, Workdir: UsersImageWorkdir, GradePaths: []string{"/srv/data"}, Changed: changed,
+	})
+	info, err := v.Info(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, info.Shared, "/output")
+	require.NotContains(t, info.Shared, "/opt/tool")
+	require.NoError(t, v.Restore(t.Context(), wire.AgentHome, home, ".changed/0"))
+
+	ran = v.User(wire.VerifierUser).Bash("cat /output/deep/file /srv/data/file /app/file /home/user/file; ls /opt/tool /home/user/.changed")
+	require.Equal(t, "1\nx\nx\nx\n/home/user/.changed:\n1\n\n/opt/tool:\nrun.py\n", ran.Stdout, ran.Stderr)
 }
 
 // The agent is the image's user, with the groups of that user, and may what they may. It has no capability.

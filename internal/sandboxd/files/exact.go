@@ -18,13 +18,17 @@ import (
 )
 
 // Restore makes the folder path equal to a tar, with the bounds of Unpack. It does not rewrite equal files,
-// and removes files that are not in the tar: unchanged files of an image take no space.
-func (p Places) Restore(path string, limit int64, r io.Reader) error {
+// and removes files that are not in the tar: unchanged files of an image take no space. It leaves out the
+// entries in skip.
+func (p Places) Restore(path string, limit int64, r io.Reader, skip ...string) error {
 	root, err := p.dir(path, true)
 	if err == nil {
 		defer root.close()
 
-		u := &unpacker{root: root, meter: newMeter(limit), exact: &exact{maphash.MakeSeed(), map[uint64]struct{}{}}}
+		u := &unpacker{
+			root: root, meter: newMeter(limit), skip: skip,
+			exact: &exact{maphash.MakeSeed(), map[uint64]struct{}{}},
+		}
 		err = u.unpack(r)
 		u.close()
 	}

@@ -44,6 +44,9 @@ type unpacker struct {
 
 	// nil: existing files stay
 	exact *exact
+
+	// entries that are left out, with all below them
+	skip []string
 }
 
 func (u *unpacker) unpack(r io.Reader) error {
@@ -72,6 +75,10 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 
 	if err != nil {
 		return err
+	}
+
+	if slices.ContainsFunc(u.skip, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") }) {
+		return nil
 	}
 
 	if u.exact != nil {

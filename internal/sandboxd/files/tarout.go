@@ -18,6 +18,13 @@ type Source struct {
 
 	// in dir; "": all of it
 	file string
+	more []added
+}
+
+// added is a further folder of a tar, and its name there.
+type added struct {
+	name string
+	dir  *dir
 }
 
 // Open opens a directory or a regular file to be packed.
@@ -49,6 +56,18 @@ func (p Places) openSource(path string) (*Source, error) {
 	return &Source{path: path, dir: d, file: name}, nil
 }
 
+// Add adds a folder, under a name of the tar. Its path has no links, whoever may write there.
+func (s *Source) Add(name, folder string) error {
+	d, err := Places{"/"}.dir(folder, false)
+	if err != nil {
+		return fault.Wrap(reply.Kind(err), err, "tar %q", folder)
+	}
+
+	s.more = append(s.more, added{name, d})
+
+	return nil
+}
+
 // Measure returns an error if the tree exceeds a bound of a tar; limit bounds the bytes of its files. It
 // comes before Pack: once bytes have been sent, an error can only abort the stream.
 func (s *Source) Measure(limit int64) error {
@@ -66,8 +85,14 @@ func (s *Source) Pack(w io.Writer, limit int64) error {
 	return p.w.Close()
 }
 
-// Close frees the directory.
-func (s *Source) Close() { s.dir.close() }
+// Close frees the directories.
+func (s *Source) Close() {
+	s.dir.close()
+
+	for _, m := range s.more {
+		m.dir.close()
+	}
+}
 
 func (s *Source) each(v visit) error {
 	w := newWalker(v)
@@ -75,7 +100,26 @@ func (s *Source) each(v visit) error {
 		return w.one(s.dir, s.file, s.file, 0)
 	}
 
-	return w.tree(s.dir, "", 0)
+	if err := w.tree(s.dir, "", 0); err != nil {
+		return err
+	}
+
+	for _, m := range s.more {
+		st, err := m.dir.stat(".")
+		if err == nil {
+			err = v(m.dir, ".", m.name, &st)
+		}
+
+		if err == nil {
+			err = w.tree(m.dir, m.name, 0)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // packer writes a tree as a tar.

@@ -120,6 +120,38 @@ func Shared() ([]Mount, error) {
 	return all, lines.Err()
 }
 
+// ShownBelow returns the folders of the root file system that are also mounted at the given paths or below
+// them.
+func ShownBelow(paths ...string) ([]string, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	var all []string
+
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		const rootField, pointField = 3, 4
+
+		fields := strings.Fields(lines.Text())
+		if len(fields) <= pointField {
+			continue
+		}
+
+		folder, point := unescape.Replace(fields[rootField]), unescape.Replace(fields[pointField])
+		if folder != "/" && slices.ContainsFunc(paths, func(p string) bool { return within(point, p) }) {
+			all = append(all, folder)
+		}
+	}
+
+	return all, lines.Err()
+}
+
+// within reports whether a path is the folder or below it.
+func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
 // isOwn reports whether a writable mount is none of the agent's folders. The root of a machine is writable,
 // but not for the agent.
 func isOwn(path string) bool {
@@ -128,7 +160,7 @@ func isOwn(path string) bool {
 	}
 
 	for _, own := range []string{"/verifier", "/proc", "/sys", "/opt/rolloutd", "/dev"} {
-		if (path == own || strings.HasPrefix(path, own+"/")) && path != "/dev/shm" {
+		if within(path, own) && path != "/dev/shm" {
 			return true
 		}
 	}

@@ -152,7 +152,24 @@ const (
 
 	// graded folders 0, 1 and so on of the image
 	AgentGraded = AgentHome + "/.graded"
+
+	// folders 0, 1 and so on that the agent changed elsewhere in the image
+	AgentChanged = AgentHome + "/.changed"
 )
+
+// Change is a changed path outside of the folders that are mounts of their own.
+type Change struct {
+	Path string `json:"path"`
+
+	// a folder that is not too large for a tar
+	Folder bool `json:"folder,omitempty"`
+
+	// of its files, changed or not
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// MaxChanges bounds a list of changes.
+const MaxChanges = 256
 
 // Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user
 // and have mode 0700.
@@ -172,6 +189,8 @@ type Info struct {
 	StartedAt time.Time `json:"started_at"`
 	// SeparateUsers reports whether sandboxd, the agent and the verifier have separate user ids.
 	SeparateUsers bool `json:"separate_users"`
+	// Shared lists the folders of a verifier's sandbox that the graded work may write.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // Lease extends the sandbox's life to TTL from now.

@@ -1,0 +1,91 @@
+package grading_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// dataImage has folders of data, and programs outside the system's folders.
+func dataImage(t *testing.T) *image.Store {
+	t.Helper()
+
+	folder := t.TempDir()
+	for name, mode := range map[string]os.FileMode{
+		"app/answer":           0o644,
+		"srv/rows":             0o644,
+		"data/old":             0o644,
+		"data/gone":            0o644,
+		"var/www/deep/er/page": 0o644,
+		"var/lib/dpkg/status":  0o644,
+		"opt/tool/bin/tool":    0o755,
+		"opt/lib/x.so.1":       0o644,
+		"opt/named/file":       0o644,
+		"root/kept":            0o644,
+		"usr/bin/tool":         0o755,
+	} {
+		full := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte("old\n"), mode))
+	}
+
+	require.NoError(t, imagetest.Fill(folder, []string{"mkdir", "rm", "ln"}))
+	require.NoError(t, os.Symlink("/data", filepath.Join(folder, "way")))
+
+	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
+	require.NoError(t, err)
+	_, err = s.Import(t.Context(), folder, "app")
+	require.NoError(t, err)
+
+	return s
+}
+
+// What root of an image changes outside of the workdir and the graded folders is graded too: new folders and
+// folders of data. Folders of the system, of package managers, and those with programs of the image are the
+// image's own. The result names them.
+func TestChangesElsewhereAreGraded(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents root of an image")
+	}
+
+	record := gradeScript(t, rollout.UserRoot, dataImage(t), `set -e
+		mkdir -p /output/sub "/with space" /opt/mine /var/lib/mine /home/other; echo ok > /output/state; echo ok > /output/sub/x
+		echo new > /data/old; rm /data/gone; echo new > /var/www/deep/er/page; echo new > /var/www/deep/more
+		echo 1 > "/with space/f"; echo 2 > /opt/mine/f; echo bad > /var/lib/mine/f; echo 4 > /home/other/f; echo 5 > /root/f
+		echo bad > /opt/tool/bin/tool; echo bad > /opt/lib/y; echo bad > /var/lib/dpkg/status; echo bad > /etc/ld.so.preload
+		echo bad > /top; rm /way; mkdir /way; echo bad > /way/f; mkdir ~/.changed; ln -s / ~/.changed/0
+		mkdir -p /.cargo /node_modules/x; echo bad > /.cargo/config.toml; echo bad > /node_modules/x/index.js`,
+		`read a < /output/state; read b < /output/sub/x; [ "$a$b" = okok ]`,
+		`read a < /data/old; [ "$a" = new ] && [ ! -e /data/gone ]`,
+		`read a < /var/www/deep/er/page; read b < /var/www/deep/more; [ "$a$b" = newnew ]`,
+		`read a < "/with space/f"; read b < /opt/mine/f; read d < /home/other/f; read e < /root/f
+		[ "$a$b$d$e" = 1245 ] && [ -e /root/kept ]`,
+		`read a < /opt/tool/bin/tool; [ "$a" = old ] && [ ! -e /opt/lib/y ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /top ]`,
+		`read a < /var/lib/dpkg/status; [ "$a" = old ] && [ -L /way ] && [ ! -e /.cargo ] && [ ! -e /node_modules ] && [ ! -e /var/lib/mine ]`,
+	)
+	require.ElementsMatch(t, []string{
+		"/.cargo", "/etc/ld.so.preload", "/node_modules", "/opt/lib", "/opt/tool", "/top", "/var/lib/dpkg",
+		"/var/lib/mine", "/way",
+	}, record.Grading.Unseen)
+}
+
+// An agent that changed nothing elsewhere has nothing unseen.
+func TestNoChangesElsewhere(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents root of an image")
+	}
+
+	record := gradeScript(t, rollout.UserRoot, dataImage(t), `echo new > /app/answer; echo new > /srv/rows`,
+		`read a < /app/answer; read b < /srv/rows; [ "$a$b" = newnew ]`, `read a < /data/old; [ "$a" = old ]`)
+	require.Empty(t, record.Grading.Unseen)
+}

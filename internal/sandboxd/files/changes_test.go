@@ -1,0 +1,80 @@
+package files_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Changes are listed one by one in the given folders and around the exceptions.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+
+	root := t.TempDir()
+	write(t, root, map[string]string{
+		"old/deep/file": "x", "same/file": "x", "var/lib/a/file": "x", "var/b/file": "x", "srv/data/file": "x", "link": "->/old",
+	})
+
+	in := []string{"/", "/var", "/missing"}
+	since := time.Now().Add(time.Second / 10)
+	list := func() map[string]wire.Change {
+		all, err := files.Changes(root, in, []string{"/srv/data"}, since)
+		require.NoError(t, err)
+
+		byPath := map[string]wire.Change{}
+		for _, c := range all {
+			byPath[c.Path] = c
+		}
+
+		return byPath
+	}
+
+	require.Empty(t, list())
+
+	// the kernel gives the times, which cannot be set
+	time.Sleep(time.Until(since) + 50*time.Millisecond)
+
+	write(t, root, map[string]string{
+		"new/file": "12345", "new/deep/er/file": "1", "var/lib/a/file": "changed", "srv/data/more": "x", "srv/other": "x",
+		"top": "x", "to": "->/old",
+	})
+	require.NoError(t, os.Remove(filepath.Join(root, "old/deep/file")))
+	require.NoError(t, os.Chmod(filepath.Join(root, "var/b/file"), 0o700))
+
+	require.Equal(t, map[string]wire.Change{
+		"/new":       {Path: "/new", Folder: true, Bytes: 6},
+		"/old":       {Path: "/old", Folder: true},
+		"/var/b":     {Path: "/var/b", Folder: true, Bytes: 1},
+		"/var/lib":   {Path: "/var/lib", Folder: true, Bytes: 7},
+		"/srv/other": {Path: "/srv/other"},
+		"/top":       {Path: "/top"},
+		"/to":        {Path: "/to"},
+	}, list())
+}
+
+// The list has an end, and a folder that is too large for a tar is listed as one that is not.
+func TestChangesAreBounded(t *testing.T) {
+	t.Parallel()
+
+	root, since := t.TempDir(), time.Now().Add(-time.Hour)
+	for n := range 2 * wire.MaxChanges {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "f"+string(rune('a'+n%26))+time.Duration(n).String()), nil, 0o600))
+	}
+
+	require.NoError(t, os.Mkdir(filepath.Join(root, "a"), 0o700))
+	sparse, err := os.Create(filepath.Join(root, "a/sparse"))
+	require.NoError(t, err)
+	require.NoError(t, sparse.Truncate(files.MaxChangedBytes+1))
+	require.NoError(t, sparse.Close())
+
+	all, err := files.Changes(root, []string{"/"}, nil, since)
+	require.NoError(t, err)
+	require.Len(t, all, wire.MaxChanges)
+	require.Equal(t, wire.Change{Path: "/a"}, all[0])
+}
