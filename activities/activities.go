@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 
@@ -85,6 +86,9 @@ type Options struct {
 	// Suspended measures how long this process was suspended; nil: not measured.
 	Suspended *clock.SuspendMonitor
 
+	// of the metrics; nil: they are not exported
+	Registry prometheus.Registerer
+
 	// 0: 5 minutes
 	Lease time.Duration
 
@@ -96,6 +100,7 @@ type Options struct {
 type Activities struct {
 	o        Options
 	log      *slog.Logger
+	meters   *meters
 	watcher  *supervisor.Watcher
 	attempts host.Attempts
 	leases   host.Leases
@@ -115,7 +120,7 @@ func New(o Options) *Activities {
 	}
 
 	a := &Activities{
-		o: o, log: o.Logger, leases: host.Leases{Length: o.Lease, Logger: o.Logger},
+		o: o, log: o.Logger, meters: newMeters(o.Registry), leases: host.Leases{Length: o.Lease, Logger: o.Logger},
 		admission: map[string]*host.Admission{},
 	}
 	for name, b := range o.Backends {

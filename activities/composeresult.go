@@ -34,5 +34,11 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 		return CollectResult{}, err
 	}
 
-	return CollectResult{Result: ref, Usage: res.Usage}, a.o.Store.PutJSON(ctx, store.HeadKey(in.RolloutID), res.Head())
+	if err := a.o.Store.PutJSON(ctx, store.HeadKey(in.RolloutID), res.Head()); err != nil {
+		return CollectResult{}, err
+	}
+
+	a.meters.rolloutEnded(a.labelsOf(in), in.Head)
+
+	return CollectResult{Result: ref, Usage: res.Usage}, nil
 }

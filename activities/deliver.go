@@ -32,5 +32,8 @@ func (a *Activities) CloseSink(ctx context.Context, in SinkInput) error {
 // DeliverGroup delivers a finished group. Errors are retried. A group that the sink skips or refuses is a
 // Delivery of that state, not an error.
 func (a *Activities) DeliverGroup(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	return a.o.Delivery.Deliver(ctx, spec)
+	d, err := a.o.Delivery.Deliver(ctx, spec)
+	a.meters.delivered(spec.Sink, d, err)
+
+	return d, err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/activities"
@@ -61,6 +62,9 @@ type host struct {
 	signals  *signals
 	store    *store.Store
 
+	// of the metrics
+	registry *prometheus.Registry
+
 	// read it only while no activity runs
 	log *bytes.Buffer
 
@@ -88,6 +92,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 		coder:    &fakeAgent{transcript: rollout.Transcript{SessionID: "ses"}},
 		signals:  &signals{},
 		store:    st,
+		registry: prometheus.NewRegistry(),
 		log:      &bytes.Buffer{},
 		dir:      dir,
 	}
@@ -114,13 +119,14 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
 			}),
 		}},
-		Gateway: h.gate,
-		Store:   st,
-		Signals: h.signals,
-		Logger:  slog.New(slog.NewTextHandler(h.log, nil)),
-		Agents:  agents,
-		Tools:   tools,
-		Events:  must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
+		Gateway:  h.gate,
+		Store:    st,
+		Registry: h.registry,
+		Signals:  h.signals,
+		Logger:   slog.New(slog.NewTextHandler(h.log, nil)),
+		Agents:   agents,
+		Tools:    tools,
+		Events:   must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
 	})
 
 	t.Cleanup(func() {

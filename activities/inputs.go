@@ -169,6 +169,9 @@ type CollectInput struct {
 	// Final: the rollout ends with this attempt, so its Result is composed.
 	Final bool `json:"final"`
 	Head  Head `json:"head"`
+	// Endpoint and TaskSet are labels of metrics; see rollout.Model.Label and rollout.Task.
+	Endpoint string `json:"endpoint,omitempty"`
+	TaskSet  string `json:"task_set,omitempty"`
 }
 
 // Head is the part of a Result that comes from the workflow.

@@ -29,11 +29,13 @@ func (r *run) collect(a *attempt) {
 
 	r.enter(rollout.PhaseCollecting)
 	in := activities.CollectInput{
-		Target:  a.target,
-		Agent:   r.spec.Agent,
-		Proxied: a.proxied,
-		Final:   r.finished,
-		Head:    r.head(a),
+		Target:   a.target,
+		Agent:    r.spec.Agent,
+		Proxied:  a.proxied,
+		Final:    r.finished,
+		Head:     r.head(a),
+		Endpoint: r.spec.Model.Label(),
+		TaskSet:  r.spec.Task.Set,
 	}
 
 	var out activities.CollectResult
@@ -95,11 +97,13 @@ func (r *run) compose(a *attempt) error {
 		Summary:                string(a.decision.outcome),
 	})
 	in := activities.CollectInput{
-		Target:  a.target,
-		Agent:   r.spec.Agent,
-		Proxied: a.proxied,
-		Final:   true,
-		Head:    r.head(a),
+		Target:   a.target,
+		Agent:    r.spec.Agent,
+		Proxied:  a.proxied,
+		Final:    true,
+		Head:     r.head(a),
+		Endpoint: r.spec.Model.Label(),
+		TaskSet:  r.spec.Task.Set,
 	}
 
 	var out activities.CollectResult

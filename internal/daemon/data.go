@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
@@ -33,6 +36,10 @@ func (d *Daemon) dataTier() tier.Tier {
 			return tier.Running{}, err
 		}
 
+		if d.tel != nil {
+			d.measureDisk(d.tel.Registry())
+		}
+
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
 			return tier.Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
@@ -55,6 +62,22 @@ func (d *Daemon) dataTier() tier.Tier {
 			Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) },
 		}, nil
 	}}
+}
+
+// measureDisk exports the room of the disk that holds the data folder: traces, images and workspaces.
+func (d *Daemon) measureDisk(registry prometheus.Registerer) {
+	free := func() float64 {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(d.cfg.Data, &fs); err != nil {
+			return math.NaN()
+		}
+
+		return float64(fs.Bavail) * float64(fs.Bsize)
+	}
+
+	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rolloutd_data_free_bytes", Help: "Free bytes of the disk that holds the data folder.",
+	}, free)
 }
 
 // watchStore shows whether the store is full.

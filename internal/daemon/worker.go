@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/daemon/pools"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
@@ -23,6 +24,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
@@ -124,6 +126,12 @@ func (d *Daemon) runWorkersOf(
 	}
 
 	self := d.presence(backends)
+
+	err = d.tel.Registry().Register(host.Meters{Rooms: self.Rooms, Drain: d.drain, Waiting: d.waitingFor})
+	if err != nil {
+		return tier.Running{}, fmt.Errorf("metrics of this host: %w", err)
+	}
+
 	calls := episodeService{Key: d.key, Log: d.log}
 
 	api, url, err := d.hostAPI(acts, events, self, func(h http.Handler) http.Handler { return calls.With(h, open) })
@@ -225,6 +233,7 @@ func (d *Daemon) activities(
 		Events:    events,
 		Starts:    d.starts,
 		Suspended: &d.suspended,
+		Registry:  d.tel.Registry(),
 		Lease:     d.cfg.Worker.Lease,
 		Logger:    d.log,
 	}), nil
@@ -291,6 +300,15 @@ func (d *Daemon) presence(backends map[string]activities.Backend) *Presence {
 		Store:   d.store,
 		Log:     d.log,
 	}
+}
+
+// waitingFor returns how many rollouts wait for a host with the backend.
+func (d *Daemon) waitingFor(ctx context.Context, backend string) (int, error) {
+	temporal := pools.New(d.temporal, d.namespace, temporalx.DataConverter(d.key))
+
+	waiting, err := temporal.Backlog(ctx, rollout.CreateQueue(backend))
+
+	return waiting.Count, err
 }
 
 // hostAPI serves the data that only this host has and returns the URL. wrap adds further paths.

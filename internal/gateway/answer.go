@@ -92,7 +92,7 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 		return r.recordFailure(r.unrecorded(err, "The gateway could not read its record of this call."))
 	}
 
-	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
+	r.report.answered(r.Model.Label(), outcomeReplayed)
 
 	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, held: held}
 }

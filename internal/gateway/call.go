@@ -100,7 +100,7 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	case r.working == nil || r.working.Err() != nil:
 		return nil, answer{kind: interrupted}
 	case r.journal.Ended != "" || r.overBudget(a.Kind):
-		r.report.calls.WithLabelValues(outcomeEmpty).Inc()
+		r.report.answered(r.Model.Label(), outcomeEmpty)
 		return nil, answer{kind: empty}
 	}
 
@@ -144,7 +144,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 
 	r.noteTimes(c.began)
 	r.version.Note()
-	r.report.inFlight.Inc()
+	r.report.began(r.Model.Label())
 	r.calls.Go(func() {
 		defer cancel(nil)
 

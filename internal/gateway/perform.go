@@ -119,6 +119,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 		Progress:    &c.progress,
 		Admission:   r.admission,
 		Route:       r.ID,
+		Endpoint:    r.Model.Label(),
 		Price:       r.Model.Price,
 		Memory:      r.memory,
 		Budget:      r.callBudget(),
@@ -315,7 +316,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 		r.saveOrLog("failure")
 	}
 
-	r.report.settled(c, res, ans)
+	r.report.settled(r.Model.Label(), c, res, ans)
 	r.version.Note()
 
 	c.result, c.settled = ans, true

@@ -30,60 +30,76 @@ const (
 	outcomeLost     = "unrecorded"
 )
 
-// reporter owns the gateway's metrics. Label values are a closed set without data of rollouts.
+// reporter owns the gateway's metrics. Label values are a closed set without data of rollouts; endpoint is
+// rollout.Model.Label.
 type reporter struct {
-	calls *prometheus.CounterVec
-
-	// of calls
-	whole   prometheus.Counter
-	seconds prometheus.Histogram
-
-	// tokens
-	prompted prometheus.Counter
-
-	// tokens
-	sampled  prometheus.Counter
-	inFlight prometheus.Gauge
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	tokens   *prometheus.CounterVec
+	cached   *prometheus.CounterVec
+	cost     *prometheus.CounterVec
+	inFlight *prometheus.GaugeVec
 	routes   prometheus.Gauge
 }
 
 func newReporter(reg prometheus.Registerer) *reporter {
-	f := promauto.With(reg)
-	calls := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
-	}, []string{"outcome"})
-	tokens := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
-	}, []string{"side"})
+	f, endpoint := promauto.With(reg), []string{"endpoint"}
 
 	return &reporter{
-		calls: calls, whole: calls.WithLabelValues(outcomeWhole),
-		prompted: tokens.WithLabelValues("prompt"), sampled: tokens.WithLabelValues("completion"),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{
+		calls: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
+		}, []string{"endpoint", "outcome"}),
+		tokens: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
+		}, []string{"endpoint", "side"}),
+		cached: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_cached_prompt_tokens_total",
+			Help: "Prompt tokens of whole replies that the endpoint says it had in its cache; tokens_total has them too.",
+		}, endpoint),
+		cost: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_cost_dollars_total",
+			Help: "Cost of model calls in US dollars, failed ones included, where the model's price is known.",
+		}, endpoint),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rolloutd_gateway_call_seconds", Help: "Time to a whole reply, upstream retries included.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14),
-		}),
-		inFlight: f.NewGauge(prometheus.GaugeOpts{
+		}, endpoint),
+		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_calls_in_flight", Help: "Model calls being worked on.",
-		}),
+		}, endpoint),
 		routes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_routes", Help: "Routes kept.",
 		}),
 	}
 }
 
-func (r *reporter) settled(c *call, res *upstream.Result, ans answer) {
-	r.inFlight.Dec()
+// began counts a call that is about to be made.
+func (r *reporter) began(endpoint string) { r.inFlight.WithLabelValues(endpoint).Inc() }
+
+// answered counts a call that is not made, since its answer is known.
+func (r *reporter) answered(endpoint, outcome string) {
+	r.calls.WithLabelValues(endpoint, outcome).Inc()
+}
+
+// settled counts a call that has ended.
+func (r *reporter) settled(endpoint string, c *call, res *upstream.Result, ans answer) {
+	r.inFlight.WithLabelValues(endpoint).Dec()
+
+	used := res.Reply.Usage
+	if used.CostUSD > 0 {
+		r.cost.WithLabelValues(endpoint).Add(used.CostUSD)
+	}
 
 	if ans.kind != whole {
-		r.calls.WithLabelValues(outcomeOf(res, ans)).Inc()
+		r.calls.WithLabelValues(endpoint, outcomeOf(res, ans)).Inc()
 		return
 	}
 
-	r.whole.Inc()
-	r.seconds.Observe(time.Since(c.began).Seconds())
-	r.prompted.Add(float64(res.Reply.Usage.PromptTokens))
-	r.sampled.Add(float64(res.Reply.Usage.CompletionTokens))
+	r.calls.WithLabelValues(endpoint, outcomeWhole).Inc()
+	r.seconds.WithLabelValues(endpoint).Observe(time.Since(c.began).Seconds())
+	r.tokens.WithLabelValues(endpoint, "prompt").Add(float64(used.PromptTokens))
+	r.tokens.WithLabelValues(endpoint, "completion").Add(float64(used.CompletionTokens))
+	r.cached.WithLabelValues(endpoint).Add(float64(used.CachedPromptTokens))
 }
 
 func outcomeOf(res *upstream.Result, ans answer) string {

@@ -28,20 +28,24 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "x"))
 	send(t.Context(), url, "c", streamed)
 	require.Equal(t, map[string]float64{
-		`calls_total{empty}`:       1,
-		`calls_total{rejected}`:    1,
-		`calls_total{replayed}`:    1,
-		`calls_total{whole}`:       1,
-		`calls_in_flight`:          0,
-		`calls_queued`:             0,
-		`queued_seconds`:           2,
-		`replies_given_up_total`:   0,
-		`reply_memory_bytes`:       0,
-		`tokens_total{completion}`: 2,
-		`tokens_total{prompt}`:     3,
-		`upstream_tries_total`:     3,
-		`routes`:                   1,
-		`call_seconds`:             1,
+		`calls_total{other}{empty}`:         1,
+		`calls_total{other}{rejected}`:      1,
+		`calls_total{other}{replayed}`:      1,
+		`calls_total{other}{whole}`:         1,
+		`calls_in_flight{other}`:            0,
+		`calls_queued{other}`:               0,
+		`queued_seconds{other}`:             2,
+		`first_byte_seconds{other}`:         1,
+		`replies_given_up_total`:            0,
+		`reply_memory_bytes`:                0,
+		`tokens_total{other}{completion}`:   2,
+		`tokens_total{other}{prompt}`:       3,
+		`cached_prompt_tokens_total{other}`: 0,
+		`upstream_tries_total{other}{200}`:  1,
+		`upstream_tries_total{other}{400}`:  1,
+		`upstream_tries_total{other}{500}`:  1,
+		`routes`:                            1,
+		`call_seconds{other}`:               1,
 	}, readMetrics(t, reg))
 
 	ended := spans.Ended()

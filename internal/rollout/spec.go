@@ -53,7 +53,9 @@ type Spec struct {
 
 // Task is what is asked: instruction, setup, files, verifier.
 type Task struct {
-	ID          string `json:"id,omitempty"`
+	ID string `json:"id,omitempty"`
+	// Set is the configured task set that the task is of; "": none is known.
+	Set         string `json:"set,omitempty"`
 	Instruction string `json:"instruction"`
 
 	// absolute path under Home, or relative to Workdir → text
@@ -153,6 +155,22 @@ func (m Model) Upstream() string {
 
 // ClientGiven says whether the base URL is a client's and not of the operator's configuration.
 func (m *Model) ClientGiven() bool { return m.Endpoint == "" || m.Own }
+
+// Label is the endpoint as a label of metrics, which must have few values: its name in the catalog, "other" for an
+// address that a client gave, "none" without a model.
+func (m *Model) Label() string {
+	switch {
+	case m.BaseURL == "":
+		return "none"
+	case m.ClientGiven():
+		return OtherLabel
+	default:
+		return m.Endpoint
+	}
+}
+
+// OtherLabel is the value of a metric's label for all that clients name freely.
+const OtherLabel = "other"
 
 // host is the host and port of the base URL, or all of a URL that cannot be parsed.
 func (m Model) host() string {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -55,6 +56,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(o.Version),
 	)
 
 	res, err := identity(ctx, o)
@@ -75,6 +77,15 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	}
 
 	return t, nil
+}
+
+// buildInfo is a metric that names the build of the process.
+func buildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "rolloutd_build_info",
+		Help:        "Always 1; its labels are the build of this process.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
+	}, func() float64 { return 1 })
 }
 
 // Install makes these the global providers of otel. Call it once, at the start of the process.

@@ -16,7 +16,7 @@ import (
 // The scrape has the metrics of rolloutd, of the process and of Temporal.
 func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	t.Parallel()
-	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test"})
+	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test", Version: "v9"})
 	require.NoError(t, err)
 
 	ours := prometheus.NewCounter(prometheus.CounterOpts{Name: "rolloutd_test_total"})
@@ -30,6 +30,7 @@ func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	page := scrape(t, tel)
 	require.Contains(t, page, "rolloutd_test_total 1")
 	require.Contains(t, page, "go_goroutines")
+	require.Regexp(t, `rolloutd_build_info\{go="go[^"]+",version="v9"\} 1`, page)
 	require.Regexp(t, `temporal_request_total\{namespace="default"\} 2`, page)
 	require.Contains(t, page, "temporal_request_latency")
 	require.NoError(t, tel.Shutdown(t.Context()))

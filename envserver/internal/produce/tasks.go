@@ -229,7 +229,7 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 		return spec, fault.Wrap(fault.Invalid, err, "task %q", name)
 	}
 
-	spec.ID, spec.GroupID = "", ""
+	spec.ID, spec.GroupID, spec.Task.Set = "", "", src.set
 
 	return spec, nil
 }

@@ -39,6 +39,8 @@ type Spec struct {
 	// of the upstream
 	Admission *limits.Admission
 	Route     string
+	// see rollout.Model.Label
+	Endpoint string
 
 	// nil: not known
 	Price *rollout.Price
@@ -93,7 +95,7 @@ func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
 	r.Progress.goesOn(r.Admission)
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
 	res.Away = res.Problem != nil && res.Problem.Class == cancelled && !r.lost.IsZero() && time.Since(r.lost) >= u.reach
-	u.report.waited.Observe(r.queued.Seconds())
+	u.report.waited.WithLabelValues(r.Endpoint).Observe(r.queued.Seconds())
 
 	return res
 }
@@ -251,13 +253,14 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 	engine := u.Engines.pick(r.Engines)
 	weights := r.Admission.Weights()
+	began := time.Now()
 	res := u.try(ctx, r.target(engine), r.Request)
 	res.Reply.NameWeights(weights, r.Admission.Weights())
 	res.Engine = engine
 	r.tries++
 	r.cost += r.Price.Of(res.Reply.Usage)
 
-	u.report.tries.Inc()
+	u.report.tried(r.Endpoint, began, res)
 
 	return res
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Registry holds the admissions to all upstreams, by name. It is safe for concurrent use.
@@ -24,7 +25,7 @@ type Registry struct {
 	endpoints []string
 
 	// requests that wait
-	queued prometheus.Gauge
+	queued *prometheus.GaugeVec
 	log    *slog.Logger
 
 	mu         sync.Mutex
@@ -46,18 +47,32 @@ func NewRegistry(
 		return nil, err
 	}
 
-	queued := promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+	queued := promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait for admission to their model endpoint.",
-	})
+	}, []string{"endpoint"})
 
-	return &Registry{
+	g := &Registry{
 		bounds:     bounds,
 		endpoints:  endpoints,
 		queued:     queued,
 		log:        log,
 		admissions: map[string]*Admission{},
 		weights:    named,
-	}, nil
+	}
+	if reg != nil {
+		err = reg.Register(collector{g})
+	}
+
+	return g, err
+}
+
+// label is the name of an upstream as a label of metrics: that of an endpoint of the configuration.
+func (g *Registry) label(name string) string {
+	if slices.Contains(g.endpoints, name) {
+		return name
+	}
+
+	return rollout.OtherLabel
 }
 
 // Join returns the admission to an upstream and keeps it for a route.
@@ -100,7 +115,7 @@ func (g *Registry) admit(name string) *Admission {
 	}
 
 	of, address, own := strings.Cut(name, ownMark)
-	a := newAdmission(g.bounds(of), g.queued, g.log.With("endpoint", name))
+	a := newAdmission(g.bounds(of), g.queued.WithLabelValues(g.label(name)), g.log.With("endpoint", name))
 
 	a.weights = g.weights.of[name]
 	if own {

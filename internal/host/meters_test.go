@@ -1,0 +1,48 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/host"
+)
+
+// A host reports its slots, its sandboxes and the queue; a backend that cannot be listed has no values of its own.
+func TestMetersOfAHost(t *testing.T) {
+	t.Parallel()
+
+	l, broken := &living{}, &living{err: errors.New("no daemon")}
+	l.set(2)
+
+	meters := host.Meters{
+		Rooms: map[string]*host.Capacity{
+			"local":  host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: l}),
+			"docker": host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: broken}),
+		},
+		Waiting: func(_ context.Context, backend string) (int, error) { return len(backend), nil },
+	}
+
+	require.NoError(t, testutil.CollectAndCompare(meters, strings.NewReader(`
+# HELP rolloutd_host_drained 1 while this host is drained and takes no new sandbox.
+# TYPE rolloutd_host_drained gauge
+rolloutd_host_drained 0
+# HELP rolloutd_queue_waiting Rollouts that wait in Temporal for any host with the backend (an estimate; all hosts report the same).
+# TYPE rolloutd_queue_waiting gauge
+rolloutd_queue_waiting{backend="docker"} 6
+rolloutd_queue_waiting{backend="local"} 5
+# HELP rolloutd_sandboxes Sandboxes that live on this host, those of verifiers and warm ones too.
+# TYPE rolloutd_sandboxes gauge
+rolloutd_sandboxes{backend="local"} 4
+# HELP rolloutd_slots Sandboxes of rollouts that this host can hold.
+# TYPE rolloutd_slots gauge
+rolloutd_slots{backend="local"} 3
+# HELP rolloutd_slots_used Slots of this host that rollouts have, whose sandboxes live or are about to be made.
+# TYPE rolloutd_slots_used gauge
+rolloutd_slots_used{backend="local"} 2
+`)))
+}
