@@ -142,7 +142,7 @@ func CheckStore(ctx context.Context, c config.Config) error {
 		return nil
 	}
 
-	s, err := store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))
+	s, err := OpenStore(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,19 @@ func CheckStore(ctx context.Context, c config.Config) error {
 	}
 
 	return errors.Join(err, s.Close())
+}
+
+// OpenStore opens the store of the configuration. A store in a folder that does not exist is a fault.NotFound.
+func OpenStore(ctx context.Context, c config.Config) (*store.Store, error) {
+	if storeMissing(c) {
+		return nil, fault.New(
+			fault.NotFound,
+			"there is no store in the folder %s: set --data, --config or ROLLOUTD_STORE_URL",
+			c.StoreURL(),
+		)
+	}
+
+	return store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))
 }
 
 // storeMissing reports whether the store is a folder that does not exist yet.

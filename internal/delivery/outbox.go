@@ -78,6 +78,35 @@ func (o Outbox) Save(ctx context.Context, d rollout.Delivery, g Group) error {
 	return o.Store.Delete(ctx, openPrefix+name(d.Sink, g))
 }
 
+// Keys returns the keys of the groups that have a delivery: those of open ones, which a sink has not acknowledged or
+// refused, and those of ended ones.
+func (o Outbox) Keys(ctx context.Context) (open, ended map[string]bool, err error) {
+	if open, err = o.keysUnder(ctx, openPrefix); err != nil {
+		return nil, nil, err
+	}
+
+	ended, err = o.keysUnder(ctx, endedPrefix)
+
+	return open, ended, err
+}
+
+func (o Outbox) keysUnder(ctx context.Context, prefix string) (map[string]bool, error) {
+	keys := map[string]bool{}
+
+	for key, err := range o.Store.Keys(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+
+		// as name writes it
+		if _, group, ok := strings.Cut(strings.TrimSuffix(path.Base(key), ".json"), "-"); ok {
+			keys[group] = true
+		}
+	}
+
+	return keys, nil
+}
+
 // List lists deliveries by sink, oldest group first: open ones (pending or refused), then ended ones.
 func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}

@@ -68,6 +68,10 @@ func GroupKey(groupID string) string { return path.Join("groups", groupID, "stat
 // ProducerKey returns the key of a finished producer's producer.State.
 func ProducerKey(producerID string) string { return path.Join("producers", producerID, "state.json") }
 
+// KeptKey returns the key of the mark by which an operator keeps a rollout, or the rollouts of a group, from being
+// deleted.
+func KeptKey(id string) string { return path.Join("kept", id+".json") }
+
 // AttemptKey returns the key of an attempt's blob.
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)

@@ -5,13 +5,23 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"time"
 
 	"gocloud.dev/blob"
 )
 
-// Keys iterates over the keys with the prefix, in order. It ends after an error.
-func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
+// Blob is an entry of a list.
+type Blob struct {
+	Key  string
+	Size int64
+
+	// of the last write
+	At time.Time
+}
+
+// Blobs iterates over the blobs whose keys have the prefix, in the order of their keys. It ends after an error.
+func (s *Store) Blobs(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
 		all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
 		for {
 			o, err := all.Next(ctx)
@@ -20,11 +30,22 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 			}
 
 			if err != nil {
-				yield("", s.failed(ctx, err, "list", prefix))
+				yield(Blob{}, s.failed(ctx, err, "list", prefix))
 				return
 			}
 
-			if !yield(o.Key, nil) {
+			if !yield(Blob{Key: o.Key, Size: o.Size, At: o.ModTime}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Keys iterates over the keys with the prefix, in order. It ends after an error.
+func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for b, err := range s.Blobs(ctx, prefix) {
+			if !yield(b.Key, err) {
 				return
 			}
 		}

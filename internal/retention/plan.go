@@ -1,0 +1,260 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// MinAge is the least age of what may be deleted: a rollout that was written to more recently may be running.
+const MinAge = time.Hour
+
+// rolloutsFolder is the first part of the keys of rollouts.
+const rolloutsFolder = "rollouts"
+
+// Policy says which rollouts may be deleted.
+type Policy struct {
+	// OlderThan is the least time since the last write of a rollout.
+	OlderThan time.Duration
+	// Outcomes are the outcomes of rollouts that may be deleted; none: all.
+	Outcomes []rollout.Outcome
+	// MaxBytes keeps the newest rollouts with which the store holds at most so much; 0: age decides alone.
+	MaxBytes int64
+	// Undelivered also deletes rollouts of groups without a recorded delivery whose names may be those of a running
+	// producer's groups.
+	Undelivered bool
+}
+
+// Validate refuses a policy that could delete what runs.
+func (p Policy) Validate() error {
+	if p.OlderThan < MinAge {
+		return fault.Field("older-than", "must be at least %s, got %s", MinAge, p.OlderThan)
+	}
+
+	if p.MaxBytes < 0 {
+		return fault.Field("max-mib", "must be at least 0")
+	}
+
+	for _, o := range p.Outcomes {
+		if !slices.Contains(rollout.Outcomes(), o) {
+			return fault.Field("outcome", "must be of %s; got %q", rollout.OutcomeNames(), o)
+		}
+	}
+
+	return nil
+}
+
+// Reason is why a rollout is kept.
+type Reason string
+
+const (
+	TooYoung       Reason = "younger"
+	OtherOutcome   Reason = "of another outcome"
+	Pinned         Reason = "pinned"
+	NoResult       Reason = "without a result"
+	GroupRuns      Reason = "of a group without a result"
+	Unacknowledged Reason = "of a group that a sink has not acknowledged"
+	ProducerRuns   Reason = "of a group whose producer may run"
+	Fits           Reason = "within the size"
+)
+
+// Rollout is a rollout of the store.
+type Rollout struct {
+	ID      string
+	Outcome rollout.Outcome
+	Bytes   int64
+
+	// of the latest write
+	At time.Time
+
+	// "": it is of no group
+	groupID string
+}
+
+// Plan is what a policy deletes and keeps.
+type Plan struct {
+	// oldest first
+	Delete []Rollout
+	Kept   map[Reason]int
+
+	// of the whole store, before
+	Bytes int64
+}
+
+// Freed is the size of what the plan deletes, in bytes.
+func (p Plan) Freed() (sum int64) {
+	for _, r := range p.Delete {
+		sum += r.Bytes
+	}
+
+	return sum
+}
+
+// Pruner deletes rollouts of a store by a policy. Several may run at once.
+type Pruner struct {
+	Store  *store.Store
+	Policy Policy
+	Now    time.Time
+}
+
+// Plan reads what the policy deletes. It changes nothing.
+func (p Pruner) Plan(ctx context.Context) (Plan, error) {
+	plan := Plan{Kept: map[Reason]int{}}
+	if err := p.Policy.Validate(); err != nil {
+		return plan, err
+	}
+
+	all, total, err := p.rollouts(ctx)
+	if err != nil {
+		return plan, err
+	}
+
+	plan.Bytes = total
+
+	groups, err := p.groups(ctx)
+	if err != nil {
+		return plan, err
+	}
+
+	for _, r := range all {
+		if p.Policy.MaxBytes > 0 && total <= p.Policy.MaxBytes {
+			plan.Kept[Fits]++
+			continue
+		}
+
+		reason, err := p.keeps(ctx, &r, groups)
+		if err != nil {
+			return plan, err
+		}
+
+		if reason != "" {
+			plan.Kept[reason]++
+			continue
+		}
+
+		plan.Delete = append(plan.Delete, r)
+		total -= r.Bytes
+	}
+
+	return plan, nil
+}
+
+// rollouts lists all rollouts of the store, oldest first, and the size of the whole store.
+func (p Pruner) rollouts(ctx context.Context) (all []Rollout, total int64, err error) {
+	byID := map[string]*Rollout{}
+
+	for b, err := range p.Store.Blobs(ctx, "") {
+		if err != nil {
+			return nil, 0, err
+		}
+
+		total += b.Size
+
+		id, ofRollout := idOf(b.Key)
+		if !ofRollout {
+			continue
+		}
+
+		r := byID[id]
+		if r == nil {
+			r = &Rollout{ID: id}
+			byID[id] = r
+		}
+
+		r.Bytes += b.Size
+		if b.At.After(r.At) {
+			r.At = b.At
+		}
+	}
+
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		all = append(all, *byID[id])
+	}
+
+	slices.SortStableFunc(all, func(a, b Rollout) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	})
+
+	return all, total, nil
+}
+
+// idOf returns the id of the rollout that a blob belongs to.
+func idOf(key string) (id string, ok bool) {
+	below, ok := strings.CutPrefix(key, rolloutsFolder+"/")
+	id, _, nested := strings.Cut(below, "/")
+
+	return id, ok && nested
+}
+
+// keeps returns why a rollout is kept, and reads its outcome and group; "": it may be deleted.
+func (p Pruner) keeps(ctx context.Context, r *Rollout, groups *groups) (Reason, error) {
+	if p.Now.Sub(r.At) < p.Policy.OlderThan {
+		return TooYoung, nil
+	}
+
+	head, err := p.head(ctx, r.ID)
+	if fault.Is(err, fault.NotFound) {
+		return NoResult, nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	r.Outcome, r.groupID = head.Outcome, head.GroupID
+	if len(p.Policy.Outcomes) > 0 && !slices.Contains(p.Policy.Outcomes, r.Outcome) {
+		return OtherOutcome, nil
+	}
+
+	if pinned, err := p.pinned(ctx, *r); err != nil || pinned {
+		return Pinned, err
+	}
+
+	if r.groupID == "" {
+		return "", nil
+	}
+
+	return groups.keeps(ctx, r.groupID)
+}
+
+// head reads a result without the parts that can be large. A rollout of an earlier version has only the whole result.
+func (p Pruner) head(ctx context.Context, id string) (head rollout.Result, err error) {
+	err = p.Store.JSON(ctx, store.HeadKey(id), &head)
+	if fault.Is(err, fault.NotFound) {
+		err = p.Store.JSON(ctx, store.ResultKey(id), &head)
+	}
+
+	return head, err
+}
+
+// pinned reports whether an operator keeps a rollout or its group.
+func (p Pruner) pinned(ctx context.Context, r Rollout) (bool, error) {
+	for _, id := range []string{r.ID, r.groupID} {
+		if id == "" {
+			continue
+		}
+
+		if there, err := p.Store.Exists(ctx, store.KeptKey(id)); err != nil || there {
+			return there, err
+		}
+	}
+
+	return false, nil
+}
+
+// groups reads the deliveries at once.
+func (p Pruner) groups(ctx context.Context) (*groups, error) {
+	open, ended, err := delivery.Outbox{Store: p.Store}.Keys(ctx)
+
+	return &groups{
+		store: p.Store, open: open, ended: ended, undelivered: p.Policy.Undelivered, known: map[string]Reason{},
+	}, err
+}

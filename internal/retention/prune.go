@@ -1,0 +1,63 @@
+package retention
+
+import (
+	"context"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Prune deletes what the plan lists and returns the number of deleted rollouts. A rollout that was pinned or written to
+// since the plan stays. The result is deleted last, so that a run that was interrupted is continued by the next one: a
+// rollout without a result is never deleted.
+func (p Pruner) Prune(ctx context.Context, plan Plan) (deleted int, err error) {
+	for _, r := range plan.Delete {
+		done, err := p.delete(ctx, r)
+		if err != nil {
+			return deleted, err
+		}
+
+		if done {
+			deleted++
+		}
+	}
+
+	return deleted, nil
+}
+
+func (p Pruner) delete(ctx context.Context, r Rollout) (bool, error) {
+	if pinned, err := p.pinned(ctx, r); err != nil || pinned {
+		return false, err
+	}
+
+	prefix := rolloutsFolder + "/" + r.ID + "/"
+
+	var attempts []string
+
+	for b, err := range p.Store.Blobs(ctx, prefix) {
+		if err != nil || b.At.After(r.At) {
+			return false, err
+		}
+
+		if strings.HasPrefix(b.Key, prefix+"attempts/") {
+			attempts = append(attempts, b.Key)
+		}
+	}
+
+	for _, key := range append(attempts, store.ResultKey(r.ID), store.HeadKey(r.ID)) {
+		if err := p.Store.Delete(ctx, key); err != nil {
+			return false, err
+		}
+	}
+
+	return true, nil
+}
+
+// Pin keeps a rollout, or all rollouts of a group, from being deleted, or ends that.
+func Pin(ctx context.Context, s *store.Store, id string, on bool) error {
+	if !on {
+		return s.Delete(ctx, store.KeptKey(id))
+	}
+
+	return s.PutJSON(ctx, store.KeptKey(id), struct{}{})
+}

@@ -1,0 +1,289 @@
+package retention_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
+	"github.com/rolloutd/rolloutd/internal/retention"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const day = 24 * time.Hour
+
+// deployment is a store in a folder.
+type deployment struct {
+	*store.Store
+	dir string
+	now time.Time
+}
+
+func newDeployment(t *testing.T) *deployment {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
+	return &deployment{Store: s, dir: dir, now: time.Now()}
+}
+
+// add stores a rollout that ended so long ago: a result, its head and a workspace of 1000 bytes.
+func (d *deployment) add(t *testing.T, id, group string, outcome rollout.Outcome, age time.Duration) {
+	t.Helper()
+
+	res := rollout.NewResult(id)
+	res.GroupID, res.Outcome = group, outcome
+	require.NoError(t, d.PutJSON(t.Context(), store.ResultKey(id), res))
+	require.NoError(t, d.PutJSON(t.Context(), store.HeadKey(id), res.Head()))
+	d.put(t, store.AttemptKey(id, 1, store.Home), make([]byte, 1000))
+	d.put(t, store.AttemptKey(id, 1, store.Trace), []byte("{}"))
+	d.age(t, filepath.Join("rollouts", id), age)
+}
+
+// age sets the time of the last write of all blobs below a folder.
+func (d *deployment) age(t *testing.T, folder string, age time.Duration) {
+	t.Helper()
+
+	at := d.now.Add(-age)
+	require.NoError(t, filepath.WalkDir(filepath.Join(d.dir, folder), func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, err)
+		return os.Chtimes(path, at, at)
+	}))
+}
+
+func (d *deployment) put(t *testing.T, key string, data []byte) {
+	t.Helper()
+
+	_, err := d.PutBytes(t.Context(), key, data)
+	require.NoError(t, err)
+}
+
+// group stores a group that has ended.
+func (d *deployment) group(t *testing.T, id string) rollout.GroupState {
+	t.Helper()
+
+	ended := d.now
+	g := rollout.GroupState{ID: id, Outcome: rollout.GroupComplete, FinishedAt: &ended}
+	require.NoError(t, d.PutJSON(t.Context(), store.GroupKey(id), g))
+
+	return g
+}
+
+// deliver records a delivery of a group.
+func (d *deployment) deliver(t *testing.T, g rollout.GroupState, state rollout.DeliveryState) {
+	t.Helper()
+
+	box, group := delivery.Outbox{Store: d.Store}, delivery.Group{ID: g.ID, Key: g.Key()}
+	record, err := box.Begin(t.Context(), "sink", group, d.now)
+	require.NoError(t, err)
+
+	record.State = state
+	require.NoError(t, box.Save(t.Context(), record, group))
+}
+
+func (d *deployment) pruner(p retention.Policy) retention.Pruner {
+	return retention.Pruner{Store: d.Store, Policy: p, Now: d.now}
+}
+
+// ids returns the ids of a plan's rollouts.
+func ids(p retention.Plan) []string {
+	var all []string
+	for _, r := range p.Delete {
+		all = append(all, r.ID)
+	}
+
+	return all
+}
+
+// Only what is old, has a result, is not pinned and is needed by no trainer is deleted.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "old", "", rollout.Completed, 40*day)
+	d.add(t, "older", "", rollout.InfraFailed, 50*day)
+	d.add(t, "young", "", rollout.Completed, 10*day)
+	d.add(t, "pinned", "", rollout.Completed, 40*day)
+	require.NoError(t, retention.Pin(t.Context(), d.Store, "pinned", true))
+
+	d.put(t, store.AttemptKey("running", 1, store.Trace), []byte("{}"))
+	d.age(t, "rollouts/running", 40*day)
+
+	groups := map[string]func(id string){
+		"pulled":       func(id string) { d.group(t, id) },
+		"running-g":    func(string) {},
+		"pinned-g":     func(id string) { d.group(t, id); require.NoError(t, retention.Pin(t.Context(), d.Store, id, true)) },
+		"pending":      func(id string) { d.deliver(t, d.group(t, id), rollout.DeliveryPending) },
+		"refused":      func(id string) { d.deliver(t, d.group(t, id), rollout.DeliveryRefused) },
+		"producer-7":   func(id string) { d.group(t, id) },
+		"producer-8":   func(id string) { d.deliver(t, d.group(t, id), rollout.DeliveryDelivered) },
+		"producer-9t1": func(id string) { d.deliver(t, d.group(t, id), rollout.DeliverySkipped) },
+		"ended-1":      func(id string) { d.group(t, id) },
+	}
+	for id, store := range groups {
+		d.add(t, "of-"+id, id, rollout.Completed, 40*day)
+		store(id)
+	}
+
+	require.NoError(t, d.PutJSON(t.Context(), store.ProducerKey("ended"), producer.State{}))
+
+	plan, err := d.pruner(retention.Policy{OlderThan: 30 * day}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"older", "of-ended-1", "of-producer-8", "of-producer-9t1", "of-pulled", "old"}, ids(plan))
+	require.Equal(t, map[retention.Reason]int{
+		retention.TooYoung: 1, retention.Pinned: 2, retention.NoResult: 1, retention.GroupRuns: 1,
+		retention.Unacknowledged: 2, retention.ProducerRuns: 1,
+	}, plan.Kept)
+	require.Greater(t, plan.Freed(), int64(6*1000))
+	require.Greater(t, plan.Bytes, plan.Freed())
+
+	plan, err = d.pruner(retention.Policy{OlderThan: 30 * day, Undelivered: true}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, ids(plan), "of-producer-7")
+	require.NotContains(t, ids(plan), "of-pending", "what is recorded as not acknowledged is kept whatever the policy")
+
+	plan, err = d.pruner(retention.Policy{
+		OlderThan: 30 * day, Outcomes: []rollout.Outcome{rollout.InfraFailed},
+	}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"older"}, ids(plan))
+
+	plan, err = d.pruner(retention.Policy{OlderThan: 30 * day, MaxBytes: plan.Bytes - 1}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"older"}, ids(plan), "the oldest go until the store is small enough")
+}
+
+func TestPolicyRefuses(t *testing.T) {
+	t.Parallel()
+
+	for name, p := range map[string]retention.Policy{
+		"older-than": {OlderThan: time.Minute},
+		"outcome":    {OlderThan: day, Outcomes: []rollout.Outcome{"good"}},
+		"max-mib":    {OlderThan: day, MaxBytes: -1},
+	} {
+		_, err := newDeployment(t).pruner(p).Plan(t.Context())
+		require.True(t, fault.Is(err, fault.Invalid), name)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// Prune deletes all blobs of a rollout and nothing else. What was pinned or written to since the plan stays.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		d.add(t, id, "", rollout.Completed, 40*day)
+	}
+
+	d.put(t, "tasks/x.tar", []byte("x"))
+
+	p := d.pruner(retention.Policy{OlderThan: 30 * day})
+	plan, err := p.Plan(t.Context())
+	require.NoError(t, err)
+	require.Len(t, plan.Delete, 4)
+
+	require.NoError(t, retention.Pin(t.Context(), d.Store, "b", true))
+	d.put(t, store.AttemptKey("c", 2, store.Trace), []byte("{}"))
+
+	deleted, err := p.Prune(t.Context(), plan)
+	require.NoError(t, err)
+	require.Equal(t, 2, deleted)
+	require.Equal(t, []string{"b", "c"}, d.living(t))
+
+	there, err := d.Exists(t.Context(), "tasks/x.tar")
+	require.NoError(t, err)
+	require.True(t, there)
+
+	require.NoError(t, retention.Pin(t.Context(), d.Store, "b", false))
+	plan, err = p.Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, ids(plan))
+}
+
+// A run that ends within a rollout leaves its head, so that the next run finds the rollout and deletes the rest.
+func TestPruneGoesOn(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "a", "", rollout.Completed, 40*day)
+
+	// a folder with a file is no blob that can be deleted
+	result := filepath.Join(d.dir, store.ResultKey("a"))
+	require.NoError(t, os.Remove(result))
+	d.put(t, store.ResultKey("a")+"/x", nil)
+	d.age(t, "rollouts", 40*day)
+
+	p := d.pruner(retention.Policy{OlderThan: 30 * day})
+	plan, err := p.Plan(t.Context())
+	require.NoError(t, err)
+
+	_, err = p.Prune(t.Context(), plan)
+	require.Error(t, err)
+	require.Equal(t, []string{"a"}, d.living(t))
+
+	there, err := d.Exists(t.Context(), store.AttemptKey("a", 1, store.Home))
+	require.NoError(t, err)
+	require.False(t, there, "the attempts are deleted before the result")
+
+	require.NoError(t, os.RemoveAll(result))
+
+	plan, err = p.Plan(t.Context())
+	require.NoError(t, err)
+
+	deleted, err := p.Prune(t.Context(), plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+	require.Empty(t, d.living(t))
+}
+
+// living returns the ids of the rollouts of which the store has any blob.
+func (d *deployment) living(t *testing.T) (all []string) {
+	t.Helper()
+
+	for key, err := range d.Keys(t.Context(), "rollouts/") {
+		require.NoError(t, err)
+
+		id := filepath.Base(filepath.Dir(key))
+		if filepath.Base(key) == "head.json" {
+			all = append(all, id)
+		}
+	}
+
+	return all
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "a", "", rollout.Completed, 40*day)
+	d.put(t, store.AttemptKey("a", 1, store.Transcript), []byte("{}"))
+	d.put(t, store.AttemptKey("a", 1, store.Events), []byte("{}"))
+	d.put(t, store.AttemptKey("a", 1, "tools/x.json"), []byte("{}"))
+	d.put(t, store.GroupKey("g"), []byte("{}"))
+	d.put(t, "lonely", []byte("{}"))
+
+	usage, err := retention.Measure(t.Context(), d.Store)
+	require.NoError(t, err)
+
+	blobs := map[string]int{}
+	for _, u := range usage {
+		blobs[u.Kind] = u.Blobs
+	}
+
+	require.Equal(t, map[string]int{
+		"results": 2, "workspaces": 1, "traces": 1, "transcripts": 1, "logs": 1, "answers of tools": 1, "groups": 1,
+		"other": 1,
+	}, blobs)
+	require.Contains(t, []string{"results", "workspaces"}, usage[0].Kind, "the largest is first")
+	require.WithinDuration(t, d.now.Add(-40*day), usage[0].Oldest, time.Minute)
+}
