@@ -50,7 +50,7 @@ func (p Pruner) delete(ctx context.Context, r Rollout) (bool, error) {
 		}
 	}
 
-	return true, nil
+	return true, p.Store.RemoveFolders(prefix)
 }
 
 // Pin keeps a rollout, or all rollouts of a group, from being deleted, or ends that.

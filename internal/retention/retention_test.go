@@ -198,6 +198,8 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, deleted)
 	require.Equal(t, []string{"b", "c"}, d.living(t))
+	require.NoDirExists(t, filepath.Join(d.dir, "rollouts", "a"))
+	require.DirExists(t, filepath.Join(d.dir, "rollouts", "b"))
 
 	there, err := d.Exists(t.Context(), "tasks/x.tar")
 	require.NoError(t, err)

@@ -7,7 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -43,6 +47,42 @@ func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	})
 
 	return removed, fault.Wrap(fault.Unavailable, err, "sweep store %q", s.folder)
+}
+
+// RemoveFolders removes the empty folders of keys with the prefix, which a store in a folder has after its blobs are
+// deleted. A folder that a writer fills meanwhile stays.
+func (s *Store) RemoveFolders(prefix string) error {
+	if s.folder == "" {
+		return nil
+	}
+
+	root, err := os.OpenRoot(s.folder)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "open store %q", s.folder)
+	}
+	defer root.Close()
+
+	var folders []string
+
+	err = fs.WalkDir(root.FS(), strings.TrimSuffix(prefix, "/"), func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			folders = append(folders, name)
+		}
+
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	// the inner ones first
+	for _, name := range slices.Backward(folders) {
+		if removed := root.Remove(name); removed != nil && !errors.Is(removed, unix.ENOTEMPTY) {
+			err = errors.Join(err, removed)
+		}
+	}
+
+	return fault.Wrap(fault.Unavailable, err, "remove the empty folders of %q", prefix)
 }
 
 func removeOld(path string, e fs.DirEntry) (bool, error) {

@@ -73,3 +73,25 @@ func TestSweepOfAnotherStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
+
+// Empty folders go, and a folder with a blob stays with those above it.
+func TestRemoveFolders(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	s := open(t, dir)
+
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "rollouts", "a", "attempts", "1"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "rollouts", "b", "attempts", "1"), 0o700))
+
+	_, err := s.PutBytes(t.Context(), store.ResultKey("b"), []byte("{}"))
+	require.NoError(t, err)
+
+	for _, prefix := range []string{"rollouts/a/", "rollouts/b/", "rollouts/none/"} {
+		require.NoError(t, s.RemoveFolders(prefix))
+	}
+
+	require.NoDirExists(t, filepath.Join(dir, "rollouts", "a"))
+	require.NoDirExists(t, filepath.Join(dir, "rollouts", "b", "attempts"))
+	require.FileExists(t, filepath.Join(dir, store.ResultKey("b")))
+}
