@@ -34,6 +34,7 @@ type Env struct {
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.
 type Model interface {
 	Call(ctx context.Context, id, api string, request []byte) (gatewayapi.Reply, error)
+	CallByMessages(ctx context.Context, id string, request []byte, fallback string) (gatewayapi.Reply, error)
 	Tokenize(ctx context.Context, messages []json.RawMessage) (gatewayapi.Tokens, error)
 	Status(ctx context.Context) (gatewayapi.RouteStatus, error)
 	Probe(ctx context.Context) error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -13,7 +14,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // maxBody bounds a request of the agent, in bytes.
@@ -116,7 +119,9 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		return
 	}
 
-	if !fromHost {
+	if fromHost {
+		a.Fallback = fallbackOf(req)
+	} else {
 		if r.markForeign(req.Context(), req.Header, a) != nil {
 			// an aborted call makes the sandbox ask again
 			panic(http.ErrAbortHandler)
@@ -183,6 +188,19 @@ func readBody(w http.ResponseWriter, req *http.Request, body []byte) ([]byte, er
 			body = append(body, 0)[:len(body)]
 		}
 	}
+}
+
+// maxFallback bounds the reason of a fallback, in bytes.
+const maxFallback = 500
+
+// fallbackOf returns why the prompt of a call from the host is not made of token ids; "": no reason.
+func fallbackOf(req *http.Request) string {
+	why, err := url.QueryUnescape(req.Header.Get(gatewayapi.FallbackHeader))
+	if err != nil {
+		return ""
+	}
+
+	return text.HeadUTF8(strings.ToValidUTF8(why, "?"), maxFallback)
 }
 
 // callID returns sandboxd's id of the call, which stays the same when it asks again. Without one, each

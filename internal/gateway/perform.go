@@ -156,6 +156,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Eval:         r.Model.Purpose == rollout.PurposeEval,
 			Fixes:        c.ask.Fixes,
 			Repaired:     res.Repaired,
+			Fallback:     c.ask.Fallback,
 		},
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,

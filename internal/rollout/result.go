@@ -264,6 +264,8 @@ type Turn struct {
 	ParamFixes []string `json:"param_fixes,omitempty"`
 	// Repaired says how the endpoint's reply differed from the API's form. Response is what the agent got instead.
 	Repaired string `json:"repaired,omitempty"`
+	// Fallback says why the agent continued by messages and not by token ids: a word, a colon, and a sentence.
+	Fallback string `json:"fallback,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn

@@ -61,6 +61,7 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	}
 
 	w.textIfAny("repaired", h.Repaired)
+	w.textIfAny("fallback", h.Fallback)
 	w.numberIfAny("owed", int64(h.Owed))
 }
 

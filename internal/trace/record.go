@@ -82,6 +82,9 @@ type Head struct {
 	// as in rollout.Turn
 	Repaired string `json:"repaired,omitempty"`
 
+	// as in rollout.Turn
+	Fallback string `json:"fallback,omitempty"`
+
 	// part of latency: waiting without a useful answer
 	Owed time.Duration `json:"owed,omitempty"`
 }

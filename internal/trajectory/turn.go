@@ -44,6 +44,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Constrained:        r.Constrained,
 		ParamFixes:         r.Fixes,
 		Repaired:           r.Repaired,
+		Fallback:           r.Fallback,
 		NodeID:             nodeID(r.CallID),
 		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}

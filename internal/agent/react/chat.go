@@ -24,6 +24,9 @@ type chat struct {
 	sampling sampling
 	tools    []nativeTool
 	messages []json.RawMessage
+
+	// why calls are made by messages although ids were wanted; "": they were not
+	fallback string
 }
 
 // chatTools are the fields of a request after its messages.
@@ -38,7 +41,7 @@ func (c *chat) ask(ctx context.Context, id string, add []message) (*answer, erro
 		return nil, err
 	}
 
-	reply, err := c.model.Call(ctx, id, "chat/completions", body)
+	reply, err := c.model.CallByMessages(ctx, id, body, c.fallback)
 	if err != nil {
 		return nil, err
 	}

@@ -220,6 +220,12 @@ func (m *hangingModel) Call(context.Context, string, string, []byte) (gatewayapi
 	return gatewayapi.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
 }
 
+func (m *hangingModel) CallByMessages(
+	ctx context.Context, id string, body []byte, _ string,
+) (gatewayapi.Reply, error) {
+	return m.Call(ctx, id, "chat/completions", body)
+}
+
 func (*hangingModel) Probe(context.Context) error { return nil }
 
 func (m *hangingModel) Status(context.Context) (gatewayapi.RouteStatus, error) {
@@ -253,6 +259,12 @@ type silentModel struct{ hangingModel }
 func (*silentModel) Call(ctx context.Context, id, _ string, _ []byte) (gatewayapi.Reply, error) {
 	<-ctx.Done()
 	return gatewayapi.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
+}
+
+func (m *silentModel) CallByMessages(
+	ctx context.Context, id string, body []byte, _ string,
+) (gatewayapi.Reply, error) {
+	return m.Call(ctx, id, "chat/completions", body)
 }
 
 // A rollout that waits for its model checks its sandbox at intervals, less often than it reports its
@@ -585,6 +597,12 @@ func (m *unavailableModel) Call(_ context.Context, _, api string, _ []byte) (gat
 	return gatewayapi.Reply{
 		Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api),
 	}, nil
+}
+
+func (m *unavailableModel) CallByMessages(
+	ctx context.Context, id string, body []byte, _ string,
+) (gatewayapi.Reply, error) {
+	return m.Call(ctx, id, "chat/completions", body)
 }
 
 func (m *unavailableModel) Status(context.Context) (gatewayapi.RouteStatus, error) {

@@ -4,22 +4,33 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
-// splicer finds the ids that a chat template appends to an assistant's text for the following messages: the
+// splicer finds the ids that a chat template appends to a reply for the following messages: the rest of the
 // end of the turn, the new messages, and the begin of the next reply.
 //
 // It tokenises two short conversations that differ only in the text of the assistant, followed by the new
-// messages. The common end of their prompts is the continuation. It has the engine's own token merges
-// across message boundaries.
+// messages. The common end of their prompts begins within the end of the turn. It has the engine's own token
+// merges across message boundaries.
+//
+// What the model sampled of the end of the turn is left out: up to the first occurrence of the token with
+// which it stopped. A template may end a turn with several tokens, or with the header of the next message.
 type splicer struct {
-	// the ids before the continuation in the first conversation; nil before the first use
+	// the ids before the common end in the first conversation; nil before the first use
 	head []int32
+}
+
+// ending is the end of a reply.
+type ending struct {
+	// the last sampled token
+	last int32
+
+	// the model stopped by itself, with the last token; false: the reply was cut off
+	stopped bool
 }
 
 // probes are the begins of the two conversations.
@@ -34,7 +45,30 @@ func probes() [2][]json.RawMessage {
 	return [2][]json.RawMessage{begin("y"), begin("z")}
 }
 
-func (s *splicer) continuation(ctx context.Context, model agent.Model, add []json.RawMessage) ([]int32, error) {
+// continuation returns the ids after a reply for the new messages. A fault.NotFound has the reason why there
+// are none.
+func (s *splicer) continuation(
+	ctx context.Context,
+	model agent.Model,
+	end ending,
+	add []json.RawMessage,
+) ([]int32, error) {
+	common, err := s.commonEnd(ctx, model, add)
+	if err != nil || !end.stopped {
+		// the template ends a reply that was cut off
+		return common, err
+	}
+
+	at := slices.Index(common, end.last)
+	if at < 0 {
+		return nil, fault.New(fault.NotFound, stopNotFound)
+	}
+
+	return common[at+1:], nil
+}
+
+// commonEnd returns what the prompts of the two conversations have in common at their ends.
+func (s *splicer) commonEnd(ctx context.Context, model agent.Model, add []json.RawMessage) ([]int32, error) {
 	begin := probes()
 
 	first, err := tokenize(ctx, model, slices.Concat(begin[0], add), true)
@@ -53,7 +87,7 @@ func (s *splicer) continuation(ctx context.Context, model agent.Model, add []jso
 
 	n := commonEnd(first.IDs, second.IDs)
 	if n == 0 || n == len(first.IDs) {
-		return nil, fault.New(fault.NotFound, "the chat template does not keep the text of earlier replies")
+		return nil, fault.New(fault.NotFound, noCommonEnd)
 	}
 
 	s.head = first.IDs[:len(first.IDs)-n]
@@ -71,63 +105,34 @@ func commonEnd(a, b []int32) int {
 	return n
 }
 
-const (
-	// firstTries is the number of failed tries after which an endpoint that has never tokenised may have no
-	// working tokenizer path.
-	firstTries               = 4
-	tokenizePause, lastPause = 100 * time.Millisecond, 5 * time.Second
-	// tokenizeTime bounds one try. An endpoint tokenises in milliseconds; one try that hangs counts as firstTries.
-	tokenizeTime = 20 * time.Second
-)
-
-// tokenize returns the prompt of a conversation. It retries until the endpoint answers or ctx ends; the
-// gateway counts the time as for a model call. Unless required, it returns a fault.Unavailable for an
-// endpoint that answers model calls but does not tokenise.
-func tokenize(
-	ctx context.Context,
-	model agent.Model,
-	messages []json.RawMessage,
-	required bool,
-) (gatewayapi.Tokens, error) {
-	// the endpoint answered a model call before this try
-	answers := false
-
-	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
-		t, hangs, err := tokenizeOnce(ctx, model, messages)
-		if !fault.Is(err, fault.Unavailable) || answers {
-			return t, err
-		}
-
-		answers = !required && (hangs || try >= firstTries) && answersCalls(ctx, model)
-		if sleep(ctx, pause) != nil {
-			return t, err
-		}
-
-		if _, away := model.Status(ctx); !fault.Is(away, fault.Unavailable) {
-			// without an answer of the gateway the try says nothing about the endpoint
-			try++
-		}
+// endingOf reads the end of a reply with these sampled ids.
+func endingOf(r gatewayapi.Reply, sampled []int32) ending {
+	var in struct {
+		Choices []struct {
+			Finish string `json:"finish_reason"`
+			// vLLM's and SGLang's: null or the id of the token, a text for a stop string
+			StopReason  json.RawMessage `json:"stop_reason"`
+			MatchedStop json.RawMessage `json:"matched_stop"`
+		} `json:"choices"`
 	}
-}
-
-// answersCalls reports whether the endpoint answers a model call. A refusal is an answer.
-func answersCalls(ctx context.Context, model agent.Model) bool {
-	err := model.Probe(ctx)
-	return ctx.Err() == nil && !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.UpstreamFailed)
-}
-
-func tokenizeOnce(
-	ctx context.Context,
-	model agent.Model,
-	messages []json.RawMessage,
-) (_ gatewayapi.Tokens, hangs bool, err error) {
-	attempt, cancel := context.WithTimeout(ctx, tokenizeTime)
-	defer cancel()
-
-	t, err := model.Tokenize(attempt, messages)
-	if err != nil && attempt.Err() != nil && ctx.Err() == nil {
-		return t, true, fault.Wrap(fault.Unavailable, err, "the endpoint did not tokenise within %s", tokenizeTime)
+	if json.Unmarshal(r.Body, &in) != nil || len(in.Choices) == 0 || len(sampled) == 0 {
+		return ending{}
 	}
 
-	return t, false, err
+	c, last := in.Choices[0], sampled[len(sampled)-1]
+	stopped := c.Finish == "stop" && samples(c.StopReason, last) && samples(c.MatchedStop, last)
+
+	return ending{last: last, stopped: stopped}
+}
+
+// samples reports whether the token can be that of an engine's stop reason. It is not for a text, and for another
+// token, which the engine left out of its list.
+func samples(reason json.RawMessage, token int32) bool {
+	if len(reason) == 0 || string(reason) == "null" {
+		return true
+	}
+
+	var id int32
+
+	return json.Unmarshal(reason, &id) == nil && id == token
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
@@ -16,7 +17,8 @@ import (
 //
 // Unless the job requires ids, it falls back to chat completions for an endpoint that does not accept or
 // return ids, or that answers model calls but has never tokenised. It waits for an endpoint that does not
-// answer at all. The first prompt decides for the whole rollout.
+// answer at all. It also falls back, for the rest of the rollout, where the template does not continue a
+// conversation in a way that it can follow: no prompt is other than the template's.
 type byTokens struct {
 	chat *chat
 
@@ -31,6 +33,10 @@ type byTokens struct {
 
 	// of the conversation so far; nil before the first reply
 	ids []int32
+
+	// the same, in parts; of the last one, only its end is known
+	chain chain
+	end   ending
 
 	// of prompt and reply together, in tokens; 0: unknown
 	limit  int
@@ -55,7 +61,7 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 			return a, err
 		}
 
-		err = fault.New(fault.NotFound, "the endpoint's reply has no token ids")
+		err = fault.New(fault.NotFound, noIDs)
 	}
 
 	cannotTokenize := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
@@ -68,9 +74,19 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 		return nil, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
 	}
 
-	c.messages = true
+	c.fallBack(err)
 
 	return c.chat.ask(ctx, id, add)
+}
+
+// fallBack continues by messages from now on.
+func (c *byTokens) fallBack(why error) {
+	reason := why.Error()
+	if word, _, ok := strings.Cut(reason, ":"); !ok || !slices.Contains(fallbacks(), word) {
+		reason = tokenizeFailed + reason
+	}
+
+	c.messages, c.chat.fallback = true, reason
 }
 
 // prompt returns the ids of the conversation so far and the new messages.
@@ -83,26 +99,43 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 	if c.ids == nil {
 		all, err := tokenize(ctx, c.chat.model, raw, c.required)
 		c.limit, c.works = all.MaxLength, err == nil
+		c.chain = chain{opening: all.IDs}
 
 		return all.IDs, err
 	}
 
-	more, err := c.splice.continuation(ctx, c.chat.model, raw)
+	more, err := c.splice.continuation(ctx, c.chat.model, c.end, raw)
 	if err != nil {
 		return nil, err
 	}
 
-	return splice(c.ids, more), nil
-}
-
-// splice appends a continuation. The continuation begins with the end-of-turn token, which is skipped if
-// the model has sampled it.
-func splice(ids, more []int32) []int32 {
-	if len(ids) > 0 && len(more) > 0 && ids[len(ids)-1] == more[0] {
-		more = more[1:]
+	next := chain{c.chain.opening, append(slices.Clone(c.chain.links), link{c.end, more})}
+	if err := c.audit(ctx, next, raw); err != nil {
+		return nil, err
 	}
 
-	return slices.Concat(ids, more)
+	c.chain = next
+
+	return slices.Concat(c.ids, more), nil
+}
+
+// audit compares the next prompt with the template's own, now and then.
+func (c *byTokens) audit(ctx context.Context, next chain, add []json.RawMessage) error {
+	if n := len(next.links); n > auditFirst && n%auditEvery != 0 {
+		return nil
+	}
+
+	all, err := tokenize(ctx, c.chat.model, slices.Concat(c.chat.messages, add), true)
+	if fault.Is(err, fault.Exhausted) {
+		// the template's prompt is too long for the model; ours has kept less, or the call fails as well
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return next.audit(all.IDs)
 }
 
 // sample requests a reply to the prompt. The result is nil if the reply has no ids: the endpoint returns
@@ -118,7 +151,7 @@ func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []
 		return nil, err
 	}
 
-	return c.take(reply, add)
+	return c.take(reply, prompt, add)
 }
 
 // request is the body of the call.
@@ -149,7 +182,7 @@ func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 
 // take reads a reply, and appends it and the messages before it to the conversation. The result is nil if
 // the reply has no ids.
-func (c *byTokens) take(reply gatewayapi.Reply, add []message) (*answer, error) {
+func (c *byTokens) take(reply gatewayapi.Reply, prompt []int32, add []message) (*answer, error) {
 	a, m, err := readReply(reply)
 	if err != nil || a.Ended != "" {
 		return a, err
@@ -160,7 +193,15 @@ func (c *byTokens) take(reply gatewayapi.Reply, add []message) (*answer, error) 
 		return nil, nil
 	}
 
-	c.ids = slices.Concat(before, sampled)
+	c.ids, c.end = slices.Concat(before, sampled), endingOf(reply, sampled)
+	if !slices.Equal(before, prompt) {
+		if c.required {
+			return nil, fault.New(fault.Invalid, "continuation %q: %s", rollout.ContinueTokens, idsIgnored)
+		}
+
+		c.fallBack(fault.New(fault.NotFound, idsIgnored))
+	}
+
 	// in case later calls use messages
 	return a, c.chat.append(append(slices.Clone(add), m)...)
 }

@@ -48,6 +48,9 @@ type Request struct {
 	// Constrained is the member that makes the engine choose tokens under a grammar; "": none.
 	Constrained string
 
+	// as in rollout.Turn
+	Fallback string
+
 	// set by the rollout whatever the agent asks for
 	Pins []Pin
 

@@ -17,6 +17,8 @@ import (
 const (
 	// callIDHeader carries the id of a call, as sandboxd's wire.CallIDHeader does on the model channel.
 	callIDHeader = "X-Rolloutd-Call"
+	// FallbackHeader says why the prompt of a call from the host is not made of token ids, escaped as in a query.
+	FallbackHeader = "X-Rolloutd-Fallback"
 	// maxReply bounds a reply of the gateway, in bytes.
 	maxReply = 128 << 20
 	// firstPause and lastPause bound the pause before an unanswered call is repeated.
@@ -56,8 +58,18 @@ type Reply struct {
 // answer, Call repeats the request until ctx ends. The error is a fault.Invalid if the gateway or the
 // endpoint refuses the call, and a fault.NotFound if there is no such route.
 func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply, error) {
+	return m.repeat(ctx, id, api, request, "")
+}
+
+// CallByMessages is Call with "chat/completions". The turn records why the prompt is not made of token ids;
+// "": ids were not wanted.
+func (m *Model) CallByMessages(ctx context.Context, id string, request []byte, fallback string) (Reply, error) {
+	return m.repeat(ctx, id, "chat/completions", request, fallback)
+}
+
+func (m *Model) repeat(ctx context.Context, id, api string, request []byte, fallback string) (Reply, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		reply, err := m.call(ctx, id, api, request)
+		reply, err := m.call(ctx, id, api, request, fallback)
 		if !fault.Is(err, fault.Unavailable) {
 			return reply, err
 		}
@@ -68,10 +80,14 @@ func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply
 	}
 }
 
-func (m *Model) call(ctx context.Context, id, api string, request []byte) (Reply, error) {
+func (m *Model) call(ctx context.Context, id, api string, request []byte, fallback string) (Reply, error) {
 	req, err := m.request(ctx, id, api, request)
 	if err != nil {
 		return Reply{}, err
+	}
+
+	if fallback != "" {
+		req.Header.Set(FallbackHeader, url.QueryEscape(fallback))
 	}
 
 	res, err := m.calls.transport.RoundTrip(req)
