@@ -240,10 +240,19 @@ class NotANumber(Env):
         return float("nan")
 
 
-@pytest.mark.parametrize(("cls", "text"), [(Raises, "KeyError: 'expected'"), (Hangs, "longer than worker_timeout"), (NotANumber, "must be a finite number")])
-def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv[Any]], text: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("cls", "timeout", "text"),
+    [
+        (Raises, 600.0, "KeyError: 'expected'"),
+        (Hangs, 1.0, "longer than worker_timeout"),
+        (NotANumber, 600.0, "must be a finite number"),
+    ],
+)
+def test_a_failing_hook_costs_its_group(
+    server: Server, cls: type[AgentEnv[Any]], timeout: float, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     group(server, ("completed", "one"), ("completed", "two"))
-    env = make(server, cls, worker_timeout=1.0)
+    env = make(server, cls, worker_timeout=timeout)
     work_on(env)
     assert env.counts.incomplete == 1
     assert text in caplog.text

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -108,6 +109,8 @@ type engine struct {
 
 	template template
 	replies  [][]string
+	// tokens that end a reply
+	ends []string
 
 	// the ids that it changes in prompts
 	prefix []int32
@@ -115,9 +118,13 @@ type engine struct {
 	// of all tokens
 	vocabulary []string
 
-	// sent token prompts, and the fallbacks of calls by messages
+	// sent token prompts, what was sampled for each, and the fallbacks of calls by messages
 	prompts   [][]int32
+	sampled   [][]int32
 	fallbacks []string
+
+	// the longest conversation that was tokenised
+	whole []chatMessage
 }
 
 func (e *engine) ids(tokens []string) []int32 {
@@ -142,7 +149,16 @@ func (e *engine) Tokenize(_ context.Context, messages []json.RawMessage) (gatewa
 		}
 	}
 
-	return gatewayapi.Tokens{IDs: e.ids(e.template(list))}, nil
+	if len(list) > len(e.whole) {
+		e.whole = list
+	}
+
+	tokens := e.template(list)
+	if tokens == nil {
+		return gatewayapi.Tokens{}, fault.New(fault.Invalid, "the template refuses the messages")
+	}
+
+	return gatewayapi.Tokens{IDs: e.ids(tokens)}, nil
 }
 
 func (e *engine) Call(_ context.Context, _, _ string, body []byte) (gatewayapi.Reply, error) {
@@ -153,6 +169,7 @@ func (e *engine) Call(_ context.Context, _, _ string, body []byte) (gatewayapi.R
 
 	e.prompts = append(e.prompts, request.Prompt)
 	sampled, text := e.reply()
+	e.sampled = append(e.sampled, e.ids(sampled))
 
 	finish := "stop"
 	if !strings.HasPrefix(sampled[len(sampled)-1], "<") {
@@ -183,7 +200,7 @@ func (e *engine) reply() (sampled []string, text string) {
 	sampled, e.replies = e.replies[0], e.replies[1:]
 
 	for n, token := range sampled {
-		if token == "<close>" || token == "<end>" || token == "<user>" {
+		if slices.Contains(e.ends, token) {
 			return sampled, strings.Join(sampled[:n], "")
 		}
 	}
@@ -239,7 +256,9 @@ func TestContinuationWithTemplates(t *testing.T) {
 			t.Parallel()
 
 			replies := len(c.replies)
-			e := &engine{template: c.template, replies: c.replies, prefix: c.prefix}
+			e := &engine{
+				template: c.template, replies: c.replies, prefix: c.prefix, ends: []string{"<close>", "<end>", "<user>"},
+			}
 			j := job(&rollout.React{Continuation: rollout.ContinueAuto, SystemPrompt: "s"})
 			r, err := react.Agent{}.Open(t.Context(), agent.Env{
 				Sandbox: &fakeSandbox{marks: map[string]wire.Status{}}, Model: e, Tools: &tools{},

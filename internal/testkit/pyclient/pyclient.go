@@ -45,6 +45,9 @@ var mcp2 string
 //go:embed requirements-atropos.txt
 var atropos string
 
+//go:embed requirements-templates.txt
+var chatTemplates string
+
 //go:embed requirements-trainer.txt
 var trainer string
 
@@ -91,6 +94,9 @@ func MCP2() Requirements { return Requirements{Name: "mcp2", list: mcp2} }
 
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
 func Trainer() Requirements { return Requirements{Name: "trainer", list: release010 + trainer} }
+
+// Templates is TRL's package for its chat templates, and what renders them.
+func Templates() Requirements { return Requirements{Name: "templates", list: chatTemplates} }
 
 // Packaging builds and checks the project's package for Python.
 func Packaging() Requirements { return Requirements{Name: "package", list: packaging} }
