@@ -27,9 +27,12 @@ func TestReferenceOfMetrics(t *testing.T) {
 	t.Parallel()
 
 	config := configFile(t, fmt.Sprintf("sinks:\n  disk: {kind: files, path: %s}\n", t.TempDir()))
-	srv := startDev(t, devOptions{flags: []string{"--config", config}})
+	srv := startDev(t, devOptions{flags: []string{"--config", config}, env: []string{"ROLLOUTD_SANDBOX_WARM=1"}})
 
-	result := runRollout(t, srv.url, exampleArgs(t, "binary_search"))
+	priced := exampleArgs(t, "binary_search")
+	priced["price"] = args{"prompt": 1, "completion": 1}
+
+	result := runRollout(t, srv.url, priced)
 	require.NotNil(t, result.Reward)
 
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -51,7 +54,7 @@ Beside these there are those of the Go runtime (` + "`go_`" + `, ` + "`process_`
 
 A label has few values. ` + "`endpoint`" + ` is the name of a configured endpoint, ` + "`other`" + ` for an address that a client gave, ` + "`none`" + ` without a
 model. ` + "`task_set`" + ` is a configured task set whose tasks a producer runs, else empty. Workers count rollouts when they end;
-[deployment.md](../deployment.md) has what to watch.
+[operations.md](../operations.md) has alerts and a dashboard.
 
 | Metric | Kind | Labels | Meaning |
 |---|---|---|---|
