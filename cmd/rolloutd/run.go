@@ -36,6 +36,9 @@ type runFlags struct {
 
 	// that the mean of a set must reach
 	minReward float64
+
+	// of the run of a set; "": it has none
+	resume string
 }
 
 func runCommand(s std) *cobra.Command {
@@ -137,6 +140,13 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		"min-reward",
 		0,
 		"with several tasks: exit with 1 if their mean reward is below this or a task has none, and with 0 otherwise",
+	)
+	fl.StringVar(
+		&f.resume,
+		"resume",
+		"",
+		"with several tasks: name of this run. The same name continues it: rollouts that ended are not repeated, except\n"+
+			"infra_failed and aborted ones",
 	)
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")

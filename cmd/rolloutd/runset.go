@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -15,7 +16,7 @@ import (
 var selectionFlags = []string{"task", "exclude", "shuffle", "shard", "limit"}
 
 // setFlags are the flags of run that apply to several tasks only.
-var setFlags = append([]string{"concurrency", "min-reward"}, selectionFlags...)
+var setFlags = append([]string{"concurrency", "min-reward", "resume"}, selectionFlags...)
 
 // refuseFlags refuses flags that do not apply to the argument what.
 func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
@@ -43,14 +44,21 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 		return err
 	}
 
+	run := cli.NamedRun{Server: c, Name: f.resume}
+	if f.resume != "" {
+		if err := run.Check(tasks); err != nil {
+			return err
+		}
+	}
+
 	if f.detach {
-		return hint(f.submitAll(cmd, s, c, tasks), c)
+		return hint(f.submitAll(cmd, s, run, tasks), c)
 	}
 
 	ctx, cancel := f.waitContext(cmd.Context())
 	defer cancel()
 
-	arguments := func(t taskset.Task) (map[string]any, error) { return f.apply(t.Arguments(), s) }
+	arguments := func(t taskset.Task) (map[string]any, error) { return f.argumentsOf(ctx, s, run, t) }
 
 	results, err := cli.RunTasks(ctx, c, tasks, f.concurrency, arguments, func(r cli.TaskResult) {
 		if f.json && r.Err == nil {
@@ -80,10 +88,26 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 	return nil
 }
 
+// argumentsOf returns the arguments of a task's rollout, with its id if the run has a name.
+func (f *runFlags) argumentsOf(
+	ctx context.Context, s std, run cli.NamedRun, t taskset.Task,
+) (map[string]any, error) {
+	arguments, err := f.apply(t.Arguments(), s)
+	if err != nil || run.Name == "" {
+		return arguments, err
+	}
+
+	arguments["rollout_id"], err = run.ID(ctx, t)
+
+	return arguments, err
+}
+
 // submitAll starts a rollout of each task and prints their ids, in the order of the tasks.
-func (f *runFlags) submitAll(cmd *cobra.Command, s std, c *client.Client, tasks []taskset.Task) error {
+func (f *runFlags) submitAll(cmd *cobra.Command, s std, run cli.NamedRun, tasks []taskset.Task) error {
+	c := run.Server
+
 	for _, t := range tasks {
-		arguments, err := f.apply(t.Arguments(), s)
+		arguments, err := f.argumentsOf(cmd.Context(), s, run, t)
 		if err == nil {
 			err = c.UploadAll(cmd.Context(), t.Local)
 		}
