@@ -2,6 +2,7 @@ package taskset_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -250,4 +251,47 @@ func FuzzHarborSettings(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tests", "test.sh"), []byte("true"), 0o600))
 		readAll(t, dir)
 	})
+}
+
+// A healthcheck is a command of the setup: it passes as soon as its command does, and fails after its retries.
+func TestHarborHealthcheck(t *testing.T) {
+	t.Parallel()
+
+	settings := func(lines string) map[string]string {
+		return harborTask(map[string]string{"task.toml": harborSettings + "[environment.healthcheck]\n" + lines})
+	}
+	run := func(command string) (string, error) {
+		set := open(t, folder(t, settings(command)))
+		task, err := set.Task(0)
+		require.NoError(t, err)
+		require.Len(t, task.Setup, 1)
+
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", task.Setup[0])
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+
+		return string(out), err
+	}
+
+	out, err := run("command = \"[ \\\"$(cat tries 2>&1)\\\" = xx ] || { printf x >> tries; false; }\"\ninterval_sec = 0.01\nretries = 3\n")
+	require.NoError(t, err, out)
+
+	out, err = run("command = \"echo it is down; false\"\ninterval_sec = 0.01\nretries = 2\n")
+	require.Error(t, err)
+	require.Equal(t, "it is down\nit is down\ntask.toml: environment.healthcheck failed 2 times\n", out)
+
+	out, err = run("command = \"printf x >> tries; [ $(wc -c < tries) = 5 ]\"\n" +
+		"start_period_sec = 600\nstart_interval_sec = 0.01\nretries = 1\n")
+	require.NoError(t, err, "failures of the start period do not count: "+out)
+
+	for lines, want := range map[string]string{
+		"retries = 2\n":                                "environment.healthcheck.command: is missing",
+		"command = 'x'\ninterval_sec = -1\n":          "environment.healthcheck.interval_sec: must be a number of seconds",
+		"command = 'x'\nstart_period_sec = 1e9\n":     "environment.healthcheck.start_period_sec: must be",
+		"command = 'x'\nretries = -1\n":               "environment.healthcheck.retries: must be at least 1, got -1",
+		"command = 'x'\nstart_interval_sec = nan\n":   "environment.healthcheck.start_interval_sec: must be",
+	} {
+		_, err := open(t, folder(t, settings(lines))).Task(0)
+		require.ErrorContains(t, err, want)
+	}
 }

@@ -44,6 +44,7 @@ type harborSettings struct {
 		StorageMB   float64           `toml:"storage_mb"`
 		Memory      string            `toml:"memory"`
 		Storage     string            `toml:"storage"`
+		Healthcheck *healthcheck      `toml:"healthcheck"`
 	} `toml:"environment"`
 }
 
@@ -67,7 +68,6 @@ var unsupported = []string{
 	"steps", "verifier.environment_mode", "verifier.user", "verifier.collect",
 	"verifier.environment", "environment.os", "environment.gpus",
 	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
-	"environment.healthcheck",
 }
 
 // settings reads task.toml into the task.
@@ -89,6 +89,10 @@ func (h *harborReader) settings(t *Task) {
 	t.AgentTimeoutS = s.Agent.TimeoutSec
 	if s.Verifier.TimeoutSec != 0 {
 		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
+	}
+
+	if s.Environment.Healthcheck != nil {
+		t.Setup = append(t.Setup, h.healthcheck(*s.Environment.Healthcheck))
 	}
 
 	h.network(t, s)
