@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -41,7 +42,12 @@ func trajectoryCommand(s std) *cobra.Command {
 
 		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], o, w) }
 
-		err := writeTo(s.out, path, fetch)
+		var sent counter
+		err := writeTo(s.out, path, func(w io.Writer) error { return fetch(io.MultiWriter(w, &sent)) })
+		if err == nil && sent == 0 {
+			sayUntrained(cmd.Context(), s, c, args[0], group)
+		}
+
 		if !group && fault.Is(err, fault.NotFound) {
 			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, args[0])
 		}
@@ -50,4 +56,27 @@ func trajectoryCommand(s std) *cobra.Command {
 	}
 
 	return cmd
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// sayUntrained says why there are no sequences.
+func sayUntrained(ctx context.Context, s std, c *client.Client, id string, group bool) {
+	if group {
+		fmt.Fprintln(s.err, "no rollout of the group has sequences to train on: see untrained in the result of each")
+		return
+	}
+
+	why := "no model call of the agent can be trained on"
+	if result, _, err := c.Result(ctx, id); err == nil && result.Untrained != "" {
+		why = result.Untrained
+	}
+
+	fmt.Fprintln(s.err, "no sequences: "+why)
 }

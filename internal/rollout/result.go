@@ -66,6 +66,8 @@ type Result struct {
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
 	RolloutType  RolloutType  `json:"rollout_type"`
 	CaptureLevel CaptureLevel `json:"capture_level"`
+	// Untrained says why no turn of the agent can be trained on; absent if one can, or if there is none.
+	Untrained string `json:"untrained,omitempty"`
 
 	// as pinned
 	Sampling *Sampling `json:"sampling,omitempty"`

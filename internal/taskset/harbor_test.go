@@ -285,11 +285,11 @@ func TestHarborHealthcheck(t *testing.T) {
 	require.NoError(t, err, "failures of the start period do not count: "+out)
 
 	for lines, want := range map[string]string{
-		"retries = 2\n":                                "environment.healthcheck.command: is missing",
-		"command = 'x'\ninterval_sec = -1\n":          "environment.healthcheck.interval_sec: must be a number of seconds",
-		"command = 'x'\nstart_period_sec = 1e9\n":     "environment.healthcheck.start_period_sec: must be",
-		"command = 'x'\nretries = -1\n":               "environment.healthcheck.retries: must be at least 1, got -1",
-		"command = 'x'\nstart_interval_sec = nan\n":   "environment.healthcheck.start_interval_sec: must be",
+		"retries = 2\n":                             "environment.healthcheck.command: is missing",
+		"command = 'x'\ninterval_sec = -1\n":        "environment.healthcheck.interval_sec: must be a number of seconds",
+		"command = 'x'\nstart_period_sec = 1e9\n":   "environment.healthcheck.start_period_sec: must be",
+		"command = 'x'\nretries = -1\n":             "environment.healthcheck.retries: must be at least 1, got -1",
+		"command = 'x'\nstart_interval_sec = nan\n": "environment.healthcheck.start_interval_sec: must be",
 	} {
 		_, err := open(t, folder(t, settings(lines))).Task(0)
 		require.ErrorContains(t, err, want)

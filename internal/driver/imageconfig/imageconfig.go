@@ -31,7 +31,7 @@ type Guest struct {
 	Graded []string
 	// Changed are folders that the agent changed elsewhere; "": the verifier does not get it.
 	Changed []string
-	Env    wire.BaseEnv
+	Env     wire.BaseEnv
 }
 
 // rootPath is root's PATH in an image that sets none.

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
@@ -42,10 +43,11 @@ func (c *Composer) addTrace(ctx context.Context, res *rollout.Result) error {
 func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
 	var log strings.Builder
 
-	compact := trajectory.Compactor{Messages: messages}
+	compact, untrained := trajectory.Compactor{Messages: messages}, sequence.Untrained{}
 	err := turns.Each(r, turns.Unbounded, func(t *rollout.Turn) error {
 		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(*t))
 		count(&res.Usage, *t)
+		untrained.Add(t)
 
 		for _, fix := range t.ParamFixes {
 			addFix(res, fix)
@@ -55,6 +57,8 @@ func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (s
 
 		return nil
 	})
+
+	res.Untrained = untrained.String()
 
 	return log.String(), err
 }
