@@ -25,8 +25,13 @@ func StatisticsOf(rewards []float64) Statistics {
 		return s
 	}
 
+	// the mean is between the least and the best reward, whatever rounding makes of the sum
+	least := math.Inf(1)
+
 	s.Best = math.Inf(-1)
 	for _, r := range rewards {
+		least = min(least, bounded(r))
+
 		s.Mean += bounded(r) / float64(s.N)
 
 		s.Best = max(s.Best, r)
@@ -35,6 +40,7 @@ func StatisticsOf(rewards []float64) Statistics {
 		}
 	}
 
+	s.Mean = max(least, min(s.Mean, bounded(s.Best)))
 	s.Std = deviation(rewards, s.Mean)
 	s.PassRate = float64(s.Pass) / float64(s.N)
 

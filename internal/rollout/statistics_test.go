@@ -21,6 +21,11 @@ func TestStatisticsOfRewards(t *testing.T) {
 	require.Equal(t, 1, s.Pass)
 	require.InDelta(t, 0.25, s.PassRate, 0)
 	require.Equal(t, rollout.Statistics{}, rollout.StatisticsOf(nil))
+
+	// a sixth six times is less than one in floating point
+	s = rollout.StatisticsOf([]float64{1, 1, 1, 1, 1, 1})
+	require.InDelta(t, 1, s.Mean, 0)
+	require.Zero(t, s.Std)
 	require.InDelta(t, -2, rollout.StatisticsOf([]float64{-2, -3}).Best, 0)
 }
 
