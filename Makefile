@@ -11,8 +11,9 @@ TOOLS := $(BIN)/tools
 LINT := $(TOOLS)/golangci-lint-v2.15.0
 VULN := $(TOOLS)/govulncheck-v1.8.0
 SUM := $(TOOLS)/gotestsum-v1.13.0
+TORCH := $(TOOLS)/torch
 
-.PHONY: demo build deps test test-deps lint format generate redteam image clean
+.PHONY: demo build deps test test-deps lint format generate redteam image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
@@ -71,8 +72,17 @@ image: build
 	cp $(BIN)/rolloutd $(BIN)/rolloutd-dev $(BIN)/sandboxd deploy/openenv/bin/
 	docker build -t rolloutd-env deploy/openenv
 
+# A tiny policy learns from real rollouts: docs/learning.md. ARGS has arguments of examples/learning/learn.py and train.py.
+learn: deps build $(TORCH)
+	PYTHONPATH=clients/python/src $(TORCH)/bin/python examples/learning/learn.py $(ARGS)
+
 clean:
 	rm -rf $(BIN)
+
+$(TORCH): examples/learning/requirements.txt
+	python3 -m venv $@
+	$@/bin/python -m pip install --quiet -r $<
+	touch $@
 
 $(LINT):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

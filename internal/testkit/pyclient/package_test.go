@@ -45,7 +45,7 @@ func TestPackageForPython(t *testing.T) {
 	})
 }
 
-// Runs one step of TRL's trainer on a tiny model. Only `deploy/suite.sh trl` runs it, because the libraries take 3 GB.
+// Runs one step of TRL's trainer on a tiny model, and the tests of the example that learns. Only `deploy/suite.sh trl` runs it, because the libraries take 3 GB.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as deploy/suite.sh trl does")
@@ -59,6 +59,9 @@ func TestPackageForPythonTrains(t *testing.T) {
 		python.Command(t, "-m", "pytest", "-p", "no:cacheprovider", filepath.Join("tests", "test_grpo.py")),
 	)
 	require.Contains(t, out, "1 passed")
+
+	example := filepath.Join(pyclient.PackageDir(t), "..", "..", "examples", "learning")
+	run(t, example, python.Command(t, "-m", "pytest", "-q", "-p", "no:cacheprovider"))
 }
 
 // buildWheel builds the wheel from a copy of the package, because the build writes next to its sources.

@@ -1,0 +1,110 @@
+"""The policy: a tokenizer, a transformer of 0.6 million parameters, and a warm-up on demonstrations."""
+
+import random
+
+import torch
+from task import DIGITS, demonstration
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+MAX_LENGTH = 512
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    bpe = Tokenizer(models.BPE())
+    bpe.decoder = decoders.ByteLevel()
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        show_progress=False,
+    )
+    texts = [m["content"] for asked in DIGITS for written in DIGITS for m in demonstration(asked, written)]
+    bpe.train_from_iterator([*texts, "system\n", "user\n", "assistant\n"] * 2, trainer)
+    tags = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+    bpe.add_tokens([AddedToken(tag, special=False) for tag in tags])
+
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    tokenizer.chat_template = TEMPLATE
+
+    return tokenizer
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=512,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=MAX_LENGTH,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+    return LlamaForCausalLM(config).eval()
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, str]], reply: bool = True) -> list[int]:
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
+
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def padded(rows: list[list[float]], dtype: torch.dtype = torch.float) -> torch.Tensor:
+    """The rows with zeros at their ends. 0 is the id of <|endoftext|>, which no token attends to there."""
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True)
+
+
+def log_probabilities(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+    """The log probability of each token but the first."""
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1].float()
+
+    return torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])[..., 0]
+
+
+def warm_up(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int, steps: int = 400) -> None:
+    """Teaches the form of the tool call. A fifth of the digits are the one asked for, the others are drawn."""
+    rng = random.Random(seed)
+    rows = {(a, w): marked(tokenizer, demonstration(a, w)) for a in DIGITS for w in DIGITS}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
+    model.train()
+
+    for _ in range(steps):
+        asked = rng.choices(DIGITS, k=32)
+        batch = [rows[a, a if rng.random() < 0.2 else rng.choice(DIGITS)] for a in asked]
+        mask = padded([mask for _, mask in batch])[:, 1:]
+        logps = log_probabilities(model, padded([ids for ids, _ in batch], torch.long))
+        step(model, optimizer, -(logps * mask).sum() / mask.sum())
+
+    model.eval()
+
+
+def step(model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def marked(tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, str]]) -> tuple[list[int], list[int]]:
+    """The ids of a demonstration, and 1 for those of the assistant's replies."""
+    ids, mask = prompt_ids(tokenizer, messages[:2]), []
+
+    for i in (2, 4):
+        mask += [0] * (len(prompt_ids(tokenizer, messages[:i])) - len(mask))
+        ids = prompt_ids(tokenizer, messages[: i + 1], reply=False)
+        mask += [1] * (len(ids) - 1 - len(mask)) + [0]  # the line break after <|im_end|> is the template's
+
+    return ids, mask
