@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from rolloutd import Client, RolloutdError
@@ -56,6 +57,7 @@ class Run:
         self.ports = {name: port + args.port_offset for name, port in names.items()}
         (args.folder / "config.yaml").write_text(CONFIG % self.ports)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.producer = f"learn-{args.folder.resolve().name}"
         self.kills: list[str] = []
 
     def start_all(self) -> None:
@@ -72,7 +74,7 @@ class Run:
             "sampling": {"temperature": 1.0},
         }
         Client(f"http://127.0.0.1:{self.ports['server']}").producers.submit(
-            producer_id="learn",
+            producer_id=self.producer,
             tasks=tasks,
             rollout=rollout,
             sink="learn",
@@ -86,7 +88,7 @@ class Run:
         )
 
     def watch(self) -> None:
-        """Waits for the trainer's end. What ended too early is started again if this program killed it."""
+        """Waits for the trainer's end. What this program kills it starts again."""
         due = self._next_kill()
         while self.processes["trainer"].poll() is None:
             time.sleep(0.2)
@@ -116,7 +118,8 @@ class Run:
     def _kill(self, what: str) -> None:
         if what == "sandboxes":
             for pid in self._sandboxes():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         else:
             self.processes[what].kill()
             self.processes[what].wait()
@@ -126,8 +129,9 @@ class Run:
         print(f"killed: {what}", flush=True)
 
     def _sandboxes(self) -> list[int]:
-        """The processes sandboxd of this run."""
-        found = subprocess.run(["pgrep", "-f", f"sandboxd.*{self.data}"], capture_output=True, text=True, check=False)
+        """The sandboxes of this run. Their ids begin with the producer's."""
+        pattern = f"sandboxd serve .*--id {self.producer}-"
+        found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False)
 
         return [int(pid) for pid in found.stdout.split()]
 
