@@ -27,6 +27,7 @@ trainer_api: {listen: "127.0.0.1:%(api)d"}
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the processes, as Ctrl-C does
     args, rest = _arguments()
     args.folder.mkdir(parents=True, exist_ok=True)
     run = Run(args, rest)
