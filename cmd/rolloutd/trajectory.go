@@ -43,6 +43,7 @@ func trajectoryCommand(s std) *cobra.Command {
 		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], o, w) }
 
 		var sent counter
+
 		err := writeTo(s.out, path, func(w io.Writer) error { return fetch(io.MultiWriter(w, &sent)) })
 		if err == nil && sent == 0 {
 			sayUntrained(cmd.Context(), s, c, args[0], group)

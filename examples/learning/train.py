@@ -9,6 +9,7 @@ import json
 import os
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,12 @@ class Trainer:
     def _call(self, method: str, url: str, body: Any = None) -> Any:
         """Repeats the call while the server is away."""
         while True:
-            try:
-                return self.http.request(method, url, json=body).raise_for_status().json()
-            except httpx.TransportError:
-                time.sleep(0.5)
+            with suppress(httpx.TransportError):
+                answer = self.http.request(method, url, json=body)
+                if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                    return answer.raise_for_status().json()
+
+            time.sleep(0.5)
 
     def _serve_weights(self) -> None:
         def load() -> None:

@@ -29,6 +29,7 @@ func StatisticsOf(rewards []float64) Statistics {
 	least := math.Inf(1)
 
 	s.Best = math.Inf(-1)
+
 	for _, r := range rewards {
 		least = min(least, bounded(r))
 

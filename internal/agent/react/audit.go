@@ -67,6 +67,7 @@ func (l link) find(tail, rendered []int32, from int) int {
 
 	// the model's last token, in the tail and at the end of the reply
 	stops := 1
+
 	for _, id := range tail {
 		if id == l.end.last {
 			stops++
