@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -36,7 +37,7 @@ func searched() []string {
 // loads what is in /var/lib/gems), and folders of "/" that a tool finds from the tests folder upwards, such as
 // /node_modules and /.cargo.
 func mayCarry(folder string) bool {
-	if rollout.CheckGradePath("", folder) != nil {
+	if rollout.CheckGradePath("", folder) != nil || strings.ContainsFunc(folder, isOdd) {
 		return false
 	}
 
@@ -47,6 +48,12 @@ func mayCarry(folder string) bool {
 	}
 
 	return !strings.HasPrefix(folder, "/.")
+}
+
+// isOdd reports whether a character is none of an ordinary name. The agent chooses the names, which become mount
+// points, parts of lists and variables.
+func isOdd(c rune) bool {
+	return c == unicode.ReplacementChar || !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("/ ._-+@,=~", c)
 }
 
 // changedFolders returns the folders that the agent has changed outside of what the verifier gets anyway. It
@@ -116,15 +123,14 @@ func fitsTar(ctx context.Context, sb *sandbox.Sandbox, folders []string) (bool, 
 	}
 
 	content, err := sb.GetHome(ctx, folders)
-	if fault.Is(err, fault.OutOfDisk) || fault.Is(err, fault.Invalid) {
+	switch {
+	case err == nil:
+		return true, content.Close()
+	case fault.Is(err, fault.Unavailable) || fault.Is(err, fault.SandboxLost) || ctx.Err() != nil:
+		return false, err
+	default:
 		return false, nil
 	}
-
-	if err != nil {
-		return false, err
-	}
-
-	return true, content.Close()
 }
 
 func changesKey(t rollout.Target) string {

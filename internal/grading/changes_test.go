@@ -24,6 +24,9 @@ func dataImage(t *testing.T) *image.Store {
 		"data/gone":            0o644,
 		"var/www/deep/er/page": 0o644,
 		"var/lib/dpkg/status":  0o644,
+		"var/closed/secret":    0o600,
+		"shared/rows":          0o644,
+		"mixed/secret":         0o600,
 		"opt/tool/bin/tool":    0o755,
 		"opt/lib/x.so.1":       0o644,
 		"opt/named/file":       0o644,
@@ -35,8 +38,13 @@ func dataImage(t *testing.T) *image.Store {
 		require.NoError(t, os.WriteFile(full, []byte("old\n"), mode))
 	}
 
+	require.NoError(t, os.Chmod(filepath.Join(folder, "shared"), 0o777))
+	require.NoError(t, os.Chmod(filepath.Join(folder, "mixed"), 0o777))
 	require.NoError(t, imagetest.Fill(folder, []string{"mkdir", "rm", "ln"}))
 	require.NoError(t, os.Symlink("/data", filepath.Join(folder, "way")))
+	require.NoError(t, os.Chown(filepath.Join(folder, "var/closed/secret"), 33, 33))
+	require.NoError(t, os.Chown(filepath.Join(folder, "var/www/deep"), 33, 33))
+	require.NoError(t, os.Chown(filepath.Join(folder, "var/www/deep/er/page"), 33, 33))
 
 	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
@@ -62,6 +70,8 @@ func TestChangesElsewhereAreGraded(t *testing.T) {
 		echo 1 > "/with space/f"; echo 2 > /opt/mine/f; echo bad > /var/lib/mine/f; echo 4 > /home/other/f; echo 5 > /root/f
 		echo bad > /opt/tool/bin/tool; echo bad > /opt/lib/y; echo bad > /var/lib/dpkg/status; echo bad > /etc/ld.so.preload
 		echo bad > /top; rm /way; mkdir /way; echo bad > /way/f; mkdir ~/.changed; ln -s / ~/.changed/0
+		mkdir "/co:lon" "/new
+line" $'/odd\xff'; echo 1 > /var/closed/new
 		mkdir -p /.cargo /node_modules/x; echo bad > /.cargo/config.toml; echo bad > /node_modules/x/index.js`,
 		`read a < /output/state; read b < /output/sub/x; [ "$a$b" = okok ]`,
 		`read a < /data/old; [ "$a" = new ] && [ ! -e /data/gone ]`,
@@ -69,10 +79,11 @@ func TestChangesElsewhereAreGraded(t *testing.T) {
 		`read a < "/with space/f"; read b < /opt/mine/f; read d < /home/other/f; read e < /root/f
 		[ "$a$b$d$e" = 1245 ] && [ -e /root/kept ]`,
 		`read a < /opt/tool/bin/tool; [ "$a" = old ] && [ ! -e /opt/lib/y ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /top ]`,
+		`read a < /var/closed/new; [ "$a" = 1 ]`,
 		`read a < /var/lib/dpkg/status; [ "$a" = old ] && [ -L /way ] && [ ! -e /.cargo ] && [ ! -e /node_modules ] && [ ! -e /var/lib/mine ]`,
 	)
 	require.ElementsMatch(t, []string{
-		"/.cargo", "/etc/ld.so.preload", "/node_modules", "/opt/lib", "/opt/tool", "/top", "/var/lib/dpkg",
+		"/.cargo", "/co:lon", "/new\nline", "/odd\uFFFD", "/etc/ld.so.preload", "/node_modules", "/opt/lib", "/opt/tool", "/top", "/var/lib/dpkg",
 		"/var/lib/mine", "/way",
 	}, record.Grading.Unseen)
 }
@@ -88,4 +99,20 @@ func TestNoChangesElsewhere(t *testing.T) {
 	record := gradeScript(t, rollout.UserRoot, dataImage(t), `echo new > /app/answer; echo new > /srv/rows`,
 		`read a < /app/answer; read b < /srv/rows; [ "$a$b" = newnew ]`, `read a < /data/old; [ "$a" = old ]`)
 	require.Empty(t, record.Grading.Unseen)
+}
+
+// A user of the image may write to folders of other users. What it changed there is graded, unless a file is there that
+// it cannot read: that folder is the image's own.
+func TestChangesInFoldersOfOthersAreGraded(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents users of an image")
+	}
+
+	record := gradeScript(t, "1001:0", dataImage(t), `set -e
+		echo 1 > /shared/new; mkdir /shared/deep; echo 2 > /shared/deep/new; echo bad > /mixed/new`,
+		`read a < /shared/new; read b < /shared/deep/new; read c < /shared/rows; [ "$a$b$c" = 12old ]`,
+		`[ ! -e /mixed/new ]`)
+	require.Equal(t, []string{"/mixed"}, record.Grading.Unseen)
 }

@@ -182,6 +182,10 @@ func giveFolders(agent process.Agent) error {
 		graded = append(graded, wire.AgentGraded)
 	}
 
+	if err := giveChanged(agent.Account()); err != nil {
+		return err
+	}
+
 	as, verifier := agent.Account(), agent.VerifierID()
 	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, wire.AgentWorkdir, "/run")...); err != nil {
 		return err
@@ -200,6 +204,24 @@ func giveFolders(agent process.Agent) error {
 	}
 
 	return give(os.Getuid(), verifier, wire.VerifierRun)
+}
+
+// giveChanged gives the agent's user the folders of the image that it changed elsewhere, with all folders in them, so
+// that its changes can be made again with its rights. Files stay: they are replaced as a whole.
+func giveChanged(as wire.Account) error {
+	err := filepath.WalkDir(wire.AgentChanged, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+
+		return give(as.UID, as.GID, path)
+	})
+
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	return err
 }
 
 func give(uid, gid int, paths ...string) error {

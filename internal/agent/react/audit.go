@@ -6,12 +6,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// The prompt is compared with the template's own after the first replies, and after each of so many.
-const (
-	auditFirst = 2
-	auditEvery = 16
-)
-
 // chain is a conversation in ids.
 type chain struct {
 	// the first prompt

@@ -119,12 +119,8 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 	return slices.Concat(c.ids, more), nil
 }
 
-// audit compares the next prompt with the template's own, now and then.
+// audit compares the next prompt with the template's own.
 func (c *byTokens) audit(ctx context.Context, next chain, add []json.RawMessage) error {
-	if n := len(next.links); n > auditFirst && n%auditEvery != 0 {
-		return nil
-	}
-
 	all, err := tokenize(ctx, c.chat.model, slices.Concat(c.chat.messages, add), true)
 	if fault.Is(err, fault.Exhausted) {
 		// the template's prompt is too long for the model; ours has kept less, or the call fails as well

@@ -56,12 +56,8 @@ func Changes(root string, folders, except []string, since time.Time) ([]wire.Cha
 			continue
 		}
 
-		err = c.list(d, folder, listed)
+		c.list(d, folder, listed)
 		d.close()
-
-		if err != nil {
-			return nil, err
-		}
 	}
 
 	return c.all, nil
@@ -78,11 +74,13 @@ type changes struct {
 	all  []wire.Change
 }
 
-// list adds the changed entries of a folder, except the listed ones.
-func (c *changes) list(d *dir, at string, listed []string) error {
+// list adds the changed entries of a folder, except the listed ones. A folder that cannot be listed, or has too
+// many entries, is added itself: no agent can make the list fail.
+func (c *changes) list(d *dir, at string, listed []string) {
 	names, err := d.names(maxEntries)
 	if err != nil {
-		return err
+		c.all = append(c.all, wire.Change{Path: at})
+		return
 	}
 
 	slices.Sort(names)
@@ -93,14 +91,12 @@ func (c *changes) list(d *dir, at string, listed []string) error {
 			continue
 		}
 
-		if len(c.all) == wire.MaxChanges {
-			return nil
+		if len(c.all) >= wire.MaxChanges {
+			return
 		}
 
 		c.one(d, name, p)
 	}
-
-	return nil
 }
 
 // one adds the entry if it has changed.
@@ -131,7 +127,13 @@ func (c *changes) folder(d *dir, name, p string) {
 	defer sub.close()
 
 	m := newMeter(MaxChangedBytes)
-	w := newWalker(m.visit)
+	w := newWalker(func(d *dir, name, rel string, st *unix.Stat_t) error {
+		if err := readable(d, name, st); err != nil {
+			return err
+		}
+
+		return m.visit(d, name, rel, st)
+	})
 	w.left = c.left
 
 	err = w.tree(sub, "", 0)
@@ -173,4 +175,18 @@ func (c *changes) changed(d *dir, name string, depth int) bool {
 // isOlder reports whether a file has not changed since the time, less the margin.
 func (c *changes) isOlder(st *unix.Stat_t, margin time.Duration) bool {
 	return time.Unix(st.Ctim.Unix()).Before(c.since.Add(-margin))
+}
+
+// readable returns an error for a regular file that this user cannot read. Its own files it can.
+func readable(d *dir, name string, st *unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) == unix.Geteuid() {
+		return nil
+	}
+
+	f, err := d.open(name, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+
+	return f.Close()
 }

@@ -124,7 +124,12 @@ func (u *unpacker) update(d *dir, name string, h *tar.Header, data io.Reader) er
 	case st.ModTime().Equal(h.ModTime):
 		return nil
 	default:
-		return setTime(d, name, h.ModTime)
+		// another user's file is equal but for its time
+		if err := setTime(d, name, h.ModTime); !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+
+		return nil
 	}
 }
 

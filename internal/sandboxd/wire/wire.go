@@ -161,7 +161,7 @@ const (
 type Change struct {
 	Path string `json:"path"`
 
-	// a folder that is not too large for a tar
+	// a folder that fits a tar, and that the agent's user can read
 	Folder bool `json:"folder,omitempty"`
 
 	// of its files, changed or not
