@@ -273,6 +273,11 @@ var rules = []rule{
 		why:  "training data is a function of turns",
 	},
 	{
+		pkg:  "internal/continuation",
+		deny: []string{"internal/gateway/...", "internal/agent/...", "internal/trace", "internal/trajectory/..."},
+		why:  "agents and the gateway continue conversations by the same rules",
+	},
+	{
 		pkg:  "internal/rawjson",
 		deny: []string{"internal/gateway/...", "internal/rollout", "internal/trace", "internal/trajectory/..."},
 		why:  "JSON is read as bytes, whatever it means",

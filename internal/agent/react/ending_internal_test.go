@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/continuation"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 )
 
@@ -12,20 +13,22 @@ import (
 func TestEndingOfAReply(t *testing.T) {
 	t.Parallel()
 
-	for choice, want := range map[string]ending{
-		`{"finish_reason":"stop"}`:                                        {7, true},
-		`{"finish_reason":"stop","stop_reason":null,"matched_stop":null}`: {7, true},
-		`{"finish_reason":"stop","matched_stop":7}`:                       {7, true},
-		`{"finish_reason":"stop","stop_reason":7}`:                        {7, true},
-		`{"finish_reason":"stop","stop_reason":8}`:                        {7, false},
-		`{"finish_reason":"stop","stop_reason":"END"}`:                    {7, false},
-		`{"finish_reason":"stop","matched_stop":"END"}`:                   {7, false},
-		`{"finish_reason":"length"}`:                                      {7, false},
+	for choice, want := range map[string]continuation.End{
+		`{"finish_reason":"stop"}`:                                        {Last: 7, Stopped: true},
+		`{"finish_reason":"stop","stop_reason":null,"matched_stop":null}`: {Last: 7, Stopped: true},
+		`{"finish_reason":"stop","matched_stop":7}`:                       {Last: 7, Stopped: true},
+		`{"finish_reason":"stop","stop_reason":7}`:                        {Last: 7, Stopped: true},
+		`{"finish_reason":"stop","stop_reason":8}`:                        {Last: 7},
+		`{"finish_reason":"stop","stop_reason":"END"}`:                    {Last: 7},
+		`{"finish_reason":"stop","matched_stop":"END"}`:                   {Last: 7},
+		`{"finish_reason":"length"}`:                                      {Last: 7},
+		`{"finish_reason":"length","text":"<think>hm"}`:                   {Last: 7, Opens: true},
+		`{"finish_reason":"length","text":"hm</think>I"}`:                 {Last: 7, Closes: true},
 	} {
 		got := endingOf(gatewayapi.Reply{Body: []byte(`{"choices":[` + choice + `]}`)}, []int32{1, 7})
 		require.Equal(t, want, got, choice)
 	}
 
-	require.Equal(t, ending{}, endingOf(gatewayapi.Reply{Body: []byte(`{}`)}, []int32{7}))
-	require.Equal(t, ending{}, endingOf(gatewayapi.Reply{Body: []byte(`{"choices":[{}]}`)}, nil))
+	require.Equal(t, continuation.End{}, endingOf(gatewayapi.Reply{Body: []byte(`{}`)}, []int32{7}))
+	require.Equal(t, continuation.End{}, endingOf(gatewayapi.Reply{Body: []byte(`{"choices":[{}]}`)}, nil))
 }

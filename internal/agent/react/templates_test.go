@@ -244,8 +244,18 @@ func TestContinuationWithTemplates(t *testing.T) {
 			append([]string{"hm ", "</think> "}, act("a", "<end>")...), append([]string{"</think> "}, act("b", "<end>")...),
 			{"</think> ", "Done.", "<end>"},
 		}, nil, "", 3},
-		"cut off":           {plainTemplate, [][]string{{"I ", "will "}, {"Done.", "<end>"}}, nil, "", 1},
-		"cut off, several":  {longTemplate, [][]string{act("a"), append([]string{"Done."}, long...)}, nil, "", 2},
+		"cut off":          {plainTemplate, [][]string{{"I ", "will "}, {"Done.", "<end>"}}, nil, "", 1},
+		"cut off, several": {longTemplate, [][]string{act("a"), append([]string{"Done."}, long...)}, nil, "", 2},
+		"cut off in a thought": {thinkingTemplate, [][]string{
+			append([]string{"hm ", "</think> "}, act("a", "<end>")...), append([]string{"so "}, act("b")...),
+			{"</think> ", "Done.", "<end>"},
+		}, nil, "truncated", 2},
+		"cut off after a thought": {thinkingTemplate, [][]string{
+			append([]string{"hm ", "</think> "}, act("a")...), {"</think> ", "Done.", "<end>"},
+		}, nil, "", 2},
+		"cut off in a thought of its own": {plainTemplate, [][]string{
+			append([]string{"<think> "}, act("a")...), {"Done.", "<end>"},
+		}, nil, "truncated", 1},
 		"another end":       {otherEnd, [][]string{act("a", "<end>"), act("b", "<end>"), {"Done.", "<end>"}}, nil, "stop_not_found", 1},
 		"changed beginning": {countingTemplate, [][]string{act("a", "<end>"), {"Done.", "<end>"}}, nil, "audit", 1},
 		"hidden results":    {hidingTemplate, [][]string{act("a", "<end>"), act("b", "<end>"), {"Done.", "<end>"}}, nil, "audit", 2},

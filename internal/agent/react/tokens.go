@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
+	"github.com/rolloutd/rolloutd/internal/continuation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -35,12 +35,12 @@ type byTokens struct {
 	ids []int32
 
 	// the same, in parts; of the last one, only its end is known
-	chain chain
-	end   ending
+	chain continuation.Chain
+	end   continuation.End
 
 	// of prompt and reply together, in tokens; 0: unknown
 	limit  int
-	splice splicer
+	splice continuation.Splicer
 }
 
 type tokensRequest struct {
@@ -61,7 +61,7 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 			return a, err
 		}
 
-		err = fault.New(fault.NotFound, noIDs)
+		err = fault.New(fault.NotFound, continuation.NoIDs)
 	}
 
 	cannotTokenize := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
@@ -81,12 +81,7 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 
 // fallBack continues by messages from now on.
 func (c *byTokens) fallBack(why error) {
-	reason := why.Error()
-	if word, _, ok := strings.Cut(reason, ":"); !ok || !slices.Contains(fallbacks(), word) {
-		reason = tokenizeFailed + reason
-	}
-
-	c.messages, c.chat.fallback = true, reason
+	c.messages, c.chat.fallback = true, continuation.ReasonOf(why)
 }
 
 // prompt returns the ids of the conversation so far and the new messages.
@@ -99,29 +94,35 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 	if c.ids == nil {
 		all, err := tokenize(ctx, c.chat.model, raw, c.required)
 		c.limit, c.works = all.MaxLength, err == nil
-		c.chain = chain{opening: all.IDs}
+		c.chain = continuation.Chain{Opening: all.IDs}
 
 		return all.IDs, err
 	}
 
-	more, err := c.splice.continuation(ctx, c.chat.model, c.end, raw)
+	link, err := c.splice.Continue(ctx, c.render, c.end, raw)
 	if err != nil {
 		return nil, err
 	}
 
-	next := chain{c.chain.opening, append(slices.Clone(c.chain.links), link{c.end, more})}
+	next := c.chain.With(link)
 	if err := c.audit(ctx, next, raw); err != nil {
 		return nil, err
 	}
 
 	c.chain = next
 
-	return slices.Concat(c.ids, more), nil
+	return slices.Concat(c.ids, link.More), nil
+}
+
+// render is the continuation.Render of an endpoint that has tokenised.
+func (c *byTokens) render(ctx context.Context, messages []json.RawMessage) ([]int32, error) {
+	t, err := tokenize(ctx, c.chat.model, messages, true)
+	return t.IDs, err
 }
 
 // audit compares the next prompt with the template's own.
-func (c *byTokens) audit(ctx context.Context, next chain, add []json.RawMessage) error {
-	all, err := tokenize(ctx, c.chat.model, slices.Concat(c.chat.messages, add), true)
+func (c *byTokens) audit(ctx context.Context, next continuation.Chain, add []json.RawMessage) error {
+	all, err := c.render(ctx, slices.Concat(c.chat.messages, add))
 	if fault.Is(err, fault.Exhausted) {
 		// the template's prompt is too long for the model; ours has kept less, or the call fails as well
 		return nil
@@ -131,7 +132,7 @@ func (c *byTokens) audit(ctx context.Context, next chain, add []json.RawMessage)
 		return err
 	}
 
-	return next.audit(all.IDs)
+	return next.Audit(all)
 }
 
 // sample requests a reply to the prompt. The result is nil if the reply has no ids: the endpoint returns
@@ -192,10 +193,10 @@ func (c *byTokens) take(reply gatewayapi.Reply, prompt []int32, add []message) (
 	c.ids, c.end = slices.Concat(before, sampled), endingOf(reply, sampled)
 	if !slices.Equal(before, prompt) {
 		if c.required {
-			return nil, fault.New(fault.Invalid, "continuation %q: %s", rollout.ContinueTokens, idsIgnored)
+			return nil, fault.New(fault.Invalid, "continuation %q: %s", rollout.ContinueTokens, continuation.IDsIgnored)
 		}
 
-		c.fallBack(fault.New(fault.NotFound, idsIgnored))
+		c.fallBack(fault.New(fault.NotFound, continuation.IDsIgnored))
 	}
 
 	// in case later calls use messages
